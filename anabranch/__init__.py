@@ -1,0 +1,1 @@
+"""The application shell: settings, composition, command line."""

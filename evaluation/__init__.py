@@ -1,0 +1,1 @@
+"""Is it good? Test sets, metrics, reports. Takes `ingest` and `ask` as callables."""

@@ -1,0 +1,1 @@
+"""The write side: one stage a file, each `project` and `react`."""

@@ -1,0 +1,114 @@
+"""What went wrong, named by what happens next.
+
+    AnabranchError
+    ├── TransientError          the runner tries again
+    │   ├── EngineUnavailable   the stage pauses until the engine is back
+    │   ├── LogUnavailable
+    │   └── DatabaseUnavailable
+    ├── PermanentError          the runner buries the event (HTTP: a 4xx problem)
+    │   ├── MalformedEvent
+    │   ├── DuplicateEventId
+    │   ├── UnreadableDocument
+    │   ├── LimitExceeded
+    │   ├── ForbiddenAddress
+    │   ├── NotFound
+    │   └── InvalidRequest
+    └── FatalError              the worker stops
+        ├── NewerVersion        an event of ours is newer than this program: a rolling upgrade
+        ├── ConfigurationError
+        └── GenerationMismatch
+
+Each carries a `code` for programs, a `detail` for people and a `remedy` that names the way out. Anything else is a bug.
+"""
+
+from __future__ import annotations
+
+
+class AnabranchError(Exception):
+    code = "ERROR"
+    remedy = ""
+
+    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None) -> None:
+        super().__init__(detail)
+        self.detail = detail
+        self.code = code or type(self).code
+        self.remedy = remedy if remedy is not None else type(self).remedy
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.detail, self.code, self.remedy))
+
+
+def _rebuild(kind: type[AnabranchError], detail: str, code: str, remedy: str) -> AnabranchError:
+    return kind(detail, code=code, remedy=remedy)
+
+
+class TransientError(AnabranchError):
+    code = "TRY_AGAIN"
+
+
+class EngineUnavailable(TransientError):
+    code = "ENGINE_UNAVAILABLE"
+    remedy = "Check that the model server answers; work goes on by itself when it does."
+
+
+class LogUnavailable(TransientError):
+    code = "LOG_UNAVAILABLE"
+    remedy = "Check that Kafka (or the embedded Postgres) is running; `anabranch doctor` says which."
+
+
+class DatabaseUnavailable(TransientError):
+    code = "DATABASE_UNAVAILABLE"
+    remedy = "Check that Postgres is running; `anabranch doctor` says why it does not answer."
+
+
+class PermanentError(AnabranchError):
+    code = "REJECTED"
+
+
+class MalformedEvent(PermanentError):
+    code = "MALFORMED_EVENT"
+    remedy = "Compare the event with its JSON Schema (docs/reference/events) and send it again under a new ce_id."
+
+
+class DuplicateEventId(PermanentError):
+    code = "DUPLICATE_ID"
+    remedy = "The same ce_source and ce_id came with another payload: give each change an id of its own."
+
+
+class UnreadableDocument(PermanentError):
+    code = "UNREADABLE_DOCUMENT"
+
+
+class LimitExceeded(PermanentError):
+    code = "LIMIT_EXCEEDED"
+
+
+class ForbiddenAddress(PermanentError):
+    code = "FORBIDDEN_ADDRESS"
+    remedy = "Only public http and https addresses are fetched; exempt a host with ANABRANCH_INGEST__URL_ALLOW=host:port."
+
+
+class NotFound(PermanentError):
+    code = "NOT_FOUND"
+
+
+class InvalidRequest(PermanentError):
+    code = "INVALID_REQUEST"
+
+
+class FatalError(AnabranchError):
+    code = "FATAL"
+
+
+class NewerVersion(FatalError):
+    code = "NEWER_VERSION"
+    remedy = "Upgrade this worker: another one already writes a newer version of this event."
+
+
+class ConfigurationError(FatalError):
+    code = "CONFIGURATION"
+
+
+class GenerationMismatch(FatalError):
+    code = "GENERATION_MISMATCH"
+    remedy = "Put the setting back, use another --data folder, or build a new generation with `anabranch reindex`."

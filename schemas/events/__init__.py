@@ -1,0 +1,44 @@
+"""Every fact that the system can state, each declared once. The JSON Schemas and the AsyncAPI document are generated from these."""
+
+from schemas.events.control import GenerationCreated, GenerationPromoted
+from schemas.events.dead_letters import EventBuried
+from schemas.events.declaration import Event, Fact, declared, event_class, event_types
+from schemas.events.outcomes import DocumentFailed, DocumentIndexed, DocumentSuperseded, RemovalCompleted
+from schemas.events.pipeline import (
+    ChunksEmbedded,
+    DocumentAccepted,
+    DocumentChunked,
+    DocumentRemoved,
+    DocumentTranscribed,
+    EntitiesExtracted,
+    Derived,
+)
+from schemas.events.raw import Content, DocumentReceived, DocumentWithdrawn
+from schemas.events.usage import QueryAnswered, QueryReceived
+
+__all__ = [
+    "ChunksEmbedded",
+    "Content",
+    "Derived",
+    "DocumentAccepted",
+    "DocumentChunked",
+    "DocumentFailed",
+    "DocumentIndexed",
+    "DocumentReceived",
+    "DocumentRemoved",
+    "DocumentSuperseded",
+    "DocumentTranscribed",
+    "DocumentWithdrawn",
+    "EntitiesExtracted",
+    "Event",
+    "EventBuried",
+    "Fact",
+    "GenerationCreated",
+    "GenerationPromoted",
+    "QueryAnswered",
+    "QueryReceived",
+    "RemovalCompleted",
+    "declared",
+    "event_class",
+    "event_types",
+]

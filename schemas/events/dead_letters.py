@@ -1,0 +1,41 @@
+"""What could not be processed: topic `dead_letters`."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from pydantic import Field
+
+from schemas.events.declaration import Event
+from schemas.values import BlobRef, Value
+
+
+class Place(Value):
+    """Where a record stands in the log; the topic is the one that was read, without prefix."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class EventBuried(Event, name="event.buried", topic="dead_letters"):
+    """An event that this stage cannot process, where it stands, and why. It is read again at its own place when redriven."""
+
+    stage: str
+    generation: str | None = None
+    event_id: UUID = Field(description="internal id; for an unreadable event made from its position")
+    buried_type: str | None = Field(None, description="CloudEvents type, where it could be read")
+    tenant: str | None = None
+    document_id: UUID | None = None
+    place: Place
+    code: str
+    detail: str
+    remedy: str = ""
+    traceback: str | None = Field(None, description="of a bug of ours")
+    attempts: int = 1
+    record: BlobRef | None = Field(None, description="the record as it came, for topics with finite retention")
+    producer_event_id: str | None = None
+    producer_source: str | None = None
+
+
+EVENTS: tuple[type[Event], ...] = (EventBuried,)

@@ -1,0 +1,73 @@
+"""How an event is declared, and what surrounds it once it is a fact."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import ClassVar, Generic, TypeVar
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict
+
+from schemas.records import Position
+
+
+class Event(BaseModel):
+    """The data of a fact. Subclasses give the name, major version and topic in their class line: `class X(Event, name="document.x", topic="raw")`."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: ClassVar[str]
+    version: ClassVar[int]
+    topic: ClassVar[str]
+
+    def __init_subclass__(cls, *, name: str = "", topic: str = "", version: int = 1, **rest: object) -> None:
+        super().__init_subclass__(**rest)  # type: ignore[arg-type]
+        if name:
+            cls.name, cls.topic, cls.version = name, topic, version
+
+    @classmethod
+    def event_type(cls) -> str:
+        """The CloudEvents type: name and major version, such as `document.chunked.v1`."""
+        return f"{cls.name}.v{cls.version}"
+
+
+E = TypeVar("E", bound=Event)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact(Generic[E]):
+    """An event with its envelope. `id` is internal (see `schemas.ids`); `source` and `event_id` are what the producer wrote."""
+
+    id: UUID
+    data: E
+    source: str
+    event_id: str
+    time: datetime | None
+    tenant: str | None = None
+    document_id: UUID | None = None
+    how: str | None = None
+    causation_id: UUID | None = None
+    correlation_id: str | None = None
+    traceparent: str | None = None
+    sequence: int | None = None
+    """CloudEvents' Sequence extension, where the source numbers its changes."""
+    payload_sha256: str = ""
+    position: Position | None = None
+    appended_at: datetime | None = None
+
+
+def declared() -> tuple[type[Event], ...]:
+    """All declared event classes, in a fixed order."""
+    from schemas.events import control, dead_letters, outcomes, pipeline, raw, usage
+
+    return (*raw.EVENTS, *pipeline.EVENTS, *outcomes.EVENTS, *usage.EVENTS, *control.EVENTS, *dead_letters.EVENTS)
+
+
+def event_types() -> dict[tuple[str, str], type[Event]]:
+    """By topic (without prefix or generation) and CloudEvents type."""
+    return {(event.topic, event.event_type()): event for event in declared()}
+
+
+def event_class(topic: str, event_type: str) -> type[Event] | None:
+    return event_types().get((topic, event_type))

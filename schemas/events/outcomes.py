@@ -1,0 +1,40 @@
+"""What became of each event of `raw`: topic `outcomes`, for producers without HTTP."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from pydantic import Field
+
+from schemas.events.declaration import Event
+
+
+class Outcome(Event):
+    external_id: str | None = None
+    tenant: str | None = None
+    document_id: UUID | None = Field(None, description="null when the event could not be read")
+    event_id: str | None = Field(None, description="the producer's ce_id")
+    source: str | None = Field(None, description="the producer's ce_source")
+    chunks_count: int = 0
+    code: str | None = None
+    detail: str | None = None
+    remedy: str | None = None
+
+
+class DocumentIndexed(Outcome, name="document.indexed", topic="outcomes"):
+    """The document is searchable. `code` is UNCHANGED when it already was, with the same content."""
+
+
+class DocumentFailed(Outcome, name="document.failed", topic="outcomes"):
+    """The event ended in a dead letter; `code`, `detail` and `remedy` say why and what to do."""
+
+
+class DocumentSuperseded(Outcome, name="document.superseded", topic="outcomes"):
+    """A later revision or a withdrawal came first."""
+
+
+class RemovalCompleted(Outcome, name="document.removed", topic="outcomes"):
+    """The document answers no question any more."""
+
+
+EVENTS: tuple[type[Event], ...] = (DocumentIndexed, DocumentFailed, DocumentSuperseded, RemovalCompleted)

@@ -1,0 +1,89 @@
+"""What the stages state behind the door: topics `accepted`, `ocr_done`, `chunked`, `entities`, `embedded`."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from uuid import UUID
+
+from pydantic import Field
+
+from schemas.events.declaration import Event
+from schemas.values import BlobRef, ChunkVector, Claim, DocumentFields, Mention, Notice, Order, Origin, ParentChunk, Relation, Transcript
+
+
+class Derived(Event):
+    """What every event behind the door says: whose it is, where it stands among the document's revisions, and who waits for word of it."""
+
+    tenant: str
+    document_id: UUID
+    order: Order
+    origin: Origin
+
+
+class DocumentAccepted(DocumentFields, Derived, name="document.accepted", topic="accepted"):
+    """The door let a document in: its bytes are pinned, its place among the revisions is fixed."""
+
+    external_id: str | None = None
+    blob: BlobRef
+    payload_sha256: str = Field(description="of the producer's payload: the same ce_id with another one is a duplicate")
+    received_at: datetime
+    force: bool = False
+
+
+class DocumentRemoved(Derived, name="document.removed", topic="accepted"):
+    """The document is withdrawn from `order` on."""
+
+    external_id: str | None = None
+    payload_sha256: str
+    received_at: datetime
+    reason: str | None = None
+
+
+class DocumentTranscribed(Derived, name="document.transcribed", topic="ocr_done"):
+    """A document as Markdown with places. Large transcripts lie in a blob as the same JSON, gzipped."""
+
+    title: str | None = Field(None, description="given, else found in the document, else the filename")
+    language: str | None = None
+    media_type: str
+    content_sha256: str = Field(description="of the document's bytes")
+    text_sha256: str = Field(description="of the Markdown as UTF-8")
+    characters: int
+    pages: int | None = None
+    transcript: Transcript | None = None
+    blob: BlobRef | None = None
+    warnings: list[Notice] = []
+
+
+class DocumentChunked(Derived, name="document.chunked", topic="chunked"):
+    """Part i of n of a revision's chunks; at most 64 children a part. A document without text has one part without chunks."""
+
+    part: int = Field(ge=1)
+    parts: int = Field(ge=1)
+    title: str | None = None
+    language: str | None = None
+    parents: list[ParentChunk]
+
+
+class EntitiesExtracted(Derived, name="entities.extracted", topic="entities"):
+    """Names, relations and claims of part i of n."""
+
+    part: int = Field(ge=1)
+    parts: int = Field(ge=1)
+    mentions: list[Mention]
+    relations: list[Relation]
+    claims: list[Claim]
+
+
+class ChunksEmbedded(Derived, name="chunks.embedded", topic="embedded"):
+    """Vectors of part i of n, float16, and the place of their token states."""
+
+    part: int = Field(ge=1)
+    parts: int = Field(ge=1)
+    model: str
+    dimension: int = Field(ge=1)
+    vectors: list[ChunkVector]
+    states: BlobRef | None = None
+    state_dimension: int = 0
+
+
+EVENTS: tuple[type[Event], ...] = (DocumentAccepted, DocumentRemoved, DocumentTranscribed, DocumentChunked, EntitiesExtracted, ChunksEmbedded)

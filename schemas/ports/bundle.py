@@ -1,0 +1,44 @@
+"""What a reaction may use."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from schemas.generations import Generation
+from schemas.ports.engines import Blobs, Chunker, Embedder, Extractor, Fetcher, Languages, Parser
+from schemas.ports.ledger import Memo
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """What the door lets in. Sizes are bytes."""
+
+    max_bytes: int = 512 * 1024 * 1024
+    inline_bytes: int = 700_000
+    max_pages: int = 3_000
+    sources: dict[str, frozenset[str]] = field(default_factory=dict)
+    """ce_source → tenants it may write for; a source that is not named may write for any tenant if this is empty, for none otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ports:
+    """The second argument of every `react`: engines of this generation, the blob store, the memo."""
+
+    generation: Generation
+    blobs: Blobs
+    memo: Memo
+    fetcher: Fetcher
+    parser: Parser
+    chunker: Chunker
+    extractor: Extractor
+    embedder: Embedder
+    languages: Languages
+    limits: Limits
+    log_epoch: int = 1
+    source_epochs: dict[str, int] = field(default_factory=dict)
+
+
+def blob_key(tenant: str, document_id: UUID, sha256: str) -> str:
+    """Where a document's bytes lie; never shared between documents."""
+    return f"{tenant}/{document_id}/{sha256}"

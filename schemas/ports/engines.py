@@ -1,0 +1,207 @@
+"""Engines: slow, outside, exchangeable. Every engine has a `fingerprint` that changes when its output may."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.generations import ChunkConfig
+from schemas.values import BlobRef, Extraction, Notice, ParentChunk, Transcript
+
+Vectors = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class File:
+    """A document's bytes on this machine's disk, for as long as its context is open. What its producer claims of it may be wrong."""
+
+    path: Path
+    name: str | None
+    media_type: str | None
+    size: int
+    title: str | None = None
+    language: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ParsePlan:
+    """What a file really is and the parts it is worked in; parts are opaque, stable names such as `pages 1-16`."""
+
+    media_type: str
+    parts: tuple[str, ...]
+    pages: int | None
+    notices: tuple[Notice, ...] = ()
+
+
+class Parser(Protocol):
+    """Files to Markdown with places. Parsing runs in a killable child process with a deadline and a memory limit."""
+
+    fingerprint: str
+
+    async def plan(self, file: File) -> ParsePlan:
+        """Look at the file. Raises UnreadableDocument (empty, corrupt, encrypted, no pages, unknown type) or LimitExceeded (pages, unpacked size), each with code and remedy."""
+
+    async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
+        """One part, as bytes that `assemble` understands. Same errors, and LimitExceeded for deadline or memory."""
+
+    def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
+        """The whole document from all of its parts, in order. Pure."""
+
+
+class Chunker(Protocol):
+    """Transcripts to parents and children. Cuts depend only on nearby text; ids only on document, section, text and its occurrence there. Pure."""
+
+    fingerprint: str
+
+    def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]: ...
+
+
+class ChunkerFor(Protocol):
+    def __call__(self, config: ChunkConfig) -> Chunker: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Embedded:
+    """One text's vectors. `states` are the token states for MaxSim, int8 of unit vectors × 127, [tokens, state_dimension], or None; `token_ids` belongs to its rows."""
+
+    vector: NDArray[np.float16]
+    states: NDArray[np.int8] | None = None
+    token_ids: NDArray[np.int32] | None = None
+    background_dense: float | None = None
+    background_maxsim: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class EmbeddedQuery:
+    """A question's vectors. `states` are unit rows, float32 [tokens, state_dimension]; `weights` is None where the idf must come from the candidates."""
+
+    vector: NDArray[np.float32]
+    states: NDArray[np.float32] | None = None
+    token_ids: NDArray[np.int32] | None = None
+    background_maxsim_mean: float | None = None
+
+
+class Embedder(Protocol):
+    """Texts to vectors. Raises EngineUnavailable when a server does not answer, PermanentError for input that it will never take; never returns NaN or another dimension."""
+
+    fingerprint: str
+    model: str
+    dimension: int
+    state_dimension: int
+
+    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+        """Passages, in the order given; batching is the engine's."""
+
+    async def embed_query(self, text: str) -> EmbeddedQuery: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A parent offered to a reranker; `states` are those of its children (int8 rows, as stored)."""
+
+    id: UUID
+    text: str
+    states: Sequence[NDArray[np.int8]] = ()
+    token_ids: Sequence[NDArray[np.int32]] = ()
+
+
+class Reranker(Protocol):
+    """Scores of passages for a question. `role` says whether the score is added to the fused one (MaxSim) or replaces it (a cross-encoder)."""
+
+    name: str
+    fingerprint: str
+    role: Literal["added", "replaces"]
+    threshold: float
+    """Below this best score (less the engine's background, where it has one) nothing suits, until calibrated."""
+
+    async def rerank(self, question: str, query: EmbeddedQuery | None, passages: Sequence[Passage]) -> list[float]:
+        """One score a passage, in order. Raises EngineUnavailable."""
+
+
+class Extractor(Protocol):
+    """Names, relations and claims of chunks."""
+
+    fingerprint: str
+
+    async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ChatUsage:
+    input_tokens: int = 0
+    output_tokens: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ChatReply:
+    """A structured answer of a chat model, checked against the schema that was asked for."""
+
+    data: Mapping[str, Any]
+    model: str
+    usage: ChatUsage = ChatUsage()
+
+
+class Chat(Protocol):
+    model: str
+
+    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str) -> ChatReply:
+        """Structured output. Raises EngineUnavailable, or PermanentError with code MODEL_OUTPUT when the model does not keep to the schema."""
+
+
+class Blobs(Protocol):
+    """Bytes under keys; put is idempotent. Raises NotFound; EngineUnavailable when the store does not answer."""
+
+    async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef: ...
+
+    async def put_stream(self, key_prefix: str, chunks: AsyncIterator[bytes], *, limit: int, media_type: str | None = None) -> BlobRef:
+        """Store while hashing, under `key_prefix` + sha256. Raises LimitExceeded as soon as more than `limit` bytes came, leaving nothing behind."""
+
+    async def get(self, key: str) -> bytes: ...
+
+    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        """(offset, length) pairs."""
+
+    def local(self, key: str) -> AbstractAsyncContextManager[Path]:
+        """A file to read from, for as long as the context is open."""
+
+    async def size(self, key: str) -> int | None:
+        """None when there is no such blob."""
+
+    async def copy(self, source: str, target: str) -> None: ...
+
+    async def delete(self, keys: Sequence[str]) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Fetched:
+    blob: BlobRef
+    final_url: str
+    media_type: str | None
+    filename: str | None
+
+
+class Fetcher(Protocol):
+    async def fetch(self, url: str, key_prefix: str) -> Fetched:
+        """Download into the blob store. Raises ForbiddenAddress (scheme, private or special address, also behind a redirect or a name), LimitExceeded (size, redirects, time), UnreadableDocument with code FETCH_FAILED for 4xx, EngineUnavailable for 5xx and network trouble."""
+
+
+class Languages(Protocol):
+    def detect(self, text: str) -> str | None:
+        """BCP 47 primary subtag, or None when unsure."""
+
+
+class Sentences(Protocol):
+    def split(self, text: str) -> list[tuple[int, int]]:
+        """Offsets of sentences that cover the text without gaps, in order."""
+
+
+class Names(Protocol):
+    def fold(self, name: str) -> str:
+        """The key that spellings of the same name share: case, accents, spaces, punctuation and company suffixes taken out."""

@@ -1,0 +1,108 @@
+"""What the runner asks of the tables: two transactions around a reaction, and a memo of what engines have said."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Literal, Protocol
+from uuid import UUID
+
+from schemas.events import EventBuried, Fact
+from schemas.generations import Generation
+from schemas.rows import OrderKey, Row
+
+Counts = Literal["latest", "visible", "always", "door"]
+"""What decides whether an event counts: its order against the latest of its document (`latest`, at transcribe), against what is
+visible and withdrawn (`visible`), nothing (`always`: control, runs, dead letters), or, at the door, its id against the payload hash (`door`)."""
+
+
+class Claim(Enum):
+    OWED = "owed"
+    """Its rows are there; the reaction is owed."""
+    DONE = "done"
+    """Claimed and reacted to before: nothing to do."""
+    SUPERSEDED = "superseded"
+    """A later revision or a withdrawal came first: nothing was written, the reaction may say so."""
+    DUPLICATE = "duplicate"
+    """The same id came with another payload (door only)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Flip:
+    """A revision became visible with this event (or a document was removed by it)."""
+
+    document_id: UUID
+    order: OrderKey
+    chunks: int
+    previous: OrderKey | None
+
+
+@dataclass(frozen=True, slots=True)
+class Projected:
+    """A fact and the rows that its projection gave."""
+
+    fact: Fact  # type: ignore[type-arg]
+    rows: tuple[Row, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Claimed:
+    """The answer of the first transaction for one event, in the order asked. A flip is reported again while the reaction is owed."""
+
+    claim: Claim
+    flip: Flip | None = None
+    unchanged: bool = False
+    """At transcribe: same bytes, same `how` of transcribe, same fields as the visible revision, and not forced."""
+
+
+class Ledger(Protocol):
+    """The write side of the tables, for one generation. Both calls are one transaction each; both raise DatabaseUnavailable when Postgres is lost,
+    and then nobody knows whether they were committed: calling again with the same events is right in either case."""
+
+    generation: Generation
+
+    async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+        """The first transaction: lock documents in id order, claim each event, write the rows of those that count, move `visible` where an order became complete."""
+
+    async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
+        """The second transaction: the reaction of these events is done, or given up (a buried reaction keeps its rows)."""
+
+    async def prune(self, stage: str, topic: str, partition: int, below: int) -> None:
+        """Forget claims below the acknowledged prefix. Never called for the door."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoKey:
+    """What an engine was asked: by whom (an erased document takes its answers along), which engine, which input."""
+
+    tenant: str
+    document_id: UUID
+    engine: str
+    input_sha256: bytes
+
+
+class Memo(Protocol):
+    """What engines have answered. Operational: losing it costs engine calls, never correctness."""
+
+    async def recall(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]: ...
+
+    async def store(self, answers: Mapping[MemoKey, bytes]) -> None:
+        """Durable when it returns; an answer that is there already stays."""
+
+
+class Generations(Protocol):
+    async def live(self) -> Generation | None: ...
+
+    async def get(self, name: str) -> Generation | None: ...
+
+    async def undropped(self) -> list[Generation]: ...
+
+
+class Keys(Protocol):
+    """Keys of documents, for the codec. Payloads are left as they are where there is no key."""
+
+    async def seal(self, tenant: str, document_id: UUID, payload: bytes) -> tuple[bytes, dict[str, bytes]]:
+        """The payload as it goes into the log, and the headers that say how to open it."""
+
+    async def open(self, headers: Mapping[str, bytes], payload: bytes) -> bytes: ...

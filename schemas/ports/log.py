@@ -1,0 +1,76 @@
+"""The log of raw records, twice implemented: Kafka and Postgres."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Protocol
+
+from schemas.records import Position, Record, StoredRecord
+
+
+class Sink(Protocol):
+    """What a subscription hands its records to: one for each assigned partition, fresh after every assignment."""
+
+    def offer(self, record: StoredRecord) -> None:
+        """Take a record, in the partition's order. Never blocks; call `full` afterwards."""
+
+    @property
+    def full(self) -> bool:
+        """True while the partition should be paused: its queue holds more bytes than it may."""
+
+    async def close(self) -> None:
+        """The partition was revoked or the worker stops: drop what is queued, cancel what runs. Nothing is acknowledged afterwards."""
+
+
+class Partition(Protocol):
+    """The log's side of an assigned partition."""
+
+    topic: str
+    number: int
+
+    def acknowledge(self, next_offset: int) -> None:
+        """Everything below `next_offset` is done. Called with growing offsets only; becomes durable soon, and at the latest on a clean stop."""
+
+    def resume(self) -> None:
+        """The sink is no longer full. Safe to call at any time."""
+
+
+class OpenSink(Protocol):
+    def __call__(self, partition: Partition) -> Sink: ...
+
+
+class Subscription(Protocol):
+    """One consumer group's reading of one topic."""
+
+    async def run(self) -> None:
+        """Read until cancelled. Raises FatalError if the log refuses for good; transient trouble is waited out."""
+
+
+class EventLog(Protocol):
+    """Topics of raw records. Names have no prefix; the adapter adds its own."""
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        """Durable when it returns, in the given order within a partition. May store a record twice when it raises LogUnavailable and is called again; readers drop repeats."""
+
+    async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
+        """Create what is missing; retention is unlimited for topics not named in `retention_ms`. Raises ConfigurationError where an existing topic has another partition count."""
+
+    async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        """Per partition the first readable offset and the one after the last."""
+
+    def read(self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None) -> AsyncIterator[StoredRecord]:
+        """Bulk reading outside any group, from `start` (default: the first) up to `end` (exclusive; default: the ends when called), then stop. In order within a partition."""
+
+    async def read_at(self, position: Position) -> StoredRecord | None:
+        """One record at its own place, or None if it is no longer there."""
+
+    async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
+        """Per partition the next offset that the group will read; partitions never acknowledged are left out."""
+
+    async def close(self) -> None: ...
+
+
+class Subscriber(Protocol):
+    """What can read for stages. Kafka: Faust apps; Postgres: a reader under a lease."""
+
+    def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription: ...

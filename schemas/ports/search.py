@@ -1,0 +1,151 @@
+"""The read side of the tables. One question sees one snapshot."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.generations import Generation
+from schemas.questions import Filters
+
+
+@dataclass(frozen=True, slots=True)
+class Hit:
+    """A child chunk found by a channel; higher scores are better."""
+
+    chunk_id: UUID
+    document_id: UUID
+    score: float
+
+
+@dataclass(frozen=True, slots=True)
+class LexicalHits:
+    """Scores are BM25. `idf` holds each query lexeme's weight, by text search configuration; `exactness` is `exact` when no unseen chunk could be among the best k."""
+
+    hits: Sequence[Hit]
+    idf: Mapping[str, Mapping[str, float]]
+    exactness: Literal["exact", "bounded"]
+
+
+@dataclass(frozen=True, slots=True)
+class Seed:
+    """An entity that the question names."""
+
+    type: str
+    key: str
+    weight: float
+
+
+@dataclass(frozen=True, slots=True)
+class GraphHits:
+    hits: Sequence[Hit]
+    linked: Sequence[Seed]
+
+
+@dataclass(frozen=True, slots=True)
+class ChunkView:
+    """A child chunk with all that a result, a rerank or a citation needs."""
+
+    chunk_id: UUID
+    parent_id: UUID
+    document_id: UUID
+    order: tuple[int, ...]
+    revision: int
+    external_id: str | None
+    title: str | None
+    source_uri: str | None
+    language: str | None
+    kind: str
+    text: str
+    prefix: str
+    char_start: int
+    char_end: int
+    spans: Sequence[Mapping[str, Any]]
+    ordinal: int
+    positions: Mapping[str, Sequence[int]]
+    """Lexeme → positions in the chunk (of its prefix and text), for word pairs."""
+    background_dense: float | None
+    background_maxsim: float | None
+    states: tuple[str, int, int] | None
+    """Blob key, offset, length of its token states."""
+
+
+@dataclass(frozen=True, slots=True)
+class ParentView:
+    parent_id: UUID
+    document_id: UUID
+    text: str
+    section: str
+    char_start: int
+    char_end: int
+    pages: Sequence[int]
+    tokens: int
+    ordinal: int
+
+
+class Snapshot(Protocol):
+    """One state of one generation, for as long as its context is open. Each method may run at the same time as the others."""
+
+    generation: Generation
+
+    async def lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
+        """BM25 over title, headings and text, in each document's own language. Terms beyond the budget enter as conjunctions; the budget widens once when an unseen chunk could still win."""
+
+    async def semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
+        """Cosine similarity; exact below 20,000 vectors."""
+
+    async def link(self, tenant: str, keys: Sequence[str]) -> Sequence[Seed]:
+        """The visible entities whose folded names are among `keys`."""
+
+    async def graph(self, tenant: str, seeds: Sequence[Seed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int) -> Sequence[Hit]: ...
+
+    async def chunks(self, ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]: ...
+
+    async def parents(self, ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
+
+    async def children(self, parents: Sequence[UUID]) -> Sequence[ChunkView]: ...
+
+    async def corpus_size(self, tenant: str) -> int:
+        """Visible chunks of a tenant, as the lexical statistics count them."""
+
+
+class Search(Protocol):
+    def snapshot(self, generation: str | None = None) -> AbstractAsyncContextManager[Snapshot]:
+        """Of the live generation, or the named one. Raises NotFound."""
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentText:
+    """The Markdown of a revision, inline or by blob key."""
+
+    document_id: UUID
+    markdown: str | None
+    blob_key: str | None
+
+
+class Documents(Protocol):
+    """What is known of documents, for API and command line: plain dictionaries in the shapes of `interfaces.md`."""
+
+    async def find(
+        self, tenant: str, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]: ...
+
+    async def get(self, tenant: str, document_id: UUID) -> dict[str, Any] | None: ...
+
+    async def revisions(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]: ...
+
+    async def chunks(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
+
+    async def text(self, tenant: str, document_id: UUID) -> DocumentText | None: ...
+
+    async def status(
+        self, tenant: str, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
+    ) -> dict[str, Any] | None: ...
+
+    async def counts(self, tenant: str) -> dict[str, int]: ...

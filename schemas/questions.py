@@ -1,0 +1,175 @@
+"""Questions, and what comes back: the shapes of `/v1/search` and `/v1/query`."""
+
+from __future__ import annotations
+
+from datetime import date
+from typing import Any, Literal
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.values import Span, Value
+
+Channel = Literal["lexical", "semantic", "graph"]
+Mode = Literal["auto", "vector", "graph", "hybrid"]
+CHANNELS: tuple[Channel, ...] = ("lexical", "semantic", "graph")
+
+
+class Filters(Value):
+    """All that are given must hold. Dates are `document_date`; metadata is compared by equality of each given key."""
+
+    collections: list[str] = []
+    tags: list[str] = Field(default=[], description="all of them")
+    document_ids: list[UUID] = []
+    external_ids: list[str] = []
+    languages: list[str] = []
+    date_from: date | None = None
+    date_to: date | None = None
+    metadata: dict[str, Any] = {}
+
+
+class SearchRequest(BaseModel):
+    model_config = ConfigDict(extra="forbid")
+
+    query: str = Field(min_length=1, max_length=8000)
+    k: int = Field(10, ge=1, le=100)
+    mode: Mode = "auto"
+    profile: str = "default"
+    filters: Filters = Filters()
+    channels: list[Channel] | None = Field(None, min_length=1, description="only these")
+    language: str | None = Field(None, description="of the question; detected when not given")
+    generation: str | None = None
+    explain: bool = False
+
+
+class QueryRequest(SearchRequest):
+    stream: bool = False
+    return_context: bool = True
+    debug: bool = False
+
+
+class ChannelPlace(Value):
+    rank: int
+    score: float
+
+
+class Result(Value):
+    """A parent chunk, ranked."""
+
+    rank: int
+    score: float
+    document_id: UUID
+    external_id: str | None
+    revision: int
+    title: str | None
+    source_uri: str | None
+    link: str
+    chunk_id: UUID = Field(description="the best child")
+    parent_id: UUID
+    section: str
+    pages: list[int]
+    spans: list[Span]
+    snippet: str
+    channels: dict[Channel, ChannelPlace]
+    duplicates: list[UUID] = Field(default=[], description="documents whose near-equal passage was folded under this one")
+    explanation: dict[str, Any] | None = Field(None, description="on request: every number that entered the score")
+
+
+class Citation(Value):
+    """`quote` is verbatim from the stored text, verified before it is shown; of a table it is the row, with the header cells in `header`."""
+
+    n: int
+    document_id: UUID
+    external_id: str | None
+    revision: int
+    chunk_id: UUID
+    title: str | None
+    source_uri: str | None
+    link: str
+    section: str
+    pages: list[int]
+    spans: list[Span]
+    quote: str
+    header: list[str] | None = None
+    redacted: list[tuple[int, int]] = []
+
+
+class Route(Value):
+    mode: Literal["vector", "graph", "hybrid"]
+    decided_by: Literal["request", "rules", "model"]
+    reason: str
+    escalated_from: str | None = None
+
+
+class ChannelTrace(Value):
+    k: int
+    returned: int
+    best: float | None
+    ms: float
+
+
+class Trace(Value):
+    generation: str
+    profile: str
+    route: Route
+    channels: dict[Channel, ChannelTrace]
+    channels_used: list[Channel]
+    channels_failed: dict[Channel, str]
+    lexical: Literal["exact", "bounded"] | None = None
+    timings_ms: dict[str, float]
+    reranker: str | None
+    max_rerank_score: float | None
+    threshold: float | None
+    calibrated: bool = False
+    models: dict[str, str] = {}
+    model_calls: int = 0
+    tokens: int = 0
+    cost: float | None = None
+    notes: list[str] = Field(default=[], description="what a person should know about this answer, such as entities still settling")
+
+
+class Check(Value):
+    name: str
+    kind: Literal["deterministic", "model"]
+    result: Literal["pass", "fail", "not_checked"]
+    score: float | None = None
+    threshold: float | None = None
+    severity: Literal["hard", "soft"] = "soft"
+    evidence: str | None = None
+
+
+class Judgement(Value):
+    decision: Literal["PASS", "FAIL_RETRYABLE", "FAIL_BLOCKED"]
+    checks: list[Check]
+
+
+class Confidence(Value):
+    level: Literal["high", "medium", "low"]
+    reasons: list[str]
+
+
+class SearchResponse(Value):
+    run_id: UUID
+    generation: str
+    results: list[Result]
+    trace: Trace
+
+
+RefusalCode = Literal["NO_SUITABLE_CONTEXT", "INSUFFICIENT_CONTEXT", "JUDGE_BLOCKED"]
+
+
+class QueryResponse(Value):
+    run_id: UUID
+    generation: str
+    answer: str | None
+    refused: bool
+    code: RefusalCode | None = None
+    message: str | None = None
+    language: str | None = None
+    citations: list[Citation]
+    contexts: list[Result] = []
+    judge: Judgement | None = None
+    confidence: Confidence
+    assumptions: list[str] = []
+    limitations: list[str] = []
+    trace: Trace

@@ -1,0 +1,42 @@
+"""What a log holds: bytes under a topic and key, and the place where they stand."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+
+Headers = Mapping[str, bytes]
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """To be appended. The partition is chosen by the key (murmur2 in Kafka's way); without a key the log chooses."""
+
+    topic: str
+    key: bytes | None
+    value: bytes | None
+    headers: Headers = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Position:
+    """Where a record stands. On the Postgres log the partition is 0 and the offset the table's position."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRecord:
+    record: Record
+    position: Position
+    appended_at: datetime
+    """The log's own clock (Kafka: LogAppendTime), in UTC."""
+
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers: what bounded queues count."""
+        headers = sum(len(name) + len(value) for name, value in self.record.headers.items())
+        return len(self.record.key or b"") + len(self.record.value or b"") + headers

@@ -1,0 +1,268 @@
+"""What projections write. A row says what is so; how it is stored, and under which generation, is the ledger's business.
+
+Every row of a document carries `document_id` and `order`; rows of the same kind, document, order and id are the same row (writing one again changes nothing).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import Any, Literal
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.generations import Generation
+from schemas.values import BlobRef
+
+OrderKey = tuple[int, ...]
+PartKind = Literal["chunks", "vectors", "entities"]
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentRow:
+    """The latest revision of a document as it was accepted; written only if `order` is later than the latest the table holds."""
+
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    external_id: str | None
+    source: str
+    source_uri: str | None
+    filename: str | None
+    media_type: str | None
+    title: str | None
+    language: str | None
+    collection: str | None
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
+    document_date: date | None
+    content_sha256: str
+    blob: BlobRef
+    event_id: str
+    accepted_id: UUID
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class WithdrawalRow:
+    """From `order` on the document is withdrawn; its tombstone stays."""
+
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    external_id: str | None
+    source: str
+    event_id: str
+    accepted_id: UUID
+    received_at: datetime
+    reason: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class TextRow:
+    """The Markdown of a revision, per generation: inline, or in a blob when large."""
+
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    title: str | None
+    language: str | None
+    media_type: str
+    content_sha256: str
+    text_sha256: str
+    characters: int
+    pages: int | None
+    markdown: str | None
+    blob: BlobRef | None
+    warnings: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class ParentRow:
+    id: UUID
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    ordinal: int
+    text: str
+    section: str
+    char_start: int
+    char_end: int
+    pages: tuple[int, ...]
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChildRow:
+    id: UUID
+    parent_id: UUID
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    ordinal: int
+    kind: str
+    text: str
+    prefix: str
+    char_start: int
+    char_end: int
+    spans: list[dict[str, Any]]
+    tokens: int
+    language: str | None
+    """Of the document, BCP 47 primary subtag: it chooses the text search configuration."""
+
+
+@dataclass(frozen=True, slots=True)
+class VectorRow:
+    chunk_id: UUID
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    vector: NDArray[np.float16]
+    """[dimension]"""
+    background_dense: float | None
+    background_maxsim: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class StateRow:
+    """Where the token states of a chunk lie."""
+
+    chunk_id: UUID
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    blob_key: str
+    offset: int
+    length: int
+
+
+@dataclass(frozen=True, slots=True)
+class SettledRow:
+    """Part `part` of `parts` of one kind is there. When all chunk and vector parts of an order are, the order is complete."""
+
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    kind: PartKind
+    part: int
+    parts: int
+
+
+@dataclass(frozen=True, slots=True)
+class MentionRow:
+    id: UUID
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    chunk_id: UUID
+    type: str
+    key: str
+    name: str
+    char_start: int
+    char_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class RelationRow:
+    id: UUID
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    chunk_id: UUID
+    subject_type: str
+    subject_key: str
+    type: str
+    object_type: str
+    object_key: str
+    weight: float
+    extractor: str
+    char_start: int
+    char_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimRow:
+    id: UUID
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    chunk_id: UUID
+    subject_type: str
+    subject_key: str
+    property: str
+    value: str
+    char_start: int
+    char_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationRow:
+    """A generation and, with it, its partitions of every derived table."""
+
+    generation: Generation
+
+
+@dataclass(frozen=True, slots=True)
+class LiveRow:
+    """The generation that answers. The first one becomes live by being created."""
+
+    generation: str
+
+
+@dataclass(frozen=True, slots=True)
+class RunRow:
+    """A question as it came; `response` stays None until it is answered."""
+
+    run_id: UUID
+    tenant: str
+    kind: str
+    request: dict[str, Any] | None
+    received_at: datetime | None
+    generation: str | None
+    response: dict[str, Any] | None
+    answered_at: datetime | None
+    candidates: list[dict[str, Any]]
+    numbers: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetterRow:
+    event_id: UUID
+    stage: str
+    generation: str | None
+    buried_type: str | None
+    tenant: str | None
+    document_id: UUID | None
+    topic: str
+    partition: int
+    offset: int
+    code: str
+    detail: str
+    remedy: str
+    traceback: str | None
+    attempts: int
+    record: BlobRef | None
+    producer_event_id: str | None
+    producer_source: str | None
+    buried_at: datetime
+
+
+Row = (
+    DocumentRow
+    | WithdrawalRow
+    | TextRow
+    | ParentRow
+    | ChildRow
+    | VectorRow
+    | StateRow
+    | SettledRow
+    | MentionRow
+    | RelationRow
+    | ClaimRow
+    | GenerationRow
+    | LiveRow
+    | RunRow
+    | DeadLetterRow
+)

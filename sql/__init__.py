@@ -1,0 +1,1 @@
+"""Storage: migrations, queries, the log table, the ledger, search and the embedded Postgres. The only room that imports asyncpg."""

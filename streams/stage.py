@@ -1,0 +1,59 @@
+"""A stage is data and two functions. The runner does the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.events import Event, Fact
+from schemas.ports.bundle import Ports
+from schemas.ports.ledger import Claim, Counts, Flip
+from schemas.rows import Row
+
+
+@dataclass(frozen=True, slots=True)
+class Counted:
+    """A fact whose reaction is owed, and what the first transaction found."""
+
+    fact: Fact[Any]
+    claim: Claim
+    flip: Flip | None = None
+    unchanged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """A new fact that a reaction wants published. Its id follows from stage, `how`, cause and ordinal, unless `id_parts` names other parts
+    (an outcome is said once, whichever event completes the document)."""
+
+    cause: Fact[Any]
+    data: Event
+    ordinal: int = 0
+    id_parts: tuple[str, ...] | None = None
+
+
+Project = Callable[[Fact[Any]], Iterable[Row]]
+React = Callable[[Sequence[Counted], Ports], Awaitable[list[Statement]]]
+
+
+def nothing(fact: Fact[Any]) -> Iterable[Row]:
+    """The projection of a stage that only reacts."""
+    return ()
+
+
+@dataclass(frozen=True, slots=True)
+class Stage:
+    """One step of the pipeline. `version` is raised only when its output changes. `batch` is how many events one reaction takes at most;
+    `deadline_s` bounds one reaction."""
+
+    name: str
+    topic: str
+    version: int
+    counts: Counts
+    project: Project = nothing
+    react: React | None = None
+    batch: int = 1
+    deadline_s: float = 600.0
+    shared: bool = False
+    """True where one reader serves all generations (the door, control, runs, dead letters)."""

@@ -1,0 +1,28 @@
+"""The topics: names, partitions, retention."""
+
+from __future__ import annotations
+
+RAW = "raw"
+ACCEPTED = "accepted"
+OCR_DONE = "ocr_done"
+CHUNKED = "chunked"
+ENTITIES = "entities"
+EMBEDDED = "embedded"
+QUERIES = "queries"
+FEEDBACK = "feedback"
+OUTCOMES = "outcomes"
+CONTROL = "control"
+DEAD_LETTERS = "dead_letters"
+
+DOCUMENT_TOPICS = (RAW, ACCEPTED, OCR_DONE, CHUNKED, ENTITIES, EMBEDDED, OUTCOMES)
+"""Same partition count, keyed by document id (raw: by whatever its producer chose)."""
+OTHER_TOPICS = (QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
+"""One partition each."""
+
+RAW_RETENTION_MS = 7 * 24 * 3600 * 1000
+MAX_EVENT_BYTES = 900_000
+"""No event of ours is larger; what is larger goes into a blob."""
+
+
+def partition_counts(document_partitions: int) -> dict[str, int]:
+    return dict.fromkeys(DOCUMENT_TOPICS, document_partitions) | dict.fromkeys(OTHER_TOPICS, 1)
