@@ -1,0 +1,35 @@
+"""Postgres' errors by what happens next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import asyncpg
+
+from schemas.errors import AnabranchError, DatabaseUnavailable
+
+# What passes by itself: a lost or refused connection, a server that starts or stops, a lock that another holds, a full disk.
+PASSING = (
+    OSError,
+    asyncpg.PostgresConnectionError,
+    asyncpg.OperatorInterventionError,
+    asyncpg.InsufficientResourcesError,
+    asyncpg.TransactionRollbackError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.ObjectInUseError,
+)
+LOST = ("connection is closed", "connection was closed", "connection is lost", "pool is clos", "connection has been released")
+
+
+@contextmanager
+def database_errors() -> Iterator[None]:
+    """Turn what passes by itself into DatabaseUnavailable; anything else is a bug and stays what it is."""
+    try:
+        yield
+    except AnabranchError:
+        raise
+    except (*PASSING, asyncpg.InterfaceError, TimeoutError) as error:
+        if isinstance(error, asyncpg.InterfaceError) and not any(words in str(error) for words in LOST):
+            raise
+        raise DatabaseUnavailable(f"Postgres did not answer: {error or type(error).__name__}") from error

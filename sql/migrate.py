@@ -1,0 +1,105 @@
+"""Forward-only migrations: plain SQL files with Supabase's names, booked in Supabase's table, so that `supabase db push` and we agree."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import asyncpg
+
+from schemas.errors import ConfigurationError
+from sql.errors import database_errors
+
+FOLDER = Path(__file__).with_name("migrations")
+NAME = re.compile(r"(\d{14})_([a-z0-9_]+)\.sql")
+LOCK = 0x616E6162
+NO_TRANSACTION = "-- no-transaction"
+BOOKS = """
+create schema if not exists supabase_migrations;
+create table if not exists supabase_migrations.schema_migrations (version text primary key, statements text[], name text);
+create schema if not exists anabranch;
+create table if not exists anabranch.migration_checksums (
+  version text primary key, sha256 text not null, applied_at timestamptz not null default clock_timestamp()
+);
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Migration:
+    version: str
+    name: str
+    sql: str
+
+    @property
+    def sha256(self) -> str:
+        return hashlib.sha256(self.sql.encode()).hexdigest()
+
+    @property
+    def file(self) -> str:
+        return f"{self.version}_{self.name}.sql"
+
+
+async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
+    """Apply what is missing, in order, and return the names of the files applied. Any number of processes may call it at once.
+
+    Needs a session connection (not a transaction pooler). Raises ConfigurationError for an edited or badly named file, DatabaseUnavailable.
+    """
+    migrations = read_migrations(folder)
+    with database_errors():
+        connection = await asyncpg.connect(dsn, statement_cache_size=0, server_settings={"lock_timeout": "30s", "application_name": "anabranch migrate"})
+        try:
+            await _take_lock(connection)
+            await connection.execute(BOOKS)
+            return [migration.file for migration in await _missing(connection, migrations) if await _apply(connection, migration)]
+        finally:
+            await connection.close()
+
+
+def read_migrations(folder: Path = FOLDER) -> list[Migration]:
+    return [_read(path) for path in sorted(folder.glob("*.sql"))]
+
+
+def _read(path: Path) -> Migration:
+    match = NAME.fullmatch(path.name)
+    if not match:
+        raise ConfigurationError(f"{path.name} is no name for a migration.", remedy="Name it <14 digits>_<lower_case_words>.sql.")
+    return Migration(match[1], match[2], path.read_text())
+
+
+async def _take_lock(connection: asyncpg.Connection) -> None:
+    """Ask until it is ours: a call that waits inside Postgres holds a snapshot, and `create index concurrently` waits for that."""
+    while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK):  # noqa: ASYNC110
+        await asyncio.sleep(0.1)
+
+
+async def _missing(connection: asyncpg.Connection, migrations: list[Migration]) -> list[Migration]:
+    applied = {row[0] for row in await connection.fetch("select version from supabase_migrations.schema_migrations")}
+    checksums = {row[0]: row[1] for row in await connection.fetch("select version, sha256 from anabranch.migration_checksums")}
+    for migration in migrations:
+        if migration.version in applied and checksums.get(migration.version, migration.sha256) != migration.sha256:
+            raise ConfigurationError(
+                f"{migration.file} was edited after it was applied.", code="EDITED_MIGRATION", remedy="Put the file back and add a new migration."
+            )
+    return [migration for migration in migrations if migration.version not in applied]
+
+
+async def _apply(connection: asyncpg.Connection, migration: Migration) -> bool:
+    if migration.sql.lstrip().startswith(NO_TRANSACTION):
+        for statement in filter(str.strip, migration.sql.split(";\n")):
+            await connection.execute(statement)
+        await _book(connection, migration)
+        return True
+    async with connection.transaction():
+        await connection.execute(migration.sql)
+        await _book(connection, migration)
+    return True
+
+
+async def _book(connection: asyncpg.Connection, migration: Migration) -> None:
+    await connection.execute(
+        "insert into supabase_migrations.schema_migrations (version, statements, name) values ($1, $2, $3)", migration.version, [migration.sql], migration.name
+    )
+    await connection.execute("insert into anabranch.migration_checksums (version, sha256) values ($1, $2)", migration.version, migration.sha256)

@@ -1,0 +1,65 @@
+"""Connections to Postgres, bounded and ready to use: vector and JSON codecs, our search path, plans made for the values at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+from pgvector.asyncpg import register_vector
+
+from sql.errors import database_errors
+
+Pool = asyncpg.Pool
+Connection = asyncpg.pool.PoolConnectionProxy | asyncpg.Connection
+
+SEARCH_PATH = "anabranch, extensions, public"
+SETTINGS: Mapping[str, str] = {
+    "search_path": SEARCH_PATH,
+    # A generic plan for one tenant is hundreds of times slower for another.
+    "plan_cache_mode": "force_custom_plan",
+    "jit": "off",
+    "hnsw.ef_search": "100",
+    "hnsw.iterative_scan": "relaxed_order",
+}
+RELAXED: Mapping[str, str] = {"synchronous_commit": "off"}
+"""For stages whose log is this same Postgres: a lost commit takes the reader's cursor with it, so the event is read again."""
+
+
+async def open_pool(dsn: str, *, size: int, name: str, settings: Mapping[str, str] | None = None) -> Pool:
+    """At most `size` connections, shown as `name` in pg_stat_activity. Use one for ingest and another for questions, so that neither starves the other.
+
+    Raises DatabaseUnavailable.
+    """
+    with database_errors():
+        return await asyncpg.create_pool(
+            dsn, min_size=min(2, size), max_size=size, init=prepare, server_settings={**SETTINGS, "application_name": name, **(settings or {})}
+        )
+
+
+async def connect(dsn: str, *, name: str, settings: Mapping[str, str] | None = None) -> asyncpg.Connection:
+    """One connection outside any pool, with the same settings and codecs. Raises DatabaseUnavailable."""
+    with database_errors():
+        connection = await asyncpg.connect(dsn, server_settings={**SETTINGS, "application_name": name, **(settings or {})})
+        await prepare(connection)
+        return connection
+
+
+async def prepare(connection: asyncpg.Connection) -> None:
+    await register_vector(connection, schema="extensions")
+    for kind in ("json", "jsonb"):
+        await connection.set_type_codec(kind, schema="pg_catalog", encoder=_dump, decoder=json.loads)
+
+
+def _dump(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+
+
+async def close_pool(pool: Pool, *, patience_s: float = 1.0) -> None:
+    """Close, waiting so long for what still runs, then hang up."""
+    try:
+        await asyncio.wait_for(pool.close(), patience_s)
+    except TimeoutError:
+        pool.terminate()

@@ -1,0 +1,47 @@
+"""Who may run Postgres: never root, and nobody's folders change their mode for it."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import stat
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+Account = pwd.struct_passwd
+OWN_ACCOUNT = "anabranch"
+
+
+def server_account(preferred: str | None = None) -> Account | None:
+    """The account that runs Postgres, None for our own. As root: the preferred one, `postgres`, a system account of ours, else `nobody`."""
+    if os.geteuid() != 0:
+        return None
+    return _first((preferred or "", "postgres", OWN_ACCOUNT)) or _create() or _first(("nobody",))
+
+
+def _first(names: Sequence[str]) -> Account | None:
+    known = {account.pw_name: account for account in pwd.getpwall()}
+    return next((known[name] for name in names if name in known), None)
+
+
+def _create() -> Account | None:
+    """initdb wants an entry in the account database; a bare uid will not do."""
+    if not shutil.which("useradd"):
+        return None
+    subprocess.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", OWN_ACCOUNT], capture_output=True, check=False)
+    return _first((OWN_ACCOUNT,))
+
+
+def can_enter(folder: Path, account: Account) -> bool:
+    """Whether the account may pass through every folder down to this one."""
+    return all(_may_pass(step.stat(), account) for step in (folder, *folder.parents))
+
+
+def _may_pass(status: os.stat_result, account: Account) -> bool:
+    if status.st_uid == account.pw_uid:
+        return bool(status.st_mode & stat.S_IXUSR)
+    if status.st_gid == account.pw_gid:
+        return bool(status.st_mode & stat.S_IXGRP)
+    return bool(status.st_mode & stat.S_IXOTH)

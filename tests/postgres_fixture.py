@@ -1,0 +1,115 @@
+"""An embedded Postgres for the session, and for each test a fresh database cloned from a migrated template."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import TypeVar
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+import pytest_asyncio
+
+from sql.binaries import wheel_binaries
+from sql.embedded import THROWAWAY, EmbeddedPostgres
+from sql.migrate import migrate
+from sql.server_account import server_account
+
+T = TypeVar("T")
+TEMPLATE = "migrated"
+
+
+def elsewhere(work: Callable[[], Awaitable[T]]) -> T:
+    """Run a coroutine from a place that may already have a loop."""
+
+    async def run() -> T:
+        return await work()
+
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(lambda: asyncio.run(run())).result()
+
+
+def database_dsn(dsn: str, database: str) -> str:
+    return urlunsplit(urlsplit(dsn)._replace(path=f"/{database}"))
+
+
+def _initialised() -> Path:
+    """A data folder as initdb leaves it, made once on this machine for this version of the binaries."""
+    stamp = f"{os.geteuid()}-{wheel_binaries().stat().st_mtime_ns:x}"
+    kept = Path(tempfile.gettempdir()) / f"anabranch-initdb-{stamp}"
+    if not (kept / "data" / "PG_VERSION").exists():
+        draft = Path(tempfile.mkdtemp(prefix="anabranch-initdb-"))
+        server = EmbeddedPostgres(draft, settings=THROWAWAY)
+        server.start()
+        server.stop()
+        try:
+            draft.rename(kept)
+        except OSError:
+            shutil.rmtree(draft, ignore_errors=True)
+    return kept / "data"
+
+
+def _fresh_root() -> Path:
+    """Outside pytest's own folder, which is closed to the account that runs Postgres when the tests run as root."""
+    root = Path(tempfile.mkdtemp(prefix="anabranch-test-"))
+    subprocess.run(["cp", "-a", str(_initialised()), str(root / "data")], check=True)
+    if account := server_account():
+        os.chown(root, account.pw_uid, account.pw_gid)
+    return root
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[EmbeddedPostgres]:
+    root = _fresh_root()
+    server = EmbeddedPostgres(root, settings={**THROWAWAY, "max_connections": "200", "max_wal_size": "1GB"})
+    server.start()
+    try:
+        yield server
+    finally:
+        server.stop()
+        shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def template_database(postgres_server: EmbeddedPostgres) -> str:
+    async def prepare() -> None:
+        admin = await asyncpg.connect(postgres_server.dsn)
+        await admin.execute(f'create database "{TEMPLATE}"')
+        await admin.close()
+        await migrate(database_dsn(postgres_server.dsn, TEMPLATE))
+
+    elsewhere(prepare)
+    return TEMPLATE
+
+
+@pytest_asyncio.fixture
+async def empty_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
+    """A database without any table of ours."""
+    async for dsn in _clone(postgres_server.dsn, "template1"):
+        yield dsn
+
+
+@pytest_asyncio.fixture
+async def database(postgres_server: EmbeddedPostgres, template_database: str) -> AsyncIterator[str]:
+    """A migrated database of this test's own."""
+    async for dsn in _clone(postgres_server.dsn, template_database):
+        yield dsn
+
+
+async def _clone(dsn: str, template: str) -> AsyncIterator[str]:
+    name = f"test_{uuid4().hex}"
+    admin = await asyncpg.connect(dsn)
+    try:
+        await admin.execute(f'create database "{name}" template "{template}" strategy file_copy')
+        yield database_dsn(dsn, name)
+        await admin.execute(f'drop database "{name}" with (force)')
+    finally:
+        await admin.close()
