@@ -1,0 +1,168 @@
+"""multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672) in this process: the embedder that needs no server."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.embed.background import Background, texts, texts_hash
+from engines.embed.e5_file import FILE_SHA256, locate
+from engines.embed.e5_session import E5Encoder, Floats
+from engines.embed.lanes import Lanes
+from engines.embed.states import quantised, unit_rows
+from schemas.errors import ConfigurationError
+from schemas.ids import fingerprint
+from schemas.ports.engines import Embedded, EmbeddedQuery
+
+VERSION = 1
+DIMENSION = 384
+QUERY, PASSAGE = "query: ", "passage: "
+BATCH_TOKENS = 1024
+"""Padded tokens of one run at most: half a second of a core, and larger runs are no faster. What arrives meanwhile waits no longer than that."""
+_BASIS = files("engines.embed") / "assets" / "e5_basis.npy"
+
+
+class E5Embedder:
+    """Loads on first use (some seconds once in a data folder, then about one). Passages run on `threads` threads, shortest order first; questions on one of their own."""
+
+    model = "multilingual-e5-small"
+    dimension = DIMENSION
+
+    def __init__(self, cache_dir: Path, *, state_dimension: int = 64, threads: int = 2) -> None:
+        if not 0 <= state_dimension <= DIMENSION:
+            raise ConfigurationError(f"state_dimension is {state_dimension}; the model's states have 1 to {DIMENSION} dimensions, and 0 keeps none.")
+        locate()
+        self.state_dimension, self._threads = state_dimension, threads
+        self.fingerprint = fingerprint("e5", VERSION, FILE_SHA256, "fp32", basis_hash(), texts_hash("questions"), state_dimension)
+        self._cache_dir, self._loading = cache_dir, threading.Lock()
+        self._model: _Model | None = None
+        self._passages, self._questions = Lanes(threads, "e5"), Lanes(1, "e5-query")
+        self._admitted = 0
+
+    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+        if not texts:
+            return []
+        ids = await self._passages.run(lambda: [self._loaded().encode(PASSAGE, text) for text in texts], self._admitted)
+        tokens = sum(map(len, ids))
+        rank = self._admitted + tokens
+        self._admitted += tokens
+        batches = list(_batches([len(item) for item in ids], min(BATCH_TOKENS, -(-tokens // self._threads))))
+        done = await asyncio.gather(*(self._passages.run(partial(self._embedded, [ids[n] for n in batch]), rank) for batch in batches))
+        answers = {place: answer for batch, run in zip(batches, done, strict=True) for place, answer in zip(batch, run, strict=True)}
+        return [answers[place] for place in range(len(texts))]
+
+    def _embedded(self, batch: list[list[int]]) -> list[Embedded]:
+        return self._loaded().passages(batch)
+
+    async def embed_query(self, text: str) -> EmbeddedQuery:
+        return await self._questions.run(lambda: self._loaded().question(text))
+
+    async def warm(self) -> None:
+        """Load the model now, so that the first question need not wait for it."""
+        await self._questions.run(self._loaded)
+
+    def close(self) -> None:
+        self._passages.close()
+        self._questions.close()
+
+    def _loaded(self) -> _Model:
+        with self._loading:
+            if self._model is None:
+                self._model = _Model(E5Encoder(self._cache_dir), self.state_dimension, self._cache_dir)
+            return self._model
+
+
+class _Model:
+    """Everything loaded: what blocks."""
+
+    def __init__(self, encoder: E5Encoder, state_dimension: int, cache_dir: Path) -> None:
+        self._encoder = encoder
+        self._basis = basis()[:, :state_dimension]
+        self._marks = {prefix: 1 + len(encoder.tokenizer.pieces(prefix.rstrip())) for prefix in (QUERY, PASSAGE)}
+        self._background_questions = self._background(cache_dir, QUERY, "questions")
+        self._background_passages = self._background(cache_dir, PASSAGE, "passages")
+
+    def encode(self, prefix: str, text: str) -> list[int]:
+        return self._encoder.tokenizer.encode(prefix + text)
+
+    def passages(self, batch: Sequence[Sequence[int]]) -> list[Embedded]:
+        return [self._passage(item, ids) for item, ids in zip(self._read(PASSAGE, batch), batch, strict=True)]
+
+    def question(self, text: str) -> EmbeddedQuery:
+        ids = self.encode(QUERY, text)
+        (item,) = self._read(QUERY, [ids])
+        if not item.states.shape[1]:
+            return EmbeddedQuery(item.vector)
+        return EmbeddedQuery(item.vector, item.states, self._inner(QUERY, ids), self._background_passages.maxsim_as_passages(item.states))
+
+    def _passage(self, item: _Read, ids: Sequence[int]) -> Embedded:
+        vector, dense = item.vector.astype(np.float16), self._background_questions.dense(item.vector)
+        if not item.states.shape[1]:
+            return Embedded(vector, background_dense=dense)
+        maxsim = self._background_questions.maxsim_as_questions(item.states)
+        return Embedded(vector, quantised(item.states), self._inner(PASSAGE, ids), dense, maxsim)
+
+    def _read(self, prefix: str, batch: Sequence[Sequence[int]]) -> list[_Read]:
+        return [self._vectors(prefix, hidden) for hidden in self._encoder.states(batch)]
+
+    def _vectors(self, prefix: str, hidden: Floats) -> _Read:
+        return _Read(unit_rows(hidden.mean(axis=0)), unit_rows(hidden[self._marks[prefix] : -1] @ self._basis))
+
+    def _inner(self, prefix: str, ids: Sequence[int]) -> NDArray[np.int32]:
+        return np.asarray(ids[self._marks[prefix] : -1], np.int32)
+
+    def _background(self, cache_dir: Path, prefix: str, name: str) -> Background:
+        """Read once in a data folder, then loaded."""
+        identity = fingerprint(VERSION, FILE_SHA256, basis_hash(), texts_hash(name), self._basis.shape[1])
+        path = cache_dir / f"e5-background-{name}-{identity}.npz"
+        if not path.exists():
+            self._read_background(prefix, texts(name)).save(path)
+        return Background.load(path)
+
+    def _read_background(self, prefix: str, lines: list[str]) -> Background:
+        ids = [self.encode(prefix, line) for line in lines]
+        read = {n: item for batch in _batches([len(item) for item in ids], BATCH_TOKENS) for n, item in self._numbered(prefix, ids, batch)}
+        return Background.of([read[n].vector for n in range(len(ids))], [read[n].states for n in range(len(ids))])
+
+    def _numbered(self, prefix: str, ids: Sequence[Sequence[int]], batch: Sequence[int]) -> Iterator[tuple[int, _Read]]:
+        return zip(batch, self._read(prefix, [ids[n] for n in batch]), strict=True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Read:
+    """A text's unit vector, and its unit states without prefix and sentence marks."""
+
+    vector: Floats
+    states: Floats
+
+
+def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+    """Places of texts, shortest first, so many at a time as fit the budget when padded; one that is longer than the budget goes alone."""
+    batch: list[int] = []
+    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[place] > budget:
+            yield batch
+            batch = []
+        batch.append(place)
+    if batch:
+        yield batch
+
+
+@cache
+def basis() -> Floats:
+    """[384, 384], columns in the order of the variance they keep."""
+    with _BASIS.open("rb") as file:
+        return np.asarray(np.load(file), np.float32)
+
+
+def basis_hash() -> str:
+    return hashlib.sha256(_BASIS.read_bytes()).hexdigest()[:16]

