@@ -1,0 +1,217 @@
+"""Killable child processes for work on bytes that nobody vouches for.
+
+Children start when first needed, stay warm, and are replaced after a number of jobs, after growing, and whenever a job had to be
+stopped. They see neither the parent's environment (keys) nor its open files.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import os
+import pickle
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO
+
+from engines.sandbox_child import FAILED, FRAME, READY, REFUSED, RESULT
+from schemas import errors
+
+_WATCH_S = 0.05
+_START_S = 120.0
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SYSTEMROOT")
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxLimits:
+    """`deadline_s` and `memory_bytes` bound one job; a child that outlived `jobs` jobs or keeps more than half of its memory is replaced."""
+
+    deadline_s: float = 120.0
+    memory_bytes: int = 2 * 1024**3
+    jobs: int = 500
+
+
+@dataclass(eq=False)
+class _Child:
+    process: subprocess.Popen[bytes]
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    complaints: IO[bytes]
+    jobs: int = 0
+
+    def resident(self) -> int:
+        """Bytes in RAM; 0 where the system does not say."""
+        try:
+            return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        except (OSError, IndexError, ValueError):
+            return 0
+
+    def last_words(self) -> str:
+        self.complaints.seek(0)
+        return self.complaints.read()[-600:].decode(errors="replace").strip()
+
+    async def kill(self) -> None:
+        self.process.kill()
+        self.writer.close()
+        with contextlib.suppress(OSError):
+            await self.writer.wait_closed()
+        await asyncio.to_thread(self.process.wait)
+        self.complaints.close()
+
+
+@dataclass(eq=False)
+class Sandbox:
+    """A pool of `workers` children that import `modules` before their first job. Belongs to one event loop; `aclose` leaves no child behind."""
+
+    workers: int = 1
+    limits: SandboxLimits = SandboxLimits()
+    modules: tuple[str, ...] = ()
+    _idle: list[_Child] = field(default_factory=list)
+    _all: set[_Child] = field(default_factory=set)
+    _places: asyncio.Semaphore = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._places = asyncio.Semaphore(self.workers)
+
+    async def run(self, function: Callable[..., bytes], *arguments: object, about: str = "the document", deadline_s: float | None = None) -> bytes:
+        """What `function` (module level, picklable arguments) returns in a child. Its own errors of ours come through.
+
+        Raises LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) after killing the child, UnreadableDocument (PARSER_CRASHED) when the
+        child dies or fails in an unforeseen way. The deadline counts from the moment the child takes the job.
+        """
+        async with self._places:
+            child = await self._take()
+            try:
+                kind, body = await self._ask(child, pickle.dumps((function, arguments)), about, deadline_s or self.limits.deadline_s)
+            except BaseException:
+                await self._drop(child)
+                raise
+            await self._put_back(child)
+        return _unwrap(kind, body, about)
+
+    async def warm(self) -> None:
+        """Start one child now rather than with the first job."""
+        async with self._places:
+            self._idle.append(await self._take())
+
+    async def aclose(self) -> None:
+        self._idle.clear()
+        for child in tuple(self._all):
+            await self._drop(child)
+
+    async def _take(self) -> _Child:
+        if self._idle:
+            return self._idle.pop()
+        child = await _start(self.modules, self.limits.memory_bytes)
+        self._all.add(child)
+        try:
+            kind, _ = await asyncio.wait_for(_read_frame(child.reader), _START_S)
+            assert kind == READY
+        except (EOFError, TimeoutError) as error:
+            said = child.last_words()
+            await self._drop(child)
+            raise RuntimeError(f"a sandbox child did not start: {said}") from error
+        return child
+
+    async def _put_back(self, child: _Child) -> None:
+        child.jobs += 1
+        if child.jobs >= self.limits.jobs or child.resident() > self.limits.memory_bytes // 2:
+            await self._drop(child)
+        else:
+            self._idle.append(child)
+
+    async def _drop(self, child: _Child) -> None:
+        if child in self._all:
+            self._all.discard(child)
+            await asyncio.shield(child.kill())
+
+    async def _ask(self, child: _Child, job: bytes, about: str, deadline_s: float) -> tuple[bytes, bytes]:
+        loop = asyncio.get_running_loop()
+        stop_at = loop.time() + deadline_s
+        child.writer.write(FRAME.pack(b"j", len(job)) + job)
+        answer = asyncio.ensure_future(_read_frame(child.reader))
+        try:
+            while not (await asyncio.wait({answer}, timeout=_WATCH_S))[0]:
+                if loop.time() > stop_at:
+                    raise _too_slow(about, deadline_s)
+                if child.resident() > self.limits.memory_bytes:
+                    raise _too_big(about, self.limits.memory_bytes)
+            return answer.result()
+        except (EOFError, ConnectionError) as error:
+            raise await _died(child, about, self.limits.memory_bytes) from error
+        finally:
+            answer.cancel()
+
+
+async def _start(modules: tuple[str, ...], memory: int) -> _Child:
+    ours, theirs = socket.socketpair()
+    complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+    with theirs:
+        process = _spawn(theirs.fileno(), modules, memory, complaints)
+    reader, writer = await asyncio.open_connection(sock=ours)
+    return _Child(process, reader, writer, complaints)
+
+
+def _spawn(channel: int, modules: tuple[str, ...], memory: int, complaints: IO[bytes]) -> subprocess.Popen[bytes]:
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    command = [sys.executable, "-m", "engines.sandbox_child", str(channel), str(os.getpid()), str(memory), *modules]
+    return subprocess.Popen(
+        command, stdin=subprocess.DEVNULL, stdout=complaints, stderr=complaints, pass_fds=(channel,), env=environment, start_new_session=True
+    )
+
+
+async def _read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
+    kind, size = FRAME.unpack(await reader.readexactly(FRAME.size))
+    return kind, await reader.readexactly(size)
+
+
+async def _died(child: _Child, about: str, memory: int) -> errors.PermanentError:
+    code = await asyncio.to_thread(child.process.wait)
+    said = child.last_words()
+    if "bad_alloc" in said or "MemoryError" in said:
+        return _too_big(about, memory)
+    return _crashed(about, f"the child process ended with {code}" + (f": {said.splitlines()[-1]}" if said else ""))
+
+
+def _unwrap(kind: bytes, body: bytes, about: str) -> bytes:
+    if kind == RESULT:
+        return body
+    parts = json.loads(body)
+    if kind == REFUSED:
+        raise _refusal(*parts)
+    assert kind == FAILED
+    name, message, place = parts
+    if name == "MemoryError":
+        raise errors.LimitExceeded(f"{about} needs more memory than is allowed", code="MEMORY_EXCEEDED", remedy=_SPLIT)
+    raise _crashed(about, f"{name} at {place}: {message}")
+
+
+def _refusal(module: str, name: str, detail: str, code: str, remedy: str) -> errors.AnabranchError:
+    kind = getattr(errors, name, None) if module == errors.__name__ else None
+    if not (isinstance(kind, type) and issubclass(kind, errors.AnabranchError)):
+        return errors.UnreadableDocument(detail, code=code, remedy=remedy)
+    return kind(detail, code=code, remedy=remedy)
+
+
+_SPLIT = "Split the document into smaller files and send those."
+
+
+def _too_slow(about: str, deadline_s: float) -> errors.LimitExceeded:
+    return errors.LimitExceeded(f"{about} was not read within {deadline_s:g} s", code="DEADLINE_EXCEEDED", remedy=_SPLIT)
+
+
+def _too_big(about: str, memory: int) -> errors.LimitExceeded:
+    return errors.LimitExceeded(f"reading {about} took more than {memory // 2**20} MiB of memory", code="MEMORY_EXCEEDED", remedy=_SPLIT)
+
+
+def _crashed(about: str, why: str) -> errors.UnreadableDocument:
+    return errors.UnreadableDocument(
+        f"{about} broke the reader: {why}", code="PARSER_CRASHED", remedy="Open the file and save it again in the same or another format, then send that."
+    )
