@@ -1,0 +1,134 @@
+"""Every setting, by its name in the environment (`ANABRANCH_SECTION__KEY`) and in `anabranch.toml` (`[section] key`). Unset means the embedded default."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+
+from schemas.generations import ChunkConfig
+
+MIB = 1024 * 1024
+
+
+def _listed(value: object) -> object:
+    return tuple(item.strip() for item in value.split(",") if item.strip()) if isinstance(value, str) else value
+
+
+Names = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_listed)]
+"""A list; in the environment separated by commas."""
+
+
+class Section(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class DatabaseSettings(Section):
+    url: SecretStr | None = Field(None, description="a Postgres with pgvector; unset: the embedded one in the data folder")
+    api_pool: int = Field(12, ge=4, le=200, description="connections of the API: one question takes up to four")
+    worker_pool: int = Field(10, ge=2, le=200, description="connections of a worker")
+
+
+class KafkaSettings(Section):
+    bootstrap_servers: str | None = Field(None, description="host:port, comma-separated; unset: the log is a Postgres table")
+    topic_prefix: str = Field("", max_length=100, pattern=r"^[A-Za-z0-9._-]*$")
+    partitions: int = Field(12, ge=1, le=1000, description="of the document topics, when they are created")
+    replication: int = Field(1, ge=1, le=9, description="of topics, when they are created; 3 on a cluster")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
+    sasl_username: str | None = None
+    sasl_password: SecretStr | None = None
+    ssl_cafile: Path | None = None
+    ssl_certfile: Path | None = None
+    ssl_keyfile: Path | None = None
+
+
+class StorageSettings(Section):
+    url: str | None = Field(None, description="file://… or s3://bucket?endpoint=…; unset: a folder in the data folder")
+    access_key: str | None = None
+    secret_key: SecretStr | None = None
+    region: str | None = None
+
+
+class ModelSettings(Section):
+    """An OpenAI-compatible server and a model on it."""
+
+    base_url: str | None = None
+    api_key: SecretStr | None = None
+    model: str | None = None
+    kind: Literal["openai", "azure", "vllm"] | None = None
+    api_version: str | None = Field(None, description="of Azure OpenAI")
+
+
+class EmbedSettings(ModelSettings):
+    dimension: int | None = Field(None, ge=1, le=4000, description="of the vectors; needed with a server, else the local model's")
+    state_dimension: int = Field(64, ge=0, le=384, description="of the token states that the local reranker compares; 0 keeps none")
+
+
+class IngestSettings(Section):
+    max_bytes: int = Field(512 * MIB, ge=1, description="of one document")
+    inline_bytes: int = Field(700_000, ge=1, le=20 * MIB, description="of base64 or text in an event, decoded")
+    max_pages: int = Field(3_000, ge=1)
+    url_allow: Names = Field((), description="host:port that may be fetched although its address is private")
+    sources: dict[str, tuple[str, ...]] = Field({}, description="ce_source → tenants it may write for; empty: any source for any tenant")
+
+
+class ApiSettings(Section):
+    host: str = "127.0.0.1"
+    port: int = Field(8420, ge=0, le=65535, description="0 takes a free one")
+
+
+class LoggingSettings(Section):
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, JSON elsewhere")
+
+
+class ChunkSettings(Section):
+    strategy: Literal["structure", "fixed_size"] = "structure"
+    parent_tokens: int = ChunkConfig.model_fields["parent_tokens"].default
+    child_tokens: int = ChunkConfig.model_fields["child_tokens"].default
+    whole_tokens: int = ChunkConfig.model_fields["whole_tokens"].default
+    overlap: float = ChunkConfig.model_fields["overlap"].default
+
+
+class WorkerSettings(Section):
+    threads: int | None = Field(None, ge=1, le=256, description="of the local embedding model; unset: one a core")
+    parse_memory: int = Field(2048 * MIB, ge=128 * MIB, description="bytes that a parsing child process may take")
+    parse_deadline_s: float = Field(120.0, gt=0, description="for one part of a document (16 pages)")
+
+
+class Settings(BaseSettings):
+    model_config = SettingsConfigDict(env_prefix="ANABRANCH_", env_nested_delimiter="__", frozen=True, extra="forbid")
+
+    data_dir: Path = Path("anabranch-data")
+    profiles_dir: Path | None = Field(None, description="profiles of your own (*.yaml); unset: `profiles` in the data folder")
+    database: DatabaseSettings = DatabaseSettings()
+    kafka: KafkaSettings = KafkaSettings()
+    storage: StorageSettings = StorageSettings()
+    chat: ModelSettings = ModelSettings()
+    embed: EmbedSettings = EmbedSettings()
+    rerank: ModelSettings = ModelSettings()
+    ocr: ModelSettings = ModelSettings()
+    extract: ModelSettings = ModelSettings()
+    chunk: ChunkSettings = ChunkSettings()
+    ingest: IngestSettings = IngestSettings()
+    api: ApiSettings = ApiSettings()
+    worker: WorkerSettings = WorkerSettings()
+    logging: LoggingSettings = LoggingSettings()
+
+    @property
+    def log_kind(self) -> Literal["kafka", "postgres"]:
+        return "kafka" if self.kafka.bootstrap_servers else "postgres"
+
+    @property
+    def mode(self) -> Literal["embedded", "external"]:
+        return "external" if self.database.url else "embedded"
+
+    def extraction_model(self) -> ModelSettings | None:
+        """The server that extracts entities, where any of `EXTRACT__` is set; what it leaves open comes from `CHAT__`. None: the local rules."""
+        given = self.extract.model_dump(exclude_none=True)
+        if not given:
+            return None
+        return ModelSettings(**{**self.chat.model_dump(exclude_none=True), **given})

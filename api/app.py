@@ -1,0 +1,33 @@
+"""The application: routes, one file a resource, around the services that are handed in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import Depends, FastAPI
+
+from api import problems
+from api.guard import clean_input
+from api.middleware import BodyLimit, RequestId
+from api.routes import collections, config, dead_letters, documents, entities, files, generations, health, ingest, profiles, questions, runs
+from api.services import Services
+
+VERSION = "0.1.0"
+RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "A mistake in the request", "content": {problems.MEDIA_TYPE: {"schema": problems.Problem}}},
+    "5XX": {"description": "Not now: try again", "content": {problems.MEDIA_TYPE: {"schema": problems.Problem}}},
+}
+
+
+def create_app(services: Services) -> FastAPI:
+    """Answers as soon as the services do; starting and stopping them is the caller's."""
+    app = FastAPI(title="Anabranch", version=VERSION, description="Event-sourced streaming ingestion and retrieval.", responses=RESPONSES)
+    app.state.services = services
+    app.router.redirect_slashes = False
+    for resource in (ingest, documents, files, questions, collections, entities, generations, profiles, runs, dead_letters, config):
+        app.include_router(resource.router, prefix="/v1", dependencies=[Depends(clean_input)])
+    app.include_router(health.router)
+    problems.install(app)
+    app.add_middleware(BodyLimit, max_bytes=services.max_bytes)
+    app.add_middleware(RequestId)
+    return app

@@ -1,0 +1,42 @@
+"""Text that no database column can hold is refused at the edge."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fastapi import Request
+
+from schemas.errors import InvalidRequest
+
+
+def check_text(text: str, where: str) -> None:
+    """Raises InvalidRequest for NUL characters and lone surrogates."""
+    if "\x00" in text:
+        raise InvalidRequest(f"{where} holds a NUL character", remedy="Take the NUL character out.")
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        raise InvalidRequest(f"{where} holds a lone surrogate", remedy="Send valid Unicode.") from None
+
+
+async def clean_input(request: Request) -> None:
+    """A dependency of all routes: path, query string and JSON body."""
+    for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
+        check_text(name, "the query string")
+        check_text(str(value), name)
+    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json" and await request.body():
+        for text in _texts(await request.json()):
+            check_text(text, "the body")
+
+
+def _texts(value: Any) -> Iterator[str]:
+    waiting = [value]
+    while waiting:
+        match waiting.pop():
+            case str() as text:
+                yield text
+            case list() as items:
+                waiting.extend(items)
+            case dict() as fields:
+                waiting.extend((*fields.keys(), *fields.values()))

@@ -1,0 +1,90 @@
+"""Around every request: an id, and a bound on bodies that are read into memory."""
+
+from __future__ import annotations
+
+import re
+from uuid import uuid4
+
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from api.problems import problem
+
+MAX_JSON_BYTES = 32 * 1024 * 1024
+_GIVEN = re.compile(rb"^[A-Za-z0-9._:-]{1,128}$")
+
+
+class RequestId:
+    """Takes the caller's `X-Request-ID` where it is plain, else makes one; every answer carries it."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        given = dict(scope["headers"]).get(b"x-request-id", b"")
+        identity = given if _GIVEN.match(given) else uuid4().hex.encode()
+        scope["request_id"] = identity.decode()
+
+        async def with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                message["headers"] = [*message.get("headers", []), (b"x-request-id", identity)]
+            await send(message)
+
+        await self.app(scope, receive, with_id)
+
+
+class _TooLarge(Exception):
+    """More came than was claimed."""
+
+
+class BodyLimit:
+    """Refuses bodies over the limit at their first byte by what they claim, else as soon as too much came. A multipart upload may hold a file of
+    `max_bytes` beside its fields; anything else is read into memory, so at most `MAX_JSON_BYTES`."""
+
+    def __init__(self, app: ASGIApp, max_bytes: int) -> None:
+        self.app, self.max_bytes = app, max_bytes
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        headers = dict(scope["headers"])
+        multipart = headers.get(b"content-type", b"").lower().startswith(b"multipart/")
+        limit = self.max_bytes + MAX_JSON_BYTES if multipart else MAX_JSON_BYTES
+        claimed = headers.get(b"content-length", b"")
+        if claimed.isdigit() and int(claimed) > limit:
+            await _refusal(scope, limit, f"a body of {int(claimed)} bytes")(scope, receive, send)
+            return
+        await self._counted(scope, receive, send, limit)
+
+    async def _counted(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
+        seen, started = 0, False
+
+        async def counting() -> Message:
+            nonlocal seen
+            message = await receive()
+            seen += len(message.get("body", b""))
+            if seen > limit:
+                raise _TooLarge
+            return message
+
+        async def watching(message: Message) -> None:
+            nonlocal started
+            started = True
+            await send(message)
+
+        try:
+            await self.app(scope, counting, watching)
+        except _TooLarge:
+            if not started:
+                await _refusal(scope, limit, "a body")(scope, receive, send)
+
+
+def _refusal(scope: Scope, limit: int, what: str) -> ASGIApp:
+    detail = f"{what} is over the limit of {limit} bytes"
+    return problem(
+        Request(scope), 413, "LIMIT_EXCEEDED", detail, "Send a file as multipart form, or raise ANABRANCH_INGEST__MAX_BYTES.", {"Connection": "close"}
+    )

@@ -1,0 +1,119 @@
+"""Every error as a problem document (RFC 9457), with a code for programs and a remedy for people. A client's mistake is never a 5xx."""
+
+from __future__ import annotations
+
+import errno
+from http import HTTPStatus
+from typing import Any
+
+import structlog
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from starlette.exceptions import HTTPException
+
+from schemas.errors import (
+    AnabranchError,
+    FatalError,
+    ForbiddenAddress,
+    InvalidRequest,
+    LimitExceeded,
+    NotFound,
+    PermanentError,
+    TransientError,
+    UnreadableDocument,
+)
+
+MEDIA_TYPE = "application/problem+json"
+RETRY_AFTER_S = 5
+
+STATUS_OF_CODE = {"FORBIDDEN_KEY": 403, "UNSUPPORTED_MEDIA_TYPE": 415, "DUPLICATE_ID": 409, "IDEMPOTENCY_KEY_REUSED": 422, "RANGE_NOT_SATISFIABLE": 416}
+STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
+    (NotFound, 404),
+    (LimitExceeded, 413),
+    (InvalidRequest, 422),
+    (UnreadableDocument, 422),
+    (ForbiddenAddress, 422),
+    (PermanentError, 422),
+    (TransientError, 503),
+    (FatalError, 500),
+)
+
+CODE_OF_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLOWED", 413: "LIMIT_EXCEEDED", 415: "UNSUPPORTED_MEDIA_TYPE"}
+REMEDY_OF_STATUS = {
+    400: "Send well-formed JSON in UTF-8.",
+    404: "See /docs for the paths there are.",
+    405: "See /docs for the methods of this path.",
+}
+
+Problem: dict[str, Any] = {
+    "type": "object",
+    "required": ["type", "title", "status", "detail", "code", "request_id"],
+    "properties": {
+        "type": {"type": "string"},
+        "title": {"type": "string"},
+        "status": {"type": "integer"},
+        "detail": {"type": "string"},
+        "code": {"type": "string"},
+        "remedy": {"type": "string"},
+        "instance": {"type": "string"},
+        "request_id": {"type": "string"},
+    },
+}
+
+
+def status_of(error: AnabranchError) -> int:
+    if error.code in STATUS_OF_CODE:
+        return STATUS_OF_CODE[error.code]
+    return next((status for kind, status in STATUS_OF_KIND if isinstance(error, kind)), 500)
+
+
+def problem(request: Request, status: int, code: str, detail: str, remedy: str = "", headers: dict[str, str] | None = None) -> JSONResponse:
+    body = {
+        "type": "about:blank",
+        "title": HTTPStatus(status).phrase,
+        "status": status,
+        "detail": detail,
+        "code": code,
+        "remedy": remedy,
+        "instance": request.url.path,
+        "request_id": request.scope.get("request_id", ""),
+    }
+    extra = {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=extra | (headers or {}))
+
+
+async def _ours(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, AnabranchError)
+    return problem(request, status_of(error), error.code, error.detail, error.remedy)
+
+
+async def _invalid(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, RequestValidationError)
+    problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()[:5])
+    return problem(request, 422, "INVALID_REQUEST", problems, "Compare the request with /openapi.json.")
+
+
+async def _http(request: Request, error: Exception) -> JSONResponse:
+    assert isinstance(error, HTTPException)
+    code = CODE_OF_STATUS.get(error.status_code, HTTPStatus(error.status_code).name)
+    return problem(request, error.status_code, code, str(error.detail), REMEDY_OF_STATUS.get(error.status_code, ""), dict(error.headers or {}))
+
+
+async def _os(request: Request, error: Exception) -> JSONResponse:
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return problem(request, 507, "NO_SPACE", "the blob store has no space left", "Free disk space, or move the data folder.")
+    return await _bug(request, error)
+
+
+async def _bug(request: Request, error: Exception) -> JSONResponse:
+    structlog.get_logger("api").error("request failed", request_id=request.scope.get("request_id"), path=request.url.path, exc_info=error)
+    return problem(request, 500, "BUG", "an error of ours; the server's log has it under this request id", "Report it with the request id.")
+
+
+def install(app: FastAPI) -> None:
+    app.add_exception_handler(AnabranchError, _ours)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(OSError, _os)
+    app.add_exception_handler(Exception, _bug)

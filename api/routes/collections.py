@@ -1,0 +1,16 @@
+"""Collections: what documents were put under one name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fastapi import APIRouter
+
+from api.access import Use
+
+router = APIRouter(tags=["collections"])
+
+
+@router.get("/collections", operation_id="list_collections")
+async def collections(use: Use) -> dict[str, Any]:
+    return {"items": await use.records.collections(use.tenant), "next": None}

@@ -1,0 +1,64 @@
+"""Documents: lists, one, its revisions, chunks and Markdown, and taking it out."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query, Response
+
+from api.access import After, Limit, Use
+from schemas.errors import NotFound
+
+router = APIRouter(tags=["documents"])
+Word = Annotated[str | None, Query(min_length=1, max_length=1024)]
+
+
+def _unknown(document: UUID) -> NotFound:
+    return NotFound(f"no document {document}", remedy="GET /v1/documents lists them.")
+
+
+@router.get("/documents", operation_id="list_documents")
+async def find(
+    use: Use, external_id: Word = None, collection: Word = None, tag: Word = None, state: Word = None, after: After = None, limit: Limit = 50
+) -> dict[str, Any]:
+    items, following = await use.documents.find(use.tenant, external_id=external_id, collection=collection, tag=tag, state=state, after=after, limit=limit)
+    return {"items": items, "next": following}
+
+
+@router.get("/documents/{document}", operation_id="get_document")
+async def get(document: UUID, use: Use) -> dict[str, Any]:
+    found = await use.documents.get(use.tenant, document)
+    if found is None:
+        raise _unknown(document)
+    return found
+
+
+@router.get("/documents/{document}/revisions", operation_id="list_revisions")
+async def revisions(document: UUID, use: Use) -> dict[str, Any]:
+    await get(document, use)
+    return {"items": await use.documents.revisions(use.tenant, document), "next": None}
+
+
+@router.get("/documents/{document}/chunks", operation_id="list_chunks")
+async def chunks(document: UUID, use: Use, after: Annotated[int, Query(ge=-1, le=2**31 - 1)] = -1, limit: Limit = 50) -> dict[str, Any]:
+    """In the order of the text; `after` is an ordinal."""
+    await get(document, use)
+    items, following = await use.documents.chunks(use.tenant, document, after=after, limit=limit)
+    return {"items": items, "next": following}
+
+
+@router.get("/documents/{document}/markdown", operation_id="get_markdown", response_class=Response)
+async def markdown(document: UUID, use: Use) -> Response:
+    """The text that spans point into."""
+    text = await use.documents.text(use.tenant, document)
+    if text is None:
+        raise NotFound(f"document {document} has no text", remedy="It may still be on its way: GET /v1/documents/{id} says.")
+    body = text.markdown if text.markdown is not None else (await use.blobs.get(text.blob_key or "")).decode()
+    return Response(body, media_type="text/markdown; charset=utf-8")
+
+
+@router.delete("/documents/{document}", status_code=202, operation_id="delete_document")
+async def delete(document: UUID, use: Use) -> dict[str, Any]:
+    """It answers no question any more soon after."""
+    return {"status": "accepted", "document_id": document, "ingestion_job_id": await use.intake.withdraw(use.tenant, document)}

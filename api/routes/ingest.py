@@ -1,0 +1,119 @@
+"""Documents in, and where they are."""
+
+from __future__ import annotations
+
+import json
+from functools import partial
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Header, Query, Request
+from pydantic import ValidationError
+
+from api.access import Use
+from api.guard import check_text
+from api.multipart import Form, read_form
+from api.services import IngestRequest, Receipt, Services
+from schemas.errors import InvalidRequest, NotFound, PermanentError
+from schemas.values import BlobRef
+
+router = APIRouter(tags=["ingest"])
+
+_LISTS = {"tags"}
+_OBJECTS = {"metadata"}
+
+REQUEST_BODY: dict[str, Any] = {
+    "required": True,
+    "content": {
+        "application/json": {"schema": IngestRequest.model_json_schema()},
+        "multipart/form-data": {
+            "schema": {
+                "type": "object",
+                "required": ["file"],
+                "properties": {"file": {"type": "string", "format": "binary"}}
+                | {name: {"type": "string"} for name in IngestRequest.model_fields if name not in ("url", "text", "storage_key")},
+            }
+        },
+    },
+}
+
+
+@router.post("/ingest", status_code=202, operation_id="ingest", openapi_extra={"requestBody": REQUEST_BODY})
+async def ingest(
+    request: Request,
+    use: Use,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255, description="the same key is the same event")] = None,
+) -> Receipt:
+    """Takes one document, as a file or as JSON. Answers once the event is durable in the log."""
+    wanted, upload = await _read(request, use)
+    return await use.intake.accept(use.tenant, wanted, upload, idempotency_key)
+
+
+@router.get("/ingest/status/{job}", operation_id="ingest_status")
+async def status_of_job(job: UUID, use: Use) -> dict[str, Any]:
+    """Each stage's state, attempts, place in the log and error."""
+    found = await use.documents.status(use.tenant, job_id=job)
+    if found is None:
+        raise NotFound(f"no ingestion job {job}", remedy="Take `ingestion_job_id` from the answer to POST /v1/ingest.")
+    return found
+
+
+@router.get("/ingest/status", operation_id="ingest_status_by_event")
+async def status_of_event(
+    use: Use, event_id: Annotated[str, Query(min_length=1, max_length=1024)], source: Annotated[str, Query(min_length=1, max_length=1024)]
+) -> dict[str, Any]:
+    """The same, by the producer's own ce_id and ce_source."""
+    found = await use.documents.status(use.tenant, event_id=event_id, source=source)
+    if found is None:
+        raise NotFound(f"no event {event_id!r} of {source!r}", remedy="It may not have been read yet: ask again; or look at topic `outcomes`.")
+    return found
+
+
+async def _read(request: Request, use: Services) -> tuple[IngestRequest, BlobRef | None]:
+    content_type = request.headers.get("content-type", "")
+    match content_type.partition(";")[0].strip().lower():
+        case "multipart/form-data":
+            form = await read_form(content_type, request.stream(), partial(use.intake.store, use.tenant))
+            return _of_form(form), form.upload
+        case "application/json":
+            return _validated(await _json(request)), None
+    raise PermanentError(
+        f"cannot read {content_type or 'a body without Content-Type'}",
+        code="UNSUPPORTED_MEDIA_TYPE",
+        remedy="Send multipart/form-data with `file`, or application/json.",
+    )
+
+
+async def _json(request: Request) -> Any:
+    try:
+        return await request.json()
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the body is not JSON: {error}", remedy="Send well-formed JSON in UTF-8.") from error
+
+
+def _of_form(form: Form) -> IngestRequest:
+    if form.upload is None:
+        raise InvalidRequest("the form has no file", remedy="Send the document as the field `file`.")
+    values: dict[str, Any] = {name: _field(name, given) for name, given in form.fields.items()}
+    values.setdefault("filename", form.filename)
+    values.setdefault("media_type", form.media_type)
+    return _validated(values)
+
+
+def _field(name: str, given: list[str]) -> Any:
+    for text in given:
+        check_text(text, f"form field {name}")
+    if name in _OBJECTS or (name in _LISTS and len(given) == 1 and given[0].startswith("[")):
+        try:
+            return json.loads(given[0])
+        except (ValueError, RecursionError) as error:
+            raise InvalidRequest(f"form field {name} is not JSON: {error}") from error
+    return given if name in _LISTS else given[-1]
+
+
+def _validated(values: Any) -> IngestRequest:
+    try:
+        return IngestRequest.model_validate(values)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'body'}: {item['msg']}" for item in error.errors(include_input=False)[:5])
+        raise InvalidRequest(problems, remedy="Compare the request with /openapi.json.") from error

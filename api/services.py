@@ -1,0 +1,103 @@
+"""What the routes call. Composition fills it in; a test hands in what it likes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+from uuid import UUID
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from schemas.ports.engines import Blobs
+from schemas.ports.ledger import Generations
+from schemas.ports.search import Documents
+from schemas.profiles import Profile
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from schemas.values import BlobRef, DocumentFields, Notice
+
+
+class IngestRequest(DocumentFields):
+    """One document: exactly one of `url`, `text` and `storage_key`, or a file beside these fields in multipart form."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    url: str | None = Field(None, max_length=8192, description="fetched once, from public addresses only")
+    text: str | None = Field(None, description="plain text or Markdown")
+    storage_key: str | None = Field(None, max_length=1024, description="under uploads/<tenant>/ in the blob store")
+    external_id: str | None = Field(None, min_length=1, max_length=1024)
+    force: bool = Field(False, description="process again even if nothing changed")
+
+
+class Receipt(BaseModel):
+    """The event is durable in the log."""
+
+    status: str = "accepted"
+    document_id: UUID
+    ingestion_job_id: UUID
+    external_id: str | None
+    content_sha256: str | None = Field(description="null for a URL: it is fetched later, at the door")
+    duplicate: bool = Field(description="the document has these very bytes already")
+    warnings: list[Notice] = []
+
+
+class Intake(Protocol):
+    """Documents on their way into the log."""
+
+    async def store(self, tenant: str, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+        """Raises LimitExceeded as soon as too much came."""
+
+    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event_id: str | None) -> Receipt:
+        """Returns once the log has the event. Raises InvalidRequest, LogUnavailable."""
+
+    async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
+        """The ingestion job. Raises NotFound, LogUnavailable."""
+
+
+class Entities(Protocol):
+    async def find(self, tenant: str, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
+
+    async def get(self, tenant: str, entity_id: UUID) -> dict[str, Any] | None: ...
+
+    async def subgraph(self, tenant: str, seeds: Sequence[UUID], *, hops: int, limit: int) -> dict[str, Any]: ...
+
+
+class Records(Protocol):
+    """Lists that are read only: runs, dead letters, collections."""
+
+    async def collections(self, tenant: str) -> list[dict[str, Any]]: ...
+
+    async def runs(self, tenant: str, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
+
+    async def run(self, tenant: str, run_id: UUID) -> dict[str, Any] | None: ...
+
+    async def dead_letters(self, tenant: str, *, stage: str | None, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Dependency:
+    """One line of `/readyz`."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    tenant: str
+    max_bytes: int
+    intake: Intake
+    documents: Documents
+    entities: Entities
+    records: Records
+    generations: Generations
+    blobs: Blobs
+    profiles: Callable[[], Sequence[Profile]]
+    search: Callable[[SearchRequest], Awaitable[SearchResponse]]
+    query: Callable[[QueryRequest], Awaitable[QueryResponse]]
+    ready: Callable[[], Awaitable[Sequence[Dependency]]]
+    health: Callable[[], Awaitable[dict[str, Any]]]
+    metrics: Callable[[], tuple[bytes, str]]
+    config_schema: Callable[[], dict[str, Any]]
