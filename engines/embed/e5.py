@@ -7,7 +7,7 @@ import hashlib
 import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from functools import cache, partial
+from functools import cache
 from importlib.resources import files
 from pathlib import Path
 
@@ -32,7 +32,7 @@ _BASIS = files("engines.embed") / "assets" / "e5_basis.npy"
 
 
 class E5Embedder:
-    """Loads on first use (some seconds once in a data folder, then about one). Passages run on `threads` threads, shortest order first; questions on one of their own."""
+    """Loads on first use (some seconds once in a data folder, then about one). Passages run on `threads` threads, a short order before a long one that came a little earlier; questions on one of their own."""
 
     model = "multilingual-e5-small"
     dimension = DIMENSION
@@ -46,22 +46,23 @@ class E5Embedder:
         self._cache_dir, self._loading = cache_dir, threading.Lock()
         self._model: _Model | None = None
         self._passages, self._questions = Lanes(threads, "e5"), Lanes(1, "e5-query")
-        self._admitted = 0
+        self._worked = 0
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         if not texts:
             return []
-        ids = await self._passages.run(lambda: [self._loaded().encode(PASSAGE, text) for text in texts], self._admitted)
+        ids = await self._passages.run(lambda: [self._loaded().encode(PASSAGE, text) for text in texts], self._worked)
         tokens = sum(map(len, ids))
-        rank = self._admitted + tokens
-        self._admitted += tokens
+        rank = self._worked + tokens
         batches = list(_batches([len(item) for item in ids], min(BATCH_TOKENS, -(-tokens // self._threads))))
-        done = await asyncio.gather(*(self._passages.run(partial(self._embedded, [ids[n] for n in batch]), rank) for batch in batches))
+        done = await asyncio.gather(*(self._batch([ids[n] for n in batch], rank) for batch in batches))
         answers = {place: answer for batch, run in zip(batches, done, strict=True) for place, answer in zip(batch, run, strict=True)}
         return [answers[place] for place in range(len(texts))]
 
-    def _embedded(self, batch: list[list[int]]) -> list[Embedded]:
-        return self._loaded().passages(batch)
+    async def _batch(self, batch: list[list[int]], rank: int) -> list[Embedded]:
+        answers = await self._passages.run(lambda: self._loaded().passages(batch), rank)
+        self._worked += sum(map(len, batch))
+        return answers
 
     async def embed_query(self, text: str) -> EmbeddedQuery:
         return await self._questions.run(lambda: self._loaded().question(text))

@@ -1,0 +1,75 @@
+"""Late interaction (ColBERT, Khattab & Zaharia 2020, arXiv:2004.12832) over token states that were stored at ingest: nothing is encoded again.
+
+    score(question, passage) = Σ idf_i · max_j cos(q_i, p_j) / Σ idf_i,   idf = ln(1 + N / (1 + df))
+
+over the question's tokens i and a child's tokens j; df counts the N children on offer that hold the token. A passage scores as its best child.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.ids import fingerprint
+from schemas.ports.engines import EmbeddedQuery, Passage
+
+VERSION = 1
+THRESHOLD = 0.05
+Floats = NDArray[np.float32]
+
+
+class MaxSimReranker:
+    """Added to the fused score. Passages without states, and questions without them, score 0."""
+
+    name = "maxsim"
+    role: Literal["added", "replaces"] = "added"
+    threshold = THRESHOLD
+    fingerprint = fingerprint("maxsim", VERSION)
+
+    async def rerank(self, question: str, query: EmbeddedQuery | None, passages: Sequence[Passage]) -> list[float]:
+        if query is None or query.states is None or query.token_ids is None or not len(query.states):
+            return [0.0] * len(passages)
+        return await asyncio.to_thread(score, query.states, query.token_ids, passages)
+
+
+def score(states: Floats, token_ids: NDArray[np.int32], passages: Sequence[Passage]) -> list[float]:
+    """One score a passage, about -1 to 1; 0 for a passage without states. Blocks: 50 parents of 4 children take about 10 ms."""
+    children = _children(passages)
+    if children is None:
+        return [0.0] * len(passages)
+    best = np.maximum.reduceat(states @ children.states.T, children.starts, axis=1)
+    weights = _idf(token_ids, children)
+    scores = weights @ best / (127 * weights.sum())
+    answer = np.full(len(passages), -np.inf)
+    np.maximum.at(answer, children.owners, scores)
+    return [float(value) if np.isfinite(value) else 0.0 for value in answer]
+
+
+@dataclass(frozen=True, slots=True)
+class _Children:
+    """All children's tokens in one array: the first row of each child in `starts`, the passage it belongs to in `owners`."""
+
+    states: Floats
+    token_ids: NDArray[np.int32]
+    starts: NDArray[np.int64]
+    owners: NDArray[np.int64]
+
+
+def _children(passages: Sequence[Passage]) -> _Children | None:
+    found = [(n, rows, ids) for n, passage in enumerate(passages) for rows, ids in zip(passage.states, passage.token_ids, strict=True) if len(rows)]
+    if not found:
+        return None
+    owners, states, ids = zip(*found, strict=True)
+    starts = np.cumsum([0, *map(len, states[:-1])])
+    return _Children(np.concatenate(states).astype(np.float32), np.concatenate(ids), starts, np.asarray(owners))
+
+
+def _idf(token_ids: NDArray[np.int32], children: _Children) -> Floats:
+    held = np.logical_or.reduceat(token_ids[:, None] == children.token_ids[None, :], children.starts, axis=1)
+    weights: Floats = np.log1p(len(children.starts) / (1 + held.sum(axis=1))).astype(np.float32)
+    return weights
