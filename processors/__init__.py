@@ -1,1 +1,24 @@
 """The write side: one stage a file, each `project` and `react`."""
+
+from __future__ import annotations
+
+from processors import chunk, control, dead_letters, embed, extract, graph, index, receive, runs, transcribe
+from streams.stage import Stage
+
+STAGES: tuple[Stage, ...] = (
+    receive.STAGE,
+    transcribe.STAGE,
+    chunk.STAGE,
+    embed.STAGE,
+    extract.STAGE,
+    index.STAGE,
+    graph.STAGE,
+    control.STAGE,
+    runs.STAGE,
+    dead_letters.STAGE,
+)
+
+
+def versions() -> dict[str, int]:
+    """Each stage's version, as it enters `how`."""
+    return {stage.name: stage.version for stage in STAGES}

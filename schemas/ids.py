@@ -6,6 +6,7 @@ import hashlib
 import json
 import struct
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from uuid import UUID
 
 Part = str | bytes | int | UUID | None | Sequence["Part"]
@@ -63,6 +64,11 @@ def derived_id(author: str, how: str, cause: UUID, ordinal: int) -> UUID:
 
 def sha256_hex(data: bytes) -> str:
     return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def canonical_json(value: Mapping[str, object]) -> bytes:

@@ -43,6 +43,8 @@ class DocumentRow:
     event_id: str
     accepted_id: UUID
     received_at: datetime
+    numbered: bool = False
+    """The source numbers its changes: a withdrawal without a number then comes after its last one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class WithdrawalRow:
     accepted_id: UUID
     received_at: datetime
     reason: str | None
+    numbered: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,5 +55,7 @@ class Stage:
     react: React | None = None
     batch: int = 1
     deadline_s: float = 600.0
+    essential: bool = True
+    """False where a buried event costs a document its graph only, or no document at all."""
     shared: bool = False
     """True where one reader serves all generations (the door, control, runs, dead letters)."""

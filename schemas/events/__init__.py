@@ -6,12 +6,12 @@ from schemas.events.declaration import Event, Fact, declared, event_class, event
 from schemas.events.outcomes import DocumentFailed, DocumentIndexed, DocumentSuperseded, RemovalCompleted
 from schemas.events.pipeline import (
     ChunksEmbedded,
+    Derived,
     DocumentAccepted,
     DocumentChunked,
     DocumentRemoved,
     DocumentTranscribed,
     EntitiesExtracted,
-    Derived,
 )
 from schemas.events.raw import Content, DocumentReceived, DocumentWithdrawn
 from schemas.events.usage import QueryAnswered, QueryReceived

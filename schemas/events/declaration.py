@@ -32,7 +32,7 @@ class Event(BaseModel):
         return f"{cls.name}.v{cls.version}"
 
 
-E = TypeVar("E", bound=Event)
+E = TypeVar("E", bound=Event, covariant=True)
 
 
 @dataclass(frozen=True, slots=True)

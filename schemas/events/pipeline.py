@@ -27,6 +27,7 @@ class DocumentAccepted(DocumentFields, Derived, name="document.accepted", topic=
     blob: BlobRef
     payload_sha256: str = Field(description="of the producer's payload: the same ce_id with another one is a duplicate")
     received_at: datetime
+    numbered: bool = Field(False, description="the source numbers its changes, so the document is its own")
     force: bool = False
 
 
@@ -36,6 +37,7 @@ class DocumentRemoved(Derived, name="document.removed", topic="accepted"):
     external_id: str | None = None
     payload_sha256: str
     received_at: datetime
+    numbered: bool = False
     reason: str | None = None
 
 

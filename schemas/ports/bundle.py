@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
 from uuid import UUID
 
 from schemas.generations import Generation
 from schemas.ports.engines import Blobs, Chunker, Embedder, Extractor, Fetcher, Languages, Parser
 from schemas.ports.ledger import Memo
+from schemas.records import Position
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +23,23 @@ class Limits:
     max_pages: int = 3_000
     sources: dict[str, frozenset[str]] = field(default_factory=dict)
     """ce_source → tenants it may write for; a source that is not named may write for any tenant if this is empty, for none otherwise."""
+
+
+@dataclass(frozen=True, slots=True)
+class Latest:
+    """What the tables say of a document's newest revision."""
+
+    numbered: bool
+    external_id: str | None
+    order: tuple[int, ...] | None
+
+
+class LatestRevisions(Protocol):
+    async def latest(self, tenant: str, document_id: UUID) -> Latest | None: ...
+
+
+Stamp = Callable[[Position, datetime], list[int]]
+"""The order of an event that has no number of its own, from where and when it was appended; its first number is the log's epoch."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,8 +55,9 @@ class Ports:
     extractor: Extractor
     embedder: Embedder
     languages: Languages
+    revisions: LatestRevisions
     limits: Limits
-    log_epoch: int = 1
+    stamp: Stamp
     source_epochs: dict[str, int] = field(default_factory=dict)
 
 

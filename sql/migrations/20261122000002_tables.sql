@@ -22,6 +22,7 @@ create table documents (
   tenant text not null,
   external_id text,
   source text not null default '',
+  numbered bool not null default false,
   source_uri text,
   filename text,
   media_type text,

@@ -1,0 +1,40 @@
+"""What was buried, into the table that lists it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from schemas.errors import MalformedEvent
+from schemas.events import EventBuried, Fact
+from schemas.rows import DeadLetterRow, Row
+from streams.stage import Stage
+from streams.topics import DEAD_LETTERS
+
+
+def project(fact: Fact[EventBuried]) -> Iterable[Row]:
+    data = fact.data
+    if fact.time is None:
+        raise MalformedEvent("a burial has no ce_time")
+    yield DeadLetterRow(
+        event_id=data.event_id,
+        stage=data.stage,
+        generation=data.generation,
+        buried_type=data.buried_type,
+        tenant=data.tenant,
+        document_id=data.document_id,
+        topic=data.place.topic,
+        partition=data.place.partition,
+        offset=data.place.offset,
+        code=data.code,
+        detail=data.detail,
+        remedy=data.remedy,
+        traceback=data.traceback,
+        attempts=data.attempts,
+        record=data.record,
+        producer_event_id=data.producer_event_id,
+        producer_source=data.producer_source,
+        buried_at=fact.time,
+    )
+
+
+STAGE = Stage("dead_letters", DEAD_LETTERS, 1, counts="always", project=project, essential=False, shared=True)

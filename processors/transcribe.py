@@ -1,0 +1,138 @@
+"""Bytes to Markdown with places. Projects the document and its revisions; here alone the latest order decides."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterable, Sequence
+
+from processors.outcomes import indexed, removed, superseded
+from schemas.events import DocumentAccepted, DocumentRemoved, DocumentTranscribed, Fact
+from schemas.ids import canonical_json, sha256_hex
+from schemas.ports.bundle import Ports, blob_key
+from schemas.ports.engines import File, ParsePlan
+from schemas.ports.ledger import Claim
+from schemas.rows import DocumentRow, Row, WithdrawalRow
+from schemas.values import BlobRef, Notice, Transcript
+from streams.memo import memo_key, remembered
+from streams.stage import Counted, Stage, Statement
+from streams.topics import ACCEPTED
+
+VERSION = 1
+INLINE_CHARACTERS = 120_000
+"""A longer transcript lies in a blob, so that the event stays under the log's limit."""
+
+
+def project(fact: Fact[DocumentAccepted | DocumentRemoved]) -> Iterable[Row]:
+    data, order = fact.data, tuple(fact.data.order)
+    if isinstance(data, DocumentRemoved):
+        yield WithdrawalRow(
+            document_id=data.document_id,
+            order=order,
+            tenant=data.tenant,
+            external_id=data.external_id,
+            source=data.origin.source,
+            event_id=data.origin.event_id,
+            accepted_id=data.origin.accepted_id,
+            received_at=data.received_at,
+            reason=data.reason,
+            numbered=data.numbered,
+        )
+        return
+    yield DocumentRow(
+        document_id=data.document_id,
+        order=order,
+        tenant=data.tenant,
+        external_id=data.external_id,
+        source=data.origin.source,
+        source_uri=data.source_uri,
+        filename=data.filename,
+        media_type=data.media_type,
+        title=data.title,
+        language=data.language,
+        collection=data.collection,
+        tags=tuple(data.tags),
+        metadata=data.metadata,
+        document_date=data.document_date,
+        content_sha256=data.blob.sha256,
+        blob=data.blob,
+        event_id=data.origin.event_id,
+        accepted_id=data.origin.accepted_id,
+        received_at=data.received_at,
+        numbered=data.numbered,
+    )
+
+
+async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
+    return [await _ending_or_text(item, ports) for item in counted]
+
+
+async def _ending_or_text(item: Counted, ports: Ports) -> Statement:
+    if item.claim is Claim.SUPERSEDED:
+        return superseded(item)
+    if isinstance(item.fact.data, DocumentRemoved):
+        return removed(item)
+    if item.unchanged:
+        return indexed(item, chunks=item.flip.chunks if item.flip else 0, code="UNCHANGED")
+    return Statement(item.fact, await _transcribed(item.fact.data, ports))
+
+
+async def _transcribed(data: DocumentAccepted, ports: Ports) -> DocumentTranscribed:
+    async with ports.blobs.local(data.blob.key) as path:
+        file = File(path, data.filename, data.media_type, data.blob.size, data.title, data.language)
+        plan = await ports.parser.plan(file)
+        parts = [await _part(data, file, plan, part, ports) for part in plan.parts]
+        transcript = ports.parser.assemble(file, plan, parts)
+    language = data.language or transcript.language or ports.languages.detect(transcript.markdown[:20_000])
+    transcript = transcript.model_copy(update={"language": language, "warnings": [*plan.notices, *_doubts(transcript)]})
+    inline = len(transcript.markdown) <= INLINE_CHARACTERS
+    return DocumentTranscribed(
+        tenant=data.tenant,
+        document_id=data.document_id,
+        order=data.order,
+        origin=data.origin,
+        title=data.title or transcript.title or data.filename,
+        language=language,
+        media_type=plan.media_type,
+        content_sha256=data.blob.sha256,
+        text_sha256=sha256_hex(transcript.markdown.encode()),
+        characters=len(transcript.markdown),
+        pages=transcript.pages,
+        transcript=transcript if inline else None,
+        blob=None if inline else await _stored(transcript, data, ports),
+        warnings=transcript.warnings,
+    )
+
+
+async def _part(data: DocumentAccepted, file: File, plan: ParsePlan, part: str, ports: Ports) -> bytes:
+    """One page range, remembered: a rebalance in the middle of a long scan resumes here."""
+
+    async def ask(_: list[int]) -> list[bytes]:
+        return [await ports.parser.parse(file, plan, part)]
+
+    question = canonical_json({"sha256": data.blob.sha256, "name": file.name, "media_type": plan.media_type, "part": part})
+    key = memo_key(data.tenant, data.document_id, ports.parser.fingerprint, question)
+    return (await remembered(ports.memo, [key], ask))[0]
+
+
+def _doubts(transcript: Transcript) -> list[Notice]:
+    notices = list(transcript.warnings)
+    if not transcript.markdown.strip():
+        notices.append(Notice(code="NO_TEXT", detail="no text was found in this document; it can be listed but not searched"))
+    return notices
+
+
+async def _stored(transcript: Transcript, data: DocumentAccepted, ports: Ports) -> BlobRef:
+    packed = gzip.compress(transcript.model_dump_json().encode(), mtime=0)
+    return await ports.blobs.put(blob_key(data.tenant, data.document_id, sha256_hex(packed)), packed, media_type="application/gzip")
+
+
+async def transcript_of(data: DocumentTranscribed, ports: Ports) -> Transcript:
+    """The transcript of a fact, wherever it lies."""
+    if data.transcript is not None:
+        return data.transcript
+    assert data.blob is not None
+    return Transcript.model_validate(json.loads(gzip.decompress(await ports.blobs.get(data.blob.key))))
+
+
+STAGE = Stage("transcribe", ACCEPTED, VERSION, counts="latest", project=project, react=react, batch=1, deadline_s=6 * 3600)

@@ -1,0 +1,132 @@
+"""What cannot be processed is buried with its reason, and its producer is told. Nothing is lost: the record stays where it is, or in a blob where the topic forgets."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from schemas.errors import AnabranchError, PermanentError
+from schemas.events import DocumentFailed, EventBuried, Fact
+from schemas.events.dead_letters import Place
+from schemas.ids import content_id
+from schemas.ports.bundle import Ports
+from schemas.records import StoredRecord
+from streams.codec import base_topic, clues
+from streams.stage import Stage, Statement
+from streams.topics import RAW
+
+
+@dataclass(frozen=True, slots=True)
+class Burial:
+    """A dead letter in the making."""
+
+    stored: StoredRecord
+    fact: Fact[Any] | None
+    event: EventBuried
+
+    @classmethod
+    def of(cls, stored: StoredRecord, fact: Fact[Any] | None, stage: Stage, generation: str | None, error: Exception, attempts: int) -> Burial:
+        code, detail, remedy, trace = described(error)
+        position = stored.position
+        event = EventBuried(
+            stage=stage.name,
+            generation=generation,
+            event_id=_identity(stored, fact, code),
+            buried_type=fact.data.event_type() if fact else clues(stored.record)[2],
+            tenant=fact.tenant if fact else None,
+            document_id=fact.document_id if fact else None,
+            place=Place(topic=position.topic, partition=position.partition, offset=position.offset),
+            code=code,
+            detail=detail,
+            remedy=remedy,
+            traceback=trace,
+            attempts=attempts,
+            producer_event_id=_producer(stored, fact)[0],
+            producer_source=_producer(stored, fact)[1],
+        )
+        return cls(stored, fact, event)
+
+
+def unreadable(stored: StoredRecord, stage: Stage, generation: str | None, error: PermanentError) -> Burial:
+    return Burial.of(stored, None, stage, generation, error, 1)
+
+
+def described(error: Exception) -> tuple[str, str, str, str | None]:
+    """Code, detail, remedy, and the traceback where the error is a bug of ours."""
+    match error:
+        case AnabranchError():
+            return error.code, error.detail, error.remedy, None
+        case TimeoutError():
+            return "DEADLINE_EXCEEDED", "the reaction did not end within its deadline", "Redrive it when the machine is less busy, or split the document.", None
+        case _:
+            text = "".join(traceback.format_exception(error))
+            return (
+                "BUG",
+                f"{type(error).__name__}: {error}",
+                "This is a defect of the program: report it with the traceback, redrive after the fix.",
+                text[-8000:],
+            )
+
+
+async def buried_facts(burial: Burial, stage: Stage, ports: Ports) -> list[Statement]:
+    """The dead letter and, where a document fails with it, the outcome for its producer. Bytes of `raw` go into a blob, since that topic forgets."""
+    event = burial.event
+    if base_topic(burial.stored.position.topic) == RAW:
+        value = burial.stored.record.value or b""
+        event = event.model_copy(update={"record": await ports.blobs.put(f"_buried/{event.event_id}", value)})
+    cause = burial.fact or _stand_in(burial)
+    parts = ("buried", stage.name, event.generation or "", str(event.event_id))
+    statements = [Statement(cause, event, id_parts=parts)]
+    if stage.essential:
+        statements.append(Statement(cause, _outcome(burial), id_parts=(*parts, "outcome")))
+    return statements
+
+
+def _identity(stored: StoredRecord, fact: Fact[Any] | None, code: str) -> UUID:
+    if fact is None:
+        position = stored.position
+        return content_id("unreadable", position.topic, position.partition, position.offset)
+    return content_id("duplicate", fact.id, fact.payload_sha256) if code == "DUPLICATE_ID" else fact.id
+
+
+def _producer(stored: StoredRecord, fact: Fact[Any] | None) -> tuple[str | None, str | None]:
+    origin = getattr(fact.data, "origin", None) if fact else None
+    if origin is not None:
+        return origin.event_id, origin.source
+    if fact is not None:
+        return fact.event_id, fact.source
+    return clues(stored.record)[:2]
+
+
+def _outcome(burial: Burial) -> DocumentFailed:
+    event, data = burial.event, burial.fact.data if burial.fact else None
+    origin = getattr(data, "origin", None)
+    return DocumentFailed(
+        external_id=origin.external_id if origin else getattr(data, "external_id", None) or _guessed_external_id(burial),
+        tenant=event.tenant,
+        document_id=event.document_id,
+        event_id=event.producer_event_id,
+        source=event.producer_source,
+        code=event.code,
+        detail=event.detail,
+        remedy=event.remedy,
+    )
+
+
+def _guessed_external_id(burial: Burial) -> str | None:
+    """An invalid payload may still name its document."""
+    try:
+        payload = json.loads(burial.stored.record.value or b"null")
+    except ValueError:
+        return None
+    payload = payload.get("data", payload) if isinstance(payload, dict) else None
+    name = payload.get("external_id") if isinstance(payload, dict) else None
+    return name if isinstance(name, str) else None
+
+
+def _stand_in(burial: Burial) -> Fact[Any]:
+    """A cause for what follows from a record that is no fact."""
+    return Fact(id=burial.event.event_id, data=burial.event, source="", event_id="", time=None, position=burial.stored.position)

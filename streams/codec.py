@@ -1,0 +1,222 @@
+"""Facts as records and back: CloudEvents 1.0, Kafka protocol binding, binary mode (structured mode is read as well).
+
+The payload of a document's events may be sealed with the document's key; everything that routing and erasing need is a clear header.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from schemas.errors import MalformedEvent, NewerVersion
+from schemas.events import Event, Fact, declared, event_types
+from schemas.ids import canonical_json, received_id, sha256_hex
+from schemas.ports.ledger import Keys
+from schemas.records import Record, StoredRecord
+from streams.topics import RAW
+
+STRUCTURED = "application/cloudevents+json"
+_TYPE = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
+
+
+class PlainKeys:
+    """No encryption: payloads stay readable."""
+
+    async def seal(self, tenant: str, document_id: UUID, payload: bytes) -> tuple[bytes, dict[str, bytes]]:
+        return payload, {}
+
+    async def open(self, headers: Mapping[str, bytes], payload: bytes) -> bytes:
+        return payload
+
+
+def base_topic(topic: str) -> str:
+    """The topic of the plain pipeline that `topic` stands for: a generation's own topics are `<topic>.<generation>`."""
+    return topic.partition(".")[0]
+
+
+class Codec:
+    """Raises MalformedEvent for what cannot be read, NewerVersion where an event of ours is newer than this program."""
+
+    def __init__(self, keys: Keys | None = None) -> None:
+        self.keys = keys or PlainKeys()
+        self.types = event_types()
+        self.newest = {(event.topic, event.name): event.version for event in declared()}
+
+    async def encode(self, fact: Fact[Any], topic: str, key: str) -> Record:
+        payload = fact.data.model_dump_json(exclude_none=True).encode()
+        headers = _headers(fact)
+        if fact.document_id is not None and fact.tenant is not None:
+            payload, sealed = await self.keys.seal(fact.tenant, fact.document_id, payload)
+            headers |= sealed
+        return Record(topic, key.encode(), payload, headers)
+
+    async def decode(self, stored: StoredRecord) -> Fact[Any]:
+        topic = base_topic(stored.position.topic)
+        attributes, payload = await self._open(stored.record)
+        event = self._event_class(topic, attributes.get("type", ""))
+        data = _validated(event, payload)
+        return _foreign(attributes, data, payload, stored) if topic == RAW else _own(attributes, data, stored)
+
+    async def _open(self, record: Record) -> tuple[dict[str, str], bytes]:
+        if record.value is None:
+            raise MalformedEvent("the record has no value")
+        if _content_type(record) == STRUCTURED:
+            return _structured(record.value)
+        attributes = {name[3:]: _text(name, value) for name, value in record.headers.items() if name.startswith("ce_")}
+        missing = [name for name in ("specversion", "id", "source", "type") if not attributes.get(name)]
+        if missing:
+            raise MalformedEvent(f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}")
+        return attributes, await self.keys.open(record.headers, record.value)
+
+    def _event_class(self, topic: str, event_type: str) -> type[Event]:
+        found = self.types.get((topic, event_type))
+        if found is not None:
+            return found
+        match = _TYPE.match(event_type)
+        newest = self.newest.get((topic, match["name"])) if match else None
+        if match is None or newest is None:
+            known = ", ".join(sorted(kind for at, kind in self.types if at == topic))
+            raise MalformedEvent(f"topic {topic} knows no event type {event_type!r}; it takes {known}", code="UNKNOWN_TYPE")
+        if topic == RAW:
+            raise MalformedEvent(f"{event_type} is a version that this system does not know; the newest is v{newest}", code="UNKNOWN_VERSION")
+        raise NewerVersion(f"{event_type} on topic {topic} is newer than v{newest}, the newest this worker knows")
+
+
+def clues(record: Record) -> tuple[str | None, str | None, str | None]:
+    """What can still be told of a record that cannot be read: the producer's event id, its source, the event type."""
+    try:
+        attributes = _structured(record.value or b"")[0] if _content_type(record) == STRUCTURED else {}
+    except MalformedEvent:
+        attributes = {}
+    headers = {name[3:]: value.decode(errors="replace") for name, value in record.headers.items() if name.startswith("ce_")}
+    found = headers | attributes
+    return found.get("id"), found.get("source"), found.get("type")
+
+
+def _content_type(record: Record) -> str:
+    for name, value in record.headers.items():
+        if name.lower() == "content-type":
+            return value.decode(errors="replace").partition(";")[0].strip().lower()
+    return ""
+
+
+def _text(name: str, value: bytes) -> str:
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        raise MalformedEvent(f"header {name} is not UTF-8") from error
+
+
+def _structured(value: bytes) -> tuple[dict[str, str], bytes]:
+    try:
+        envelope = json.loads(value)
+    except ValueError as error:
+        raise MalformedEvent(f"the CloudEvent is not JSON: {error}") from error
+    if not isinstance(envelope, dict) or "data" not in envelope:
+        raise MalformedEvent("a structured CloudEvent is a JSON object with `data`")
+    missing = [name for name in ("specversion", "id", "source", "type") if not isinstance(envelope.get(name), str)]
+    if missing:
+        raise MalformedEvent(f"CloudEvents attributes are missing or no text: {', '.join(missing)}")
+    attributes = {name: str(value) for name, value in envelope.items() if name != "data" and value is not None}
+    return attributes, json.dumps(envelope["data"]).encode()
+
+
+def _validated(event: type[Event], payload: bytes) -> Event:
+    try:
+        return event.model_validate_json(payload)
+    except ValidationError as error:
+        problems = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'payload'}: {item['msg']}" for item in error.errors(include_input=False)[:5])
+        raise MalformedEvent(f"{event.event_type()}: {problems}") from error
+
+
+def _time(attributes: Mapping[str, str]) -> datetime | None:
+    given = attributes.get("time")
+    if not given:
+        return None
+    try:
+        moment = datetime.fromisoformat(given)
+    except ValueError as error:
+        raise MalformedEvent(f"ce_time {given!r} is not RFC 3339") from error
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def _sequence(attributes: Mapping[str, str]) -> int | None:
+    given = attributes.get("sequence")
+    if given is None:
+        return None
+    try:
+        number = int(given)
+    except ValueError as error:
+        raise MalformedEvent(f"ce_sequence {given!r} is not an integer") from error
+    if not 0 <= number < 2**63:
+        raise MalformedEvent(f"ce_sequence {given} is outside 0 … 2^63 - 1")
+    return number
+
+
+def _foreign(attributes: Mapping[str, str], data: Event, payload: bytes, stored: StoredRecord) -> Fact[Any]:
+    tenant = str(getattr(data, "tenant", "default"))
+    source, event_id = attributes["source"], attributes["id"]
+    return Fact(
+        id=received_id(tenant, source, event_id),
+        data=data,
+        source=source,
+        event_id=event_id,
+        time=_time(attributes),
+        tenant=tenant,
+        correlation_id=attributes.get("correlationid"),
+        traceparent=attributes.get("traceparent"),
+        sequence=_sequence(attributes),
+        payload_sha256=sha256_hex(attributes["type"].encode() + b"\n" + canonical_json(json.loads(payload))),
+        position=stored.position,
+        appended_at=stored.appended_at,
+    )
+
+
+def _own(attributes: Mapping[str, str], data: Event, stored: StoredRecord) -> Fact[Any]:
+    try:
+        identity = UUID(attributes["id"])
+        cause = UUID(attributes["causationid"]) if "causationid" in attributes else None
+        document = UUID(attributes["document"]) if "document" in attributes else None
+    except ValueError as error:
+        raise MalformedEvent(f"an id of {attributes['type']} is not a UUID: {error}") from error
+    return Fact(
+        id=identity,
+        data=data,
+        source=attributes["source"],
+        event_id=attributes["id"],
+        time=_time(attributes),
+        tenant=attributes.get("tenant"),
+        document_id=document,
+        how=attributes.get("how"),
+        causation_id=cause,
+        correlation_id=attributes.get("correlationid"),
+        traceparent=attributes.get("traceparent"),
+        position=stored.position,
+        appended_at=stored.appended_at,
+    )
+
+
+def _headers(fact: Fact[Any]) -> dict[str, bytes]:
+    values = {
+        "ce_specversion": "1.0",
+        "ce_id": fact.event_id,
+        "ce_source": fact.source,
+        "ce_type": fact.data.event_type(),
+        "ce_time": fact.time.isoformat() if fact.time else None,
+        "ce_sequence": str(fact.sequence) if fact.sequence is not None else None,
+        "ce_subject": f"document/{fact.document_id}" if fact.document_id else None,
+        "ce_tenant": fact.tenant,
+        "ce_document": str(fact.document_id) if fact.document_id else None,
+        "ce_how": fact.how,
+        "ce_causationid": str(fact.causation_id) if fact.causation_id else None,
+        "ce_correlationid": fact.correlation_id,
+        "ce_traceparent": fact.traceparent,
+        "content-type": "application/json",
+    }
+    return {name: value.encode() for name, value in values.items() if value is not None}

@@ -1,0 +1,47 @@
+"""A stage of a generation, reading its topic for as long as it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+from schemas.ports.log import Partition, Sink, Subscriber
+from streams.partition import Bounds, PartitionSink
+from streams.runner import Runner
+
+
+def group_name(stage: str, generation: str | None) -> str:
+    """The consumer group: one for each stage and generation, so that more workers share the partitions."""
+    return f"anabranch.{stage}.{generation}" if generation else f"anabranch.{stage}"
+
+
+@dataclass(slots=True)
+class Host:
+    """Runs one stage until cancelled. Raises what made the stage stop: FatalError, or a bug of the runtime."""
+
+    runner: Runner
+    subscriber: Subscriber
+    topic: str
+    bounds: Bounds = field(default_factory=Bounds)
+    failure: asyncio.Future[None] | None = None
+
+    async def run(self) -> None:
+        self.failure = asyncio.get_running_loop().create_future()
+        generation = self.runner.publisher.generation
+        group = group_name(self.runner.stage.name, None if self.runner.stage.shared or generation is None else generation.name)
+        reading = asyncio.create_task(self.subscriber.subscribe(group, self.topic, self.open_sink).run())
+        try:
+            await asyncio.wait({reading, self.failure}, return_when=asyncio.FIRST_COMPLETED)
+            if self.failure.done():
+                self.failure.result()
+            await reading
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+    def open_sink(self, partition: Partition) -> Sink:
+        return PartitionSink(self.runner, partition, self._fail, self.bounds)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is not None and not self.failure.done():
+            self.failure.set_exception(error)

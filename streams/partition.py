@@ -1,0 +1,191 @@
+"""One assigned partition of one stage: a queue bounded in bytes, many reactions at once, acknowledgements in order.
+
+Records are claimed in their order; their reactions run at once and end in any order; only the longest finished prefix is acknowledged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Coroutine
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from schemas.errors import NewerVersion
+from schemas.ports.log import Partition
+from schemas.records import StoredRecord
+from streams.runner import Runner, Work
+from streams.waiting import WaitingRoom
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """How much a partition holds. Bytes are those of queued and unfinished records together."""
+
+    queue_bytes: int = 16 * 1024 * 1024
+    claim_records: int = 256
+    waiting: int = 512
+    reactions: int = 32
+    group_bytes: int = 64 * 1024
+    prune_every: int = 5_000
+
+
+@dataclass(slots=True)
+class _Prefix:
+    """Offsets in delivery order, and which of them are finished."""
+
+    order: deque[int] = field(default_factory=deque)
+    done: set[int] = field(default_factory=set)
+
+    def advance(self) -> int | None:
+        """The last offset of the finished prefix, or None if nothing new is finished."""
+        last = None
+        while self.order and self.order[0] in self.done:
+            last = self.order.popleft()
+            self.done.discard(last)
+        return last
+
+
+class PartitionSink:
+    """The `Sink` of one partition. `failed` is called once if the stage must stop for good."""
+
+    def __init__(self, runner: Runner, partition: Partition, failed: Callable[[BaseException], None], bounds: Bounds | None = None) -> None:
+        self.runner, self.partition, self.failed = runner, partition, failed
+        self.bounds = bounds or Bounds()
+        self.queue: deque[StoredRecord] = deque()
+        self.waiting = WaitingRoom()
+        self.done: deque[Work] = deque()
+        self.prefix = _Prefix()
+        self.bytes = 0
+        self.reacting = 0
+        self.paused = False
+        self.acknowledged = 0
+        self.prunable: int | None = None
+        self.arrived, self.changed, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
+        self.tasks: set[asyncio.Task[None]] = set()
+        for loop in (self._claim_loop, self._react_loop, self._finish_loop):
+            self._start(loop())
+
+    def offer(self, record: StoredRecord) -> None:
+        self.queue.append(record)
+        self.bytes += record.size
+        self.paused = self.paused or self.full
+        self.arrived.set()
+
+    @property
+    def full(self) -> bool:
+        return self.bytes > self.bounds.queue_bytes
+
+    async def close(self) -> None:
+        tasks = [task for task in self.tasks if task is not asyncio.current_task()]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(self._guarded(work))
+        self.tasks.add(task)
+        task.add_done_callback(self.tasks.discard)
+
+    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+        try:
+            await work
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:
+            self.failed(error)
+
+    async def _claim_loop(self) -> None:
+        while True:
+            await self._until(self.arrived, lambda: bool(self.queue))
+            await self._until(self.changed, lambda: self.waiting.count < self.bounds.waiting)
+            records = [self.queue.popleft() for _ in range(min(len(self.queue), self.bounds.claim_records))]
+            self.prefix.order.extend(stored.position.offset for stored in records)
+            try:
+                works = await self.runner.claim(records)
+            except NewerVersion as error:
+                await self._stand_still(error)
+            self._sort(works)
+
+    def _sort(self, works: list[Work]) -> None:
+        for work in works:
+            if work.burial is None and work.counted is not None:
+                self.waiting.add(work)
+            else:
+                self.done.append(work)
+        self.changed.set()
+        self.ended.set()
+
+    async def _react_loop(self) -> None:
+        while True:
+            await self._until(self.changed, lambda: self.waiting.count > 0 and self.reacting < self.bounds.reactions)
+            stage = self.runner.stage
+            group = self.waiting.take(min(stage.batch, self.bounds.reactions - self.reacting), self.bounds.group_bytes)
+            self.reacting += len(group)
+            self.changed.set()
+            self.runner.observer.in_flight(stage.name, len(group))
+            self._start(self._react(group))
+
+    async def _react(self, group: list[Work]) -> None:
+        started = asyncio.get_running_loop().time()
+        try:
+            await self.runner.react(group)
+        finally:
+            self.reacting -= len(group)
+            self.runner.observer.in_flight(self.runner.stage.name, -len(group))
+        self.runner.observer.took(self.runner.stage.name, asyncio.get_running_loop().time() - started)
+        self.done.extend(group)
+        self.changed.set()
+        self.ended.set()
+
+    async def _finish_loop(self) -> None:
+        while True:
+            await self._until(self.ended, lambda: bool(self.done))
+            works = [self.done.popleft() for _ in range(len(self.done))]
+            owed = [work for work in works if work.counted is not None or work.burial is not None]
+            if owed:
+                await self.runner.finish(owed)
+            self._acknowledge(works)
+            await self._prune()
+
+    def _acknowledge(self, works: list[Work]) -> None:
+        self.prefix.done.update(work.stored.position.offset for work in works)
+        self.bytes -= sum(work.stored.size for work in works)
+        last = self.prefix.advance()
+        if last is not None:
+            self.partition.acknowledge(last + 1)
+            self.acknowledged += len(works)
+        if self.paused and self.bytes <= self.bounds.queue_bytes // 2:
+            self.paused = False
+            self.partition.resume()
+
+    async def _prune(self) -> None:
+        """Claims are forgotten one round late, so that a record that is delivered twice in a row is still known."""
+        if self.acknowledged < self.bounds.prune_every:
+            return
+        self.acknowledged = 0
+        if self.prunable is not None:
+            await self.runner.prune(self.partition.topic, self.partition.number, self.prunable)
+        self.prunable = self.prefix.order[0] if self.prefix.order else None
+
+    async def _stand_still(self, error: NewerVersion) -> None:
+        """A rolling upgrade: what comes is newer than this worker. The partition waits for one that can read it."""
+        while True:
+            log.error(
+                "partition paused",
+                stage=self.runner.stage.name,
+                topic=self.partition.topic,
+                partition=self.partition.number,
+                detail=error.detail,
+                remedy=error.remedy,
+            )
+            await asyncio.sleep(60)
+
+    async def _until(self, event: asyncio.Event, ready: Callable[[], bool]) -> None:
+        while not ready():
+            event.clear()
+            await event.wait()

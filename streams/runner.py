@@ -1,0 +1,223 @@
+"""The runner: what turns a stage's two functions into exactly-once effect, on every log.
+
+    decode → first transaction (claim, rows) → react → publish → second transaction (reacted or buried) → acknowledge
+
+Acknowledging is the partition's business (`streams.partition`); everything else is here. A crash between any two steps redelivers the
+event: its rows are there already, the memo answers, the same ids are published again, and readers drop them by their claims.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+import structlog
+
+from schemas.errors import AnabranchError, DatabaseUnavailable, DuplicateEventId, EngineUnavailable, FatalError, LogUnavailable, PermanentError, TransientError
+from schemas.events import EventBuried, Fact
+from schemas.ports.bundle import Ports
+from schemas.ports.ledger import Claim, Claimed, Ledger, Projected
+from schemas.ports.log import EventLog
+from schemas.records import StoredRecord
+from streams.burial import Burial, buried_facts, unreadable
+from streams.codec import Codec
+from streams.observe import Observer
+from streams.publisher import Publisher
+from streams.stage import Counted, Stage, Statement
+
+log = structlog.get_logger(__name__)
+T = TypeVar("T")
+
+BUGS_IN_A_ROW = 20
+ATTEMPTS = 5
+"""Tries of a transient error that is not an engine's absence, and of an absent engine that meanwhile answers others."""
+
+
+@dataclass(slots=True)
+class Work:
+    """One record on its way through the stage."""
+
+    stored: StoredRecord
+    counted: Counted | None = None
+    statements: list[Statement] = field(default_factory=list)
+    burial: Burial | None = None
+    attempts: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Patience:
+    """Waiting times in seconds between tries: doubling from `first` to `most`."""
+
+    first: float = 0.2
+    most: float = 15.0
+
+    def pause(self, attempt: int) -> float:
+        return min(self.most, self.first * 2.0 ** min(attempt, 16))
+
+
+class Runner:
+    """One stage of one generation. `claim`, `react` and `finish` are called by partitions, many at a time. They raise FatalError only."""
+
+    def __init__(
+        self,
+        stage: Stage,
+        ledger: Ledger,
+        event_log: EventLog,
+        ports: Ports,
+        publisher: Publisher,
+        codec: Codec,
+        observer: Observer,
+        *,
+        patience: Patience | None = None,
+    ) -> None:
+        self.stage, self.ledger, self.log, self.ports, self.publisher, self.codec = stage, ledger, event_log, ports, publisher, codec
+        self.observer = observer
+        self.patience = patience or Patience()
+        self.bugs = 0
+        self.successes = 0
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
+        """Decode and run the first transaction. What is owed a reaction has `counted`, what cannot be processed has `burial`, the rest is done.
+        Raises NewerVersion with nothing claimed."""
+        works = [await self._decoded(stored) for stored in records]
+        readable = [(work, projected) for work in works if (projected := self._projected(work)) is not None]
+        claims = await self._patiently(lambda: self.ledger.claim(self.stage.name, self.stage.counts, [projected for _, projected in readable]))
+        for (work, projected), claimed in zip(readable, claims, strict=True):
+            self._apply(work, projected.fact, claimed)
+        return works
+
+    async def react(self, works: Sequence[Work]) -> None:
+        """Run the reaction of a group and note its statements or its burial on each. A failing group is halved until the culprit stands alone."""
+        error = await self._attempt(works)
+        if error is None:
+            return
+        if len(works) > 1:
+            middle = len(works) // 2
+            await self.react(works[:middle])
+            await self.react(works[middle:])
+            return
+        self._bury(works[0], error)
+
+    async def finish(self, works: Sequence[Work]) -> None:
+        """Publish what was stated, wait until the log has it, then run the second transaction."""
+        statements = [statement for work in works for statement in work.statements]
+        burials = [work.burial for work in works if work.burial is not None]
+        records = await self.publisher.records(statements)
+        for burial in burials:
+            records += await self.publisher.records(await buried_facts(burial, self.stage, self.ports))
+        if records:
+            await self._patiently(lambda: self.log.append(records))
+        reacted = [work.counted.fact.id for work in works if work.counted is not None and work.burial is None]
+        buried: list[EventBuried] = [burial.event for burial in burials]
+        if self.stage.react is not None or buried:
+            await self._patiently(lambda: self.ledger.settle(self.stage.name, reacted, buried))
+        for work in works:
+            self.observer.finished(self.stage.name, work.burial.event.code if work.burial else None)
+
+    async def prune(self, topic: str, partition: int, below: int) -> None:
+        if self.stage.counts != "door":
+            await self._patiently(lambda: self.ledger.prune(self.stage.name, topic, partition, below))
+
+    async def _decoded(self, stored: StoredRecord) -> Work:
+        work = Work(stored)
+        try:
+            work.counted = Counted(await self.codec.decode(stored), Claim.OWED)
+        except PermanentError as error:
+            work.burial = unreadable(stored, self.stage, self._generation(), error)
+        return work
+
+    def _projected(self, work: Work) -> Projected | None:
+        if work.counted is None:
+            return None
+        fact = work.counted.fact
+        try:
+            return Projected(fact, tuple(self.stage.project(fact)))
+        except PermanentError as error:
+            self._bury(work, error)
+        except Exception as error:
+            self._bury(work, error)
+        return None
+
+    def _apply(self, work: Work, fact: Fact[Any], claimed: Claimed) -> None:
+        if claimed.claim is Claim.DUPLICATE:
+            self._bury(work, DuplicateEventId(f"event {fact.event_id!r} of source {fact.source!r} came before with another payload"))
+        elif claimed.claim is Claim.DONE or self.stage.react is None:
+            work.counted = None
+        else:
+            work.counted = Counted(fact, claimed.claim, claimed.flip, claimed.unchanged)
+
+    async def _attempt(self, works: Sequence[Work]) -> Exception | None:
+        """Statements on success; the error that will not go away otherwise."""
+        before = self.successes
+        attempt = 0
+        while True:
+            try:
+                await self._once(works)
+            except (TransientError, TimeoutError) as error:
+                attempt += 1
+                self.observer.retried(self.stage.name, getattr(error, "code", "TIMEOUT"))
+                if self._hopeless(error, attempt, before):
+                    return error
+                await asyncio.sleep(self.patience.pause(attempt))
+            except FatalError:
+                raise
+            except Exception as error:
+                return error
+            else:
+                self.successes += 1
+                self.bugs = 0
+                return None
+
+    async def _once(self, works: Sequence[Work]) -> None:
+        assert self.stage.react is not None
+        counted = [work.counted for work in works if work.counted is not None]
+        for work in works:
+            work.attempts += 1
+        async with asyncio.timeout(self.stage.deadline_s):
+            statements = await self.stage.react(counted, self.ports)
+        by_cause: dict[Any, list[Statement]] = {}
+        for statement in statements:
+            by_cause.setdefault(statement.cause.id, []).append(statement)
+        for work in works:
+            work.statements = by_cause.get(work.counted.fact.id, []) if work.counted else []
+
+    def _hopeless(self, error: Exception, attempt: int, successes_before: int) -> bool:
+        """An engine that is away is waited for, unless it keeps answering others: then it is this event."""
+        if isinstance(error, EngineUnavailable | LogUnavailable | DatabaseUnavailable):
+            return attempt >= ATTEMPTS and self.successes - successes_before >= ATTEMPTS
+        return attempt >= ATTEMPTS
+
+    def _bury(self, work: Work, error: Exception) -> None:
+        known = isinstance(error, AnabranchError | TimeoutError)
+        if not known:
+            self._count_bug(error)
+        fact = work.counted.fact if work.counted else None
+        work.statements = []
+        work.burial = Burial.of(work.stored, fact, self.stage, self._generation(), error, max(1, work.attempts))
+        log.warning("event buried", stage=self.stage.name, event=str(fact.id) if fact else None, code=work.burial.event.code, detail=work.burial.event.detail)
+
+    def _count_bug(self, error: Exception) -> None:
+        self.bugs += 1
+        log.error("a bug: the event is buried with its traceback", stage=self.stage.name, error="".join(traceback.format_exception(error)))
+        if self.bugs >= BUGS_IN_A_ROW:
+            raise FatalError(
+                f"stage {self.stage.name}: {BUGS_IN_A_ROW} events in a row ended in a bug; the last one: {error!r}", code="TOO_MANY_BUGS"
+            ) from error
+
+    def _generation(self) -> str | None:
+        return self.publisher.generation.name if self.publisher.generation and not self.stage.shared else None
+
+    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+        """A lost Postgres or log is waited for; nobody knows whether the lost call was committed, and calling it again is right in either case."""
+        attempt = 0
+        while True:
+            try:
+                return await call()
+            except TransientError as error:
+                attempt += 1
+                self.observer.retried(self.stage.name, error.code)
+                log.warning("waiting", stage=self.stage.name, code=error.code, detail=error.detail, attempt=attempt)
+                await asyncio.sleep(self.patience.pause(attempt))
