@@ -1,0 +1,135 @@
+"""Topics and consumer groups of a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from concurrent.futures import Future
+from typing import Any
+
+from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin._listoffsets import OffsetSpec
+from confluent_kafka.cimpl import NewTopic
+
+from schemas.errors import AnabranchError, ConfigurationError, LogUnavailable
+from streams.kafka.settings import KafkaSettings
+
+_log = logging.getLogger(__name__)
+_TIMEOUT_S = 20.0
+_DENIED = (KafkaError._AUTHENTICATION, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+_UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
+
+
+class Administration:
+    """One client for as long as it is used: librdkafka fails what is under way when its client is collected."""
+
+    def __init__(self, settings: KafkaSettings) -> None:
+        self._settings = settings
+        self._client: AdminClient | None = None
+
+    async def create_topics(self, partitions: Mapping[str, int], retention_ms: Mapping[str, int]) -> None:
+        """As `EventLog.create_topics`. Somebody else may create the same ones meanwhile."""
+        missing = partitions.keys() - (await self._compared(partitions))
+        if missing:
+            new = [self._new_topic(topic, partitions[topic], retention_ms.get(topic, -1)) for topic in sorted(missing)]
+            await self._created(new)
+            await self._visible(partitions)
+
+    async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        """As `EventLog.ends`; records of a foreign transaction that is still open count as not yet there."""
+        name = self._settings.topic_prefix + topic
+        places = [TopicPartition(name, partition) for partition in range(await self._partition_count(topic))]
+        earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
+        first, after_last = await asyncio.gather(self._offsets(places, earliest), self._offsets(places, latest))
+        return {partition: (first[partition], after_last[partition]) for partition in first}
+
+    async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
+        name = self._settings.topic_prefix + group
+        count = await self._partition_count(topic)
+        asked = ConsumerGroupTopicPartitions(name, [TopicPartition(self._settings.topic_prefix + topic, partition) for partition in range(count)])
+        futures = await self._call(lambda client: client.list_consumer_group_offsets([asked], request_timeout=_TIMEOUT_S))
+        answer = await _answer(futures[name], f"reading the offsets of group {name}")
+        return {place.partition: place.offset for place in answer.topic_partitions if place.offset >= 0}
+
+    async def _compared(self, partitions: Mapping[str, int]) -> set[str]:
+        """Those that exist. Raises ConfigurationError where one has another partition count."""
+        existing = await self._existing()
+        for topic, count in partitions.items():
+            found = existing.get(self._settings.topic_prefix + topic)
+            if found is not None and found != count:
+                raise ConfigurationError(
+                    f"Topic {self._settings.topic_prefix}{topic} has {found} partitions, not {count}.",
+                    code="PARTITIONS_MISMATCH",
+                    remedy="Set ANABRANCH_KAFKA__PARTITIONS to what the topics have, or use another ANABRANCH_KAFKA__TOPIC_PREFIX.",
+                )
+        return {topic for topic in partitions if self._settings.topic_prefix + topic in existing}
+
+    async def _existing(self) -> dict[str, int]:
+        metadata = await self._call(lambda client: client.list_topics(timeout=_TIMEOUT_S))
+        return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
+
+    async def _partition_count(self, topic: str) -> int:
+        name = self._settings.topic_prefix + topic
+        metadata = await self._call(lambda client: client.list_topics(name, timeout=_TIMEOUT_S))
+        found = metadata.topics[name]
+        if found.error is not None:
+            raise translated(KafkaException(found.error), f"looking for topic {name}")
+        return len(found.partitions)
+
+    def _new_topic(self, topic: str, partitions: int, retention_ms: int) -> NewTopic:
+        config = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete", "retention.ms": str(retention_ms), "retention.bytes": "-1"}
+        return NewTopic(self._settings.topic_prefix + topic, num_partitions=partitions, replication_factor=-1, config=config)
+
+    async def _created(self, topics: list[NewTopic]) -> None:
+        futures = await self._call(lambda client: client.create_topics(topics, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S))
+        for name, future in futures.items():
+            try:
+                await asyncio.wrap_future(future)
+            except KafkaException as error:
+                if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                    raise translated(error, f"creating topic {name}") from error
+
+    async def _visible(self, partitions: Mapping[str, int]) -> None:
+        for _ in range(100):
+            if await self._compared(partitions) == set(partitions):
+                return
+            await asyncio.sleep(0.1)
+        raise LogUnavailable(f"Topics were created, but Kafka does not show them yet: {', '.join(sorted(partitions))}.")
+
+    async def _offsets(self, places: Iterable[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
+        asked = dict.fromkeys(places, spec)
+        futures = await self._call(lambda client: client.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S))
+        return {place.partition: (await _answer(future, f"reading the ends of {place.topic}")).offset for place, future in futures.items()}
+
+    async def _call(self, ask: Callable[[AdminClient], Any]) -> Any:
+        if self._client is None:
+            self._client = AdminClient({**self._settings.for_librdkafka(), "client.id": "anabranch-administration"}, logger=_log)
+        try:
+            return await asyncio.to_thread(ask, self._client)
+        except KafkaException as error:
+            raise translated(error, "asking Kafka") from error
+
+    def close(self) -> None:
+        self._client = None
+
+
+def translated(error: KafkaException, doing: str) -> AnabranchError:
+    """Our error for what librdkafka reports. Anything that Kafka may get over by itself is LogUnavailable."""
+    cause = error.args[0]
+    what = f"{doing}: {cause.str()}"
+    if cause.code() in _DENIED:
+        return ConfigurationError(what, code="KAFKA_DENIED", remedy="Check the credentials in ANABRANCH_KAFKA__SASL_* and the cluster's access rules.")
+    if cause.code() in _UNKNOWN:
+        return ConfigurationError(
+            what, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create --apply`, or check ANABRANCH_KAFKA__TOPIC_PREFIX."
+        )
+    return LogUnavailable(what)
+
+
+async def _answer(future: Future[Any], doing: str) -> Any:
+    try:
+        return await asyncio.wrap_future(future)
+    except KafkaException as error:
+        raise translated(error, doing) from error

@@ -1,0 +1,57 @@
+"""The log on Kafka."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping, Sequence
+
+from schemas.records import Position, Record, StoredRecord
+from streams.kafka.administration import Administration
+from streams.kafka.publishing import Publishing
+from streams.kafka.reading import Reading
+from streams.kafka.settings import KafkaSettings
+
+__all__ = ["KafkaLog", "KafkaSettings"]
+
+
+class KafkaLog:
+    """An `EventLog`. It belongs to the event loop that appends first; nothing is connected before it is needed."""
+
+    def __init__(self, settings: KafkaSettings, *, append_timeout_s: float = 30.0) -> None:
+        self._settings = settings
+        self._publishing = Publishing(settings, timeout_s=append_timeout_s)
+        self._administration = Administration(settings)
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        return await self._publishing.append(records)
+
+    async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
+        await self._administration.create_topics(partitions, retention_ms)
+
+    async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        return await self._administration.ends(topic)
+
+    async def read(self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None) -> AsyncIterator[StoredRecord]:
+        async for record in Reading(self._settings, topic, await self._ranges(topic, start, end)).records():
+            yield record
+
+    async def read_at(self, position: Position) -> StoredRecord | None:
+        here, next_one = {position.partition: position.offset}, {position.partition: position.offset + 1}
+        ranges = await self._ranges(position.topic, here, next_one)
+        only = {partition: ranges[partition] for partition in here if partition in ranges}
+        async for record in Reading(self._settings, position.topic, only).records():
+            return record
+        return None
+
+    async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
+        return await self._administration.acknowledged(group, topic)
+
+    async def close(self) -> None:
+        self._administration.close()
+        await self._publishing.close()
+
+    async def _ranges(self, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None) -> dict[int, tuple[int, int]]:
+        """What of the asked-for is there."""
+        return {
+            partition: (max(first, (start or {}).get(partition, first)), min(after_last, (end or {}).get(partition, after_last)))
+            for partition, (first, after_last) in (await self.ends(topic)).items()
+        }

@@ -1,0 +1,100 @@
+"""Appending records: an idempotent producer that waits for all replicas."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from aiokafka import AIOKafkaProducer
+from aiokafka.errors import KafkaError
+from aiokafka.structs import RecordMetadata
+
+from schemas.errors import LogUnavailable
+from schemas.records import Position, Record
+from streams.kafka.refusals import translated
+from streams.kafka.settings import KafkaSettings
+
+# Ours are below 900 KB; Kafka's own default is the limit of most clusters.
+_MAX_REQUEST_BYTES = 1_048_576
+_BATCH_BYTES = 131_072
+
+
+class Publishing:
+    """One producer of one event loop, started with the first append."""
+
+    def __init__(self, settings: KafkaSettings, *, timeout_s: float) -> None:
+        self._settings = settings
+        self._timeout_s = timeout_s
+        self._starting = asyncio.Lock()
+        self._producer: AIOKafkaProducer | None = None
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        """As `EventLog.append`. Raises LogUnavailable when Kafka has not confirmed everything in time; what was handed over may arrive later all the same."""
+        if not records:
+            return []
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                return await self._send(await self._started(), records)
+        except TimeoutError as error:
+            raise LogUnavailable(f"Kafka has not confirmed {len(records)} records for {records[0].topic} in {self._timeout_s:g} s.") from error
+        except (KafkaError, OSError) as error:
+            refusal = translated(error, f"appending to {records[0].topic}")
+            if isinstance(refusal, LogUnavailable) and not getattr(error, "retriable", True):
+                await self.close()  # an idempotent producer that lost its place (fenced, out of sequence) refuses everything from then on
+            raise refusal from error
+
+    async def close(self) -> None:
+        producer, self._producer = self._producer, None
+        if producer is not None:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._timeout_s):
+                    await producer.stop()
+
+    async def _started(self) -> AIOKafkaProducer:
+        async with self._starting:
+            if self._producer is None:
+                producer = self._new_producer()
+                try:
+                    await producer.start()
+                except BaseException:
+                    await producer.stop()
+                    raise
+                self._producer = producer
+            return self._producer
+
+    def _new_producer(self) -> AIOKafkaProducer:
+        return AIOKafkaProducer(
+            **self._settings.for_aiokafka(),
+            client_id="anabranch-publisher",
+            acks="all",
+            enable_idempotence=True,
+            compression_type="lz4",
+            max_batch_size=_BATCH_BYTES,
+            max_request_size=_MAX_REQUEST_BYTES,
+            request_timeout_ms=int(self._timeout_s * 500),
+        )
+
+    async def _send(self, producer: AIOKafkaProducer, records: Sequence[Record]) -> list[Position]:
+        confirmations: list[asyncio.Future[RecordMetadata]] = []
+        try:
+            for record in records:
+                confirmations.append(await self._hand_over(producer, record))
+            answers = await asyncio.gather(*(asyncio.shield(confirmation) for confirmation in confirmations))
+        except BaseException:
+            for confirmation in confirmations:
+                confirmation.add_done_callback(_look_at)
+            raise
+        return [Position(record.topic, answer.partition, answer.offset) for record, answer in zip(records, answers, strict=True)]
+
+    async def _hand_over(self, producer: AIOKafkaProducer, record: Record) -> asyncio.Future[RecordMetadata]:
+        topic = self._settings.topic_prefix + record.topic
+        confirmation: asyncio.Future[RecordMetadata] = await producer.send(topic, value=record.value, key=record.key, headers=list(record.headers.items()))
+        return confirmation
+
+
+def _look_at(confirmation: asyncio.Future[Any]) -> None:
+    """Nobody waits for it any more, so that its failure is nobody's surprise."""
+    if not confirmation.cancelled():
+        confirmation.exception()

@@ -1,0 +1,104 @@
+"""Bulk reading of a topic, outside any consumer group."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime
+from typing import Any
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+from schemas.errors import LogUnavailable
+from schemas.records import Position, Record, StoredRecord
+from streams.kafka.administration import translated
+from streams.kafka.settings import KafkaSettings
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 500
+_WAIT_S = 1.0
+_PATIENCE = 30
+"""How often in a row Kafka may have nothing to say, though records are there."""
+_MEMORY_KB = 16_384
+
+
+class Reading:
+    """One pass over some partitions of one topic, from offsets up to offsets (exclusive)."""
+
+    def __init__(self, settings: KafkaSettings, topic: str, ranges: Mapping[int, tuple[int, int]]) -> None:
+        self._settings = settings
+        self._topic = topic
+        self._ranges = ranges
+        self._ends = {partition: end for partition, (start, end) in ranges.items() if start < end}
+
+    async def records(self) -> AsyncIterator[StoredRecord]:
+        """In order within a partition. A partition that has nothing (more) to read before its end is done: the last offsets may be markers of transactions."""
+        if not self._ends:
+            return
+        with ThreadPoolExecutor(1, "kafka-reading") as thread:  # one thread: a consumer must not be closed while it is asked
+            loop = asyncio.get_running_loop()
+            consumer = Consumer(self._configuration(), logger=_log)
+            try:
+                consumer.assign([TopicPartition(self._settings.topic_prefix + self._topic, partition, self._ranges[partition][0]) for partition in self._ends])
+                async for record in self._drained(consumer, loop, thread):
+                    yield record
+            finally:
+                await asyncio.shield(loop.run_in_executor(thread, consumer.close))
+
+    async def _drained(self, consumer: Consumer, loop: asyncio.AbstractEventLoop, thread: ThreadPoolExecutor) -> AsyncIterator[StoredRecord]:
+        silent = 0
+        while self._ends:
+            messages = await loop.run_in_executor(thread, _next_messages, consumer)
+            silent = 0 if messages else silent + 1
+            if silent >= _PATIENCE:
+                raise LogUnavailable(f"Kafka has not sent the rest of {self._topic} for {_PATIENCE * _WAIT_S:.0f} s.")
+            for message in messages:
+                if self._wanted(message):
+                    yield self._stored(message)
+
+    def _wanted(self, message: Message) -> bool:
+        """Whether it lies before the end; takes note of what is finished."""
+        partition, offset = _place(message)
+        end = self._ends.get(partition, 0)
+        is_record = self._is_record(message)
+        if offset + is_record >= end:
+            self._ends.pop(partition, None)
+        return is_record and offset < end
+
+    def _is_record(self, message: Message) -> bool:
+        error = message.error()
+        if error is None:
+            return True
+        if error.code() == KafkaError._PARTITION_EOF:
+            return False
+        raise translated(KafkaException(error), f"reading {self._topic}")
+
+    def _stored(self, message: Message) -> StoredRecord:
+        headers: Any = message.headers() or ()
+        record = Record(self._topic, message.key(), message.value(), {name: value or b"" for name, value in headers})
+        return StoredRecord(record, Position(self._topic, *_place(message)), datetime.fromtimestamp(message.timestamp()[1] / 1000, UTC))
+
+    def _configuration(self) -> dict[str, Any]:
+        return {
+            **self._settings.for_librdkafka(),
+            "client.id": "anabranch-reading",
+            "group.id": "anabranch-reading",  # asked for by the library; nothing joins it and nothing is committed
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "auto.offset.reset": "earliest",
+            "queued.max.messages.kbytes": _MEMORY_KB,
+        }
+
+
+def _place(message: Message) -> tuple[int, int]:
+    partition, offset = message.partition(), message.offset()
+    assert partition is not None and offset is not None  # only of a message that is still to be sent
+    return partition, offset
+
+
+def _next_messages(consumer: Consumer) -> list[Message]:
+    """What is there, waiting only for the first."""
+    first = consumer.poll(_WAIT_S)
+    return [] if first is None else [first, *consumer.consume(_AT_ONCE - 1, 0)]
