@@ -36,8 +36,8 @@ SETTINGS: Mapping[str, str] = {
     "random_page_cost": "1.1",
     "log_checkpoints": "off",
 }
-THROWAWAY: Mapping[str, str] = {"fsync": "off", "synchronous_commit": "off", "full_page_writes": "off", "shared_buffers": "128MB", "wal_compression": "off"}
-"""Settings for a server whose data may be lost with the machine: tests, trials."""
+THROWAWAY: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB", "wal_compression": "off"}
+"""Settings for tests and trials: what was committed survives a killed server, though not a lost machine."""
 # The builtin C.UTF-8 folds accented capitals; plain C, which an empty environment would give, leaves them unsearchable.
 INITDB = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "-k", "--no-instructions")
 

@@ -71,7 +71,7 @@ def _read(path: Path) -> Migration:
 
 async def _take_lock(connection: asyncpg.Connection) -> None:
     """Ask until it is ours: a call that waits inside Postgres holds a snapshot, and `create index concurrently` waits for that."""
-    while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK):  # noqa: ASYNC110
+    while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK):
         await asyncio.sleep(0.1)
 
 

@@ -57,7 +57,7 @@ def _initialised() -> Path:
     return kept / "data"
 
 
-def _fresh_root() -> Path:
+def fresh_root() -> Path:
     """Outside pytest's own folder, which is closed to the account that runs Postgres when the tests run as root."""
     root = Path(tempfile.mkdtemp(prefix="anabranch-test-"))
     subprocess.run(["cp", "-a", str(_initialised()), str(root / "data")], check=True)
@@ -68,7 +68,7 @@ def _fresh_root() -> Path:
 
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[EmbeddedPostgres]:
-    root = _fresh_root()
+    root = fresh_root()
     server = EmbeddedPostgres(root, settings={**THROWAWAY, "max_connections": "200", "max_wal_size": "1GB"})
     server.start()
     try:
