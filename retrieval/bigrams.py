@@ -1,0 +1,54 @@
+"""Adjacent word pairs of the question, scored when asked from the positions of words in the candidates. Nothing of this is stored.
+
+BM25 over pairs with the idf of a pair taken as .8 × the sum of its words' idf (counts of pairs would need tens of millions of terms).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import pairwise
+from uuid import UUID
+
+from retrieval.words import content_words, same_word
+from schemas.ports.search import ChunkView
+
+K1 = 1.2
+B = 0.75
+AVERAGE_LENGTH = 100
+"""Lexemes of an average chunk: the same constant as in the index."""
+IDF_SHARE = 0.8
+_LEXEMES_PER_CHARACTER = 1 / 8.5
+
+Pair = tuple[str, str]
+
+
+def pair_scores(question: str, chunks: Iterable[ChunkView], idf: Mapping[str, Mapping[str, float]]) -> dict[UUID, float]:
+    """Per chunk the pair BM25, 0 where no pair of the question stands in it. The best of the configurations counts: a chunk holds the lexemes of one."""
+    pairs = [question_pairs(question, weights) for weights in idf.values()]
+    return {chunk.chunk_id: max((_score(chunk, weighted) for weighted in pairs), default=0.0) for chunk in chunks}
+
+
+def question_pairs(question: str, idf: Mapping[str, float]) -> dict[Pair, float]:
+    """Pairs of lexemes whose words follow each other in the question (function words aside), with the idf of each."""
+    lexemes = [_lexeme(word, idf) for word in content_words(question)]
+    return {(left, right): IDF_SHARE * (idf[left] + idf[right]) for left, right in pairwise(lexemes) if left and right and left != right}
+
+
+def _lexeme(word: str, idf: Mapping[str, float]) -> str | None:
+    """The question's lexeme that this word became; None for a word that the corpus does not know."""
+    return max((lexeme for lexeme in idf if same_word(word, lexeme)), key=len, default=None)
+
+
+def _score(chunk: ChunkView, pairs: Mapping[Pair, float]) -> float:
+    length = (len(chunk.text) + len(chunk.prefix)) * _LEXEMES_PER_CHARACTER
+    damping = K1 * (1 - B + B * length / AVERAGE_LENGTH)
+    score = 0.0
+    for (left, right), weight in pairs.items():
+        count = adjacent(chunk.positions.get(left, ()), chunk.positions.get(right, ()))
+        score += weight * count * (K1 + 1) / (count + damping) if count else 0.0
+    return score
+
+
+def adjacent(left: Sequence[int], right: Sequence[int]) -> int:
+    """How often a position on the right directly follows one on the left."""
+    return len({position + 1 for position in left}.intersection(right)) if left and right else 0

@@ -1,0 +1,151 @@
+"""The three channels, asked at once; each failure or time-out costs only its own."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from retrieval.plan import Plan
+from retrieval.timing import Clock, milliseconds
+from schemas.errors import AnabranchError, EngineUnavailable, PermanentError
+from schemas.ports.engines import Embedder, EmbeddedQuery
+from schemas.ports.search import GraphHits, Hit, LexicalHits, Seed, Snapshot
+from schemas.profiles import Profile
+from schemas.questions import Channel, ChannelTrace, Filters
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """What the channels brought. `complete` names those that gave all they had, so that a chunk they miss scores nothing there."""
+
+    hits: Mapping[Channel, Sequence[Hit]]
+    traces: Mapping[Channel, ChannelTrace]
+    failed: Mapping[Channel, str]
+    complete: frozenset[Channel]
+    lexical: LexicalHits | None
+    linked: Sequence[Seed]
+    embedded: EmbeddedQuery | None
+
+    @property
+    def hit_count(self) -> int:
+        return sum(map(len, self.hits.values()))
+
+
+@dataclass(frozen=True, slots=True)
+class _Answer:
+    hits: Sequence[Hit]
+    lexical: LexicalHits | None = None
+    linked: Sequence[Seed] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Ask:
+    """What all channels are asked with. `k` says how many candidates each may bring."""
+
+    tenant: str
+    plan: Plan
+    profile: Profile
+    filters: Filters
+    k: Mapping[Channel, int]
+
+
+def embedding(embedder: Embedder, question: str, *, wanted: bool) -> asyncio.Task[EmbeddedQuery] | None:
+    """The question's vectors, begun at once: the lexical channel need not wait for them."""
+    return asyncio.ensure_future(embedder.embed_query(question)) if wanted else None
+
+
+async def ask_channels(
+    snapshot: Snapshot, ask: Ask, wanted: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, clock: Clock
+) -> Found:
+    """Raises what the channels raised if none of them answered."""
+    calls: dict[Channel, Callable[[], Awaitable[_Answer]]] = {
+        "lexical": lambda: _lexical(snapshot, ask),
+        "semantic": lambda: _semantic(snapshot, ask, query),
+        "graph": lambda: _graph(snapshot, ask),
+    }
+    outcomes = await asyncio.gather(*(_timed(calls[channel], _timeout(ask.profile, channel), clock) for channel in wanted))
+    answers = {channel: answer for channel, (answer, _, _) in zip(wanted, outcomes, strict=True) if answer is not None}
+    errors = {channel: error for channel, (_, error, _) in zip(wanted, outcomes, strict=True) if error is not None}
+    times = {channel: ms for channel, (_, _, ms) in zip(wanted, outcomes, strict=True)}
+    if errors and not answers:
+        raise next(iter(errors.values()))
+    return Found(
+        hits={channel: answer.hits for channel, answer in answers.items()},
+        traces={channel: _trace(ask.k[channel], answer.hits, times[channel]) for channel, answer in answers.items()},
+        failed={channel: _reason(error) for channel, error in errors.items()},
+        complete=frozenset(channel for channel, answer in answers.items() if len(answer.hits) < ask.k[channel]),
+        lexical=next((answer.lexical for answer in answers.values() if answer.lexical), None),
+        linked=next((answer.linked for answer in answers.values() if answer.linked), ()),
+        embedded=await _embedded(query, ask.profile.semantic.timeout_s),
+    )
+
+
+async def _timed(call: Callable[[], Awaitable[_Answer]], timeout_s: float, clock: Clock) -> tuple[_Answer | None, AnabranchError | None, float]:
+    """A bug of ours still ends the question; what a channel may raise, and its time-out, ends only the channel."""
+    began = clock()
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await call(), None, milliseconds(began, clock())
+    except TimeoutError:
+        late = EngineUnavailable(f"no answer within {timeout_s:g} s", code="TIMED_OUT", remedy="Raise the channel's timeout_s in the profile, or find what is slow.")
+        return None, late, milliseconds(began, clock())
+    except AnabranchError as error:
+        if isinstance(error, PermanentError) and error.code in {"NOT_FOUND", "INVALID_REQUEST"}:
+            raise
+        return None, error, milliseconds(began, clock())
+
+
+async def _lexical(snapshot: Snapshot, ask: Ask) -> _Answer:
+    found = await snapshot.lexical(
+        ask.tenant, ask.plan.question, language=ask.plan.language, filters=ask.filters, k=ask.k["lexical"], budget=ask.profile.lexical.budget
+    )
+    return _Answer(found.hits, lexical=found)
+
+
+async def _semantic(snapshot: Snapshot, ask: Ask, query: asyncio.Task[EmbeddedQuery] | None) -> _Answer:
+    if query is None:
+        raise EngineUnavailable("the question was not embedded")
+    embedded = await asyncio.shield(query)
+    return _Answer(await snapshot.semantic(ask.tenant, embedded.vector, filters=ask.filters, k=ask.k["semantic"]))
+
+
+async def _graph(snapshot: Snapshot, ask: Ask) -> _Answer:
+    seeds = weighted(await snapshot.link(ask.tenant, list(ask.plan.names)), ask.plan)
+    if not seeds:
+        return _Answer(())
+    profile = ask.profile.graph
+    hits = await snapshot.graph(
+        ask.tenant, seeds, hops=profile.hops, fan_out=profile.fan_out, decay=profile.decay, filters=ask.filters, k=ask.k["graph"]
+    )
+    return _Answer(hits, linked=seeds)
+
+
+def weighted(seeds: Sequence[Seed], plan: Plan) -> list[Seed]:
+    """Longest match first: a name inside another linked name is no seed. Each is worth what its spelling in the question is worth."""
+    keys = {seed.key for seed in seeds}
+    kept = [seed for seed in seeds if not any(seed.key != key and f" {seed.key} " in f" {key} " for key in keys)]
+    return [replace(seed, weight=seed.weight * plan.names.get(seed.key, 1.0)) for seed in kept]
+
+
+async def _embedded(query: asyncio.Task[EmbeddedQuery] | None, timeout_s: float) -> EmbeddedQuery | None:
+    """The question's vectors for later steps, or None where the embedder is away (the semantic channel has said so)."""
+    if query is None:
+        return None
+    try:
+        async with asyncio.timeout(timeout_s):
+            return await query
+    except (AnabranchError, TimeoutError):
+        return None
+
+
+def _timeout(profile: Profile, channel: Channel) -> float:
+    return {"lexical": profile.lexical, "semantic": profile.semantic, "graph": profile.graph}[channel].timeout_s
+
+
+def _trace(k: int, hits: Sequence[Hit], ms: float) -> ChannelTrace:
+    return ChannelTrace(k=k, returned=len(hits), best=max((hit.score for hit in hits), default=None), ms=ms)
+
+
+def _reason(error: AnabranchError) -> str:
+    return f"{error.code}: {error.detail}"

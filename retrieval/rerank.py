@@ -1,0 +1,121 @@
+"""Reranking: a closer look at the best parents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from retrieval.expand import RankedParent, rescored
+from retrieval.fuse import z_scores
+from retrieval.states import StateReader
+from schemas.errors import AnabranchError
+from schemas.ports.engines import EmbeddedQuery, Passage, Reranker
+from schemas.ports.search import ChunkView, ParentView, Snapshot
+from schemas.profiles import RerankProfile
+
+
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """Parents, best first. `done` is False where the reranker could not look: then the fused order stands and `notes` say why."""
+
+    parents: tuple[RankedParent, ...]
+    done: bool
+    notes: tuple[str, ...]
+    numbers: Mapping[str, Any]
+    children: Mapping[UUID, Sequence[ChunkView]]
+
+    @property
+    def best(self) -> float | None:
+        return max((parent.rerank for parent in self.parents if parent.rerank is not None), default=None)
+
+
+async def rerank(
+    parents: Sequence[RankedParent],
+    question: str,
+    query: EmbeddedQuery | None,
+    reranker: Reranker,
+    snapshot: Snapshot,
+    states: StateReader,
+    profile: RerankProfile,
+) -> Reranked:
+    """The first `profile.parents` are offered. `added`: fused score + weight × z of the rerank score; `replaces`: the reranker's order, the rest behind."""
+    offered, rest = parents[: profile.parents], parents[profile.parents :]
+    if reranker.role == "added" and (query is None or query.states is None):
+        return _unchanged(parents, "not reranked: the question has no token states")
+    passages, children, missing = await _passages(offered, reranker, snapshot, states)
+    if reranker.role == "added" and not any(passage.states for passage in passages):
+        return _unchanged(parents, "not reranked: no token states are stored for these passages")
+    try:
+        scores = await reranker.rerank(question, query, passages)
+    except AnabranchError as error:
+        return _unchanged(parents, f"not reranked: {error.detail}")
+    notes = (f"{missing} of {len(passages)} passages were reranked without token states",) if missing and reranker.role == "added" else ()
+    scored = {passage.id: score for passage, score in zip(passages, scores, strict=True) if reranker.role == "replaces" or passage.states}
+    return _combined(offered, rest, scored, reranker, profile, notes, children)
+
+
+async def _passages(
+    offered: Sequence[RankedParent], reranker: Reranker, snapshot: Snapshot, states: StateReader
+) -> tuple[list[Passage], dict[UUID, list[ChunkView]], int]:
+    """What the reranker reads of each parent, and how many of them have no states."""
+    ids = [parent.parent_id for parent in offered]
+    if reranker.role == "replaces":
+        texts = await snapshot.parents(ids)
+        return [Passage(parent_id, texts[parent_id].text) for parent_id in ids if parent_id in texts], {}, 0
+    children = _by_parent(await snapshot.children(ids))
+    read = await states.read([child for family in children.values() for child in family])
+    passages = []
+    for parent in offered:
+        family = children.get(parent.parent_id) or [parent.best.chunk]
+        found = [read[child.chunk_id] for child in family if child.chunk_id in read]
+        text = "\n".join(child.text for child in family)
+        passages.append(Passage(parent.parent_id, text, tuple(rows for rows, _ in found), tuple(ids for _, ids in found)))
+    return passages, children, sum(not passage.states for passage in passages)
+
+
+def _by_parent(children: Sequence[ChunkView]) -> dict[UUID, list[ChunkView]]:
+    families: dict[UUID, list[ChunkView]] = {}
+    for child in sorted(children, key=lambda child: child.ordinal):
+        families.setdefault(child.parent_id, []).append(child)
+    return families
+
+
+def _combined(
+    offered: Sequence[RankedParent],
+    rest: Sequence[RankedParent],
+    scores: Mapping[UUID, float],
+    reranker: Reranker,
+    profile: RerankProfile,
+    notes: tuple[str, ...],
+    children: Mapping[UUID, Sequence[ChunkView]],
+) -> Reranked:
+    values = np.array(list(scores.values()), np.float64)
+    numbers = {"mean": float(values.mean()), "deviation": float(values.std()), "weight": profile.weight, "role": reranker.role, "offered": len(offered)}
+    if reranker.role == "replaces":
+        seen = [rescored(parent, scores[parent.parent_id], scores[parent.parent_id], {}) for parent in offered if parent.parent_id in scores]
+        unseen = [parent for parent in (*offered, *rest) if parent.parent_id not in scores]
+        ranked = (*sorted(seen, key=lambda parent: parent.order), *unseen)
+        return Reranked(ranked, True, notes, numbers, children)
+    z = dict(zip(scores, z_scores(values), strict=True))
+    least = min(z.values())
+    added = [_added(parent, scores.get(parent.parent_id), z.get(parent.parent_id, least), profile.weight) for parent in (*offered, *rest)]
+    return Reranked(tuple(sorted(added, key=lambda parent: parent.order)), True, notes, numbers, children)
+
+
+def _added(parent: RankedParent, score: float | None, z: float, weight: float) -> RankedParent:
+    """A parent that was not offered, or has no states, counts as the least that was."""
+    return rescored(parent, parent.score + weight * float(z), score, {"rerank_z": float(z)})
+
+
+def _unchanged(parents: Sequence[RankedParent], note: str) -> Reranked:
+    return Reranked(tuple(parents), False, (note,), {}, {})
+
+
+def parents_read(views: Mapping[UUID, ParentView], parents: Sequence[RankedParent]) -> list[RankedParent]:
+    """Those that are still there to be read: a parent may be gone only if the snapshot was of a dropped generation."""
+    return [parent for parent in parents if parent.parent_id in views]
