@@ -1,0 +1,111 @@
+"""Faust, as the stages use it: one app is one consumer group that hands raw messages of one topic to an assignment.
+
+It reads by Faust's agent and commits by Faust's acknowledgements, and sets three things right: sinks are closed and offsets committed *before* partitions go
+(Faust forgets what was acknowledged since the last commit), a paused partition is asked for again at once, and polling goes on while all are paused
+(else the group takes the silence for death)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncIterable
+from typing import Any
+
+import faust
+from aiokafka import AIOKafkaConsumer
+from faust.app.base import BootStrategy
+from faust.transport.drivers import aiokafka as driver
+from faust.types import TP
+
+from streams.kafka.assignment import Assignment
+
+_log = logging.getLogger(__name__)
+_PAUSED_POLL_S = 0.02
+_NONE_OF_OURS = {TP("", -1)}
+"""aiokafka takes an empty set for all partitions."""
+
+
+class StageConsumerThread(driver.AIOKafkaConsumerThread):
+    """The thread that fetches and sends heartbeats, however busy the event loop is."""
+
+    app: StageApp
+
+    def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
+        return AIOKafkaConsumer(**self.app.consumer_arguments)
+
+    def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
+        _log.debug(msg.format(*fmt), exc_info=True)
+
+
+class StageConsumer(driver.Consumer):
+    app: StageApp
+
+    def _new_consumer_thread(self) -> StageConsumerThread:
+        return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
+
+    async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        await self.app.assignment.end()
+        await self.commit()
+        await super().on_partitions_revoked(revoked)
+
+    async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
+        self.app.assignment.begin(assigned, generation_id, self)
+        await super().on_partitions_assigned(assigned, generation_id)
+
+    async def _wait_next_records(self, timeout: float) -> tuple[Any, set[TP] | None]:
+        if not self.flow_active:
+            await self.wait_first(self.can_resume_flow.wait())
+        active = self._get_active_partitions()
+        paused = len(active) < len(self.assignment())
+        records = await self._getmany(active or _NONE_OF_OURS, _PAUSED_POLL_S if paused else timeout)
+        return records, active
+
+    def verify_event_path(self, now: float, tp: TP) -> None:
+        """Faust calls a partition that has not committed for minutes an error; a slow model is none."""
+
+
+class StageTransport(driver.Transport):
+    Consumer = StageConsumer
+
+
+class ReadOnly(BootStrategy):
+    """No web server, and no producer: facts are published by the log."""
+
+    enable_kafka_producer = False
+    enable_web = False
+
+
+class StageApp(faust.App):
+    """A member of a consumer group. `consumer_arguments` are aiokafka's."""
+
+    BootStrategy = ReadOnly
+
+    def __init__(self, group: str, topic: str, assignment: Assignment, consumer_arguments: dict[str, Any]) -> None:
+        self.assignment = assignment
+        self.consumer_arguments = consumer_arguments
+        super().__init__(
+            group,
+            broker="aiokafka://" + consumer_arguments["bootstrap_servers"].replace(",", ";aiokafka://"),
+            loop=asyncio.get_running_loop(),
+            key_serializer="raw",
+            value_serializer="raw",
+            topic_disable_leader=True,
+            topic_allow_declare=False,
+            stream_wait_empty=False,
+            broker_commit_interval=1.0,
+            broker_session_timeout=consumer_arguments["session_timeout_ms"] / 1000,
+            broker_rebalance_timeout=consumer_arguments["rebalance_timeout_ms"] / 1000,
+            web_enabled=False,
+        )
+        self.agent(self.topic(topic, key_type=bytes, value_type=bytes), name=f"{group}-reader")(self._read)
+
+    async def _read(self, stream: Any) -> None:
+        events: AsyncIterable[Any] = stream.noack().events()
+        async for event in events:
+            self.assignment.take(event.message)
+
+    def _new_transport(self) -> StageTransport:
+        return StageTransport(self.conf.broker_consumer, self)
+
+    def _create_directories(self) -> None:
+        """No tables, hence no folders."""

@@ -1,0 +1,128 @@
+"""The partitions that one member of a consumer group has now, each with its sink."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+from schemas.ports.log import OpenSink, Sink
+from schemas.records import Position, Record, StoredRecord
+
+_log = logging.getLogger(__name__)
+
+
+class Message(Protocol):
+    """A message as Faust gives it; `ack` marks its offset as safe to commit."""
+
+    tp: Any
+    offset: int
+    timestamp: float
+    key: bytes | None
+    value: bytes | None
+    headers: Any
+    generation_id: int | None
+
+    def ack(self, consumer: Any, n: int = 1) -> bool: ...
+
+
+class Flow(Protocol):
+    """Fetching of single partitions, as Faust's consumer does it for its own full buffers. Unlike its `pause_partitions`, this loses nothing:
+    what is already fetched still comes, and no more is fetched."""
+
+    def on_buffer_full(self, tp: Any) -> None: ...
+
+    def on_buffer_drop(self, tp: Any) -> None: ...
+
+
+class AssignedPartition:
+    """The log's side of a partition, from its assignment to its revocation; afterwards it does nothing any more."""
+
+    def __init__(self, topic: str, tp: Any, consumer: Flow) -> None:
+        self.topic = topic
+        self.number: int = tp.partition
+        self._tp = tp
+        self._consumer = consumer
+        self._sink: Sink | None = None
+        self._unacknowledged: deque[Message] = deque()
+        self._last = -1
+
+    def open(self, open_sink: OpenSink) -> None:
+        self._sink = open_sink(self)
+
+    async def close(self) -> None:
+        sink, self._sink = self._sink, None
+        self._unacknowledged.clear()
+        if sink is not None:
+            await sink.close()
+
+    def take(self, message: Message) -> None:
+        if self._sink is None or message.offset <= self._last:
+            return
+        self._last = message.offset
+        record = self._stored(message)
+        # Only the offset is needed until it is acknowledged; its bytes are the sink's to keep or drop.
+        message.key = message.value = message.headers = None
+        self._unacknowledged.append(message)
+        self._sink.offer(record)
+        if self._sink.full:
+            self._consumer.on_buffer_full(self._tp)
+
+    def acknowledge(self, next_offset: int) -> None:
+        """In order, each message once: Faust commits past a message that was passed over."""
+        while self._unacknowledged and self._unacknowledged[0].offset < next_offset:
+            self._unacknowledged.popleft().ack(self._consumer)
+
+    def resume(self) -> None:
+        if self._sink is not None:
+            self._consumer.on_buffer_drop(self._tp)
+
+    def _stored(self, message: Message) -> StoredRecord:
+        headers = {name: value or b"" for name, value in message.headers or ()}
+        record = Record(self.topic, message.key, message.value, headers)
+        return StoredRecord(record, Position(self.topic, self.number, message.offset), datetime.fromtimestamp(message.timestamp, UTC))
+
+
+class Assignment:
+    """What is assigned between two rebalances. `failed` ends with the first error of a sink: nothing may escape into Faust, which would acknowledge and go on."""
+
+    def __init__(self, topic: str, open_sink: OpenSink) -> None:
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._topic = topic
+        self._open_sink = open_sink
+        self._generation: int | None = None
+        self._partitions: dict[Any, AssignedPartition] = {}
+
+    def begin(self, tps: Iterable[Any], generation: int, consumer: Flow) -> None:
+        self._generation = generation
+        try:
+            for tp in tps:
+                self._partitions[tp] = AssignedPartition(self._topic, tp, consumer)
+                self._partitions[tp].open(self._open_sink)
+        except Exception as error:
+            self._fail(error)
+
+    async def end(self) -> None:
+        """Everything is revoked. Returns when all sinks are closed."""
+        partitions, self._partitions = self._partitions, {}
+        for outcome in await asyncio.gather(*(partition.close() for partition in partitions.values()), return_exceptions=True):
+            if isinstance(outcome, Exception):
+                _log.error("a sink did not close", exc_info=outcome)
+                self._fail(outcome)
+
+    def take(self, message: Message) -> None:
+        """Hand a message to its partition's sink; what was fetched under another assignment is left for whoever has it now."""
+        partition = self._partitions.get(message.tp)
+        if partition is None or message.generation_id != self._generation:
+            return
+        try:
+            partition.take(message)
+        except Exception as error:
+            self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)

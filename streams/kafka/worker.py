@@ -1,0 +1,123 @@
+"""Reading for stages: consumer groups in Faust apps, several in one event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
+
+from schemas.errors import LogUnavailable, TransientError
+from schemas.ports.log import OpenSink, Subscription
+from streams.kafka.app import StageApp
+from streams.kafka.assignment import Assignment
+from streams.kafka.refusals import translated
+from streams.kafka.settings import KafkaSettings
+
+_log = logging.getLogger(__name__)
+_AGAIN_AFTER_S = 1.0
+_STOP_S = 10.0
+_AT_ONCE = 100
+"""Messages of a fetch that are handed over before a full sink can stop the rest."""
+
+
+class FaustSubscriber:
+    """A `Subscriber`. A worker that dies without a word is missed after `session_timeout_s`; a slow one never is."""
+
+    def __init__(self, settings: KafkaSettings, *, session_timeout_s: float = 20.0, max_poll_interval_s: float = 300.0) -> None:
+        self._settings = settings
+        self._session_timeout_s = session_timeout_s
+        self._max_poll_interval_s = max_poll_interval_s
+        _quiet("faust", "mode", "aiokafka")
+
+    def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription:
+        """The group's name on the cluster has the topic prefix too."""
+        prefix = self._settings.topic_prefix
+        return FaustSubscription(prefix + group, prefix + topic, topic, open_sink, self._consumer_arguments(prefix + group))
+
+    def _consumer_arguments(self, group: str) -> dict[str, Any]:
+        session_ms = int(self._session_timeout_s * 1000)
+        return self._settings.for_aiokafka() | {
+            "group_id": group,
+            "client_id": group,
+            "session_timeout_ms": session_ms,
+            "heartbeat_interval_ms": session_ms // 5,
+            "rebalance_timeout_ms": 60_000,
+            "request_timeout_ms": max(40_000, session_ms + 5_000),
+            "max_poll_interval_ms": int(self._max_poll_interval_s * 1000),
+            "partition_assignment_strategy": [RoundRobinPartitionAssignor],
+            "auto_offset_reset": "earliest",
+            "enable_auto_commit": False,
+            "isolation_level": "read_committed",
+            "max_poll_records": _AT_ONCE,
+            "fetch_max_bytes": 16 * 1024 * 1024,
+        }
+
+
+class FaustSubscription:
+    """As `Subscription`; runs once at a time."""
+
+    def __init__(self, group: str, cluster_topic: str, topic: str, open_sink: OpenSink, consumer_arguments: dict[str, Any]) -> None:
+        self._group = group
+        self._cluster_topic = cluster_topic
+        self._topic = topic
+        self._open_sink = open_sink
+        self._consumer_arguments = consumer_arguments
+
+    async def run(self) -> None:
+        """As `Subscription.run`; also raises what a sink raises, which is a bug."""
+        while True:
+            try:
+                await self._read()
+            except TransientError as error:
+                _log.warning("reading of %s by %s was interrupted and begins again: %s", self._cluster_topic, self._group, error.detail)
+                await asyncio.sleep(_AGAIN_AFTER_S)
+
+    async def _read(self) -> None:
+        assignment = Assignment(self._topic, self._open_sink)
+        app = StageApp(self._group, self._cluster_topic, assignment, self._consumer_arguments)
+        ended = asyncio.create_task(_ended(app))
+        try:
+            await self._until_it_fails(ended, assignment)
+        finally:
+            await asyncio.shield(_stop(app, ended, assignment))
+
+    async def _until_it_fails(self, ended: asyncio.Task[None], assignment: Assignment) -> None:
+        await asyncio.wait({ended, assignment.failed}, return_when=asyncio.FIRST_COMPLETED)
+        if assignment.failed.done():
+            return assignment.failed.result()
+        try:
+            return ended.result()
+        except Exception as error:
+            raise translated(error, f"reading {self._cluster_topic} as {self._group}") from error
+
+
+async def _ended(app: StageApp) -> None:
+    """Runs the app; raises why it ended."""
+    await app.start()
+    await app.wait_until_stopped()
+    raise app.crash_reason or LogUnavailable("Faust stopped without a reason")
+
+
+async def _stop(app: StageApp, ended: asyncio.Task[None], assignment: Assignment) -> None:
+    """Sinks first: what they acknowledged up to now is then committed."""
+    await assignment.end()
+    try:
+        async with asyncio.timeout(_STOP_S):
+            await app.stop()
+            await asyncio.wait({ended})
+    except Exception as error:
+        _log.warning("stopping the reader failed; what it acknowledged last may be read again: %r", error)
+    ended.cancel()
+    await asyncio.gather(ended, return_exceptions=True)
+    if assignment.failed.done():
+        assignment.failed.exception()  # raised or logged already
+
+
+def _quiet(*names: str) -> None:
+    """These libraries tell every step they take; what matters is raised. A level that somebody has set stays."""
+    for name in names:
+        logger = logging.getLogger(name)
+        if logger.level == logging.NOTSET:
+            logger.setLevel(logging.ERROR)

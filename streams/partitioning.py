@@ -1,0 +1,26 @@
+"""Which partition a key belongs to, as Kafka's Java clients and aiokafka have it."""
+
+from __future__ import annotations
+
+_MASK = 0xFFFFFFFF
+_MULTIPLIER = 0x5BD1E995
+_SEED = 0x9747B28C
+
+
+def partition_of(key: bytes, partitions: int) -> int:
+    """The default partitioner of Kafka's Java producer for records with a key."""
+    return (murmur2(key) & 0x7FFFFFFF) % partitions
+
+
+def murmur2(data: bytes) -> int:
+    """MurmurHash2, 32 bits, little-endian, with Kafka's seed (org.apache.kafka.common.utils.Utils), as an unsigned integer."""
+    state = (_SEED ^ len(data)) & _MASK
+    whole = len(data) & ~3
+    for start in range(0, whole, 4):
+        word = int.from_bytes(data[start : start + 4], "little") * _MULTIPLIER & _MASK
+        word = (word ^ word >> 24) * _MULTIPLIER & _MASK
+        state = state * _MULTIPLIER & _MASK ^ word
+    if whole < len(data):
+        state = (state ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    state = (state ^ state >> 13) * _MULTIPLIER & _MASK
+    return state ^ state >> 15
