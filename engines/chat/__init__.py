@@ -1,0 +1,1 @@
+"""Chat models that answer in a given structure."""

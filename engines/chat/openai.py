@@ -1,0 +1,84 @@
+"""Structured answers of a chat model on an OpenAI-compatible server, checked against the schema before anyone sees them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import jsonschema
+
+from engines.openai_server import OpenAIServer, ServerSettings
+from engines.resilience import Patience
+from schemas.errors import PermanentError
+from schemas.ports.engines import ChatReply, ChatUsage
+
+MAX_TOKENS = 4096
+TRIES = 2
+
+
+class OpenAIChat:
+    """Asks once more, saying what was wrong, when an answer does not keep to the schema."""
+
+    def __init__(self, settings: ServerSettings, *, patience: Patience | None = None, max_tokens: int = MAX_TOKENS) -> None:
+        self.model = settings.model
+        self._server, self._max_tokens = OpenAIServer(settings, patience), max_tokens
+
+    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str) -> ChatReply:
+        messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
+        usage, fault = ChatUsage(), ""
+        for _ in range(TRIES):
+            reply = await self._server.post("/chat/completions", self._body(messages, schema, name))
+            usage = _sum(usage, reply.get("usage"))
+            text, fault = _content(reply)
+            data, fault = (None, fault) if fault else _checked(text, schema)
+            if data is not None:
+                return ChatReply(data, str(reply.get("model") or self.model), usage)
+            messages = [
+                *messages,
+                {"role": "assistant", "content": text},
+                {"role": "user", "content": f"That was not valid: {fault} Answer again, as JSON that keeps to the schema."},
+            ]
+        raise PermanentError(
+            f"{self.model} did not keep to the schema {name}: {fault}", code="MODEL_OUTPUT", remedy="Use a model that supports structured output."
+        )
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    def _body(self, messages: list[dict[str, str]], schema: Mapping[str, Any], name: str) -> dict[str, Any]:
+        form = {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
+        return {"messages": messages, "response_format": form, **self._limits()}
+
+    def _limits(self) -> dict[str, Any]:
+        """Reasoning models of OpenAI and Azure take no temperature and call the limit by another name."""
+        if self._server.kind == "vllm":
+            return {"max_tokens": self._max_tokens, "temperature": 0.0}
+        return {"max_completion_tokens": self._max_tokens}
+
+
+def _content(reply: Mapping[str, Any]) -> tuple[str, str]:
+    """What the model said, and what is wrong with it ('' for nothing)."""
+    choices = reply.get("choices") or [{}]
+    message = choices[0].get("message") or {}
+    if message.get("refusal"):
+        return "", f"it refused ({message['refusal']})."
+    if choices[0].get("finish_reason") == "length":
+        return message.get("content") or "", "it was cut off at the token limit."
+    return message.get("content") or "", ""
+
+
+def _checked(text: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
+    try:
+        data = json.loads(text)
+        jsonschema.validate(data, schema)
+    except ValueError as error:
+        return None, f"not JSON ({error})."
+    except jsonschema.ValidationError as error:
+        return None, f"{error.json_path}: {error.message[:300]}."
+    return (data, "") if isinstance(data, dict) else (None, "not a JSON object.")
+
+
+def _sum(usage: ChatUsage, more: Mapping[str, Any] | None) -> ChatUsage:
+    said = more or {}
+    return ChatUsage(usage.input_tokens + int(said.get("prompt_tokens") or 0), usage.output_tokens + int(said.get("completion_tokens") or 0))

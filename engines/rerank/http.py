@@ -1,0 +1,49 @@
+"""A cross-encoder behind `/rerank`, as vLLM (Qwen3-VL-Reranker) and Cohere serve it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Literal
+
+from engines.openai_server import OpenAIServer, ServerSettings
+from engines.resilience import Patience, Unanswered
+from schemas.ids import fingerprint
+from schemas.ports.engines import EmbeddedQuery, Passage
+
+VERSION = 1
+THRESHOLD = 0.6
+
+
+class HttpReranker:
+    """Scores between 0 and 1, in place of the fused ones. A passage that is longer than the model reads is cut by the server."""
+
+    role: Literal["added", "replaces"] = "replaces"
+    threshold = THRESHOLD
+
+    def __init__(self, settings: ServerSettings, *, patience: Patience | None = None) -> None:
+        self.name = settings.model
+        self.fingerprint = fingerprint("rerank", VERSION, settings.model)
+        self._server = OpenAIServer(settings, patience)
+
+    async def rerank(self, question: str, query: EmbeddedQuery | None, passages: Sequence[Passage]) -> list[float]:
+        if not passages:
+            return []
+        body: dict[str, Any] = {"query": question, "documents": [passage.text for passage in passages], "top_n": len(passages)}
+        if self._server.kind == "vllm":
+            body["truncate_prompt_tokens"] = -1
+        return _scores(await self._server.post("/rerank", body), len(passages))
+
+    async def close(self) -> None:
+        await self._server.close()
+
+
+def _scores(reply: Mapping[str, Any], count: int) -> list[float]:
+    try:
+        found = {int(item["index"]): float(item["relevance_score"]) for item in reply["results"]}
+        scores = [found[place] for place in range(count)]
+    except (KeyError, TypeError, ValueError) as error:
+        raise Unanswered(f"The rerank server left out some of {count} scores.", code="ENGINE_BROKEN_ANSWER") from error
+    if not all(map(math.isfinite, scores)):
+        raise Unanswered("The rerank server answered with scores that are not numbers.", code="ENGINE_BROKEN_ANSWER")
+    return scores
