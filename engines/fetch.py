@@ -1,0 +1,137 @@
+"""Documents by URL, from public addresses only: neither a name, nor a spelling of a number, nor a redirect leads inside."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator
+from email.message import Message
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from pathlib import PurePosixPath
+from urllib.parse import unquote
+
+import httpx
+from httpx_secure import SSRFProtectionError, httpx_ssrf_protection
+
+from schemas.errors import AnabranchError, EngineUnavailable, ForbiddenAddress, LimitExceeded, UnreadableDocument
+from schemas.ports.engines import Blobs, Fetched
+
+Address = IPv4Address | IPv6Address
+SCHEMES = {"http": 80, "https": 443}
+CLOUD_SERVICES = frozenset({ip_address("168.63.129.16")})
+"""Public by number, but a cloud's own service for its machines."""
+NAT64 = IPv6Network("64:ff9b::/96")
+BUSY = frozenset({408, 425, 429})
+CONNECT_S = 10.0
+
+
+class HttpFetcher:
+    """Each redirect is checked like the first address, and what a name resolved to is checked again when the connection is made.
+    `allow` holds `host:port` pairs that are exempt; `timeout_s` bounds the whole download."""
+
+    def __init__(self, blobs: Blobs, *, allow: frozenset[str] = frozenset(), max_bytes: int, timeout_s: float, max_redirects: int = 5) -> None:
+        self._blobs, self._allow = blobs, allow
+        self._max_bytes, self._timeout_s, self._max_redirects = max_bytes, timeout_s, max_redirects
+
+    async def fetch(self, url: str, key_prefix: str) -> Fetched:
+        try:
+            async with asyncio.timeout(self._timeout_s), self._client() as client:
+                return await self._followed(client, url, key_prefix)
+        except TimeoutError as error:
+            raise LimitExceeded(f"{url} took more than {self._timeout_s:g} s.", code="FETCH_TIMEOUT", remedy="Upload the file instead.") from error
+        except (httpx.RequestError, httpx.InvalidURL, SSRFProtectionError) as error:
+            raise _translated(url, error) from error
+
+    def _client(self) -> httpx.AsyncClient:
+        client = httpx.AsyncClient(
+            follow_redirects=False, trust_env=False, timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_S), headers={"Accept-Encoding": "identity"}
+        )
+        return httpx_ssrf_protection(client, check_globally_reachable=False, custom_validator=self._admits, dns_cache_ttl=0)
+
+    def _admits(self, host: str, address: Address, port: int) -> bool:
+        return f"{host}:{port}" in self._allow or is_public(address)
+
+    async def _followed(self, client: httpx.AsyncClient, url: str, key_prefix: str) -> Fetched:
+        place = httpx.URL(url)
+        for _ in range(self._max_redirects + 1):
+            await self._check(place)
+            async with client.stream("GET", place) as response:
+                if not response.has_redirect_location:
+                    return await self._stored(response, place, key_prefix)
+                place = place.join(response.headers["location"])
+        raise LimitExceeded(
+            f"{url} redirects more than {self._max_redirects} times.", code="TOO_MANY_REDIRECTS", remedy="Give the address where the file lies."
+        )
+
+    async def _check(self, place: httpx.URL) -> None:
+        """Before anything is sent: the port of a refused address is not even knocked at."""
+        if place.scheme not in SCHEMES:
+            raise ForbiddenAddress(f"{place} is no http or https address.")
+        port = place.port or SCHEMES[place.scheme]
+        for address in await _addresses(place.host, port):
+            if not self._admits(place.host, address, port):
+                raise ForbiddenAddress(f"{place.host}:{port} is not a public address ({address}).")
+
+    async def _stored(self, response: httpx.Response, place: httpx.URL, key_prefix: str) -> Fetched:
+        _check_status(response, place)
+        claimed = int(length) if (length := response.headers.get("content-length", "")).isdecimal() else 0
+        if claimed > self._max_bytes:
+            raise LimitExceeded(
+                f"{place} is {claimed:,} bytes; {self._max_bytes:,} are allowed.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES."
+            )
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower() or None
+        blob = await self._blobs.put_stream(key_prefix, _body(response), limit=self._max_bytes, media_type=media_type)
+        return Fetched(blob, str(place.copy_with(username=None, password=None)), media_type, _filename(response, place))
+
+
+def is_public(address: Address) -> bool:
+    """Reachable from anywhere, whatever IPv4 address an IPv6 one carries inside (mapped, NAT64, 6to4, Teredo)."""
+    if isinstance(address, IPv6Address) and (inner := _inner(address)) is not None:
+        return is_public(inner)
+    return address.is_global and not address.is_multicast and address not in CLOUD_SERVICES
+
+
+def _inner(address: IPv6Address) -> IPv4Address | None:
+    if address in NAT64:
+        return IPv4Address(address.packed[-4:])
+    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
+
+
+async def _addresses(host: str, port: int) -> list[Address]:
+    """All that the name stands for; odd spellings of numbers (decimal, octal, hexadecimal) become numbers here."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    except (socket.gaierror, UnicodeError) as error:
+        if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
+            raise EngineUnavailable(f"{host} could not be looked up for now: {error.strerror}.", remedy="Check this machine's name server.") from error
+        raise UnreadableDocument(f"There is no host {host!r}.", code="FETCH_FAILED", remedy="Check the address.") from error
+    return [ip_address(entry[4][0]) for entry in found]
+
+
+def _check_status(response: httpx.Response, place: httpx.URL) -> None:
+    status = response.status_code
+    if status >= 500 or status in BUSY:
+        raise EngineUnavailable(f"{place} answered {status}.", remedy="The server is away; the fetch is tried again.")
+    if status != 200:
+        raise UnreadableDocument(f"{place} answered {status}.", code="FETCH_FAILED", remedy="Check that the address needs no sign-in and still exists.")
+
+
+async def _body(response: httpx.Response) -> AsyncIterator[bytes]:
+    async for chunk in response.aiter_bytes():
+        yield chunk
+
+
+def _filename(response: httpx.Response, place: httpx.URL) -> str | None:
+    """As the server calls it (RFC 6266), else the last part of the path; never with folders."""
+    header = Message()
+    header["content-disposition"] = response.headers.get("content-disposition", "")
+    name = header.get_filename() or unquote(PurePosixPath(place.path).name)
+    return PurePosixPath(name.replace("\\", "/")).name[:1024] or None
+
+
+def _translated(url: str, error: Exception) -> AnabranchError:
+    if isinstance(error, SSRFProtectionError):
+        return ForbiddenAddress(f"{url} leads to an address that is not public: {error}.")
+    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol | httpx.DecodingError):
+        return UnreadableDocument(f"{url[:500]!r} cannot be fetched: {error}.", code="FETCH_FAILED", remedy="Check the address.")
+    return EngineUnavailable(f"{url} could not be fetched: {error or type(error).__name__}.", remedy="Check the network; the fetch is tried again.")
