@@ -1,0 +1,34 @@
+"""A tsvector as Postgres prints it, read only where it is asked."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+
+ENTRY = re.compile(r"'((?:[^'\\]|''|\\\\)*)':([\d,ABCD]+)")
+
+
+class Positions(Mapping[str, Sequence[int]]):
+    """Lexeme → its positions. A question asks for a handful of a hundred lexemes in each of hundreds of chunks, so nothing is parsed in advance."""
+
+    __slots__ = ("_words",)
+
+    def __init__(self, words: str) -> None:
+        self._words = f" {words}"
+
+    def __getitem__(self, lexeme: str) -> Sequence[int]:
+        quoted = lexeme.replace("\\", "\\\\").replace("'", "''")
+        _, found, rest = self._words.partition(f" '{quoted}':")
+        if not found:
+            raise KeyError(lexeme)
+        return _numbers(rest.partition(" ")[0])
+
+    def __iter__(self) -> Iterator[str]:
+        return (match[1].replace("''", "'").replace("\\\\", "\\") for match in ENTRY.finditer(self._words))
+
+    def __len__(self) -> int:
+        return sum(1 for _ in self)
+
+
+def _numbers(printed: str) -> list[int]:
+    return [int(number.rstrip("ABCD")) for number in printed.split(",")]

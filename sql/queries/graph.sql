@@ -1,0 +1,48 @@
+-- Chunks that mention the seeds ($12 types, $13 keys, $14 weights) or what is at most $15 visible relations away from them, best first.
+-- Each entity hands on its score × the relation's weight × $17 over its $16 heaviest relations in either direction: the cap is what bounds hubs.
+with recursive seeds as materialized (
+  select m.entity_id as id, max(seed.weight) as score
+  from unnest($12::text[], $13::text[], $14::float8[]) seed (type, key, weight)
+  cross join lateral (
+    select entity_id from entity_mentions
+    where generation = $1 and tenant = $2 and key = seed.key and type = seed.type
+    limit 1
+  ) m
+  group by 1
+),
+reached (id, hop, score) as (
+  select id, 0, score from seeds
+  union all
+  select next.id, reached.hop + 1, reached.score * next.weight * $17::float8
+  from reached
+  cross join lateral (
+    (select r.object_id as id, r.weight from relations r
+     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+     where r.generation = $1 and r.tenant = $2 and r.subject_id = reached.id
+     order by r.weight desc, r.object_id limit $16)
+    union all
+    (select r.subject_id, r.weight from relations r
+     cross join lateral (select from visible v where v.generation = $1 and v.document_id = r.document_id and v.ord = r.ord offset 0) v
+     where r.generation = $1 and r.tenant = $2 and r.object_id = reached.id
+     order by r.weight desc, r.subject_id limit $16)
+  ) next
+  where reached.hop < $15::int
+),
+entity as materialized (
+  select id, sum(score) as score from reached group by id order by 2 desc, 1 limit 200
+)
+select c.chunk_id, min(c.document_id::text)::uuid as document_id, sum(c.score) as score
+from (
+  select distinct m.chunk_id, m.document_id, m.ord, entity.id, entity.score
+  from entity
+  cross join lateral (
+    select chunk_id, document_id, ord from entity_mentions
+    where generation = $1 and tenant = $2 and entity_id = entity.id and ($3::uuid[] is null or document_id = any ($3))
+    limit $18
+  ) m
+  join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
+) c
+where {passes}
+group by c.chunk_id
+order by 3 desc, 1
+limit $19

@@ -1,0 +1,15 @@
+-- Visible chunks of one text search configuration ($12) whose words match ($13), best BM25 first: `bm <#> weights` is its negative.
+-- All candidates are scored; visibility and filters are looked up for the best only.
+select c.id, c.document_id, -c.distance as score
+from (
+  select id, document_id, ord, bm <#> $14::text::sparsevec as distance
+  from child_chunks
+  where generation = $1 and tenant = $2 and cfg = $12::regconfig and tsv @@ $13::text::tsquery
+    and ($3::uuid[] is null or document_id = any ($3))
+  order by distance, id
+  offset 0
+) c
+cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
+where {passes}
+order by c.distance, c.id
+limit $15

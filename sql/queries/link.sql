@@ -1,0 +1,7 @@
+-- Visible entities whose folded name is asked for ($3), with their share of its mentions: a name may stand for several.
+select type, key, (count(*) / sum(count(*)) over (partition by key))::float8 as weight
+from entity_mentions m
+join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
+where m.generation = $1 and m.tenant = $2 and m.key = any ($3::text[])
+group by type, key
+order by key, count(*) desc, type

@@ -1,0 +1,68 @@
+"""Connections that all see one snapshot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sql.errors import database_errors
+from asyncpg.pool import PoolConnectionProxy
+
+from sql.pool import Pool
+
+BEGIN = "begin isolation level repeatable read, read only; set local statement_timeout = '30s'"
+"""No statement of a question runs longer, whoever forgot it."""
+
+
+class Readers:
+    """Up to `limit` connections that import an exported snapshot, opened when they are needed. One whose statement failed or was cancelled is given back, not used again."""
+
+    def __init__(self, pool: Pool, snapshot: str, limit: int) -> None:
+        self._pool = pool
+        self._begin = f"{BEGIN}; set transaction snapshot '{snapshot}'"
+        self._turns = asyncio.Semaphore(limit)
+        self._idle: list[PoolConnectionProxy] = []
+        self._leaving: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def one(self) -> AsyncIterator[PoolConnectionProxy]:
+        """A connection for one call. Raises DatabaseUnavailable."""
+        with database_errors():
+            async with self._turns:
+                connection = self._idle.pop() if self._idle else await self._open()
+                try:
+                    yield connection
+                except BaseException:
+                    self._leave(connection)
+                    raise
+                self._idle.append(connection)
+
+    async def close(self) -> None:
+        while self._idle:
+            self._leave(self._idle.pop())
+        if self._leaving:
+            await asyncio.wait(self._leaving)
+
+    async def _open(self) -> PoolConnectionProxy:
+        connection = await self._pool.acquire()
+        try:
+            await connection.execute(self._begin)
+        except BaseException:
+            self._leave(connection)
+            raise
+        return connection
+
+    def _leave(self, connection: PoolConnectionProxy) -> None:
+        task = asyncio.create_task(give_back(self._pool, connection))
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+
+async def give_back(pool: Pool, connection: PoolConnectionProxy) -> None:
+    """End the transaction and release the connection, however badly it is off."""
+    try:
+        with database_errors():
+            await connection.execute("rollback")
+    finally:
+        await pool.release(connection)

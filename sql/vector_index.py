@@ -1,0 +1,53 @@
+"""The HNSW index of a generation's vectors: none while they are few, then built beside what reads and writes them."""
+
+from __future__ import annotations
+
+from schemas.generations import Generation
+from sql.errors import database_errors
+from sql.pool import Connection, Pool
+from sql.statements import statement
+
+EXACT_BELOW = 20_000
+"""Vectors of a generation that are compared one by one."""
+BUILD_MEMORY = "512MB"
+"""About 3 KB a vector of 1,024 dimensions; beyond it the build goes on, slower."""
+
+
+async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
+    """Build the index once the generation has 20,000 vectors; True when this call built it. A build that was cut off is dropped and done again.
+
+    Blocks neither readers nor writers, but takes minutes: give it a connection it may keep. Raises DatabaseUnavailable.
+    """
+    with database_errors():
+        async with pool.acquire(timeout=60) as connection:
+            if await connection.fetchval(statement("corpus_size"), generation.name, None) < EXACT_BELOW:
+                return False
+            return await _build(connection, generation)
+
+
+async def _build(connection: Connection, generation: Generation) -> bool:
+    """One at a time: the lock is asked for, not waited for, since a waiter's snapshot would hold up the build."""
+    if not await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", _name(generation)):
+        return False
+    try:
+        return await _build_locked(connection, generation)
+    finally:
+        await connection.execute("select pg_advisory_unlock(hashtext($1))", _name(generation))
+
+
+async def _build_locked(connection: Connection, generation: Generation) -> bool:
+    state = await connection.fetchrow(statement("vector_index"), generation.name, _name(generation))
+    if state is None or state["valid"]:
+        return False
+    if state["valid"] is not None:
+        await connection.execute(f'drop index concurrently if exists anabranch."{_name(generation)}"')
+    await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
+    await connection.execute(
+        f'create index concurrently "{_name(generation)}" on {state["partition"]} '
+        f"using hnsw ((embedding::halfvec({generation.config.embed.dimension})) halfvec_cosine_ops) with (m = 16, ef_construction = 128)"
+    )
+    return True
+
+
+def _name(generation: Generation) -> str:
+    return f"chunk_vectors_near_{generation.name}"

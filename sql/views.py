@@ -1,0 +1,67 @@
+"""Rows of chunks as what the read side works with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import asyncpg
+
+from schemas.ports.search import ChunkView, ParentView
+from sql.pool import Connection
+from sql.positions import Positions
+from sql.statements import statement
+
+
+async def chunks(connection: Connection, generation: str, ids: Sequence[UUID]) -> dict[UUID, ChunkView]:
+    rows = await connection.fetch(statement("chunks"), generation, list(ids), None)
+    return {row["id"]: chunk_view(row) for row in rows}
+
+
+async def children(connection: Connection, generation: str, parent_ids: Sequence[UUID]) -> list[ChunkView]:
+    rows = await connection.fetch(statement("chunks"), generation, None, list(parent_ids))
+    return [chunk_view(row) for row in rows]
+
+
+async def parents(connection: Connection, generation: str, ids: Sequence[UUID]) -> dict[UUID, ParentView]:
+    rows = await connection.fetch(statement("parents"), generation, list(ids))
+    return {row["id"]: parent_view(row) for row in rows}
+
+
+def chunk_view(row: asyncpg.Record) -> ChunkView:
+    return ChunkView(
+        chunk_id=row["id"],
+        parent_id=row["parent_id"],
+        document_id=row["document_id"],
+        order=tuple(row["ord"]),
+        revision=row["revision"],
+        external_id=row["external_id"],
+        title=row["title"],
+        source_uri=row["source_uri"],
+        language=row["language"],
+        kind=row["kind"],
+        text=row["text"],
+        prefix=row["prefix"],
+        char_start=row["char_start"],
+        char_end=row["char_end"],
+        spans=row["spans"],
+        ordinal=row["ordinal"],
+        positions=Positions(row["words"]),
+        background_dense=row["background_dense"],
+        background_maxsim=row["background_maxsim"],
+        states=(row["blob_key"], row["blob_offset"], row["blob_length"]) if row["blob_key"] is not None else None,
+    )
+
+
+def parent_view(row: asyncpg.Record) -> ParentView:
+    return ParentView(
+        parent_id=row["id"],
+        document_id=row["document_id"],
+        text=row["text"],
+        section=row["section"],
+        char_start=row["char_start"],
+        char_end=row["char_end"],
+        pages=row["pages"],
+        tokens=row["tokens"],
+        ordinal=row["ordinal"],
+    )
