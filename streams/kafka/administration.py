@@ -18,6 +18,7 @@ from streams.kafka.settings import KafkaSettings
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 20.0
+_LEADERLESS_TRIES = 30
 _DENIED = (KafkaError._AUTHENTICATION, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
 
@@ -42,7 +43,7 @@ class Administration:
         name = self._settings.topic_prefix + topic
         places = [TopicPartition(name, partition) for partition in range(await self._partition_count(topic))]
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
-        first, after_last = await asyncio.gather(self._offsets(places, earliest), self._offsets(places, latest))
+        first, after_last = await self._offsets(places, earliest), await self._offsets(places, latest)
         return {partition: (first[partition], after_last[partition]) for partition in first}
 
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
@@ -50,7 +51,7 @@ class Administration:
         count = await self._partition_count(topic)
         asked = ConsumerGroupTopicPartitions(name, [TopicPartition(self._settings.topic_prefix + topic, partition) for partition in range(count)])
         futures = await self._call(lambda client: client.list_consumer_group_offsets([asked], request_timeout=_TIMEOUT_S))
-        answer = await _answer(futures[name], f"reading the offsets of group {name}")
+        [answer] = await _answers(futures, f"reading the offsets of group {name}")
         return {place.partition: place.offset for place in answer.topic_partitions if place.offset >= 0}
 
     async def _compared(self, partitions: Mapping[str, int]) -> set[str]:
@@ -99,9 +100,20 @@ class Administration:
         raise LogUnavailable(f"Topics were created, but Kafka does not show them yet: {', '.join(sorted(partitions))}.")
 
     async def _offsets(self, places: Iterable[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
+        """Tries again for a while: the leaders of a topic that was just created, or of a broker that just went, are not yet known everywhere."""
+        for _ in range(_LEADERLESS_TRIES):
+            try:
+                return await self._offsets_once(places, spec)
+            except LogUnavailable as error:
+                _log.debug("asking again: %s", error.detail)
+                await asyncio.sleep(0.1)
+        return await self._offsets_once(places, spec)
+
+    async def _offsets_once(self, places: Iterable[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
         asked = dict.fromkeys(places, spec)
         futures = await self._call(lambda client: client.list_offsets(asked, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S))
-        return {place.partition: (await _answer(future, f"reading the ends of {place.topic}")).offset for place, future in futures.items()}
+        answers = await _answers(futures, "reading the ends of a topic")
+        return {place.partition: answer.offset for place, answer in zip(futures, answers, strict=True)}
 
     async def _call(self, ask: Callable[[AdminClient], Any]) -> Any:
         if self._client is None:
@@ -128,8 +140,8 @@ def translated(error: KafkaException, doing: str) -> AnabranchError:
     return LogUnavailable(what)
 
 
-async def _answer(future: Future[Any], doing: str) -> Any:
+async def _answers(futures: Mapping[Any, Future[Any]], doing: str) -> list[Any]:
     try:
-        return await asyncio.wrap_future(future)
+        return await asyncio.gather(*map(asyncio.wrap_future, futures.values()))
     except KafkaException as error:
         raise translated(error, doing) from error

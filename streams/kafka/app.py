@@ -60,6 +60,9 @@ class StageConsumer(driver.Consumer):
         records = await self._getmany(active or _NONE_OF_OURS, _PAUSED_POLL_S if paused else timeout)
         return records, active
 
+    def close(self) -> None:
+        """Faust asks for this when a rebalance meets a stop, and would close the client from the wrong thread; stopping closes it anyway."""
+
     def verify_event_path(self, now: float, tp: TP) -> None:
         """Faust calls a partition that has not committed for minutes an error; a slow model is none."""
 

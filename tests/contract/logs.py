@@ -1,0 +1,155 @@
+"""The logs that the contract suite runs over, and what it reads them with."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from uuid import uuid4
+
+import pytest
+import pytest_asyncio
+
+from schemas.ports.log import EventLog, Partition, Subscriber
+from schemas.records import StoredRecord
+from streams.memory import MemoryLog
+
+PATIENCE_S = 60
+
+
+@dataclass(frozen=True)
+class LogCase:
+    """A log, and two subscribers as if in two processes. `partitions` is what a topic created with 4 really has; `shares`: members of a group read at the same time."""
+
+    name: str
+    log: EventLog
+    subscriber: Subscriber
+    rival: Subscriber
+    partitions: int
+    shares: bool
+
+
+@asynccontextmanager
+async def memory_case(request: pytest.FixtureRequest) -> AsyncIterator[LogCase]:
+    log = MemoryLog()
+    yield LogCase("memory", log, log, log, partitions=4, shares=True)
+
+
+@asynccontextmanager
+async def kafka_case(request: pytest.FixtureRequest) -> AsyncIterator[LogCase]:
+    from streams.kafka.log import KafkaLog
+    from streams.kafka.worker import FaustSubscriber
+
+    settings = request.getfixturevalue("kafka_settings")
+    log = KafkaLog(settings)
+    try:
+        yield LogCase("kafka", log, FaustSubscriber(settings, session_timeout_s=6), FaustSubscriber(settings, session_timeout_s=6), partitions=4, shares=True)
+    finally:
+        await log.close()
+
+
+@asynccontextmanager
+async def postgres_case(request: pytest.FixtureRequest) -> AsyncIterator[LogCase]:
+    from sql.log import PgLog
+    from sql.log_reader import PgSubscriber
+    from sql.pool import close_pool, open_pool
+
+    dsn = request.getfixturevalue("database")
+    pool = await open_pool(dsn, size=8, name="contract")
+    log = PgLog(pool)
+    try:
+        yield LogCase(
+            "postgres", log, PgSubscriber(pool, dsn, owner=uuid4(), poll_s=0.2), PgSubscriber(pool, dsn, owner=uuid4(), poll_s=0.2), partitions=1, shares=False
+        )
+    finally:
+        await log.close()
+        await close_pool(pool)
+
+
+CASES = {"memory": memory_case, "postgres": postgres_case, "kafka": kafka_case}
+
+
+@pytest_asyncio.fixture(params=["memory", "postgres", pytest.param("kafka", marks=pytest.mark.kafka)])
+async def log_and_subscriber(request: pytest.FixtureRequest) -> AsyncIterator[LogCase]:
+    # Fixtures that a case asks for start servers in threads of their own, hence before the case's own loop is busy.
+    async with CASES[request.param](request) as case:
+        yield case
+
+
+@dataclass
+class Collector:
+    """A sink that keeps what it is offered. It is full while it holds `room` records that nobody has taken."""
+
+    partition: Partition
+    acknowledging: bool
+    room: int | None
+    received: list[StoredRecord] = field(default_factory=list)
+    taken: int = 0
+    times_full: int = 0
+    closed: bool = False
+
+    def offer(self, record: StoredRecord) -> None:
+        assert not self.closed, "offered after close"
+        was_full = self.full
+        self.received.append(record)
+        self.times_full += self.full and not was_full
+        if self.acknowledging:
+            self.partition.acknowledge(record.position.offset + 1)
+
+    @property
+    def full(self) -> bool:
+        return self.room is not None and len(self.received) - self.taken >= self.room
+
+    def take_all(self) -> None:
+        self.taken = len(self.received)
+        self.partition.resume()
+
+    async def close(self) -> None:
+        self.closed = True
+
+
+@dataclass
+class Reader:
+    """What a subscription has delivered, over all its assignments."""
+
+    sinks: list[Collector] = field(default_factory=list)
+
+    @property
+    def open(self) -> list[Collector]:
+        return [sink for sink in self.sinks if not sink.closed]
+
+    @property
+    def records(self) -> list[StoredRecord]:
+        return [record for sink in self.sinks for record in sink.received]
+
+    @property
+    def values(self) -> list[bytes | None]:
+        return [record.record.value for record in self.records]
+
+
+@asynccontextmanager
+async def reading(
+    subscriber: Subscriber, group: str, topic: str, *, acknowledging: bool = False, room: Callable[[int], int | None] = lambda number: None
+) -> AsyncIterator[Reader]:
+    """A subscription that runs until the context ends, then stops cleanly."""
+    reader = Reader()
+
+    def open_sink(partition: Partition) -> Collector:
+        reader.sinks.append(Collector(partition, acknowledging, room(partition.number)))
+        return reader.sinks[-1]
+
+    running = asyncio.create_task(subscriber.subscribe(group, topic, open_sink).run())
+    try:
+        yield reader
+        assert not running.done(), f"the subscription ended by itself: {running}"
+    finally:
+        running.cancel()
+        with suppress(asyncio.CancelledError):
+            await running
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not true():
+            await asyncio.sleep(0.01)
