@@ -9,8 +9,8 @@ from dataclasses import dataclass, replace
 from retrieval.plan import Plan
 from retrieval.timing import Clock, milliseconds
 from schemas.errors import AnabranchError, EngineUnavailable, PermanentError
-from schemas.ports.engines import Embedder, EmbeddedQuery
-from schemas.ports.search import GraphHits, Hit, LexicalHits, Seed, Snapshot
+from schemas.ports.engines import EmbeddedQuery, Embedder
+from schemas.ports.search import Hit, LexicalHits, Seed, Snapshot
 from schemas.profiles import Profile
 from schemas.questions import Channel, ChannelTrace, Filters
 
@@ -55,9 +55,7 @@ def embedding(embedder: Embedder, question: str, *, wanted: bool) -> asyncio.Tas
     return asyncio.ensure_future(embedder.embed_query(question)) if wanted else None
 
 
-async def ask_channels(
-    snapshot: Snapshot, ask: Ask, wanted: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, clock: Clock
-) -> Found:
+async def ask_channels(snapshot: Snapshot, ask: Ask, wanted: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, clock: Clock) -> Found:
     """Raises what the channels raised if none of them answered."""
     calls: dict[Channel, Callable[[], Awaitable[_Answer]]] = {
         "lexical": lambda: _lexical(snapshot, ask),
@@ -88,7 +86,9 @@ async def _timed(call: Callable[[], Awaitable[_Answer]], timeout_s: float, clock
         async with asyncio.timeout(timeout_s):
             return await call(), None, milliseconds(began, clock())
     except TimeoutError:
-        late = EngineUnavailable(f"no answer within {timeout_s:g} s", code="TIMED_OUT", remedy="Raise the channel's timeout_s in the profile, or find what is slow.")
+        late = EngineUnavailable(
+            f"no answer within {timeout_s:g} s", code="TIMED_OUT", remedy="Raise the channel's timeout_s in the profile, or find what is slow."
+        )
         return None, late, milliseconds(began, clock())
     except AnabranchError as error:
         if isinstance(error, PermanentError) and error.code in {"NOT_FOUND", "INVALID_REQUEST"}:
@@ -115,9 +115,7 @@ async def _graph(snapshot: Snapshot, ask: Ask) -> _Answer:
     if not seeds:
         return _Answer(())
     profile = ask.profile.graph
-    hits = await snapshot.graph(
-        ask.tenant, seeds, hops=profile.hops, fan_out=profile.fan_out, decay=profile.decay, filters=ask.filters, k=ask.k["graph"]
-    )
+    hits = await snapshot.graph(ask.tenant, seeds, hops=profile.hops, fan_out=profile.fan_out, decay=profile.decay, filters=ask.filters, k=ask.k["graph"])
     return _Answer(hits, linked=seeds)
 
 

@@ -9,15 +9,21 @@ from retrieval.plan import Plan
 from schemas.ports.search import ChunkView, Hit
 
 SMALLEST_CORPUS = 200
-"""Chunks below which the gate is off: in a tiny corpus languages tell too little."""
+"""Chunks below which the gate is off: in a tiny corpus a name that both languages share may be all there is."""
 
 
-def same_language(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: Plan, corpus_size: int) -> Sequence[Hit]:
-    """Lexical hits without those in another language than the question's. Off when the language is not sure, or given up when it would leave the corpus's own language out."""
-    if not plan.language_sure or corpus_size < SMALLEST_CORPUS:
-        return hits
-    return [hit for hit in hits if _speaks(chunks.get(hit.chunk_id), plan.language)]
+def foreign_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: Plan) -> list[Hit]:
+    """Hits in a document of another language than the question's; none while the question's language is not sure."""
+    if not plan.language_sure:
+        return []
+    return [hit for hit in hits if hit.chunk_id in chunks and _foreign(chunks[hit.chunk_id], plan.language)]
 
 
-def _speaks(chunk: ChunkView | None, language: str | None) -> bool:
-    return chunk is None or chunk.language is None or language is None or chunk.language.split("-")[0] == language
+def keep_native(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: Plan, corpus_size: int) -> list[Hit]:
+    """Lexical hits without the foreign ones; all of them in a small corpus."""
+    foreign = {hit.chunk_id for hit in foreign_hits(hits, chunks, plan)} if corpus_size >= SMALLEST_CORPUS else set()
+    return [hit for hit in hits if hit.chunk_id not in foreign]
+
+
+def _foreign(chunk: ChunkView, language: str | None) -> bool:
+    return chunk.language is not None and chunk.language.split("-")[0] != language

@@ -12,7 +12,7 @@ from schemas.ports.engines import Languages, Names
 LONGEST_NAME = 4
 """Words of a name that is looked for without capitals or quotes."""
 _READ_WORDS = 64
-_QUOTED = re.compile("[\"“”„«»]([^\"“”„«»]{2,120})[\"“”„«»]")
+_QUOTED = re.compile('["“”„«»]([^"“”„«»]{2,120})["“”„«»]')
 _JOINERS = "of|the|de|da|do|das|dos|del|la|van|von|der|and|e|y|&"
 _CAPITALISED = re.compile(rf"[^\W\d_a-z][\w'’.&-]*(?:[ ](?:(?:{_JOINERS})[ ])?[^\W\d_a-z][\w'’.&-]*)*")
 

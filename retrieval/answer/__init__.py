@@ -1,0 +1,1 @@
+"""Answers: quoted from the contexts, or written from them by a chat model."""

@@ -1,0 +1,33 @@
+"""What an answerer hands on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.questions import Citation
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """One sentence of an answer, without its marks, and the numbers of its citations."""
+
+    text: str
+    citations: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """An answer before it is judged. Without sentences the contexts were not enough."""
+
+    sentences: tuple[Sentence, ...]
+    citations: tuple[Citation, ...]
+    model: str
+    assumptions: tuple[str, ...] = ()
+    limitations: tuple[str, ...] = ()
+    calls: int = 0
+    tokens: int = 0
+
+    @property
+    def text(self) -> str:
+        """The sentences, each with its citation marks."""
+        return " ".join(f"{sentence.text} {''.join(f'[{n}]' for n in sentence.citations)}" for sentence in self.sentences)

@@ -1,0 +1,36 @@
+"""What a refusal says, in the language of the question."""
+
+from __future__ import annotations
+
+from schemas.questions import RefusalCode
+
+FALLBACK = "en"
+
+MESSAGES: dict[RefusalCode, dict[str, str]] = {
+    "NO_SUITABLE_CONTEXT": {
+        "en": "The documents hold nothing that suits this question.",
+        "pt": "Os documentos não contêm nada que responda a esta pergunta.",
+        "es": "Los documentos no contienen nada que responda a esta pregunta.",
+        "fr": "Les documents ne contiennent rien qui réponde à cette question.",
+        "de": "Die Dokumente enthalten nichts, was diese Frage beantwortet.",
+    },
+    "INSUFFICIENT_CONTEXT": {
+        "en": "The passages that were found are not enough to answer this question.",
+        "pt": "Os trechos encontrados não bastam para responder a esta pergunta.",
+        "es": "Los pasajes encontrados no bastan para responder a esta pregunta.",
+        "fr": "Les passages trouvés ne suffisent pas pour répondre à cette question.",
+        "de": "Die gefundenen Stellen reichen nicht aus, um diese Frage zu beantworten.",
+    },
+    "JUDGE_BLOCKED": {
+        "en": "The answer was held back: it is not supported by the passages that were found.",
+        "pt": "A resposta foi retida: os trechos encontrados não a sustentam.",
+        "es": "La respuesta se ha retenido: los pasajes encontrados no la respaldan.",
+        "fr": "La réponse a été retenue : les passages trouvés ne l'appuient pas.",
+        "de": "Die Antwort wurde zurückgehalten: die gefundenen Stellen stützen sie nicht.",
+    },
+}
+
+
+def message(code: RefusalCode, language: str | None) -> str:
+    texts = MESSAGES[code]
+    return texts.get(language or FALLBACK, texts[FALLBACK])

@@ -1,0 +1,300 @@
+"""A question's way, to be read aloud: plan → route → {lexical, semantic, graph} at once → fuse → expand → rerank → refuse or trim → pack → answer → judge."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from retrieval.answer.drafts import Draft
+from retrieval.answer.extractive import extractive_answer
+from retrieval.answer.model import written_answer
+from retrieval.answer.quotables import quotables
+from retrieval.channels import Ask, embedding
+from retrieval.confidence import confidence
+from retrieval.denoise import trim
+from retrieval.expand import RankedParent, at_most_per_document
+from retrieval.judge import judge
+from retrieval.messages import message
+from retrieval.pack import Context, pack
+from retrieval.plan import Plan, plan
+from retrieval.profiles import Profiles
+from retrieval.ranking import Looking, Ranking, rank
+from retrieval.refuse import Suitability, judge_suitability
+from retrieval.results import results
+from retrieval.route import channels_of, escalated, route
+from retrieval.runs import Publish, answered, discard, received
+from retrieval.states import StateReader, Unpack
+from retrieval.timing import Clock, Stopwatch
+from schemas.errors import AnabranchError, InvalidRequest
+from schemas.ports.engines import Blobs, Chat, EmbeddedQuery, Embedder, Languages, Names, Reranker, Sentences
+from schemas.ports.search import Search, Snapshot
+from schemas.profiles import Profile
+from schemas.questions import (
+    Channel,
+    Judgement,
+    QueryRequest,
+    QueryResponse,
+    RefusalCode,
+    Result,
+    Route,
+    SearchRequest,
+    SearchResponse,
+    Trace,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question under way."""
+
+    tenant: str
+    run_id: UUID
+    request: SearchRequest
+    profile: Profile
+    plan: Plan
+    watch: Stopwatch
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found over one snapshot, before anything is answered."""
+
+    generation: str
+    route: Route
+    ranking: Ranking
+    suitability: Suitability
+    contexts: tuple[Context, ...] = ()
+    results: tuple[Result, ...] = ()
+
+
+class Retriever:
+    """Answers questions. Every method raises InvalidRequest (unknown profile), NotFound (unknown generation), and EngineUnavailable or
+    DatabaseUnavailable when no channel answers; a single lost channel is named in the trace instead."""
+
+    def __init__(
+        self,
+        search: Search,
+        embedder: Embedder,
+        reranker: Reranker | None,
+        chat: Chat | None,
+        blobs: Blobs,
+        languages: Languages,
+        sentences: Sentences,
+        names: Names,
+        unpack_states: Unpack,
+        profiles: Profiles,
+        clock: Clock,
+        publish: Publish = discard,
+    ) -> None:
+        self._search, self._embedder, self._reranker, self._chat = search, embedder, reranker, chat
+        self._languages, self._sentences, self._names = languages, sentences, names
+        self._states, self._profiles, self._clock, self._publish = StateReader(blobs, unpack_states), profiles, clock, publish
+
+    async def search(self, tenant: str, request: SearchRequest, run_id: UUID) -> SearchResponse:
+        """Ranked parents without an answer: neither refused nor trimmed."""
+        asked = self._received(tenant, request, run_id)
+        looked = await self._look(asked, read_contexts=False)
+        response = SearchResponse(run_id=run_id, generation=looked.generation, results=list(looked.results), trace=self._trace(asked, looked, None))
+        self._publish(answered(tenant, response, looked.ranking, _numbers(looked), self._clock()))
+        return response
+
+    async def query(self, tenant: str, request: QueryRequest, run_id: UUID) -> QueryResponse:
+        """An answer from cited passages, or a refusal in the question's language."""
+        asked = self._received(tenant, request, run_id)
+        looked = await self._look(asked, read_contexts=True)
+        if (looked.suitability.refused and asked.profile.answer.refuse) or not looked.contexts:
+            response = self._refusal(asked, looked, "NO_SUITABLE_CONTEXT", None, None)
+        else:
+            response = await self._answer(asked, looked)
+        self._publish(answered(tenant, response, looked.ranking, _numbers(looked), self._clock()))
+        return response
+
+    async def rank_documents(self, tenant: str, request: SearchRequest, depth: int = 100) -> list[tuple[UUID, str | None, float]]:
+        """(document id, external id, score), each document by its best parent, before refusal and trimming; a folded document comes right behind the one
+        it was folded under. A single requested channel is measured by itself: no word pairs, no reranking."""
+        asked = self._asked(tenant, request, UUID(int=0))
+        if request.channels is not None and len(request.channels) == 1:
+            asked = replace(asked, profile=alone(asked.profile))
+        routed = route(request, asked.plan)
+        async with self._search.snapshot(request.generation) as snapshot:
+            ranking = await self._rank(asked, routed, snapshot, depth)
+        return documents(ranking.parents)[:depth]
+
+    def _received(self, tenant: str, request: SearchRequest, run_id: UUID) -> Asked:
+        asked = self._asked(tenant, request, run_id)
+        self._publish(received(run_id, tenant, request, self._clock()))
+        return asked
+
+    def _asked(self, tenant: str, request: SearchRequest, run_id: UUID) -> Asked:
+        watch = Stopwatch(self._clock)
+        profile = self._profiles.get(request.profile)
+        with watch.step("plan"):
+            planned = plan(request.query, request.language, self._languages, self._names)
+        return Asked(tenant, run_id, request, profile, planned, watch)
+
+    async def _look(self, asked: Asked, *, read_contexts: bool) -> Looked:
+        """Again with all channels, once, where a rule had chosen fewer and they found nothing that suits."""
+        routed = route(asked.request, asked.plan)
+        looked = await self._look_by(asked, routed, read_contexts)
+        wider = escalated(routed, f"{routed.mode} alone: {looked.suitability.reason}") if looked.suitability.refused else None
+        return await self._look_by(asked, wider, read_contexts) if wider else looked
+
+    async def _look_by(self, asked: Asked, routed: Route, read_contexts: bool) -> Looked:
+        async with self._search.snapshot(asked.request.generation) as snapshot:
+            ranking = await self._rank(asked, routed, snapshot, None)
+            suitability = self._suitability(asked, ranking)
+            looked = Looked(snapshot.generation.name, routed, ranking, suitability)
+            with asked.watch.step("read"):
+                return await (_with_contexts if read_contexts else _with_results)(asked, looked, snapshot)
+
+    async def _rank(self, asked: Asked, routed: Route, snapshot: Snapshot, depth: int | None) -> Ranking:
+        channels = channels_of(routed, asked.request, asked.profile)
+        if not channels:
+            raise InvalidRequest("Every channel that was asked for is switched off.", code="NO_CHANNEL", remedy="Name other channels, or another profile.")
+        reranker = self._reranker if asked.profile.rerank.reranker == "default" else None
+        wanted = "semantic" in channels or (reranker is not None and reranker.role == "added")
+        query = embedding(self._embedder, asked.plan.question, wanted=wanted)
+        ask = Ask(asked.tenant, asked.plan, asked.profile, asked.request.filters, _candidates(asked, depth))
+        try:
+            return await rank(Looking(snapshot, reranker, self._states, self._clock, asked.watch), ask, channels, query, depth)
+        finally:
+            await _settled(query)
+
+    def _suitability(self, asked: Asked, ranking: Ranking) -> Suitability:
+        looked = self._reranker if ranking.reranked and ranking.reranked.done else None
+        return judge_suitability(ranking.parents, asked.plan, ranking.idf, looked, ranking.found.embedded, asked.profile.answer)
+
+    async def _answer(self, asked: Asked, looked: Looked) -> QueryResponse:
+        with asked.watch.step("answer"):
+            draft = await self._draft(asked, looked)
+        if not draft.sentences:
+            return self._refusal(asked, looked, "INSUFFICIENT_CONTEXT", draft, None)
+        with asked.watch.step("judge"):
+            judgement = judge(draft, looked.contexts)
+        if judgement.decision == "FAIL_BLOCKED":
+            return self._refusal(asked, looked, "JUDGE_BLOCKED", draft, judgement)
+        return self._response(asked, looked, draft, judgement, None)
+
+    async def _draft(self, asked: Asked, looked: Looked) -> Draft:
+        """By the chat model where there is one; quoted where there is none, or where it does not answer."""
+        items = quotables(looked.contexts, self._sentences)
+        query = looked.ranking.found.embedded
+        note = None
+        if self._chat is not None and asked.profile.answer.model == "default":
+            try:
+                async with asyncio.timeout(asked.profile.answer.timeout_s):
+                    return await written_answer(looked.contexts, items, asked.plan, self._chat)
+            except (AnabranchError, TimeoutError) as error:
+                note = f"The chat model {self._chat.model} gave no usable answer ({error or 'timed out'}); the answer is quoted instead."
+        draft = await extractive_answer(items, asked.plan, query, self._embedder, self._reranker)
+        return replace(draft, limitations=(note, *draft.limitations), calls=1) if note else draft
+
+    def _refusal(self, asked: Asked, looked: Looked, code: RefusalCode, draft: Draft | None, judgement: Judgement | None) -> QueryResponse:
+        return self._response(asked, looked, draft, judgement, code)
+
+    def _response(self, asked: Asked, looked: Looked, draft: Draft | None, judgement: Judgement | None, code: RefusalCode | None) -> QueryResponse:
+        shown = draft if code is None else None
+        with_contexts = not isinstance(asked.request, QueryRequest) or asked.request.return_context
+        return QueryResponse(
+            run_id=asked.run_id,
+            generation=looked.generation,
+            answer=shown.text if shown else None,
+            refused=code is not None,
+            code=code,
+            message=message(code, asked.plan.language) if code else None,
+            language=asked.plan.language,
+            citations=list(shown.citations) if shown else [],
+            contexts=list(looked.results) if with_contexts else [],
+            judge=judgement,
+            confidence=confidence(looked.suitability, looked.contexts, looked.ranking.found),
+            assumptions=list(draft.assumptions) if draft else [],
+            limitations=list(draft.limitations) if draft else [],
+            trace=self._trace(asked, looked, draft),
+        )
+
+    def _trace(self, asked: Asked, looked: Looked, draft: Draft | None) -> Trace:
+        ranking, found = looked.ranking, looked.ranking.found
+        reranked = ranking.reranked is not None and ranking.reranked.done
+        models = {"embed": self._embedder.model} if found.embedded else {}
+        return Trace(
+            generation=looked.generation,
+            profile=asked.profile.name,
+            route=looked.route,
+            channels=dict(found.traces),
+            channels_used=list(found.traces),
+            channels_failed=dict(found.failed),
+            lexical=found.lexical.exactness if found.lexical else None,
+            timings_ms=asked.watch.finished(),
+            reranker=self._reranker.name if self._reranker and reranked else None,
+            max_rerank_score=looked.suitability.best if reranked else None,
+            threshold=looked.suitability.threshold,
+            calibrated=False,
+            models={**models, **({"answer": draft.model} if draft else {})},
+            model_calls=draft.calls if draft else 0,
+            tokens=draft.tokens if draft else 0,
+            notes=ranking.notes,
+        )
+
+
+async def _with_results(asked: Asked, looked: Looked, snapshot: Snapshot) -> Looked:
+    best = at_most_per_document(looked.ranking.parents, asked.profile.fusion.per_document)[: asked.request.k]
+    views = await snapshot.parents([parent.parent_id for parent in best])
+    return replace(looked, results=tuple(results(best, views, asked.plan.keywords, explain=asked.request.explain)))
+
+
+async def _with_contexts(asked: Asked, looked: Looked, snapshot: Snapshot) -> Looked:
+    """The best parents, trimmed and packed, with the children that may be quoted."""
+    best = at_most_per_document(looked.ranking.parents, asked.profile.fusion.per_document)
+    kept = trim(best[: min(asked.request.k, asked.profile.rerank.keep)], asked.profile.answer.trim, looked.suitability.background)
+    known = looked.ranking.reranked.children if looked.ranking.reranked else {}
+    unread = [parent.parent_id for parent in kept if parent.parent_id not in known]
+    views, children = await asyncio.gather(snapshot.parents([parent.parent_id for parent in kept]), _children(snapshot, unread))
+    there = [parent for parent in kept if parent.parent_id in views]
+    contexts = pack(there, views, {**known, **children}, asked.profile.answer.context_tokens)
+    shown = results([context.parent for context in contexts], views, asked.plan.keywords, explain=asked.request.explain)
+    return replace(looked, contexts=tuple(contexts), results=tuple(shown))
+
+
+async def _children(snapshot: Snapshot, parents: Sequence[UUID]) -> dict[UUID, list[Any]]:
+    families: dict[UUID, list[Any]] = {}
+    for child in sorted(await snapshot.children(parents) if parents else [], key=lambda child: child.ordinal):
+        families.setdefault(child.parent_id, []).append(child)
+    return families
+
+
+async def _settled(query: asyncio.Task[EmbeddedQuery] | None) -> None:
+    """No task outlives its question; what it raised has been told by the channel that needed it."""
+    if query is not None:
+        query.cancel()
+        with suppress(asyncio.CancelledError, AnabranchError):
+            await query
+
+
+def _candidates(asked: Asked, depth: int | None) -> dict[Channel, int]:
+    profile, least = asked.profile, max(depth or 0, asked.request.k)
+    return {"lexical": max(profile.lexical.k, least), "semantic": max(profile.semantic.k, least), "graph": max(profile.graph.k, least)}
+
+
+def _numbers(looked: Looked) -> dict[str, Any]:
+    suitability = looked.suitability
+    return {"refusal": {"best": suitability.best, "threshold": suitability.threshold, "background": suitability.background, "reason": suitability.reason}}
+
+
+def alone(profile: Profile) -> Profile:
+    """A channel by itself, as it is measured against others: nothing added to its scores."""
+    return profile.model_copy(
+        update={"fusion": profile.fusion.model_copy(update={"bigram": 0.0}), "rerank": profile.rerank.model_copy(update={"reranker": "none"})}
+    )
+
+
+def documents(parents: Sequence[RankedParent]) -> list[tuple[UUID, str | None, float]]:
+    """Documents in the order of their best parents, those of folded parents right behind."""
+    ranked: dict[UUID, tuple[UUID, str | None, float]] = {}
+    for parent in parents:
+        for item in (parent, *parent.duplicates):
+            ranked.setdefault(item.document_id, (item.document_id, item.best.chunk.external_id, parent.score))
+    return list(ranked.values())

@@ -1,0 +1,43 @@
+"""Named profiles, read from YAML files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import yaml
+from pydantic import ValidationError
+
+from schemas.errors import ConfigurationError, InvalidRequest
+from schemas.profiles import Profile
+
+
+class Profiles:
+    """Profiles by name. There is always a `default`."""
+
+    def __init__(self, profiles: Mapping[str, Profile]) -> None:
+        self._profiles = {"default": Profile(), **profiles}
+
+    @property
+    def names(self) -> list[str]:
+        return sorted(self._profiles)
+
+    def get(self, name: str) -> Profile:
+        """Raises InvalidRequest, which names those there are."""
+        if name not in self._profiles:
+            raise InvalidRequest(f"There is no profile named {name!r}.", code="UNKNOWN_PROFILE", remedy=f"Use one of: {', '.join(self.names)}.")
+        return self._profiles[name]
+
+
+def load_profiles(folder: Path) -> Profiles:
+    """Every `*.yaml` of the folder, named after its file. Raises ConfigurationError for a file that does not hold a profile."""
+    return Profiles({path.stem: _load(path) for path in sorted(folder.glob("*.yaml"))})
+
+
+def _load(path: Path) -> Profile:
+    try:
+        return Profile.model_validate({"name": path.stem, **(yaml.safe_load(path.read_text(encoding="utf-8")) or {})})
+    except (yaml.YAMLError, ValidationError, TypeError) as error:
+        raise ConfigurationError(
+            f"{path} is no profile: {error}", remedy="Compare it with profiles/default.yaml; fields and bounds are in the reference."
+        ) from error
