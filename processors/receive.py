@@ -23,27 +23,28 @@ from streams.stage import Counted, Stage, Statement
 from streams.topics import RAW
 
 VERSION = 1
+Incoming = DocumentReceived | DocumentWithdrawn
 
 
 async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
     return [await _pass_on(item.fact, ports) for item in counted]
 
 
-async def _pass_on(fact: Fact[DocumentReceived | DocumentWithdrawn], ports: Ports) -> Statement:
+async def _pass_on(fact: Fact[Incoming], ports: Ports) -> Statement:
     _check_source(fact, ports)
     if isinstance(fact.data, DocumentWithdrawn):
         return Statement(fact, await _removed(fact, fact.data, ports))
     return Statement(fact, await _accepted(fact, fact.data, ports))
 
 
-def _check_source(fact: Fact[DocumentReceived | DocumentWithdrawn], ports: Ports) -> None:
+def _check_source(fact: Fact[Incoming], ports: Ports) -> None:
     allowed, tenant = ports.limits.sources, fact.data.tenant
     if allowed and tenant not in allowed.get(fact.source, frozenset()):
         remedy = "Name the source and its tenants in ANABRANCH_INGEST__SOURCES."
         raise PermanentError(f"source {fact.source!r} may not write for tenant {tenant!r}", code="FORBIDDEN_TENANT", remedy=remedy)
 
 
-async def _accepted(fact: Fact[DocumentReceived], data: DocumentReceived, ports: Ports) -> DocumentAccepted:
+async def _accepted(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) -> DocumentAccepted:
     incoming, filename = await _incoming(fact, data, ports)
     if incoming.size == 0:
         raise UnreadableDocument(
@@ -73,7 +74,7 @@ async def _accepted(fact: Fact[DocumentReceived], data: DocumentReceived, ports:
     )
 
 
-async def _removed(fact: Fact[DocumentWithdrawn], data: DocumentWithdrawn, ports: Ports) -> DocumentRemoved:
+async def _removed(fact: Fact[Incoming], data: DocumentWithdrawn, ports: Ports) -> DocumentRemoved:
     identity = _named(data) or document_id(data.tenant, _numbered(fact), data.external_id or "")
     latest = await ports.revisions.latest(data.tenant, identity)
     if latest is None and data.external_id is None:
@@ -102,27 +103,27 @@ def _named(data: DocumentWithdrawn) -> UUID | None:
         raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID") from error
 
 
-def _numbered(fact: Fact[DocumentReceived | DocumentWithdrawn]) -> str:
+def _numbered(fact: Fact[Incoming]) -> str:
     """The source's name if it numbers its changes: then the document belongs to it."""
     return fact.source if fact.sequence is not None else ""
 
 
-def _order(fact: Fact[DocumentReceived | DocumentWithdrawn], ports: Ports) -> list[int]:
+def _order(fact: Fact[Incoming], ports: Ports) -> list[int]:
     if fact.sequence is not None:
         return [ports.source_epochs.get(fact.source, 1), fact.sequence, 0]
     assert fact.position is not None and fact.appended_at is not None
     return ports.stamp(fact.position, fact.appended_at)
 
 
-def _origin(fact: Fact[DocumentReceived | DocumentWithdrawn], external_id: str | None) -> Origin:
+def _origin(fact: Fact[Incoming], external_id: str | None) -> Origin:
     return Origin(accepted_id=fact.id, event_id=fact.event_id, source=fact.source, external_id=external_id)
 
 
-def _moment(fact: Fact[DocumentReceived | DocumentWithdrawn]) -> datetime:
+def _moment(fact: Fact[Incoming]) -> datetime:
     return fact.appended_at or datetime.fromtimestamp(0, UTC)
 
 
-async def _incoming(fact: Fact[DocumentReceived], data: DocumentReceived, ports: Ports) -> tuple[BlobRef, str | None]:
+async def _incoming(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) -> tuple[BlobRef, str | None]:
     """The bytes in the blob store, not yet under the document's own key, and the document's filename."""
     content = data.content
     if content.storage_key is not None:
@@ -168,7 +169,7 @@ async def _uploaded(key: str, data: DocumentReceived, ports: Ports) -> BlobRef:
     return BlobRef(key=key, sha256=digest, size=size)
 
 
-async def _fetched(fact: Fact[DocumentReceived], url: str, data: DocumentReceived, ports: Ports) -> tuple[BlobRef, str | None]:
+async def _fetched(fact: Fact[Incoming], url: str, data: DocumentReceived, ports: Ports) -> tuple[BlobRef, str | None]:
     """Fetched once for an event: a retry gets the bytes of the first time."""
 
     async def ask(_: list[int]) -> list[bytes]:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
@@ -34,22 +34,6 @@ class Bounds:
     prune_every: int = 5_000
 
 
-@dataclass(slots=True)
-class _Prefix:
-    """Offsets in delivery order, and which of them are finished."""
-
-    order: deque[int] = field(default_factory=deque)
-    done: set[int] = field(default_factory=set)
-
-    def advance(self) -> int | None:
-        """The last offset of the finished prefix, or None if nothing new is finished."""
-        last = None
-        while self.order and self.order[0] in self.done:
-            last = self.order.popleft()
-            self.done.discard(last)
-        return last
-
-
 class PartitionSink:
     """The `Sink` of one partition. `failed` is called once if the stage must stop for good."""
 
@@ -59,7 +43,7 @@ class PartitionSink:
         self.queue: deque[StoredRecord] = deque()
         self.waiting = WaitingRoom()
         self.done: deque[Work] = deque()
-        self.prefix = _Prefix()
+        self.order: deque[Work] = deque()
         self.bytes = 0
         self.reacting = 0
         self.paused = False
@@ -68,7 +52,7 @@ class PartitionSink:
         self.arrived, self.changed, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
         for loop in (self._claim_loop, self._react_loop, self._finish_loop):
-            self._start(loop())
+            self._start(loop)
 
     def offer(self, record: StoredRecord) -> None:
         self.queue.append(record)
@@ -86,14 +70,14 @@ class PartitionSink:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _start(self, work: Coroutine[Any, Any, None]) -> None:
+    def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         task = asyncio.create_task(self._guarded(work))
         self.tasks.add(task)
         task.add_done_callback(self.tasks.discard)
 
-    async def _guarded(self, work: Coroutine[Any, Any, None]) -> None:
+    async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
         try:
-            await work
+            await work()
         except asyncio.CancelledError:
             raise
         except BaseException as error:
@@ -104,7 +88,6 @@ class PartitionSink:
             await self._until(self.arrived, lambda: bool(self.queue))
             await self._until(self.changed, lambda: self.waiting.count < self.bounds.waiting)
             records = [self.queue.popleft() for _ in range(min(len(self.queue), self.bounds.claim_records))]
-            self.prefix.order.extend(stored.position.offset for stored in records)
             try:
                 works = await self.runner.claim(records)
             except NewerVersion as error:
@@ -112,6 +95,7 @@ class PartitionSink:
             self._sort(works)
 
     def _sort(self, works: list[Work]) -> None:
+        self.order.extend(works)
         for work in works:
             if work.burial is None and work.counted is not None:
                 self.waiting.add(work)
@@ -128,7 +112,7 @@ class PartitionSink:
             self.reacting += len(group)
             self.changed.set()
             self.runner.observer.in_flight(stage.name, len(group))
-            self._start(self._react(group))
+            self._start(partial(self._react, group))
 
     async def _react(self, group: list[Work]) -> None:
         started = asyncio.get_running_loop().time()
@@ -153,12 +137,15 @@ class PartitionSink:
             await self._prune()
 
     def _acknowledge(self, works: list[Work]) -> None:
-        self.prefix.done.update(work.stored.position.offset for work in works)
-        self.bytes -= sum(work.stored.size for work in works)
-        last = self.prefix.advance()
+        for work in works:
+            work.finished = True
+            self.bytes -= work.stored.size
+        last = None
+        while self.order and self.order[0].finished:
+            last = self.order.popleft()
+            self.acknowledged += 1
         if last is not None:
-            self.partition.acknowledge(last + 1)
-            self.acknowledged += len(works)
+            self.partition.acknowledge(last.stored.position.offset + 1)
         if self.paused and self.bytes <= self.bounds.queue_bytes // 2:
             self.paused = False
             self.partition.resume()
@@ -170,7 +157,7 @@ class PartitionSink:
         self.acknowledged = 0
         if self.prunable is not None:
             await self.runner.prune(self.partition.topic, self.partition.number, self.prunable)
-        self.prunable = self.prefix.order[0] if self.prefix.order else None
+        self.prunable = self.order[0].stored.position.offset if self.order else None
 
     async def _stand_still(self, error: NewerVersion) -> None:
         """A rolling upgrade: what comes is newer than this worker. The partition waits for one that can read it."""

@@ -45,6 +45,7 @@ class Work:
     statements: list[Statement] = field(default_factory=list)
     burial: Burial | None = None
     attempts: int = 0
+    finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,7 +198,7 @@ class Runner:
         fact = work.counted.fact if work.counted else None
         work.statements = []
         work.burial = Burial.of(work.stored, fact, self.stage, self._generation(), error, max(1, work.attempts))
-        log.warning("event buried", stage=self.stage.name, event=str(fact.id) if fact else None, code=work.burial.event.code, detail=work.burial.event.detail)
+        log.warning("event buried", stage=self.stage.name, fact=str(fact.id) if fact else None, code=work.burial.event.code, detail=work.burial.event.detail)
 
     def _count_bug(self, error: Exception) -> None:
         self.bugs += 1

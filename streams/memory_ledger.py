@@ -1,0 +1,169 @@
+"""The ledger and the memo in memory: for tests of stages and of the runtime, held to the same promises as the tables by the same suite."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID
+
+from schemas.events import EventBuried, Fact
+from schemas.generations import Generation
+from schemas.ports.ledger import Claim, Claimed, Counts, Flip, MemoKey, Projected
+from schemas.rows import ChildRow, DocumentRow, OrderKey, Row, SettledRow, TextRow, WithdrawalRow
+
+
+@dataclass(slots=True)
+class _Document:
+    latest: OrderKey | None = None
+    withdrawn: OrderKey | None = None
+    row: DocumentRow | None = None
+
+
+@dataclass(slots=True)
+class _Handled:
+    answer: Claimed
+    payload_sha256: str
+    reacted: bool = False
+
+
+@dataclass(slots=True)
+class MemoryLedger:
+    """Everything that the tables would hold, as dictionaries."""
+
+    generation: Generation
+    documents: dict[UUID, _Document] = field(default_factory=dict)
+    handled: dict[tuple[str, UUID], _Handled] = field(default_factory=dict)
+    rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
+    visible: dict[UUID, Flip] = field(default_factory=dict)
+    buried: dict[tuple[str, UUID], EventBuried] = field(default_factory=dict)
+    how: dict[tuple[UUID, OrderKey], str | None] = field(default_factory=dict)
+
+    async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+        return [self._claim(stage, counts, event) for event in events]
+
+    async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
+        for identity in (*reacted, *(event.event_id for event in buried)):
+            if (stage, identity) in self.handled:
+                self.handled[stage, identity].reacted = True
+        self.buried |= {(stage, event.event_id): event for event in buried}
+
+    async def prune(self, stage: str, topic: str, partition: int, below: int) -> None:
+        """Nothing to gain in memory."""
+
+    def _claim(self, stage: str, counts: Counts, event: Projected) -> Claimed:
+        fact = event.fact
+        before = self.handled.get((stage, fact.id))
+        if before is not None:
+            if counts == "door" and before.payload_sha256 != fact.payload_sha256:
+                return Claimed(Claim.DUPLICATE)
+            return replace(before.answer, claim=Claim.DONE) if before.reacted else before.answer
+        answer = self._judge(counts, event)
+        self.handled[stage, fact.id] = _Handled(answer, fact.payload_sha256)
+        return answer
+
+    def _judge(self, counts: Counts, event: Projected) -> Claimed:
+        if counts in ("always", "door"):
+            self._write(event.rows)
+            return Claimed(Claim.OWED)
+        document, order = event.fact.data.document_id, tuple(event.fact.data.order)
+        state = self.documents.setdefault(document, _Document())
+        if counts == "latest":
+            return self._accept(state, event, order)
+        if self._older(order, state.withdrawn) or self._older(order, self._visible_order(document)):
+            return Claimed(Claim.SUPERSEDED)
+        self._write(event.rows)
+        self._note_how(event)
+        return Claimed(Claim.OWED, self._complete(document, order, event.rows))
+
+    def _accept(self, state: _Document, event: Projected, order: OrderKey) -> Claimed:
+        if not self._later(order, state.latest) or not self._later(order, state.withdrawn):
+            return Claimed(Claim.SUPERSEDED)
+        row = event.rows[0]
+        if isinstance(row, WithdrawalRow):
+            return Claimed(Claim.OWED, self._withdraw(state, row))
+        assert isinstance(row, DocumentRow)
+        unchanged = self._unchanged(state, row, event.fact)
+        state.latest, state.row = order, row
+        shown = self.visible.get(row.document_id)
+        return Claimed(Claim.OWED, shown if unchanged else None, unchanged)
+
+    def _withdraw(self, state: _Document, row: WithdrawalRow) -> Flip:
+        state.withdrawn = state.latest = row.order
+        shown = self.visible.pop(row.document_id, None)
+        self.rows = {key: kept for key, kept in self.rows.items() if key[1] != row.document_id}
+        return Flip(row.document_id, row.order, 0, shown.order if shown else None)
+
+    def _unchanged(self, state: _Document, row: DocumentRow, fact: Fact[Any]) -> bool:
+        shown = self._visible_order(row.document_id)
+        if shown is None or state.row is None or fact.data.force:
+            return False
+        text = self.rows.get(("TextRow", row.document_id, shown))
+        same_text = (
+            isinstance(text, TextRow)
+            and text.content_sha256 == row.content_sha256
+            and self.how.get((row.document_id, shown)) == self.generation.how.get("transcribe")
+        )
+        same_fields = _fields(state.row) == _fields(row)
+        return same_text and same_fields
+
+    def _complete(self, document: UUID, order: OrderKey, rows: Sequence[Row]) -> Flip | None:
+        if not any(isinstance(row, SettledRow) for row in rows) or not self._later(order, self._visible_order(document)):
+            return None
+        parts = [row for key, row in self.rows.items() if isinstance(row, SettledRow) and key[1:3] == (document, order)]
+        wanted = {kind: next((row.parts for row in parts if row.kind == kind), None) for kind in ("chunks", "vectors")}
+        if any(total is None or sum(row.kind == kind for row in parts) < total for kind, total in wanted.items()):
+            return None
+        previous = self._visible_order(document)
+        self.rows = {key: row for key, row in self.rows.items() if key[1] != document or key[2] >= order}
+        chunks = sum(isinstance(row, ChildRow) for key, row in self.rows.items() if key[1:3] == (document, order))
+        self.visible[document] = Flip(document, order, chunks, previous)
+        return self.visible[document]
+
+    def _write(self, rows: Sequence[Row]) -> None:
+        for row in rows:
+            self.rows.setdefault(_key(row), row)
+
+    def _note_how(self, event: Projected) -> None:
+        for row in event.rows:
+            if isinstance(row, TextRow):
+                self.how[row.document_id, row.order] = event.fact.how
+
+    def _visible_order(self, document: UUID) -> OrderKey | None:
+        shown = self.visible.get(document)
+        return shown.order if shown else None
+
+    @staticmethod
+    def _older(order: OrderKey, than: OrderKey | None) -> bool:
+        return than is not None and order < than
+
+    @staticmethod
+    def _later(order: OrderKey, than: OrderKey | None) -> bool:
+        return than is None or order > than
+
+
+def _fields(row: DocumentRow) -> tuple[Any, ...]:
+    return (row.title, row.filename, row.media_type, row.language, row.collection, row.tags, row.metadata, row.document_date, row.source_uri)
+
+
+def _key(row: Row) -> tuple[Any, ...]:
+    """Kind, document, order, then what tells rows of that kind apart."""
+    document, order = getattr(row, "document_id", None), getattr(row, "order", None)
+    apart = (
+        (row.kind, row.part)
+        if isinstance(row, SettledRow)
+        else tuple(filter(None, (getattr(row, name, None) for name in ("id", "chunk_id", "event_id", "run_id"))))
+    )
+    return (type(row).__name__, document, order, *apart)
+
+
+@dataclass(slots=True)
+class MemoryMemo:
+    answers: dict[MemoKey, bytes] = field(default_factory=dict)
+
+    async def recall(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]:
+        return {key: self.answers[key] for key in keys if key in self.answers}
+
+    async def store(self, answers: Mapping[MemoKey, bytes]) -> None:
+        for key, answer in answers.items():
+            self.answers.setdefault(key, answer)
