@@ -1,0 +1,101 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.errors import MalformedEvent, NewerVersion
+from schemas.events import Content, DocumentIndexed, DocumentReceived, Fact
+from schemas.ids import received_id
+from schemas.records import Position, Record, StoredRecord
+from streams.codec import Codec, clues
+from streams.submission import submission
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+PAYLOAD = {"external_id": "contract-17", "content": {"text": "hello"}}
+HEADERS = {
+    "ce_specversion": b"1.0", "ce_id": b"e1", "ce_source": b"shop", "ce_type": b"document.received.v1", "content-type": b"application/json",
+}  # fmt: skip
+
+
+def stored(value: bytes | None, headers: dict[str, bytes], topic: str = "raw") -> StoredRecord:
+    return StoredRecord(Record(topic, None, value, headers), Position(topic, 3, 41), NOW)
+
+
+def structured(**change: Any) -> StoredRecord:
+    envelope = {"specversion": "1.0", "id": "e1", "source": "shop", "type": "document.received.v1", "data": PAYLOAD} | change
+    return stored(json.dumps(envelope).encode(), {"Content-Type": b"application/cloudevents+json; charset=utf-8"})
+
+
+async def test_binary_and_structured_mode_give_the_same_fact() -> None:
+    binary = await Codec().decode(stored(json.dumps(PAYLOAD).encode(), HEADERS))
+    assert binary == await Codec().decode(structured())
+    assert binary.id == received_id("default", "shop", "e1")
+    assert binary.data == DocumentReceived(external_id="contract-17", content=Content(text="hello"))
+
+
+async def test_the_payload_hash_ignores_how_the_json_is_written() -> None:
+    loose = await Codec().decode(stored(json.dumps(PAYLOAD, indent=3).encode(), HEADERS))
+    tight = await Codec().decode(stored(json.dumps(dict(reversed(PAYLOAD.items()))).encode(), HEADERS))
+    other = await Codec().decode(stored(json.dumps(PAYLOAD | {"title": "x"}).encode(), HEADERS))
+    assert loose.payload_sha256 == tight.payload_sha256 != other.payload_sha256
+
+
+async def test_what_the_system_says_itself_reads_back_the_same() -> None:
+    identity = UUID(int=7)
+    fact = Fact(
+        identity, DocumentIndexed(tenant="t", document_id=UUID(int=9), chunks_count=3), "anabranch/index", str(identity), NOW, "t", UUID(int=9), how="abc"
+    )
+    record = await Codec().encode(fact, "outcomes", "key")
+    back = await Codec().decode(StoredRecord(record, Position("outcomes", 0, 5), NOW))
+    assert (back.id, back.data, back.time, back.tenant, back.document_id, back.how) == (identity, fact.data, NOW, "t", UUID(int=9), "abc")
+
+
+async def test_a_submission_is_what_any_producer_would_send() -> None:
+    record = await submission(DocumentReceived(external_id="a", content=Content(url="https://example.org/x")), "e9", time=NOW, codec=Codec())
+    assert record.topic == "raw"
+    assert record.key == b"a"
+    fact = await Codec().decode(StoredRecord(record, Position("raw", 0, 0), NOW))
+    assert fact.event_id == "e9"
+
+
+@pytest.mark.parametrize(
+    ("value", "headers", "complaint"),
+    [
+        (None, HEADERS, "no value"),
+        (b"{}", {}, "ce_specversion, ce_id, ce_source, ce_type"),
+        (b"not json", HEADERS, "Invalid JSON"),
+        (b'{"external_id": "a"}', HEADERS, "content"),
+        (b'{"content": {"text": "a", "url": "b"}}', HEADERS, "exactly one of"),
+        (b'{"content": {"text": "a"}, "extern_id": "typo"}', HEADERS, "extern_id"),
+        (b"{}", HEADERS | {"ce_type": b"document.eaten.v1"}, "document.received.v1"),
+        (b"{}", HEADERS | {"ce_type": b"document.received.v9"}, "newest is v1"),
+        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"three"}, "ce_sequence 'three'"),
+        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"yesterday"}, "ce_time 'yesterday'"),
+        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_source": b"\xff"}, "ce_source is not UTF-8"),
+    ],
+)
+async def test_what_cannot_be_read_is_named(value: bytes | None, headers: dict[str, bytes], complaint: str) -> None:
+    with pytest.raises(MalformedEvent) as caught:
+        await Codec().decode(stored(value, headers))
+    assert complaint in caught.value.detail
+
+
+async def test_a_newer_version_on_our_own_topics_is_never_guessed_at() -> None:
+    headers = HEADERS | {"ce_id": str(UUID(int=1)).encode(), "ce_type": b"document.chunked.v2"}
+    with pytest.raises(NewerVersion):
+        await Codec().decode(stored(b"{}", headers, "chunked"))
+
+
+async def test_a_generations_own_topic_is_read_like_the_plain_one() -> None:
+    headers = HEADERS | {"ce_id": str(UUID(int=1)).encode(), "ce_type": b"document.indexed.v1"}
+    fact = await Codec().decode(stored(b"{}", headers, "outcomes.g2"))
+    assert isinstance(fact.data, DocumentIndexed)
+
+
+def test_an_unreadable_record_still_gives_what_its_headers_say() -> None:
+    assert clues(Record("raw", None, b"\x00", HEADERS)) == ("e1", "shop", "document.received.v1")
+    assert clues(Record("raw", None, b"\x00", {})) == (None, None, None)

@@ -1,0 +1,87 @@
+from __future__ import annotations
+
+import base64
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from processors import receive
+from schemas.errors import AnabranchError
+from schemas.events import Content, DocumentAccepted, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
+from schemas.ids import document_id, received_id
+from schemas.ports.bundle import Latest, Limits
+from schemas.ports.ledger import Claim
+from schemas.records import Position
+from streams.partition import Bounds
+from streams.stage import Counted
+from tests.property.world import EPOCH, World
+
+
+@pytest.fixture
+def world(tmp_path: Path) -> World:
+    return World(tmp_path, [], 0, Bounds())
+
+
+async def through_the_door(world: World, data: DocumentReceived | DocumentWithdrawn, *, sequence: int | None = None, offset: int = 5, **ports: Any) -> Any:
+    fact = Fact(
+        received_id(data.tenant, "shop", "e1"), data, "shop", "e1", None, data.tenant, sequence=sequence, position=Position("raw", 0, offset), appended_at=EPOCH
+    )
+    statements = await receive.react([Counted(fact, Claim.OWED)], replace(world.ports, **ports))
+    return statements[0].data
+
+
+async def test_bytes_are_pinned_under_tenant_document_and_hash(world: World) -> None:
+    accepted: DocumentAccepted = await through_the_door(world, DocumentReceived(external_id="a", content=Content(base64=base64.b64encode(b"hello").decode())))
+    assert accepted.document_id == document_id("default", "", "a")
+    assert accepted.blob.key == f"default/{accepted.document_id}/{accepted.blob.sha256}"
+    assert await world.ports.blobs.get(accepted.blob.key) == b"hello"
+    assert accepted.order == [1, 5]
+
+
+async def test_equal_bytes_without_a_name_are_one_document_and_under_a_name_another(world: World) -> None:
+    one = await through_the_door(world, DocumentReceived(content=Content(text="same")))
+    two = await through_the_door(world, DocumentReceived(content=Content(text="same")), offset=9)
+    named = await through_the_door(world, DocumentReceived(external_id="x", content=Content(text="same")))
+    assert one.document_id == two.document_id != named.document_id
+
+
+async def test_a_source_that_numbers_its_changes_owns_its_documents_and_orders_them(world: World) -> None:
+    numbered = await through_the_door(world, DocumentReceived(external_id="a", content=Content(text="x")), sequence=77)
+    assert numbered.order == [1, 77, 0]
+    assert numbered.document_id == document_id("default", "shop", "a")
+
+
+async def test_withdrawing_a_numbered_document_without_a_number_comes_right_after_its_last_change(world: World) -> None:
+    class Known:
+        async def latest(self, tenant: str, document_id: UUID) -> Latest:
+            return Latest(True, "a", (1, 77, 0))
+
+    removed: DocumentRemoved = await through_the_door(world, DocumentWithdrawn(document_id=str(UUID(int=4))), revisions=Known())
+    assert removed.order == [1, 77, 1]
+    assert removed.external_id == "a"
+
+
+@pytest.mark.parametrize(
+    ("data", "limits", "code"),
+    [
+        (DocumentReceived(content=Content(text="")), Limits(), "EMPTY_DOCUMENT"),
+        (DocumentReceived(content=Content(base64="%%%")), Limits(), "NOT_BASE64"),
+        (DocumentReceived(content=Content(text="x" * 11)), Limits(inline_bytes=10), "INLINE_TOO_LARGE"),
+        (DocumentReceived(content=Content(text="x" * 11)), Limits(max_bytes=10), "TOO_LARGE"),
+        (DocumentReceived(content=Content(storage_key="uploads/other/file")), Limits(), "FORBIDDEN_KEY"),
+        (DocumentReceived(content=Content(storage_key="uploads/default/../other/file")), Limits(), "FORBIDDEN_KEY"),
+        (DocumentReceived(content=Content(storage_key="uploads/default/nothing")), Limits(), "NO_SUCH_BLOB"),
+        (DocumentReceived(tenant="theirs", content=Content(text="x")), Limits(sources={"shop": frozenset({"ours"})}), "FORBIDDEN_TENANT"),
+        (DocumentReceived(content=Content(text="x")), Limits(sources={"else": frozenset({"default"})}), "FORBIDDEN_TENANT"),
+        (DocumentWithdrawn(document_id="no-uuid"), Limits(), "MALFORMED_EVENT"),
+        (DocumentWithdrawn(document_id=str(UUID(int=4))), Limits(), "NOT_FOUND"),
+    ],
+)
+async def test_what_may_not_pass_is_refused_with_its_code(world: World, data: DocumentReceived | DocumentWithdrawn, limits: Limits, code: str) -> None:
+    with pytest.raises(AnabranchError) as caught:
+        await through_the_door(world, data, limits=limits)
+    assert caught.value.code == code
+    assert caught.value.remedy or code in ("NOT_FOUND",)
