@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import asyncpg
 
-from schemas.errors import AnabranchError, DatabaseUnavailable
+from schemas.errors import AnabranchError, DatabaseUnavailable, LogUnavailable
 
 # What passes by itself: a lost or refused connection, a server that starts or stops, a lock that another holds, a full disk.
 PASSING = (
@@ -18,6 +18,8 @@ PASSING = (
     asyncpg.TransactionRollbackError,
     asyncpg.LockNotAvailableError,
     asyncpg.ObjectInUseError,
+    # What a connection that is cut during its own set-up raises.
+    asyncpg.InternalClientError,
 )
 LOST = ("connection is closed", "connection was closed", "connection is lost", "pool is clos", "connection has been released")
 
@@ -33,3 +35,13 @@ def database_errors() -> Iterator[None]:
         if isinstance(error, asyncpg.InterfaceError) and not any(words in str(error) for words in LOST):
             raise
         raise DatabaseUnavailable(f"Postgres did not answer: {error or type(error).__name__}") from error
+
+
+@contextmanager
+def log_errors() -> Iterator[None]:
+    """The same for the log's own table: what passes becomes LogUnavailable."""
+    try:
+        with database_errors():
+            yield
+    except DatabaseUnavailable as error:
+        raise LogUnavailable(error.detail) from error

@@ -43,7 +43,11 @@ async def connect(dsn: str, *, name: str, settings: Mapping[str, str] | None = N
     """One connection outside any pool, with the same settings and codecs. Raises DatabaseUnavailable."""
     with database_errors():
         connection = await asyncpg.connect(dsn, server_settings={**SETTINGS, "application_name": name, **(settings or {})})
-        await prepare(connection)
+        try:
+            await prepare(connection)
+        except BaseException:
+            connection.terminate()
+            raise
         return connection
 
 
@@ -60,6 +64,7 @@ def _dump(value: Any) -> str:
 async def close_pool(pool: Pool, *, patience_s: float = 1.0) -> None:
     """Close, waiting so long for what still runs, then hang up."""
     try:
-        await asyncio.wait_for(pool.close(), patience_s)
+        async with asyncio.timeout(patience_s):
+            await pool.close()
     except TimeoutError:
         pool.terminate()

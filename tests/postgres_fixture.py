@@ -7,7 +7,7 @@ import os
 import shutil
 import subprocess
 import tempfile
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TypeVar
@@ -16,7 +16,6 @@ from uuid import uuid4
 
 import asyncpg
 import pytest
-import pytest_asyncio
 
 from sql.binaries import wheel_binaries
 from sql.embedded import THROWAWAY, EmbeddedPostgres
@@ -35,6 +34,17 @@ def elsewhere(work: Callable[[], Awaitable[T]]) -> T:
 
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(lambda: asyncio.run(run())).result()
+
+
+def administer(dsn: str, statement: str) -> None:
+    async def execute() -> None:
+        connection = await asyncpg.connect(dsn)
+        try:
+            await connection.execute(statement)
+        finally:
+            await connection.close()
+
+    elsewhere(execute)
 
 
 def database_dsn(dsn: str, database: str) -> str:
@@ -80,36 +90,25 @@ def postgres_server() -> Iterator[EmbeddedPostgres]:
 
 @pytest.fixture(scope="session")
 def template_database(postgres_server: EmbeddedPostgres) -> str:
-    async def prepare() -> None:
-        admin = await asyncpg.connect(postgres_server.dsn)
-        await admin.execute(f'create database "{TEMPLATE}"')
-        await admin.close()
-        await migrate(database_dsn(postgres_server.dsn, TEMPLATE))
-
-    elsewhere(prepare)
+    administer(postgres_server.dsn, f'create database "{TEMPLATE}"')
+    elsewhere(lambda: migrate(database_dsn(postgres_server.dsn, TEMPLATE)))
     return TEMPLATE
 
 
-@pytest_asyncio.fixture
-async def empty_database(postgres_server: EmbeddedPostgres) -> AsyncIterator[str]:
+@pytest.fixture
+def empty_database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
     """A database without any table of ours."""
-    async for dsn in _clone(postgres_server.dsn, "template1"):
-        yield dsn
+    yield from _cloned(postgres_server.dsn, "template1")
 
 
-@pytest_asyncio.fixture
-async def database(postgres_server: EmbeddedPostgres, template_database: str) -> AsyncIterator[str]:
+@pytest.fixture
+def database(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
     """A migrated database of this test's own."""
-    async for dsn in _clone(postgres_server.dsn, template_database):
-        yield dsn
+    yield from _cloned(postgres_server.dsn, template_database)
 
 
-async def _clone(dsn: str, template: str) -> AsyncIterator[str]:
+def _cloned(dsn: str, template: str) -> Iterator[str]:
     name = f"test_{uuid4().hex}"
-    admin = await asyncpg.connect(dsn)
-    try:
-        await admin.execute(f'create database "{name}" template "{template}" strategy file_copy')
-        yield database_dsn(dsn, name)
-        await admin.execute(f'drop database "{name}" with (force)')
-    finally:
-        await admin.close()
+    administer(dsn, f'create database "{name}" template "{template}" strategy file_copy')
+    yield database_dsn(dsn, name)
+    administer(dsn, f'drop database "{name}" with (force)')

@@ -1,0 +1,79 @@
+"""One LISTEN connection a process, which wakes those who wait for a topic."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+import asyncpg
+
+from schemas.errors import DatabaseUnavailable
+from sql.pool import connect
+
+CHANNEL = "anabranch_events"
+RECONNECT_S = 1.0
+
+
+class Doorbell:
+    """Sets the events of those who listen to a topic when records of it were committed. While the connection is down nobody is woken: poll as well.
+
+    The connection's application name is `anabranch <name>`; while it stands, others can see that this process lives.
+    """
+
+    def __init__(self, dsn: str, name: str) -> None:
+        self._dsn = dsn
+        self._name = f"anabranch {name}"
+        self._waiting: dict[str, set[asyncio.Event]] = defaultdict(set)
+        self._listening: asyncio.Task[None] | None = None
+        self._ready = asyncio.Event()
+
+    @asynccontextmanager
+    async def listen(self, topic: str) -> AsyncIterator[asyncio.Event]:
+        """An event that is set whenever the topic may have news, for as long as the context is open."""
+        event = asyncio.Event()
+        self._waiting[topic].add(event)
+        if self._listening is None:
+            self._listening = asyncio.create_task(self._listen())
+        try:
+            await self._ready.wait()
+            yield event
+        finally:
+            self._waiting[topic].discard(event)
+            if not any(self._waiting.values()):
+                await self._stop()
+
+    async def _stop(self) -> None:
+        listening, self._listening = self._listening, None
+        self._ready.clear()
+        if listening:
+            listening.cancel()
+            with suppress(asyncio.CancelledError):
+                await listening
+
+    async def _listen(self) -> None:
+        while True:
+            with suppress(DatabaseUnavailable):
+                await self._hold()
+            await asyncio.sleep(RECONNECT_S)
+
+    async def _hold(self) -> None:
+        """Listen until the connection is lost."""
+        connection = await connect(self._dsn, name=self._name)
+        lost = asyncio.Event()
+        try:
+            connection.add_termination_listener(lambda _: lost.set())
+            await connection.add_listener(CHANNEL, self._ring)
+            self._ready.set()
+            await lost.wait()
+        except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise DatabaseUnavailable(f"The connection that listens for events was lost: {error}") from error
+        finally:
+            connection.terminate()
+
+    def _ring(self, _connection: Any, _process: int, _channel: str, topics: Any) -> None:
+        for topic in str(topics).split(","):
+            for event in self._waiting.get(topic, ()):
+                event.set()

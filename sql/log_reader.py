@@ -1,0 +1,152 @@
+"""Reading the events table for stages: one reader a group and topic, woken by its doorbell, with a slow poll as the safety net."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from contextlib import suppress
+from uuid import UUID
+
+import asyncpg
+
+from schemas.errors import TransientError
+from schemas.ports.log import OpenSink, Sink
+from sql.doorbell import Doorbell
+from sql.errors import log_errors
+from sql.lease import Cursor, Lease, LeaseLost
+from sql.log_records import stored_record
+from sql.pool import Pool
+from sql.statements import statement
+
+PAGE_RECORDS = 500
+PAGE_BYTES = 8_000_000
+LEASE_S = 10.0
+COMMIT_EVERY_S = 0.1
+UNRIPE_S = 0.004
+RETRY_S = 0.5
+
+
+class PgSubscriber:
+    """Subscriber over the table `events`. `owner` names this process; it must be another one after every start."""
+
+    def __init__(self, pool: Pool, listen_dsn: str, *, owner: UUID, poll_s: float = 1.0) -> None:
+        self._pool = pool
+        self._doorbell = Doorbell(listen_dsn, str(owner))
+        self._owner = owner
+        self._poll_s = poll_s
+
+    def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> PgSubscription:
+        return PgSubscription(Lease(self._pool, group, topic, self._owner, LEASE_S), self._doorbell, open_sink, self._poll_s)
+
+
+class PgPartition:
+    """The log's side of one assignment: what was delivered and not yet finished, in reading order."""
+
+    number = 0
+
+    def __init__(self, topic: str, cursor: Cursor) -> None:
+        self.topic = topic
+        self.read = self.finished = cursor
+        self.moved = asyncio.Event()
+        self.resumed = asyncio.Event()
+        self._open: deque[Cursor] = deque()
+        self._positions: set[int] = set()
+        self._closed = False
+
+    def delivered(self, cursor: Cursor) -> None:
+        self._open.append(cursor)
+        self._positions.add(cursor.position)
+        self.read = cursor
+
+    def acknowledge(self, next_offset: int) -> None:
+        """The record at `next_offset - 1`, and all delivered before it, are done. Positions do not grow in reading order: the offset names a record, not a bound."""
+        while not self._closed and next_offset - 1 in self._positions:
+            self.finished = self._open.popleft()
+            self._positions.discard(self.finished.position)
+            self.moved.set()
+
+    def resume(self) -> None:
+        self.resumed.set()
+
+    def close(self) -> None:
+        self._closed = True
+
+
+class PgSubscription:
+    def __init__(self, lease: Lease, doorbell: Doorbell, open_sink: OpenSink, poll_s: float) -> None:
+        self._lease = lease
+        self._doorbell = doorbell
+        self._open_sink = open_sink
+        self._poll_s = poll_s
+
+    async def run(self) -> None:
+        async with self._doorbell.listen(self._lease.topic) as rung:
+            while True:
+                try:
+                    await self._read(PgPartition(self._lease.topic, await self._assigned(rung)), rung)
+                except* TransientError:
+                    await asyncio.sleep(RETRY_S)
+
+    async def _assigned(self, rung: asyncio.Event) -> Cursor:
+        """Wait until this process is the group's reader."""
+        while (cursor := await self._lease.take()) is None:
+            await _woken(rung, self._poll_s)
+        return cursor
+
+    async def _read(self, partition: PgPartition, rung: asyncio.Event) -> None:
+        sink = self._open_sink(partition)
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(self._keep(partition))
+                tasks.create_task(self._deliver(partition, sink, rung))
+        finally:
+            await self._give_up(partition, sink)
+
+    async def _give_up(self, partition: PgPartition, sink: Sink) -> None:
+        await sink.close()
+        partition.close()
+        with suppress(TransientError):
+            await self._lease.keep(partition.finished)
+            await self._lease.end()
+
+    async def _keep(self, partition: PgPartition) -> None:
+        """Write the cursor soon after it moved, and renew the lease in good time."""
+        while True:
+            await _woken(partition.moved, LEASE_S / 3)
+            await self._lease.keep(partition.finished)
+            await asyncio.sleep(COMMIT_EVERY_S)
+
+    async def _deliver(self, partition: PgPartition, sink: Sink, rung: asyncio.Event) -> None:
+        while True:
+            rung.clear()
+            rows = await self._page(partition.read)
+            ripe = [row for row in rows if row["ripe"]]
+            for row in ripe:
+                await _room(partition, sink)
+                partition.delivered(Cursor(row["xact"], row["position"]))
+                sink.offer(stored_record(partition.topic, row))
+            await _room(partition, sink)
+            if not ripe:
+                await _woken(rung, UNRIPE_S if rows else self._poll_s)
+
+    async def _page(self, after: Cursor) -> list[asyncpg.Record]:
+        with log_errors():
+            return await self._lease.pool.fetch(statement("read_events"), self._lease.topic, after.xact, after.position, PAGE_RECORDS, PAGE_BYTES)
+
+
+async def _room(partition: PgPartition, sink: Sink) -> None:
+    while sink.full:
+        partition.resumed.clear()
+        if sink.full:
+            await partition.resumed.wait()
+
+
+async def _woken(event: asyncio.Event, limit_s: float) -> None:
+    # Not wait_for: in Python 3.11 it swallows a cancellation that arrives together with the event.
+    with suppress(TimeoutError):
+        async with asyncio.timeout(limit_s):
+            await event.wait()
+    event.clear()
+
+
+__all__ = ["LeaseLost", "PgSubscriber", "PgSubscription"]

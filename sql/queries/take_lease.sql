@@ -1,0 +1,12 @@
+-- Become the one reader of a group and topic, for $4 seconds: nobody is, we are, its lease has ended, or its process has gone.
+insert into log_readers as r (reader, topic, lease_owner, lease_until)
+values ($1, $2, $3, clock_timestamp() + make_interval(secs => $4))
+on conflict (reader, topic) do update
+set lease_owner = excluded.lease_owner, lease_until = excluded.lease_until
+where r.lease_owner is null
+   or r.lease_owner = excluded.lease_owner
+   or r.lease_until < clock_timestamp()
+   -- A killed process loses its listening connection at once. Behind a pooler that hides names nobody is seen, and leases only end by time.
+   or (exists (select from pg_stat_activity a where a.application_name = 'anabranch ' || excluded.lease_owner)
+       and not exists (select from pg_stat_activity a where a.application_name = 'anabranch ' || r.lease_owner))
+returning xact, position
