@@ -1,0 +1,119 @@
+"""Amounts, dates and identifiers: regular expressions, and the one form that spellings of the same value share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from engines.extract.words import MONTHS
+
+_MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
+_NUMBER = r"\d{1,3}(?:[.,\s]\d{3})+(?:[.,]\d{1,2})?|\d+(?:[.,]\d+)?"
+_SCALE = r"million|milhões|milhão|billion|bilhões|bilhão|thousand|trillion|trilhões|mil|bn|m|k"
+_CURRENCY = {"€": "EUR", "$": "USD", "£": "GBP", "r$": "BRL", "us$": "USD", "eur": "EUR", "usd": "USD", "gbp": "GBP", "brl": "BRL", "chf": "CHF", "euro": "EUR", "euros": "EUR",
+             "dollar": "USD", "dollars": "USD", "dólar": "USD", "dólares": "USD", "real": "BRL", "reais": "BRL", "pound": "GBP", "pounds": "GBP", "libras": "GBP", "francs": "CHF"}  # fmt: skip
+_SCALES = {
+    "million": 6,
+    "milhões": 6,
+    "milhão": 6,
+    "m": 6,
+    "billion": 9,
+    "bilhões": 9,
+    "bilhão": 9,
+    "bn": 9,
+    "thousand": 3,
+    "mil": 3,
+    "k": 3,
+    "trillion": 12,
+    "trilhões": 12,
+}
+
+_PATTERNS = re.compile(
+    rf"""(?P<email>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)
+    |(?P<code>\b\d{{2}}\.\d{{3}}\.\d{{3}}/\d{{4}}-\d{{2}}\b|\b\d{{3}}\.\d{{3}}\.\d{{3}}-\d{{2}}\b|\b\d{{7}}-\d{{2}}\.\d{{4}}\.\d\.\d{{2}}\.\d{{4}}\b
+      |\b(?=[A-Z0-9./-]*\d)(?=[A-Z0-9./-]*[A-Z])[A-Z0-9]+(?:[-/.][A-Z0-9]+)+\b|\b[A-Z]{{2}}\d{{2}}(?:\s?[A-Z0-9]{{4}}){{3,7}}(?:\s?[A-Z0-9]{{1,3}})?\b|\b[A-Z]{{2,5}}\d{{3,}}\b)
+    |(?P<iso>\b\d{{4}}-\d{{2}}-\d{{2}}\b)
+    |(?P<numeric>\b\d{{1,2}}[/.]\d{{1,2}}[/.](?:\d{{4}}|\d{{2}})\b)
+    |(?P<dmy>\b\d{{1,2}}(?:st|nd|rd|th|º|o)?\s+(?:de\s+|of\s+)?(?:{_MONTH})\b\.?,?(?:\s+(?:de\s+)?\d{{4}}\b)?)
+    |(?P<mdy>\b(?:{_MONTH})\b\.?\s+\d{{1,2}}(?:st|nd|rd|th)?\b(?:,?\s+\d{{4}}\b)?)
+    |(?P<my>\b(?:{_MONTH})(?:/|\s+(?:de\s+)?)\d{{4}}\b)
+    |(?P<before>(?:R\$|US\$|[€$£]|\b(?:EUR|USD|GBP|BRL|CHF)\b)\s?(?:{_NUMBER})(?:\s?(?:{_SCALE})\b)?)
+    |(?P<after>\b(?:{_NUMBER})(?:\s(?:{_SCALE}))?(?:\sde)?\s?(?:€|£|(?:EUR|USD|GBP|BRL|CHF|euros?|dollars?|dólar(?:es)?|reais|pounds?|libras|francs)\b))
+    |(?P<year>(?<=\b(?i:in|em|de|of)\s)(?:1[6-9]|20)\d\d\b)
+    |(?P<number>(?:(?<=n[.º°]\s)|(?<=nº\s)|(?<=n\.º\s)|(?<=(?i:number)\s)|(?<=(?i:numero)\s)|(?<=(?i:número)\s))[\w./-]*\d[\w/-]*)""",
+    re.VERBOSE | re.IGNORECASE,
+)
+_TYPES = {"email": "IDENTIFIER", "code": "IDENTIFIER", "number": "IDENTIFIER", "before": "MONEY", "after": "MONEY"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A name or value at `[start, end)` of a text; `key` is what spellings of the same one share."""
+
+    start: int
+    end: int
+    type: str
+    key: str
+
+
+def values(text: str) -> Iterator[Found]:
+    """In order, without overlaps."""
+    if not any(map(str.isdigit, text)) and "@" not in text:
+        return
+    for match in _PATTERNS.finditer(text):
+        kind, said = str(match.lastgroup), match[0].rstrip(".,")
+        if kind == "code" and not _is_code(said):
+            continue
+        yield Found(match.start(), match.start() + len(said), _TYPES.get(kind, "DATE"), _key(kind, said))
+
+
+def _is_code(said: str) -> bool:
+    """The expression ignores case for the sake of months; codes have capitals, or digits only."""
+    return said == said.upper() and not re.fullmatch(r"[A-Z]+[-/]\d|\d+[A-Z]{1,2}", said)
+
+
+def _key(kind: str, said: str) -> str:
+    match kind:
+        case "before" | "after":
+            return _amount(said)
+        case "dmy" | "mdy" | "my":
+            return _written_date(said)
+        case "numeric":
+            return _numeric_date(said)
+        case _:
+            return " ".join(said.lower().split())
+
+
+def _amount(said: str) -> str:
+    """`€ 18.740,50` → `EUR 18740.50`; a lone separator before three digits parts thousands."""
+    text = said.lower()
+    currency = next((code for sign, code in sorted(_CURRENCY.items(), key=lambda item: -len(item[0])) if sign in text), "")
+    digits = re.search(_NUMBER, text)
+    scale = next((_SCALES[word] for word in re.findall(r"[a-zõã]+", text) if word in _SCALES), 0)
+    return f"{currency} {_plain_number(digits[0] if digits else '0') * 10**scale:.2f}".strip()
+
+
+def _plain_number(said: str) -> float:
+    compact = re.sub(r"\s", "", said)
+    whole, mark, cents = compact, "", ""
+    if (found := re.search(r"[.,](\d{1,2})$", compact)) or (found := re.search(r"^\d+[.,](\d{4,})$", compact)):
+        whole, mark, cents = compact[: found.start()], ".", found[1]
+    return float(re.sub(r"[.,]", "", whole) + mark + cents)
+
+
+def _written_date(said: str) -> str:
+    words = re.findall(r"[a-zç]+|\d+", said.lower())
+    month = next((MONTHS[word] for word in words if word in MONTHS), 0)
+    numbers = [word for word in words if word.isdigit()]
+    year = next((word for word in numbers if len(word) == 4), "")
+    day = next((f"{int(word):02}" for word in numbers if len(word) <= 2), "")
+    return "-".join(part for part in (year, f"{month:02}", day) if part)
+
+
+def _numeric_date(said: str) -> str:
+    """Day first, unless the second number can be no month."""
+    day, month, year = (int(part) for part in re.split(r"[/.]", said))
+    if month > 12:
+        day, month = month, day
+    return f"{year + 2000 if year < 100 else year:04}-{month:02}-{day:02}"
