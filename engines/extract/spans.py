@@ -12,6 +12,7 @@ from engines.extract.words import (
     FORMS,
     GIVEN_NAMES,
     HEADS,
+    LABELS,
     MONTHS,
     ORG_HEADS,
     PLACE_HEADS,
