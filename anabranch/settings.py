@@ -35,7 +35,6 @@ class KafkaSettings(Section):
     bootstrap_servers: str | None = Field(None, description="host:port, comma-separated; unset: the log is a Postgres table")
     topic_prefix: str = Field("", max_length=100, pattern=r"^[A-Za-z0-9._-]*$")
     partitions: int = Field(12, ge=1, le=1000, description="of the document topics, when they are created")
-    replication: int = Field(1, ge=1, le=9, description="of topics, when they are created; 3 on a cluster")
     security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
     sasl_username: str | None = None
@@ -72,6 +71,7 @@ class IngestSettings(Section):
     inline_bytes: int = Field(700_000, ge=1, le=20 * MIB, description="of base64 or text in an event, decoded")
     max_pages: int = Field(3_000, ge=1)
     url_allow: Names = Field((), description="host:port that may be fetched although its address is private")
+    fetch_timeout_s: float = Field(60.0, gt=0, description="for one download")
     sources: dict[str, tuple[str, ...]] = Field({}, description="ce_source → tenants it may write for; empty: any source for any tenant")
 
 

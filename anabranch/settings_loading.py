@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, get_args
 
 from pydantic import BaseModel, ValidationError
-from pydantic_settings import EnvSettingsSource
+from pydantic_settings import EnvSettingsSource, SettingsError
 
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
@@ -92,7 +92,10 @@ def _environment() -> dict[str, Any]:
         key = name.removeprefix(PREFIX).lower().replace("__", ".")
         if name.startswith(PREFIX) and name not in OTHER_NAMES:
             _refuse(key, set(known_keys()), name, environment_name)
-    return dict(EnvSettingsSource(Settings)())
+    try:
+        return dict(EnvSettingsSource(Settings)())
+    except SettingsError as error:
+        raise ConfigurationError(f"the environment: {error}", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
 
 
 def _named_file() -> Path | None:
@@ -115,7 +118,7 @@ def _assignments(sets: Iterable[str]) -> dict[str, Any]:
         key, equals, value = assignment.partition("=")
         if not equals:
             raise ConfigurationError(f"--set {assignment}: no value", code="BAD_SETTING", remedy="Write --set section.key=value.")
-        values = _merged(values, _nested(key.strip().split("."), _value(value)))
+        values = _merged(values, _nested(key.strip().split("."), _value(key, value)))
     return values
 
 
@@ -124,8 +127,14 @@ def _nested(path: list[str], value: Any) -> dict[str, Any]:
     return {head: _nested(rest, value) if rest else value}
 
 
-def _value(text: str) -> Any:
-    return json.loads(text) if text[:1] in "[{" and text else text
+def _value(key: str, text: str) -> Any:
+    """Lists and mappings are written as JSON."""
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{key}: {text!r} is not JSON: {error}", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
 
 
 def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:

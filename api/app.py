@@ -21,13 +21,19 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 
 def create_app(services: Services) -> FastAPI:
     """Answers as soon as the services do; starting and stopping them is the caller's."""
-    app = FastAPI(title="Anabranch", version=VERSION, description="Event-sourced streaming ingestion and retrieval.", responses=RESPONSES)
+    app = routes_only()
     app.state.services = services
+    app.add_middleware(BodyLimit, max_bytes=services.max_bytes)
+    app.add_middleware(RequestId)
+    return app
+
+
+def routes_only() -> FastAPI:
+    """Without services: enough for its OpenAPI document."""
+    app = FastAPI(title="Anabranch", version=VERSION, description="Event-sourced streaming ingestion and retrieval.", responses=RESPONSES)
     app.router.redirect_slashes = False
     for resource in (ingest, documents, files, questions, collections, entities, generations, profiles, runs, dead_letters, config):
         app.include_router(resource.router, prefix="/v1", dependencies=[Depends(clean_input)])
     app.include_router(health.router)
     problems.install(app)
-    app.add_middleware(BodyLimit, max_bytes=services.max_bytes)
-    app.add_middleware(RequestId)
     return app

@@ -1,0 +1,49 @@
+"""What an API process does."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from anabranch.composition.api import prepare_api
+from anabranch.database import database
+from anabranch.settings import Settings
+from api.app import create_app
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def serve_api(settings: Settings) -> None:
+    """Until cancelled."""
+    async with database(settings, shared=True) as dsn, prepare_api(settings, dsn) as services:
+        config = uvicorn.Config(
+            create_app(services),
+            host=settings.api.host,
+            port=settings.api.port,
+            log_config=None,
+            access_log=False,
+            lifespan="off",
+            timeout_graceful_shutdown=3,
+            server_header=False,
+        )
+        await _serve(_Server(config))
+
+
+async def _serve(server: _Server) -> None:
+    """Being cancelled ends it gracefully: what is being answered is still answered."""
+    serving = asyncio.create_task(server.serve())
+    try:
+        await asyncio.shield(serving)
+    except asyncio.CancelledError:
+        server.should_exit = True
+        await serving
+        raise

@@ -1,0 +1,94 @@
+"""The command line: one file a group. What is heavy is imported inside the commands, so that `--help` comes at once.
+
+stdout is data, stderr is talk. Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not found, 4 refused, 5 partly done, 7 backend not reachable, 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from cyclopts import App
+
+from anabranch.cli.exits import exit_code
+from schemas.errors import AnabranchError
+
+GROUPS = {
+    "up": "anabranch.cli.up:up",
+    "api": "anabranch.cli.up:api",
+    "worker": "anabranch.cli.up:worker",
+    "ingest": "anabranch.cli.ingest:ingest",
+    "query": "anabranch.cli.ask:query",
+    "search": "anabranch.cli.ask:search",
+    "documents": "anabranch.cli.documents:app",
+    "topics": "anabranch.cli.topics:app",
+    "db": "anabranch.cli.db:app",
+    "kafka": "anabranch.cli.kafka:app",
+    "eval": "anabranch.cli.evaluate:app",
+    "doctor": "anabranch.cli.doctor:doctor",
+    "config": "anabranch.cli.config:app",
+    "contract": "anabranch.cli.contract:app",
+    "version": "anabranch.cli.version:version",
+}
+HELP = {
+    "up": "Run everything in one data folder: Postgres, log, stages, API.",
+    "api": "Run the HTTP API alone, on a database and log that are elsewhere.",
+    "worker": "Run stages of the pipeline.",
+    "ingest": "Take in files, folders, addresses or stdin.",
+    "query": "Ask a question; the answer comes with its citations.",
+    "search": "Find passages, without an answer.",
+    "documents": "List, show and remove documents.",
+    "topics": "The log: topics, and how far each stage has read.",
+    "db": "The tables: migrations and checksum.",
+    "kafka": "A single Kafka node on this machine's Java.",
+    "eval": "How good are retrieval and parsing?",
+    "doctor": "Check this machine and what it connects to.",
+    "config": "Settings: what holds, and what there is.",
+    "contract": "OpenAPI, AsyncAPI and JSON Schemas, generated.",
+    "version": "Print the version.",
+}
+
+
+def application() -> App:
+    app = App(name="anabranch", help="Event-sourced streaming ingestion and retrieval.", version_flags=[], result_action="return_value")
+    for name, place in GROUPS.items():
+        app.command(place, name=name, help=HELP[name])
+    return app
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Runs one command; returns its exit code."""
+    tokens = list(sys.argv[1:] if arguments is None else arguments)
+    if tokens == ["--version"]:
+        tokens = ["version"]
+    try:
+        return int(application()(tokens) or 0)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        sys.stderr.close()
+        return 0
+    except AnabranchError as error:
+        _tell(error)
+        return exit_code(error)
+    except ExceptionGroup as group:
+        error = _first_of_ours(group)
+        if error is None:
+            raise
+        _tell(error)
+        return exit_code(error)
+
+
+def _tell(error: AnabranchError) -> None:
+    print(f"error: {error.detail} [{error.code}]", file=sys.stderr)
+    if error.remedy:
+        print(f"  → {error.remedy}", file=sys.stderr)
+
+
+def _first_of_ours(group: ExceptionGroup[Exception]) -> AnabranchError | None:
+    found: Exception | None = group
+    while isinstance(found, ExceptionGroup):
+        ours, _ = found.split(AnabranchError)
+        found = ours.exceptions[0] if ours else None
+    return found if isinstance(found, AnabranchError) else None

@@ -1,0 +1,49 @@
+"""`anabranch config`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from anabranch.cli.options import Common
+from anabranch.cli.output import print_json, print_table
+
+app = App(name="config", help="Settings: what holds, and what there is.", result_action="return_value")
+DEFAULT = Common()
+
+
+@app.command
+def show(*, origin: Annotated[bool, Parameter(negative="")] = False, common: Common = DEFAULT) -> int:
+    """Every setting that holds now; secrets are not shown.
+
+    Parameters
+    ----------
+    origin
+        With where each comes from.
+    """
+    rows = _rows(common)
+    if common.json:
+        print_json({"settings": {row["key"]: row["value"] for row in rows}, **({"origins": {row["key"]: row["origin"] for row in rows}} if origin else {})})
+        return 0
+    columns = ("key", "value", "origin", "environment") if origin else ("key", "value")
+    print_table(columns, [[row[column] for column in columns] for row in rows])
+    return 0
+
+
+@app.command
+def schema(*, common: Common = DEFAULT) -> int:
+    """JSON Schemas of the settings and of a profile."""
+    from anabranch.settings_schema import config_schema
+
+    print_json(config_schema())
+    return 0
+
+
+def _rows(common: Common) -> list[dict[str, Any]]:
+    from anabranch.settings_loading import environment_name, flattened, gather, known_keys, validated
+
+    origins = gather(data_dir=common.data, config=common.config, sets=common.set)
+    values = dict(flattened(validated(origins).model_dump(mode="json")))
+    told = {key: origin for origin, given in origins.items() for key, _ in flattened(given)}
+    return [{"key": key, "value": values.get(key), "origin": told.get(key, "default"), "environment": environment_name(key)} for key in known_keys()]

@@ -1,0 +1,85 @@
+"""`anabranch db`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+
+from cyclopts import App, Parameter
+
+from anabranch.cli.options import Common
+from anabranch.cli.output import print_json, print_table, say
+
+app = App(name="db", help="The tables: migrations and checksum.", result_action="return_value")
+Flag = Parameter(negative="")
+DEFAULT = Common()
+
+
+@app.command
+def migrate(*, dry_run: Annotated[bool, Flag] = False, common: Common = DEFAULT) -> int:
+    """Apply the migrations that are missing.
+
+    Parameters
+    ----------
+    dry_run
+        Only say which.
+    """
+    from sql.migrate import migrate as apply
+    from sql.migrate import pending
+
+    files = asyncio.run(_with_database(common, pending if dry_run else apply))
+    if common.json:
+        print_json({"pending" if dry_run else "applied": files})
+    else:
+        print("\n".join(files) if files else "nothing to do")
+    return 0
+
+
+@app.command
+def status(*, common: Common = DEFAULT) -> int:
+    """Which migrations are applied."""
+    from sql.migrate import migration_status
+
+    rows = asyncio.run(_with_database(common, migration_status))
+    if common.json:
+        print_json({"migrations": rows})
+    else:
+        print_table(("file", "applied_at"), [(row["file"], row["applied_at"] or "pending") for row in rows])
+    return 0
+
+
+@app.command
+def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")] = False, common: Common = DEFAULT) -> int:
+    """One sum over what is visible: equal for two histories that end in the same documents.
+
+    Parameters
+    ----------
+    everything
+        With revisions, tombstones and history: equal for the same log.
+    """
+    from sql.checksum import checksum as of_tables
+
+    from sql.pool import close_pool, open_pool
+
+    async def run(dsn: str) -> dict[str, Any]:
+        pool = await open_pool(dsn, size=2, name="anabranch checksum")
+        try:
+            return dict(await of_tables(pool, everything=everything))
+        finally:
+            await close_pool(pool)
+
+    found = asyncio.run(_with_database(common, run))
+    if common.json:
+        print_json(found)
+    else:
+        print_table(("table", "rows", "checksum"), [(name, table["rows"], table["checksum"]) for name, table in found["tables"].items()])
+        say(f"checksum {found['checksum']}")
+    return 0
+
+
+async def _with_database(common: Common, work: Any) -> Any:
+    from anabranch.cli.storing import database_url
+
+    settings = common.settings()
+    async with database_url(common, settings) as dsn:
+        return await work(dsn)

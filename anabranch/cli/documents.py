@@ -1,0 +1,176 @@
+"""`anabranch documents`."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated, Any
+from uuid import UUID
+
+from cyclopts import App, Parameter
+
+from anabranch.cli.options import Remote
+from anabranch.cli.output import print_json, print_table, say
+
+app = App(name="documents", help="List, show and remove documents.", result_action="return_value")
+Flag = Parameter(negative="")
+DEFAULT = Remote()
+
+
+@app.command(name="list")
+def list_documents(
+    *,
+    external_id: str | None = None,
+    collection: str | None = None,
+    tag: str | None = None,
+    state: str | None = None,
+    limit: int = 50,
+    after: str | None = None,
+    common: Remote = DEFAULT,
+) -> int:
+    """List documents, newest first.
+
+    Parameters
+    ----------
+    external_id
+        With this external id.
+    collection
+        Of this collection.
+    tag
+        With this tag.
+    state
+        searchable, running, failed, withdrawn.
+    limit
+        At most so many.
+    after
+        `next` of the page before.
+    """
+    page = _get("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=state, limit=limit, after=after)
+    if common.json:
+        print_json(page)
+        return 0
+    rows = [
+        (item["document_id"], item.get("state"), item.get("chunks_count"), item.get("collection"), item.get("title") or item.get("filename"))
+        for item in page["items"]
+    ]
+    print_table(("document_id", "state", "chunks", "collection", "title"), rows)
+    if page["next"]:
+        say(f"more: --after {page['next']}", quiet=common.quiet)
+    return 0
+
+
+@app.command
+def show(document: UUID, /, *, common: Remote = DEFAULT) -> int:
+    """A document, and what each stage did with it.
+
+    Parameters
+    ----------
+    document
+        Its id.
+    """
+    found = _get(f"/v1/documents/{document}", common)
+    if common.json:
+        print_json(found)
+        return 0
+    for name, value in found.items():
+        if name != "stages":
+            print(f"{name:18} {value if value is not None else '-'}")
+    stages = found.get("stages", [])
+    print_table(
+        ("stage", "state", "attempts", "ms", "error"), [(line["stage"], line["state"], line["attempts"], line["duration_ms"], _code(line)) for line in stages]
+    )
+    return 0
+
+
+@app.command
+def chunks(document: UUID, /, *, limit: int = 50, after: int = -1, common: Remote = DEFAULT) -> int:
+    """Its chunks, in the order of the text.
+
+    Parameters
+    ----------
+    document
+        Its id.
+    limit
+        At most so many.
+    after
+        Ordinal after which to begin.
+    """
+    page = _get(f"/v1/documents/{document}/chunks", common, limit=limit, after=after)
+    if common.json:
+        print_json(page)
+        return 0
+    for item in page["items"]:
+        print(f"--- {item['ordinal']}  {item.get('section') or ''}  [{item['char_start']}, {item['char_end']})\n{item['text']}")
+    return 0
+
+
+@app.command
+def markdown(document: UUID, /, *, common: Remote = DEFAULT) -> int:
+    """Its text, as spans point into it.
+
+    Parameters
+    ----------
+    document
+        Its id.
+    """
+    from anabranch.cli.serving import api_client
+
+    async def ask() -> str:
+        async with api_client(common) as client:
+            return await client.text(f"/v1/documents/{document}/markdown")
+
+    text = asyncio.run(ask())
+    if common.json:
+        print_json({"document_id": document, "markdown": text})
+    else:
+        print(text)
+    return 0
+
+
+@app.command
+def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+    """Take a document out of every channel. Its history stays in the log.
+
+    Parameters
+    ----------
+    document
+        Its id.
+    yes
+        Do not ask.
+    """
+    from anabranch.cli.serving import api_client
+
+    async def run() -> dict[str, Any]:
+        async with api_client(common, stages=("all",)) as client:
+            found = await client.get(f"/v1/documents/{document}")
+            if not yes and not _agreed(found):
+                return {}
+            return await client.delete(f"/v1/documents/{document}")
+
+    answer = asyncio.run(run())
+    if common.json and answer:
+        print_json(answer)
+    elif answer:
+        say("accepted: it answers no question any more soon", quiet=common.quiet)
+    return 0 if answer else 1
+
+
+def _agreed(found: dict[str, Any]) -> bool:
+    say(f"{found['document_id']}  {found.get('title') or found.get('filename')}  {found.get('chunks_count')} chunks")
+    try:
+        return input("Remove it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _get(path: str, common: Remote, **parameters: Any) -> dict[str, Any]:
+    from anabranch.cli.serving import api_client
+
+    async def ask() -> dict[str, Any]:
+        async with api_client(common) as client:
+            return await client.get(path, **parameters)
+
+    return asyncio.run(ask())
+
+
+def _code(line: dict[str, Any]) -> str | None:
+    return line["error"]["code"] if line.get("error") else None

@@ -1,0 +1,53 @@
+"""Options that every command takes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+if TYPE_CHECKING:
+    from anabranch.settings import Settings
+
+Flag = Parameter(negative="")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Common:
+    """Where the data are, and how to talk."""
+
+    data: Annotated[Path | None, Parameter(help="Data folder.  [default: ./anabranch-data]")] = None
+    config: Annotated[Path | None, Parameter(env_var="ANABRANCH_CONFIG", help="Settings file.  [default: anabranch.toml in the data folder]")] = None
+    set: Annotated[tuple[str, ...], Parameter(name="--set", negative="", help="A setting, as section.key=value.")] = ()
+    json: Annotated[bool, Parameter(negative="", help="JSON on stdout.")] = False
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Say only what went wrong.")] = False
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Log more.")] = False
+    no_color: Annotated[bool, Parameter(negative="", env_var="NO_COLOR", help="No colours.")] = False
+
+    def settings(self, *more: str) -> Settings:
+        """Raises ConfigurationError."""
+        from anabranch.settings_loading import load_settings
+
+        level = ("logging.level=debug",) if self.verbose else ("logging.level=error",) if self.quiet else ()
+        return load_settings(data_dir=self.data, config=self.config, sets=(*level, *self.set, *more))
+
+    def arguments(self) -> list[str]:
+        """What makes a child read the same settings; its data folder comes in the environment."""
+        given = ["--config", str(self.config.resolve())] if self.config else []
+        return [
+            *given,
+            *(token for assignment in self.set for token in ("--set", assignment)),
+            *(["-v"] if self.verbose else []),
+            *(["-q"] if self.quiet else []),
+        ]
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Remote(Common):
+    """The same, for commands that speak to a server."""
+
+    server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", help="Address of a running server, in place of a data folder.")] = None

@@ -1,0 +1,96 @@
+"""Ingestion as it goes: a live table on a terminal, else a line for each document that ended and one every ten seconds."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from anabranch.cli.output import say
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+    from anabranch.ingestion import Ingestion, Source
+
+STAGES = ("receive", "transcribe", "chunk", "embed", "index", "extract", "graph")
+MARKS = {"done": "✓", "running": "…", "failed": "✗", "waiting": "·"}
+SHOWN = 12
+LINE_S, TICK_S = 10.0, 0.2
+
+
+@contextmanager
+def watching(job: Ingestion, *, quiet: bool, plain: bool) -> Iterator[None]:
+    """Reads `job` from the side; it need not know."""
+    if quiet:
+        yield
+        return
+    watch = _table if sys.stderr.isatty() and not plain else _lines
+    over = threading.Event()
+    thread = threading.Thread(target=watch, args=(job, over), daemon=True)
+    thread.start()
+    try:
+        yield
+    finally:
+        over.set()
+        thread.join()
+
+
+def _lines(job: Ingestion, over: threading.Event) -> None:
+    told: set[int] = set()
+    waited = 0.0
+    while True:
+        finished = over.wait(TICK_S)
+        for number, source in enumerate(job.sources):
+            if number not in told and source.ended:
+                told.add(number)
+                say(f"{source.path}: {_outcome(source)}")
+        waited += TICK_S
+        if waited >= LINE_S and not finished:
+            waited = 0.0
+            say(_summary(job))
+        if finished:
+            return
+
+
+def _table(job: Ingestion, over: threading.Event) -> None:
+    from rich.console import Console
+    from rich.live import Live
+
+    with Live(_rendered(job), console=Console(stderr=True), refresh_per_second=5, transient=False) as live:
+        while not over.wait(TICK_S):
+            live.update(_rendered(job))
+        live.update(_rendered(job))
+
+
+def _rendered(job: Ingestion) -> Table:
+    from rich.table import Table
+
+    table = Table(title=_summary(job), title_justify="left", box=None)
+    for heading in ("document", *STAGES, "state"):
+        table.add_column(heading, no_wrap=heading != "state")
+    active = [source for source in job.sources if not source.ended] + [source for source in reversed(job.sources) if source.ended]
+    for source in active[:SHOWN]:
+        table.add_row(source.path, *(_mark(source, stage) for stage in STAGES), _outcome(source))
+    return table
+
+
+def _mark(source: Source, stage: str) -> str:
+    found = [line for line in source.stages if line["stage"] == stage]
+    return " ".join(dict.fromkeys(MARKS.get(line["state"], "…") for line in found)) if found else "·"
+
+
+def _outcome(source: Source) -> str:
+    if source.error:
+        return f"{source.state}: {source.error['detail']} [{source.error['code']}]"
+    times = [f"{line['stage']} {line['duration_ms']:.0f} ms" for line in source.stages if line.get("duration_ms") is not None]
+    chunks = f", {source.chunks_count} chunks" if source.chunks_count is not None else ""
+    return source.state + chunks + (" (duplicate)" if source.duplicate else "") + (f" ({', '.join(times)})" if times else "")
+
+
+def _summary(job: Ingestion) -> str:
+    counts = Counter(source.state for source in job.sources)
+    return f"{len(job.sources)} documents: " + ", ".join(f"{number} {state}" for state, number in counts.most_common())

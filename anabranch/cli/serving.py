@@ -1,0 +1,54 @@
+"""The server that a command speaks to: a named one, the one that lives in the data folder, or one of its own for as long as it takes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from anabranch.cli.options import Remote
+from anabranch.cli.output import say
+from anabranch.client import ApiClient
+from anabranch.data_folder import Server, find_server, is_locked
+from anabranch.settings import Settings
+from anabranch.supervisor import Plan, running
+
+STARTING_S = 60.0
+
+
+@asynccontextmanager
+async def api_client(common: Remote, *, stages: Sequence[str] = ()) -> AsyncIterator[ApiClient]:
+    """`stages` are what a server of its own would run beside the API."""
+    if common.server:
+        async with ApiClient(common.server) as client:
+            yield client
+        return
+    settings = common.settings()
+    found = await living_server(settings)
+    if found:
+        async with ApiClient(found.url) as client:
+            yield client
+        return
+    async with own_server(common, settings, stages) as server, ApiClient(server.url) as client:
+        yield client
+
+
+async def living_server(settings: Settings) -> Server | None:
+    """The server in the data folder; one that is just starting is waited for."""
+    for _ in range(int(STARTING_S / 0.25)):
+        found = find_server(settings.data_dir)
+        if found or not is_locked(settings.data_dir):
+            return found
+        await asyncio.sleep(0.25)
+    return None
+
+
+@asynccontextmanager
+async def own_server(common: Remote, settings: Settings, stages: Sequence[str]) -> AsyncIterator[Server]:
+    """Its log goes to a file in the data folder."""
+    say(f"no server in {settings.data_dir}: starting one for this command", quiet=common.quiet)
+    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    free_port = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0})})
+    with (settings.data_dir / "commands.log").open("ab") as output:
+        async with running(Plan(free_port, common.arguments(), stages, output=output)) as (server, _):
+            yield server

@@ -1,0 +1,153 @@
+"""`anabranch up`, and the two processes that it runs, which can also be run alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+from cyclopts import Parameter
+
+from anabranch.cli.options import Common
+from anabranch.cli.output import print_json, say
+
+if TYPE_CHECKING:
+    from anabranch.data_folder import Server
+    from anabranch.supervisor import Plan
+
+Hidden = Parameter(show=False, negative="")
+
+
+def up(
+    *,
+    port: int | None = None,
+    stages: str = "all",
+    ephemeral: Annotated[bool, Parameter(negative="")] = False,
+    ready_file: Path | None = None,
+    common: Common = Common(),  # noqa: B008
+) -> int:
+    """Run everything in one data folder: Postgres, log, stages, API. Ctrl-C stops it.
+
+    Parameters
+    ----------
+    port
+        Of the API; 0 takes a free one. [default: 8420]
+    stages
+        Which stages run here, separated by commas; `none` for the API alone.
+    ephemeral
+        A new folder that is gone afterwards.
+    ready_file
+        Written as JSON once everything answers.
+    """
+    from anabranch.logs import configure_logs
+    from anabranch.stopping import until_stopped
+    from anabranch.supervisor import Plan
+
+    settings = common.settings(*([f"api.port={port}"] if port is not None else []))
+    configure_logs(settings.logging)
+    chosen = () if stages == "none" else tuple(stages.split(","))
+    return asyncio.run(until_stopped(_serve(Plan(settings, common.arguments(), chosen, ephemeral), ready_file, common)))
+
+
+async def _serve(plan: Plan, ready_file: Path | None, common: Common) -> None:
+    from anabranch.data_folder import write_server
+    from anabranch.supervisor import running
+
+    say("starting…", quiet=common.quiet)
+    with _no_file(ready_file):
+        async with running(plan) as (server, failed):
+            _announce(server, plan, common)
+            if ready_file is not None:
+                write_server(ready_file, server)
+            await failed
+
+
+@contextmanager
+def _no_file(path: Path | None) -> Iterator[None]:
+    """None before, none after."""
+    if path is None:
+        yield
+        return
+    path.unlink(missing_ok=True)
+    try:
+        yield
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _announce(server: Server, plan: Plan, common: Common) -> None:
+    if common.json:
+        print_json(asdict(server))
+        return
+    kept = "kept when this stops" if server.persistent else "gone when this stops"
+    lines = {
+        "API": f"{server.url}   (docs: {server.url}/docs)",
+        "data": f"{server.data_dir}   ({kept})",
+        "Postgres": server.database_url if server.mode == "embedded" else "as set",
+        "log": "Kafka" if server.log == "kafka" else "Postgres table",
+        "stages": ", ".join(plan.stages) or "none",
+        "metrics": f"{server.url}/metrics" + (f", worker: {server.worker_metrics_url}" if server.worker_metrics_url else ""),
+        "profile": "default",
+    }
+    print("\n".join(f"{name:9} {value}" for name, value in lines.items()), flush=True)
+    say("Ctrl-C stops everything.", quiet=common.quiet)
+
+
+def api(
+    *,
+    host: str | None = None,
+    port: int | None = None,
+    attached: Annotated[bool, Hidden] = False,
+    common: Common = Common(),  # noqa: B008
+) -> int:
+    """Run the HTTP API alone, on the database and log that the settings name.
+
+    Parameters
+    ----------
+    host
+        Address to listen on. [default: 127.0.0.1]
+    port
+        0 takes a free one. [default: 8420]
+    attached
+        Stop when stdin ends.
+    """
+    from anabranch.api_process import serve_api
+    from anabranch.logs import configure_logs
+    from anabranch.stopping import until_stopped
+
+    settings = common.settings(*([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else []))
+    configure_logs(settings.logging)
+    return asyncio.run(until_stopped(serve_api(settings), with_parent=attached))
+
+
+def worker(
+    *,
+    stages: str = "all",
+    metrics_port: int = 0,
+    attached: Annotated[bool, Hidden] = False,
+    report: Annotated[Path | None, Hidden] = None,
+    common: Common = Common(),  # noqa: B008
+) -> int:
+    """Run stages of the pipeline until Ctrl-C. Start it again elsewhere to share the work.
+
+    Parameters
+    ----------
+    stages
+        Names separated by commas, or `all`.
+    metrics_port
+        Of Prometheus metrics, on the loopback address; 0 takes a free one.
+    attached
+        Stop when stdin ends.
+    report
+        Written once the stages read.
+    """
+    from anabranch.logs import configure_logs
+    from anabranch.stopping import until_stopped
+    from anabranch.worker_process import work
+
+    settings = common.settings()
+    configure_logs(settings.logging)
+    return asyncio.run(until_stopped(work(settings, stages.split(","), metrics_port, report), with_parent=attached))

@@ -1,0 +1,92 @@
+"""The API's services, over the real storage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+
+from sql.documents import PgDocuments
+from sql.entities import PgEntities
+from sql.generations import PgGenerations
+from sql.jobs import PgJobs
+from sql.records import PgRecords
+
+from anabranch.busy import Gate
+from anabranch.composition.genesis import current_generation
+from anabranch.composition.overrides import NONE, Overrides
+from anabranch.composition.questions import prepare_questions, profiles_of
+from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.intake import LogIntake
+from anabranch.metrics import Metrics
+from anabranch.questions import Asking
+from anabranch.readiness import Readiness
+from anabranch.settings import Settings
+from anabranch.settings_schema import config_schema
+from anabranch.usage import UsageBuffer
+from anabranch.version import program_version
+from api.services import Services
+from schemas.generations import Generation
+from sql.pool import close_pool, open_pool
+from streams.codec import Codec
+
+TENANT = "default"
+OTHER_CONNECTIONS = 6
+QUESTION_CONNECTIONS = 4
+GENERATION_POLL_S = 0.05
+
+
+@asynccontextmanager
+async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NONE) -> AsyncIterator[Services]:
+    """Waits until there is a live generation: a worker makes the first one."""
+    metrics = Metrics(program_version())
+    async with AsyncExitStack() as stack:
+        storage = await stack.enter_async_context(prepare_storage(settings, dsn, pool_size=OTHER_CONNECTIONS, name="anabranch api", overrides=overrides))
+        pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
+        stack.push_async_callback(close_pool, pool)
+        usage = await stack.enter_async_context(_usage(storage, metrics, overrides))
+        generation = await _generation(storage)
+        retriever = await stack.enter_async_context(prepare_questions(settings, storage, pool, generation, publish=usage.offer, overrides=overrides))
+        documents = PgDocuments(storage.pool)
+        gate = Gate("questions", max(1, settings.database.api_pool // QUESTION_CONNECTIONS), metrics)
+        asking = Asking(retriever, TENANT, gate, metrics, overrides.fresh_id)
+        profiles = profiles_of(settings)
+        readiness = Readiness(settings, storage)
+        yield Services(
+            tenant=TENANT,
+            max_bytes=settings.ingest.max_bytes,
+            intake=LogIntake(
+                storage.log, storage.blobs, documents, PgJobs(storage.pool), Codec(), settings.ingest.max_bytes, overrides.clock, overrides.fresh_id
+            ),
+            documents=documents,
+            entities=PgEntities(storage.pool),
+            records=PgRecords(storage.pool),
+            generations=PgGenerations(storage.pool),
+            blobs=storage.blobs,
+            profiles=lambda: [profiles.get(name) for name in profiles.names],
+            search=asking.search,
+            query=asking.query,
+            ready=readiness.lines,
+            health=readiness.health,
+            metrics=metrics.exposition,
+            config_schema=config_schema,
+        )
+
+
+@asynccontextmanager
+async def _usage(storage: Storage, metrics: Metrics, overrides: Overrides) -> AsyncIterator[UsageBuffer]:
+    usage = UsageBuffer(storage.log, Codec(), overrides.clock, metrics.usage_lost.inc)
+    sending = asyncio.create_task(usage.run())
+    try:
+        yield usage
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await usage.flush()
+
+
+async def _generation(storage: Storage) -> Generation:
+    generations, codec = PgGenerations(storage.pool), Codec()
+    while (found := await current_generation(generations, storage.log, codec)) is None:
+        await asyncio.sleep(GENERATION_POLL_S)
+    return found

@@ -1,0 +1,34 @@
+"""What a test or a benchmark hands in, in place of what the settings would build."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from uuid import UUID, uuid4
+
+from schemas.ports.engines import Blobs, Chat, Chunker, Embedder, Extractor, Fetcher, Languages, Parser, Reranker
+
+
+def now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Overrides:
+    """None: as the settings say."""
+
+    parser: Parser | None = None
+    chunker: Chunker | None = None
+    extractor: Extractor | None = None
+    embedder: Embedder | None = None
+    reranker: Reranker | None = None
+    chat: Chat | None = None
+    languages: Languages | None = None
+    fetcher: Fetcher | None = None
+    blobs: Blobs | None = None
+    clock: Callable[[], datetime] = now
+    fresh_id: Callable[[], UUID] = uuid4
+
+
+NONE = Overrides()

@@ -1,0 +1,93 @@
+"""The read side: what answers questions over the live generation."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+from engines.sentences import RuleSentences
+
+from anabranch.composition.engines import embedder_of, server
+from anabranch.composition.overrides import NONE, Overrides
+from anabranch.composition.storage import Storage
+from anabranch.settings import Settings
+from engines.embed.states import unpack_states
+from engines.languages import LiteLanguages
+from engines.names import FoldedNames
+from retrieval.pipeline import Retriever
+from retrieval.profiles import Profiles, load_profiles
+from schemas.errors import GenerationMismatch
+from schemas.events import Event
+from schemas.generations import Generation
+from schemas.ports.engines import Chat, Embedder, Reranker
+from sql.pool import Pool
+from sql.search import PgSearch
+
+SHIPPED_PROFILES = (Path(__file__).parents[1] / "_profiles", Path(__file__).parents[2] / "profiles")
+"""In the wheel, in the sources."""
+
+
+@asynccontextmanager
+async def prepare_questions(
+    settings: Settings, storage: Storage, pool: Pool, generation: Generation, *, publish: Callable[[Event], None] | None = None, overrides: Overrides = NONE
+) -> AsyncIterator[Retriever]:
+    """Raises GenerationMismatch where the embedding model of the settings is not the one of the index."""
+    async with AsyncExitStack() as stack:
+        embedder = overrides.embedder or await embedder_of(settings, generation.config.embed, stack)
+        _check_embedder(embedder, generation)
+        yield Retriever(
+            PgSearch(pool),
+            embedder,
+            overrides.reranker or await _reranker(settings, generation, stack),
+            overrides.chat or await _chat(settings, stack),
+            storage.blobs,
+            overrides.languages or LiteLanguages(),
+            RuleSentences(),
+            FoldedNames(),
+            unpack_states,
+            profiles_of(settings),
+            overrides.clock,
+            **({"publish": publish} if publish else {}),
+        )
+
+
+def profiles_of(settings: Settings) -> Profiles:
+    """Those that are shipped, then those of the data folder, which win."""
+    shipped = next((folder for folder in SHIPPED_PROFILES if folder.is_dir()), SHIPPED_PROFILES[-1])
+    own = settings.profiles_dir or settings.data_dir / "profiles"
+    found = [load_profiles(shipped), load_profiles(own)]
+    return Profiles({name: profiles.get(name) for profiles in found for name in profiles.names if name != "default" or (profiles is found[0])})
+
+
+def _check_embedder(embedder: Embedder, generation: Generation) -> None:
+    if embedder.fingerprint != generation.config.embed.fingerprint:
+        raise GenerationMismatch(
+            f"generation {generation.name} was embedded by {generation.config.embed.model} ({generation.config.embed.fingerprint}), "
+            f"the settings name {embedder.model} ({embedder.fingerprint})"
+        )
+
+
+async def _reranker(settings: Settings, generation: Generation, stack: AsyncExitStack) -> Reranker | None:
+    """A server where one is set, else MaxSim where the index keeps token states, else none."""
+    if settings.rerank.base_url:
+        from engines.rerank.http import HttpReranker
+
+        remote = HttpReranker(server(settings.rerank, "rerank", settings.rerank.model or ""))
+        stack.push_async_callback(remote.close)
+        return remote
+    if not generation.config.embed.state_dimension:
+        return None
+    from engines.rerank.maxsim import MaxSimReranker
+
+    return MaxSimReranker()
+
+
+async def _chat(settings: Settings, stack: AsyncExitStack) -> Chat | None:
+    if not settings.chat.base_url:
+        return None
+    from engines.chat.openai import OpenAIChat
+
+    chat = OpenAIChat(server(settings.chat, "chat", settings.chat.model or ""))
+    stack.push_async_callback(chat.close)
+    return chat

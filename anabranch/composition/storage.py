@@ -1,0 +1,98 @@
+"""Where things are kept: tables, log, blobs."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from uuid import uuid4
+
+from anabranch.composition.overrides import NONE, Overrides
+from anabranch.settings import KafkaSettings as KafkaOptions
+from anabranch.settings import Settings
+from engines.blobs import open_blobs
+from schemas.ports.engines import Blobs
+from schemas.ports.log import EventLog, Subscriber
+from schemas.records import Position
+from sql.log import PgLog
+from sql.log_reader import PgSubscriber
+from sql.migrate import migrate
+from sql.pool import RELAXED, Pool, close_pool, open_pool
+from streams.kafka.settings import KafkaSettings
+from streams.topics import RAW, RAW_RETENTION_MS, partition_counts
+
+LOG_EPOCH = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    dsn: str
+    pool: Pool
+    log: EventLog
+    subscriber: Subscriber
+    blobs: Blobs
+    stamp: Callable[[Position, datetime], list[int]]
+
+
+@asynccontextmanager
+async def prepare_storage(
+    settings: Settings, dsn: str, *, pool_size: int, name: str, relaxed: bool = False, overrides: Overrides = NONE
+) -> AsyncIterator[Storage]:
+    """Migrated tables, existing topics, an open blob store. Any number of processes may prepare the same storage at once.
+
+    `relaxed` is for stages: where log and tables are the same Postgres, a commit that a crash loses takes the reader's place with it."""
+    await migrate(dsn)
+    pool = await open_pool(dsn, size=pool_size, name=name, settings=RELAXED if relaxed and settings.log_kind == "postgres" else None)
+    try:
+        log, subscriber = _log(settings, dsn, pool)
+        try:
+            await log.create_topics(partition_counts(settings.kafka.partitions), retention_ms={RAW: RAW_RETENTION_MS})
+            yield Storage(dsn, pool, log, subscriber, overrides.blobs or blobs_of(settings), _stamp(settings))
+        finally:
+            await log.close()
+    finally:
+        await close_pool(pool)
+
+
+def blobs_of(settings: Settings) -> Blobs:
+    secret = settings.storage.secret_key
+    return open_blobs(
+        settings.storage.url or (Path(settings.data_dir).resolve() / "blobs").as_uri(),
+        access_key=settings.storage.access_key,
+        secret_key=secret.get_secret_value() if secret else None,
+        region=settings.storage.region,
+    )
+
+
+def kafka_of(options: KafkaOptions) -> KafkaSettings:
+    password = options.sasl_password
+    return KafkaSettings(
+        bootstrap_servers=options.bootstrap_servers or "",
+        topic_prefix=options.topic_prefix,
+        security_protocol=options.security_protocol,
+        sasl_mechanism=options.sasl_mechanism,
+        sasl_username=options.sasl_username,
+        sasl_password=password.get_secret_value() if password else None,
+        ssl_cafile=str(options.ssl_cafile) if options.ssl_cafile else None,
+        ssl_certfile=str(options.ssl_certfile) if options.ssl_certfile else None,
+        ssl_keyfile=str(options.ssl_keyfile) if options.ssl_keyfile else None,
+    )
+
+
+def _log(settings: Settings, dsn: str, pool: Pool) -> tuple[EventLog, Subscriber]:
+    if settings.log_kind == "postgres":
+        return PgLog(pool), PgSubscriber(pool, dsn, owner=uuid4())
+    from streams.kafka.log import KafkaLog
+    from streams.kafka.worker import FaustSubscriber
+
+    kafka = kafka_of(settings.kafka)
+    return KafkaLog(kafka), FaustSubscriber(kafka)
+
+
+def _stamp(settings: Settings) -> Callable[[Position, datetime], list[int]]:
+    """The order of revisions: on the Postgres log its positions; on Kafka append time, then partition and offset."""
+    if settings.log_kind == "postgres":
+        return lambda position, appended_at: [LOG_EPOCH, position.offset]
+    return lambda position, appended_at: [LOG_EPOCH, int(appended_at.timestamp() * 1000), position.partition, position.offset]

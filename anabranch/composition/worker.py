@@ -1,0 +1,114 @@
+"""A worker: stages of the live generation, reading the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from sql.generations import PgGenerations
+from sql.ledger import PgLedger
+from sql.memo import PgMemo
+from sql.revisions import PgRevisions
+
+from anabranch.composition.engines import Engines, prepare_engines
+from anabranch.composition.genesis import current_generation, publish_first
+from anabranch.composition.overrides import NONE, Overrides
+from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.indexing import check_same, index_config, wanted_config
+from anabranch.settings import Settings
+from engines.fetch import HttpFetcher
+from processors import STAGES
+from schemas.errors import ConfigurationError
+from schemas.generations import Generation
+from schemas.ports.bundle import Limits, Ports
+from streams.codec import Codec
+from streams.hosting import Host
+from streams.observe import Observer, Silent
+from streams.publisher import Publisher
+from streams.runner import Runner
+from streams.stage import Stage
+from streams.submission import SOURCE
+
+
+@dataclass(frozen=True, slots=True)
+class Worker:
+    """`run` returns only by being cancelled, or raises what stopped a stage."""
+
+    generation: Generation
+    storage: Storage
+    hosts: Sequence[Host]
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for host in self.hosts:
+                group.create_task(host.run())
+
+
+@asynccontextmanager
+async def prepare_worker(
+    settings: Settings, dsn: str, *, stages: Sequence[Stage] = STAGES, overrides: Overrides = NONE, observer: Observer | None = None
+) -> AsyncIterator[Worker]:
+    """Raises GenerationMismatch where the settings ask for another index than the one that is there."""
+    async with (
+        prepare_storage(settings, dsn, pool_size=settings.database.worker_pool, name="anabranch worker", relaxed=True, overrides=overrides) as storage,
+        prepare_engines(settings, wanted_config(settings), overrides) as engines,
+    ):
+        generation = await agreed_generation(settings, storage, engines, overrides)
+        ports = _ports(settings, storage, generation, engines, overrides)
+        hosts = [_host(stage, storage, generation, ports, observer or Silent(), overrides) for stage in stages]
+        yield Worker(generation, storage, hosts)
+
+
+async def agreed_generation(settings: Settings, storage: Storage, engines: Engines, overrides: Overrides = NONE) -> Generation:
+    """The live generation, made by the settings where there is none."""
+    generations, codec, wanted = PgGenerations(storage.pool), Codec(), index_config(settings, engines)
+    found = await current_generation(generations, storage.log, codec)
+    if found is None:
+        await publish_first(wanted, storage.log, codec, overrides.clock)
+        found = await current_generation(generations, storage.log, codec)
+    assert found is not None
+    check_same(wanted, found.config, found.name)
+    return found
+
+
+def stages_named(names: Iterable[str], stages: Sequence[Stage] = STAGES) -> list[Stage]:
+    """`all` names every stage. Raises ConfigurationError for a name that is none."""
+    wanted = list(names)
+    known = {stage.name: stage for stage in stages}
+    unknown = [name for name in wanted if name not in known and name != "all"]
+    if unknown:
+        raise ConfigurationError(f"no stage {', '.join(unknown)}", code="UNKNOWN_STAGE", remedy=f"The stages are {', '.join(known)}.")
+    return list(stages) if "all" in wanted else [known[name] for name in dict.fromkeys(wanted)]
+
+
+def _host(stage: Stage, storage: Storage, generation: Generation, ports: Ports, observer: Observer, overrides: Overrides) -> Host:
+    codec = Codec()
+    runner = Runner(stage, PgLedger(storage.pool, generation), storage.log, ports, Publisher(stage.name, generation, codec, overrides.clock), codec, observer)
+    return Host(runner, storage.subscriber, generation.topics.get(stage.topic, stage.topic))
+
+
+def _ports(settings: Settings, storage: Storage, generation: Generation, engines: Engines, overrides: Overrides) -> Ports:
+    ingest = settings.ingest
+    fetcher = overrides.fetcher or HttpFetcher(storage.blobs, allow=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s)
+    return Ports(
+        generation=generation,
+        blobs=storage.blobs,
+        memo=PgMemo(storage.pool),
+        fetcher=fetcher,
+        parser=engines.parser,
+        chunker=engines.chunker,
+        extractor=engines.extractor,
+        embedder=engines.embedder,
+        languages=engines.languages,
+        revisions=PgRevisions(storage.pool),
+        limits=Limits(ingest.max_bytes, ingest.inline_bytes, ingest.max_pages, _sources(settings)),
+        stamp=storage.stamp,
+    )
+
+
+def _sources(settings: Settings) -> dict[str, frozenset[str]]:
+    """Our own API always may; where nobody is named, everybody may."""
+    named = {source: frozenset(tenants) for source, tenants in settings.ingest.sources.items()}
+    return {**named, SOURCE: frozenset({"default"})} if named else {}

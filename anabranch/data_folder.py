@@ -1,0 +1,79 @@
+"""The data folder: who lives there, and where to find them."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from schemas.errors import ConfigurationError
+
+LOCK = "anabranch.lock"
+SERVER = "server.json"
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """What `up` says of itself once it is ready."""
+
+    url: str
+    database_url: str
+    mode: str
+    log: str
+    pid: int
+    data_dir: str
+    persistent: bool
+    worker_metrics_url: str | None = None
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold the folder alone. Raises ConfigurationError with code DATA_DIR_IN_USE where another process does. A killed holder leaves no lock behind."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with (folder / LOCK).open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise _in_use(folder) from None
+        yield
+
+
+def write_server(path: Path, server: Server) -> None:
+    """In one step: a reader sees the whole file or none."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.write_text(json.dumps(asdict(server), indent=1) + "\n")
+    draft.replace(path)
+
+
+def find_server(folder: Path) -> Server | None:
+    """The server that lives in the folder now; None where the lock is free, whatever an old file says, or where it is not ready yet."""
+    if not is_locked(folder):
+        return None
+    try:
+        return Server(**json.loads((folder / SERVER).read_text()))
+    except (OSError, ValueError, TypeError):
+        return None
+
+
+def is_locked(folder: Path) -> bool:
+    try:
+        with (folder / LOCK).open("a") as lock:
+            fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except FileNotFoundError:
+        return False
+    return False
+
+
+def _in_use(folder: Path) -> ConfigurationError:
+    server = find_server(folder)
+    where = f" at {server.url} (pid {server.pid})" if server else ""
+    return ConfigurationError(
+        f"{folder} is in use by another server{where}", code="DATA_DIR_IN_USE", remedy="Stop it, ask it with --data or --server, or take another --data folder."
+    )

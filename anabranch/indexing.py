@@ -1,0 +1,78 @@
+"""What the settings say about the index, and whether the live generation agrees."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from anabranch.settings import ModelSettings, Settings
+from schemas.errors import ConfigurationError, GenerationMismatch
+from schemas.generations import ChunkConfig, EmbedConfig, ExtractConfig, IndexConfig, OcrConfig, ParseConfig
+
+if TYPE_CHECKING:
+    from anabranch.composition.engines import Engines
+
+
+def wanted_config(settings: Settings) -> IndexConfig:
+    """The configuration by the settings alone; fingerprints are still empty."""
+    return IndexConfig(
+        ocr=OcrConfig(engine="openai", model=_named(settings.ocr, "ocr")) if settings.ocr.base_url else OcrConfig(),
+        chunk=ChunkConfig(**settings.chunk.model_dump()),
+        extract=_extract(settings),
+        embed=_embed(settings),
+    )
+
+
+def index_config(settings: Settings, engines: Engines) -> IndexConfig:
+    """With the fingerprints of the engines that were built by it (or handed in)."""
+    wanted, embedder = wanted_config(settings), engines.embedder
+    embed = EmbedConfig(
+        engine=wanted.embed.engine,
+        model=embedder.model,
+        dimension=embedder.dimension,
+        state_dimension=embedder.state_dimension,
+        fingerprint=embedder.fingerprint,
+    )
+    return wanted.model_copy(
+        update={
+            "parse": ParseConfig(fingerprint=engines.parser.fingerprint),
+            "chunk": wanted.chunk.model_copy(update={"fingerprint": engines.chunker.fingerprint}),
+            "extract": wanted.extract.model_copy(update={"fingerprint": engines.extractor.fingerprint}),
+            "embed": embed,
+        }
+    )
+
+
+def check_same(wanted: IndexConfig, live: IndexConfig, generation: str) -> None:
+    """Raises GenerationMismatch that names what differs."""
+    differences = list(_differences(wanted.model_dump(), live.model_dump()))
+    if differences:
+        raise GenerationMismatch(f"generation {generation} was built with another configuration: {'; '.join(differences)}")
+
+
+def _differences(wanted: dict[str, dict[str, object]], live: dict[str, dict[str, object]]) -> list[str]:
+    return [
+        f"{section}.{key} is {values[key]!r} in the settings, {live[section].get(key)!r} in the index"
+        for section, values in wanted.items()
+        for key in values
+        if values[key] != live[section].get(key)
+    ]
+
+
+def _extract(settings: Settings) -> ExtractConfig:
+    model = settings.extraction_model()
+    return ExtractConfig() if model is None else ExtractConfig(engine="openai", model=_named(model, "extract"))
+
+
+def _embed(settings: Settings) -> EmbedConfig:
+    embed = settings.embed
+    if not embed.base_url:
+        return EmbedConfig(state_dimension=embed.state_dimension)
+    if embed.dimension is None:
+        raise ConfigurationError("embed.base_url is set, embed.dimension is not", remedy="Set ANABRANCH_EMBED__DIMENSION to the length of the model's vectors.")
+    return EmbedConfig(engine="openai", model=_named(embed, "embed"), dimension=embed.dimension, state_dimension=0)
+
+
+def _named(model: ModelSettings, section: str) -> str:
+    if not model.model:
+        raise ConfigurationError(f"{section}.base_url is set, {section}.model is not", remedy=f"Set ANABRANCH_{section.upper()}__MODEL.")
+    return model.model

@@ -1,0 +1,143 @@
+"""Documents from the API on their way into the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from api.services import IngestRequest, Receipt
+from schemas.errors import ForbiddenAddress, InvalidRequest, LimitExceeded, NotFound, UnreadableDocument
+from schemas.events import Content, DocumentReceived, DocumentWithdrawn
+from schemas.ids import document_id, received_id, sha256_of_file
+from schemas.ports.engines import Blobs
+from schemas.ports.log import EventLog
+from schemas.ports.search import Documents
+from schemas.values import BlobRef, DocumentFields, Notice
+from streams.codec import Codec
+from streams.submission import SOURCE, submission
+
+
+class Jobs(Protocol):
+    async def open(self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogIntake:
+    """`api.services.Intake` over the log. A job's id is that of its event, so the same Idempotency-Key is the same job."""
+
+    log: EventLog
+    blobs: Blobs
+    documents: Documents
+    jobs: Jobs
+    codec: Codec
+    max_bytes: int
+    clock: Callable[[], datetime]
+    fresh_id: Callable[[], UUID]
+
+    async def store(self, tenant: str, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+        return await self.blobs.put_stream(f"uploads/{tenant}/", chunks, limit=self.max_bytes, media_type=media_type)
+
+    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event_id: str | None) -> Receipt:
+        content, sha256 = await self._content(tenant, request, upload)
+        identity = document_id(tenant, "", request.external_id or request.source_uri or request.url or sha256 or "")
+        event = event_id or str(self.fresh_id())
+        await self._check_key(tenant, event_id, identity, sha256)
+        duplicate = sha256 is not None and await self._has(tenant, identity, sha256)
+        fields = request.model_dump(include=set(DocumentFields.model_fields)) | ({"filename": "document.md"} if _nameless_text(request) else {})
+        data = DocumentReceived.model_validate(fields | {"tenant": tenant, "external_id": request.external_id, "content": content, "force": request.force})
+        job = await self._publish(data, event, identity)
+        return Receipt(
+            document_id=identity,
+            ingestion_job_id=job,
+            external_id=request.external_id,
+            content_sha256=sha256,
+            duplicate=duplicate,
+            warnings=[Notice(code="DUPLICATE", detail="the document has these bytes already; nothing is done again unless its fields differ")]
+            if duplicate
+            else [],
+        )
+
+    async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
+        found = await self.documents.get(tenant, document_id)
+        if found is None:
+            raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
+        data = DocumentWithdrawn(tenant=tenant, document_id=str(document_id))
+        return await self._publish(data, str(self.fresh_id()), document_id, found.get("external_id"))
+
+    async def _publish(self, data: DocumentReceived | DocumentWithdrawn, event_id: str, document: UUID, external_id: str | None = None) -> UUID:
+        record = await submission(data, event_id, time=self.clock(), codec=self.codec, document=document)
+        await self.log.append([record])
+        job = received_id(data.tenant, SOURCE, event_id)
+        await self.jobs.open(
+            job_id=job, tenant=data.tenant, document_id=document, event_id=event_id, source=SOURCE, external_id=data.external_id or external_id
+        )
+        return job
+
+    async def _content(self, tenant: str, request: IngestRequest, upload: BlobRef | None) -> tuple[Content, str | None]:
+        given = [name for name in ("url", "text", "storage_key") if getattr(request, name) is not None]
+        if len(given) + (upload is not None) != 1:
+            names = ", ".join(given + (["file"] if upload else [])) or "nothing"
+            raise InvalidRequest(f"one document a request: a file, url, text or storage_key; got {names}", remedy="Send exactly one of them.")
+        if request.url is not None:
+            return Content(url=_checked_url(request.url)), None
+        if request.storage_key is not None:
+            return Content(storage_key=request.storage_key), await self._hash_of(tenant, request.storage_key)
+        stored = upload or await self._stored_text(tenant, request.text or "")
+        if stored.size == 0:
+            raise UnreadableDocument("the document has 0 bytes", code="EMPTY_DOCUMENT", remedy="Send the file's content; DELETE removes a document.")
+        return Content(storage_key=stored.key), stored.sha256
+
+    async def _stored_text(self, tenant: str, text: str) -> BlobRef:
+        async def chunks() -> AsyncIterator[bytes]:
+            yield text.encode()
+
+        return await self.store(tenant, chunks(), "text/markdown")
+
+    async def _hash_of(self, tenant: str, key: str) -> str:
+        if not key.startswith(f"uploads/{tenant}/") or ".." in key.split("/"):
+            remedy = f"Put the file under uploads/{tenant}/."
+            raise InvalidRequest(f"storage_key {key!r} does not lie under uploads/{tenant}/", code="FORBIDDEN_KEY", remedy=remedy)
+        size = await self.blobs.size(key)
+        if size is None:
+            raise NotFound(f"there is no blob under storage_key {key!r}", code="NO_SUCH_BLOB", remedy="Upload the file first.")
+        if size > self.max_bytes:
+            raise LimitExceeded(f"the document has {size} bytes, the limit is {self.max_bytes}", remedy="Split it, or raise ANABRANCH_INGEST__MAX_BYTES.")
+        async with self.blobs.local(key) as path:
+            return await asyncio.to_thread(sha256_of_file, path)
+
+    async def _has(self, tenant: str, document: UUID, sha256: str) -> bool:
+        found = await self.documents.get(tenant, document)
+        return found is not None and found.get("content_sha256") == sha256 and found.get("state") not in ("withdrawn", "failed")
+
+    async def _check_key(self, tenant: str, key: str | None, document: UUID, sha256: str | None) -> None:
+        """The same Idempotency-Key for another document is a mistake, told at once and not only by a dead letter."""
+        if key is None:
+            return
+        before = await self.documents.status(tenant, event_id=key, source=SOURCE)
+        if before is not None and _differs(before, document, sha256):
+            raise InvalidRequest(
+                f"Idempotency-Key {key!r} came before with another document", code="IDEMPOTENCY_KEY_REUSED", remedy="Give each change a key of its own."
+            )
+
+
+def _differs(before: Mapping[str, Any], document: UUID, sha256: str | None) -> bool:
+    if str(before.get("document_id")) != str(document):
+        return True
+    return bool(sha256 and before.get("content_sha256") and before["content_sha256"] != sha256)
+
+
+def _nameless_text(request: IngestRequest) -> bool:
+    return request.text is not None and request.filename is None and request.media_type is None
+
+
+def _checked_url(url: str) -> str:
+    """Only what can be told without looking the name up; the door checks the address that is connected to."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ForbiddenAddress(f"url {url!r} is no http or https address")
+    return url

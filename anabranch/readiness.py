@@ -1,0 +1,71 @@
+"""What the API needs, each by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sql.documents import PgDocuments
+from sql.generations import PgGenerations
+
+from anabranch.composition.storage import Storage
+from anabranch.settings import Settings
+from anabranch.version import program_version
+from api.services import Dependency
+from schemas.errors import AnabranchError, NotFound
+from streams.topics import RAW
+
+PATIENCE_S = 5.0
+PROBE = "uploads/_probe"
+
+
+@dataclass(frozen=True, slots=True)
+class Readiness:
+    settings: Settings
+    storage: Storage
+
+    async def lines(self) -> Sequence[Dependency]:
+        checks = {"database": self._database, "log": self._log, "blobs": self._blobs, "generation": self._generation}
+        return await asyncio.gather(*(_checked(name, check) for name, check in checks.items()))
+
+    async def health(self) -> dict[str, Any]:
+        lines = await self.lines()
+        live = await PgGenerations(self.storage.pool).live()
+        return {
+            "status": "ok" if all(line.ok for line in lines) else "degraded",
+            "version": program_version(),
+            "log": self.settings.log_kind,
+            "generation": live.name if live else None,
+            "documents": await PgDocuments(self.storage.pool).counts("default"),
+            "dependencies": {line.name: line.ok for line in lines},
+        }
+
+    async def _database(self) -> str:
+        await PgGenerations(self.storage.pool).undropped()
+        return "answers"
+
+    async def _log(self) -> str:
+        partitions = len(await self.storage.log.ends(RAW))
+        return f"{self.settings.log_kind}, {partitions} partitions of {RAW}"
+
+    async def _blobs(self) -> str:
+        await self.storage.blobs.size(PROBE)
+        return "answers"
+
+    async def _generation(self) -> str:
+        live = await PgGenerations(self.storage.pool).live()
+        if live is None:
+            raise NotFound("no generation is live yet", remedy="Start a worker: it makes the first one.")
+        return live.name
+
+
+async def _checked(name: str, check: Callable[[], Awaitable[str]]) -> Dependency:
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return Dependency(name, True, await check())
+    except AnabranchError as error:
+        return Dependency(name, False, error.detail, error.remedy)
+    except TimeoutError:
+        return Dependency(name, False, f"no answer within {PATIENCE_S:.0f} s", "`anabranch doctor` looks closer.")

@@ -1,0 +1,48 @@
+"""When a process of ours should stop: on SIGTERM, on Ctrl-C, and, for a child, when its parent is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+from collections.abc import Coroutine
+
+
+def stop_event(*, with_parent: bool = False) -> asyncio.Event:
+    """Set when it is time. A second signal ends the process at once. With `with_parent` the end of stdin counts too: a killed parent cannot say more."""
+    stop, loop = asyncio.Event(), asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, _signalled, stop)
+    if with_parent:
+        threading.Thread(target=_wait_for_end_of_stdin, args=(loop, stop), daemon=True).start()
+    return stop
+
+
+def _signalled(stop: asyncio.Event) -> None:
+    if stop.is_set():
+        os._exit(130)
+    stop.set()
+
+
+def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+    while sys.stdin.buffer.read(1):
+        continue
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(stop.set)
+
+
+async def until_stopped(work: Coroutine[None, None, None], *, with_parent: bool = False) -> int:
+    """Run `work` until it ends or it is time to stop; in either case its contexts are left in order. Raises what `work` raises; returns the exit code."""
+    stop = asyncio.create_task(stop_event(with_parent=with_parent).wait())
+    task = asyncio.create_task(work)
+    await asyncio.wait({stop, task}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    stopped = not task.done() and task.cancel()
+    try:
+        await task
+    except asyncio.CancelledError:
+        if not stopped:
+            raise
+    return 0

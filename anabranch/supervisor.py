@@ -1,0 +1,149 @@
+"""`up`: Postgres, the API and the worker, each a process of its own; what one does takes nothing else with it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import IO
+
+import httpx2
+
+from anabranch.children import Child
+from anabranch.data_folder import SERVER, Server, locked, write_server
+from anabranch.database import database
+from anabranch.settings import Settings
+from schemas.errors import ConfigurationError
+
+RUN = "run"
+PORT_PATIENCE_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What to run. `arguments` are those that make a child read the same settings; without stages there is no worker."""
+
+    settings: Settings
+    arguments: Sequence[str] = ()
+    stages: Sequence[str] = ("all",)
+    ephemeral: bool = False
+    output: IO[bytes] | None = None
+
+
+@asynccontextmanager
+async def running(plan: Plan) -> AsyncIterator[tuple[Server, asyncio.Future[None]]]:
+    """The server once it is ready, and a future that fails when it cannot go on. Everything stops with the context.
+
+    Raises ConfigurationError (folder in use, port taken), FatalError with code MISCONFIGURED, DatabaseUnavailable.
+    """
+    async with AsyncExitStack() as stack:
+        plan = replace(plan, settings=stack.enter_context(_folder(plan)))
+        stack.enter_context(locked(plan.settings.data_dir))
+        dsn = await stack.enter_async_context(database(plan.settings, throwaway=plan.ephemeral))
+        port = await _port(plan.settings)
+        children = _children(plan, dsn, port)
+        failed = await stack.enter_async_context(_kept(children))
+        server = await _ready(plan, dsn, port, failed)
+        write_server(plan.settings.data_dir / SERVER, server)
+        stack.callback((plan.settings.data_dir / SERVER).unlink, missing_ok=True)
+        yield server, failed
+
+
+@contextmanager
+def _folder(plan: Plan) -> Iterator[Settings]:
+    """The settings with their folder as a whole path; for an ephemeral server a new folder that is gone afterwards."""
+    if not plan.ephemeral:
+        yield plan.settings.model_copy(update={"data_dir": plan.settings.data_dir.resolve()})
+        return
+    with tempfile.TemporaryDirectory(prefix="anabranch-", ignore_cleanup_errors=True) as folder:
+        # The account that runs Postgres for root must be able to enter.
+        Path(folder).chmod(0o711)
+        yield plan.settings.model_copy(update={"data_dir": Path(folder)})
+
+
+def _children(plan: Plan, dsn: str, port: int) -> list[Child]:
+    environment = {**os.environ, "ANABRANCH_DATA_DIR": str(plan.settings.data_dir), "ANABRANCH_DATABASE__URL": dsn}
+    host = ["--host", plan.settings.api.host]
+    report = worker_report(plan.settings)
+    api = Child("api", ["api", "--attached", "--port", str(port), *host, *plan.arguments], environment, plan.output, started=lambda: None)
+    if not plan.stages:
+        return [api]
+    worker = ["worker", "--attached", "--stages", ",".join(plan.stages), "--report", str(report), *plan.arguments]
+    return [api, Child("worker", worker, environment, plan.output, started=lambda: report.unlink(missing_ok=True))]
+
+
+def worker_report(settings: Settings) -> Path:
+    """Written by the worker when it reads."""
+    folder = settings.data_dir / RUN
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder / "worker.json"
+
+
+@asynccontextmanager
+async def _kept(children: Sequence[Child]) -> AsyncIterator[asyncio.Future[None]]:
+    keeping = [asyncio.create_task(child.keep()) for child in children]
+    failed: asyncio.Future[None] = asyncio.ensure_future(_first_failure(keeping))
+    try:
+        yield failed
+    finally:
+        failed.cancel()
+        for task in keeping:
+            task.cancel()
+        await asyncio.gather(failed, *keeping, return_exceptions=True)
+        await asyncio.gather(*(child.stop() for child in children))
+
+
+async def _first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
+    done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+    for task in done:
+        task.result()
+
+
+async def _ready(plan: Plan, dsn: str, port: int, failed: asyncio.Future[None]) -> Server:
+    settings = plan.settings
+    url = f"http://{settings.api.host if settings.api.host not in ('0.0.0.0', '::') else '127.0.0.1'}:{port}"
+    waiting = asyncio.create_task(_until_ready(url, worker_report(settings) if plan.stages else None))
+    await asyncio.wait({waiting, failed}, return_when=asyncio.FIRST_COMPLETED)
+    if failed.done():
+        waiting.cancel()
+        failed.result()
+    return Server(url, dsn, settings.mode, settings.log_kind, os.getpid(), str(settings.data_dir), not plan.ephemeral, await waiting)
+
+
+async def _until_ready(url: str, report: Path | None) -> str | None:
+    """The address of the worker's metrics, once both are ready."""
+    async with httpx2.AsyncClient(timeout=5) as client:
+        while not await _answers(client, f"{url}/readyz"):
+            await asyncio.sleep(0.1)
+    while report is not None and not report.exists():
+        await asyncio.sleep(0.05)
+    return json.loads(report.read_text())["metrics_url"] if report else None
+
+
+async def _answers(client: httpx2.AsyncClient, url: str) -> bool:
+    with suppress(httpx2.HTTPError):
+        return (await client.get(url)).status_code == 200
+    return False
+
+
+async def _port(settings: Settings) -> int:
+    """A free one for 0; else the wanted one, for which a server that is just stopping may be waited for a moment."""
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + PORT_PATIENCE_S
+    while True:
+        try:
+            with socket.socket() as probe:
+                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                probe.bind((settings.api.host, settings.api.port))
+                return int(probe.getsockname()[1])
+        except OSError as error:
+            if loop.time() > deadline:
+                remedy = "Choose another with --port (0 takes a free one)."
+                raise ConfigurationError(f"{settings.api.host}:{settings.api.port}: {error.strerror}", code="PORT_IN_USE", remedy=remedy) from error
+        await asyncio.sleep(0.2)

@@ -1,0 +1,86 @@
+"""Facts about questions, published beside the answers: never in their way, and counted where they are lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import structlog
+
+from schemas.errors import TransientError
+from schemas.events import Event, QueryAnswered, QueryReceived
+from schemas.ids import content_id
+from schemas.ports.log import EventLog
+from schemas.records import Record
+from streams.codec import Codec
+from streams.publisher import own_fact
+from streams.topics import MAX_EVENT_BYTES, QUERIES
+
+log = structlog.get_logger(__name__)
+AUTHOR = "anabranch/api"
+
+
+@dataclass(slots=True)
+class UsageBuffer:
+    """`offer` never waits. While the log is away the newest `most` facts are kept, older ones are lost; so is one that is too large for the log."""
+
+    event_log: EventLog
+    codec: Codec
+    clock: Callable[[], datetime]
+    lost: Callable[[int], None]
+    most: int = 2_000
+    group: int = 64
+    pause_s: float = 1.0
+    waiting: deque[Event] = field(default_factory=deque)
+    arrived: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def offer(self, event: Event) -> None:
+        self.waiting.append(event)
+        while len(self.waiting) > self.most:
+            self.waiting.popleft()
+            self.lost(1)
+        self.arrived.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            while not self.waiting:
+                self.arrived.clear()
+                await self.arrived.wait()
+            if not await self._send():
+                await asyncio.sleep(self.pause_s)
+
+    async def flush(self) -> None:
+        """One last try for what is left."""
+        while self.waiting and await self._send():
+            continue
+        if self.waiting:
+            self.lost(len(self.waiting))
+
+    async def _send(self) -> bool:
+        """A group stays at the head of the queue until the log has it: what is sent twice after a cancelled try has the same ids."""
+        group = [self.waiting[place] for place in range(min(self.group, len(self.waiting)))]
+        records = [record for event in group if (record := await self._record(event)) is not None]
+        try:
+            await self.event_log.append(records)
+        except TransientError as error:
+            log.warning("facts about questions wait for the log", code=error.code, waiting=len(self.waiting))
+            return False
+        for event in group:
+            if self.waiting and self.waiting[0] is event:
+                self.waiting.popleft()
+        return True
+
+    async def _record(self, event: Event) -> Record | None:
+        assert isinstance(event, QueryReceived | QueryAnswered)
+        identity = content_id("usage", event.run_id, event.name)
+        fact = own_fact(event, identity, AUTHOR, self.clock, tenant=event.tenant, correlation_id=str(event.run_id))
+        record = await self.codec.encode(fact, QUERIES, str(event.run_id))
+        if len(record.value or b"") <= MAX_EVENT_BYTES:
+            return record
+        log.warning("a fact about a question is too large for the log", run=str(event.run_id), bytes=len(record.value or b""))
+        self.lost(1)
+        return None

@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from anabranch.indexing import check_same, wanted_config
+from anabranch.settings_loading import environment_name, gather, known_keys, load_settings
+from schemas.errors import ConfigurationError, GenerationMismatch
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    import os
+
+    for name in list(os.environ):
+        if name.startswith("ANABRANCH_"):
+            monkeypatch.delenv(name)
+    monkeypatch.chdir(tmp_path)
+
+
+def test_nothing_set_means_the_embedded_mode() -> None:
+    settings = load_settings()
+    assert (settings.mode, settings.log_kind, settings.data_dir) == ("embedded", "postgres", Path("anabranch-data"))
+    assert settings.ingest.max_bytes == 512 * 1024 * 1024
+    assert settings.kafka.partitions == 12
+
+
+def test_the_command_line_wins_over_the_environment_and_that_over_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "anabranch.toml").write_text("[ingest]\nmax_bytes = 1\nmax_pages = 1\ninline_bytes = 1\n")
+    monkeypatch.setenv("ANABRANCH_INGEST__MAX_PAGES", "2")
+    monkeypatch.setenv("ANABRANCH_INGEST__INLINE_BYTES", "2")
+    ingest = load_settings(data_dir=tmp_path, sets=["ingest.inline_bytes=3"]).ingest
+    assert (ingest.max_bytes, ingest.max_pages, ingest.inline_bytes) == (1, 2, 3)
+
+
+def test_the_settings_file_of_the_data_folder_is_read_also_when_the_folder_comes_from_the_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "anabranch.toml").write_text("[api]\nport = 9\n")
+    monkeypatch.setenv("ANABRANCH_DATA_DIR", str(tmp_path))
+    assert load_settings().api.port == 9
+
+
+@pytest.mark.parametrize(
+    ("name", "nearest"),
+    [("ANABRANCH_INGEST__MAX_BYTE", "ANABRANCH_INGEST__MAX_BYTES"), ("ANABRANCH_KAFKA__BOOTSTRAP_SERVER", "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS")],
+)
+def test_an_unknown_name_in_the_environment_is_an_error_that_names_the_nearest_known_one(monkeypatch: pytest.MonkeyPatch, name: str, nearest: str) -> None:
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings()
+    assert name in caught.value.detail
+    assert nearest in caught.value.remedy
+
+
+def test_an_unknown_key_in_the_file_or_on_the_command_line_is_an_error(tmp_path: Path) -> None:
+    (tmp_path / "anabranch.toml").write_text("[ingests]\nmax_bytes = 1\n")
+    with pytest.raises(ConfigurationError, match=r"ingests\.max_bytes \(file\)"):
+        load_settings(data_dir=tmp_path)
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(sets=["chat.modell=x"])
+    assert "chat.model?" in caught.value.remedy
+
+
+@pytest.mark.parametrize("assignment", ["ingest.max_bytes=lots", "chunk.strategy=guess", "api.port=70000", "ingest.max_bytes", "ingest.sources={"])
+def test_a_bad_value_is_a_configuration_error_that_names_the_setting(assignment: str) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings(sets=[assignment])
+    assert assignment.partition("=")[0] in caught.value.detail
+
+
+def test_a_setting_that_this_version_does_not_have_yet_is_refused_and_not_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_GRAPH__BOLT_URL", "bolt://localhost")
+    with pytest.raises(ConfigurationError) as caught:
+        load_settings()
+    assert caught.value.code == "SETTING_NOT_AVAILABLE"
+
+
+def test_extraction_takes_from_chat_what_it_leaves_open_and_stays_local_when_it_says_nothing() -> None:
+    chat = ["chat.base_url=http://models/v1", "chat.model=large", "chat.api_key=k"]
+    assert load_settings(sets=chat).extraction_model() is None
+    model = load_settings(sets=[*chat, "extract.model=small"]).extraction_model()
+    assert model is not None
+    assert (model.base_url, model.model, model.api_key.get_secret_value() if model.api_key else None) == ("http://models/v1", "small", "k")
+
+
+def test_lists_are_written_with_commas_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ANABRANCH_INGEST__URL_ALLOW", "127.0.0.1:80, intranet:8080")
+    assert load_settings().ingest.url_allow == ("127.0.0.1:80", "intranet:8080")
+
+
+def test_each_setting_can_be_found_by_its_name_in_the_environment() -> None:
+    names = [environment_name(key) for key in known_keys()]
+    assert len(names) == len(set(names))
+    assert {"ANABRANCH_DATA_DIR", "ANABRANCH_DATABASE__URL", "ANABRANCH_EMBED__DIMENSION", "ANABRANCH_STORAGE__URL", "ANABRANCH_KAFKA__SASL_PASSWORD"} <= set(names)
+
+
+def test_an_embedding_server_needs_a_model_and_a_dimension() -> None:
+    with pytest.raises(ConfigurationError, match=r"embed\.dimension"):
+        wanted_config(load_settings(sets=["embed.base_url=http://x/v1", "embed.model=m"]))
+    with pytest.raises(ConfigurationError, match=r"embed\.model"):
+        wanted_config(load_settings(sets=["embed.base_url=http://x/v1", "embed.dimension=8"]))
+
+
+def test_a_setting_that_differs_from_the_index_is_a_mismatch_that_names_it() -> None:
+    live, wanted = wanted_config(load_settings()), wanted_config(load_settings(sets=["chunk.child_tokens=100"]))
+    check_same(live, live, "g1")
+    with pytest.raises(GenerationMismatch, match=r"chunk\.child_tokens is 100 in the settings, 200 in the index"):
+        check_same(wanted, live, "g1")
+
+
+def test_secrets_are_not_shown(tmp_path: Path) -> None:
+    settings = load_settings(sets=["chat.api_key=s3cret", "database.url=postgresql://u:s3cret@h/d"])
+    assert "s3cret" not in repr(settings)
+    assert "s3cret" not in str(settings.model_dump(mode="json"))
+
+
+def test_the_origin_of_a_value_is_known(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "anabranch.toml").write_text("[api]\nport = 9\n")
+    monkeypatch.setenv("ANABRANCH_INGEST__MAX_PAGES", "2")
+    origins = gather(data_dir=tmp_path, sets=["chunk.overlap=0.1"])
+    assert origins["file"] == {"api": {"port": 9}}
+    assert origins["environment"] == {"ingest": {"max_pages": "2"}}
+    assert origins["command line"]["chunk"] == {"overlap": "0.1"}
