@@ -101,7 +101,7 @@ async def closeness(items: Sequence[Quotable], question: str, query: EmbeddedQue
             for text, item in zip(texts, embedded, strict=True)
             if item.states is not None and item.token_ids is not None
         ]
-        return np.array(await reranker.rerank(question, query, passages))
+        return np.asarray(await reranker.rerank(question, query, passages), np.float64)
     except AnabranchError:
         return None
 
@@ -109,9 +109,11 @@ async def closeness(items: Sequence[Quotable], question: str, query: EmbeddedQue
 def _bonus(items: Sequence[Quotable], question: str) -> Floats:
     kind = value_kind(question)
     values = [VALUE_BONUS if find_value(kind, item.readable, question) else 0.0 for item in items]
-    return np.array(values) - np.array([RANK_PENALTY * min(item.context.n - 1, 3) for item in items])
+    places = [min(item.context.n - 1, 3) for item in items]
+    return np.array([value - RANK_PENALTY * place for value, place in zip(values, places, strict=True)], np.float64)
 
 
 def _min_max(values: Floats) -> Floats:
     low, high = values.min(), values.max()
-    return (values - low) / (high - low) if high > low else np.zeros(len(values))
+    scaled: Floats = (values - low) / (high - low) if high > low else np.zeros(len(values))
+    return scaled

@@ -1,0 +1,32 @@
+"""Whether one ranking is better than another, or was lucky: the paired bootstrap (Efron and Tibshirani 1993, chapter 16)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+SAMPLES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Mean difference (b − a) over the queries both have, and the percentile interval around it."""
+
+    difference: float
+    low: float
+    high: float
+    queries: int
+
+
+def paired_interval(a: Mapping[str, float], b: Mapping[str, float], *, level: float = 0.95, seed: int = 0) -> Interval:
+    """Raises ValueError when the two share no query."""
+    shared = sorted(a.keys() & b.keys())
+    if not shared:
+        raise ValueError("the two runs share no query")
+    differences = np.array([b[query] - a[query] for query in shared])
+    drawn = np.random.default_rng(seed).integers(0, len(shared), (SAMPLES, len(shared)), dtype=np.int32)
+    means = differences[drawn].mean(axis=1)
+    low, high = np.quantile(means, [(1 - level) / 2, (1 + level) / 2])
+    return Interval(float(differences.mean()), float(low), float(high), len(shared))

@@ -1,0 +1,52 @@
+"""Files with ground truth in a folder: `manifest.jsonl`, `files/`, `ground_truth/`."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from schemas.errors import InvalidRequest
+
+
+@dataclass(frozen=True, slots=True)
+class TestFile:
+    """`truth_kind` says what the ground truth is: exact-text, reference-ocr-text, reference-markdown, table-cells, table-csv, unit-tests; None without one."""
+
+    __test__ = False
+
+    path: Path
+    name: str
+    media_type: str | None
+    language: str | None
+    kinds: tuple[str, ...]
+    truth_kind: str | None
+    truth: Path | None
+
+
+def read_documents_set(folder: Path) -> list[TestFile]:
+    """Raises InvalidRequest, naming what is missing."""
+    try:
+        lines = (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
+        return [_file(folder, json.loads(line)) for line in lines if line.strip()]
+    except (OSError, json.JSONDecodeError, KeyError) as error:
+        raise InvalidRequest(
+            f"{folder} is no set of documents: {error}",
+            code="NOT_A_TEST_SET",
+            remedy="The folder needs manifest.jsonl, one line a file: {file, mime, kinds, ground_truth, ground_truth_kind}.",
+        ) from error
+
+
+def _file(folder: Path, line: dict[str, Any]) -> TestFile:
+    truth = line.get("ground_truth")
+    path = folder / line["file"]
+    return TestFile(
+        path,
+        line["file"],
+        line.get("mime"),
+        line.get("language"),
+        tuple(line.get("kinds") or ()),
+        line.get("ground_truth_kind"),
+        folder / truth if truth else None,
+    )

@@ -1,0 +1,46 @@
+"""Measures of a ranking: nDCG, MRR, recall. Relevance is binary; ties are the ranking's own business.
+
+nDCG after Järvelin and Kekäläinen (2002) with gain 1 and discount log2(rank + 1), as trec_eval's ndcg_cut computes it for binary judgements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
+from math import log2
+from statistics import fmean
+
+Measure = Callable[[Sequence[str], Collection[str]], float]
+Run = Mapping[str, Sequence[tuple[str, float]]]
+"""Query id → (document id, score), best first."""
+
+
+def ndcg(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
+    gain = sum(1 / log2(rank + 1) for rank, item in enumerate(ranked[:k], 1) if item in relevant)
+    ideal = sum(1 / log2(rank + 1) for rank in range(1, min(k, len(relevant)) + 1))
+    return gain / ideal if ideal else 0.0
+
+
+def reciprocal_rank(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
+    return next((1 / rank for rank, item in enumerate(ranked[:k], 1) if item in relevant), 0.0)
+
+
+def recall(k: int, ranked: Sequence[str], relevant: Collection[str]) -> float:
+    return len(set(ranked[:k]).intersection(relevant)) / len(relevant) if relevant else 0.0
+
+
+MEASURES: Mapping[str, Measure] = {
+    "ndcg@10": partial(ndcg, 10),
+    "mrr@10": partial(reciprocal_rank, 10),
+    **{f"recall@{k}": partial(recall, k) for k in (2, 5, 10, 50, 100)},
+}
+
+
+def per_query(run: Run, relevant: Mapping[str, Collection[str]], measure: Measure) -> dict[str, float]:
+    """Each judged query's value; one that the run does not answer counts 0."""
+    return {query: measure([item for item, _ in run.get(query, ())], judged) for query, judged in relevant.items() if judged}
+
+
+def measure_run(run: Run, relevant: Mapping[str, Collection[str]]) -> dict[str, float]:
+    """Means over the judged queries of every measure, to four places."""
+    return {name: round(fmean(per_query(run, relevant, measure).values() or [0.0]), 4) for name, measure in MEASURES.items()}
