@@ -20,28 +20,22 @@ JOINED = 10
 """Frequent terms of one configuration that conjunctions are made of, the rarest."""
 CONJUNCTIONS = 64
 """In one query at most."""
-STEPS = 4000
+STEPS = 1500
 """Sets of terms looked at before a bound is given up."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """A lexeme of the question under one text search configuration: how many of the `chunks` of that configuration hold it, and how often the question says it."""
+    """A lexeme of the question under one text search configuration: how many of the `chunks` of that configuration hold it. Said twice, it is one term."""
 
     cfg: str
     lexeme: str
     df: int
     chunks: int
-    times: int = 1
+    idf: float = field(init=False)
 
-    @property
-    def idf(self) -> float:
-        return log(1 + (self.chunks - self.df + 0.5) / (self.df + 0.5))
-
-    @property
-    def gain(self) -> float:
-        """What it adds to a score for each unit of weight."""
-        return self.idf * self.times
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "idf", log(1 + (self.chunks - self.df + 0.5) / (self.df + 0.5)))
 
     @property
     def id(self) -> int:
@@ -61,8 +55,8 @@ def expected_rows(terms: Conjunction) -> float:
     return terms[0].chunks * prod(term.share for term in terms)
 
 
-def most_gain_per_row(terms: Conjunction) -> float:
-    return -sum(term.gain for term in terms) / max(expected_rows(terms), 1e-9)
+def most_idf_per_row(terms: Conjunction) -> float:
+    return -sum(term.idf for term in terms) / max(expected_rows(terms), 1e-9)
 
 
 @dataclass(slots=True)
@@ -93,6 +87,14 @@ class Candidates:
         together = set(terms)
         return any(together.issuperset(conjunction) for conjunction in self.conjunctions)
 
+    def drop_implied(self) -> None:
+        """Leave out conjunctions that hold another one: their chunks are candidates by that."""
+        kept: list[Conjunction] = []
+        for conjunction in sorted(self.conjunctions, key=len):
+            if not any(set(conjunction).issuperset(other) for other in kept):
+                kept.append(conjunction)
+        self.conjunctions = kept
+
     def queries(self) -> Mapping[str, str]:
         """Text search configuration → tsquery."""
         by_cfg: dict[str, list[Conjunction]] = {}
@@ -102,17 +104,18 @@ class Candidates:
 
 
 def choose(terms: Sequence[Term], budget: float) -> Candidates:
-    """The rarest terms until the budget (in expected chunks) is spent, always one; then conjunctions of two to four of the rest, most gain per expected chunk first."""
+    """The rarest terms until the budget (in expected chunks) is spent, always one; then conjunctions of two to four of the rest, most idf per expected chunk first."""
     rarest = sorted((term for term in terms if term.df > 0), key=lambda term: (term.df, term.cfg, term.lexeme))
     chosen = Candidates()
     alone = 0
     while alone < len(rarest) and chosen.add_within((rarest[alone],), budget if alone else float("inf")):
         alone += 1
-    for conjunction in sorted(_joined(rarest[alone:]), key=most_gain_per_row):
+    for conjunction in sorted(_joined(rarest[alone:]), key=most_idf_per_row):
         if len(chosen.conjunctions) >= alone + CONJUNCTIONS:
             break
-        if not chosen.holds(conjunction):
-            chosen.add_within(conjunction, budget)
+        if not chosen.holds(conjunction) and not chosen.add_within(conjunction, budget):
+            break
+    chosen.drop_implied()
     return chosen
 
 
@@ -132,14 +135,14 @@ def unseen(terms: Sequence[Term], seen: Candidates, least: float) -> list[Conjun
         for place, term in enumerate(rest):
             if bound + reachable < least:
                 return True
-            reachable -= HEAVIEST * term.gain
-            if steps > STEPS or not extend((*held, term), bound + HEAVIEST * term.gain, rest[place + 1 :], reachable):
+            reachable -= HEAVIEST * term.idf
+            if steps > STEPS or not extend((*held, term), bound + HEAVIEST * term.idf, rest[place + 1 :], reachable):
                 return False
         return True
 
     for group in _by_cfg(term for term in terms if term.df > 0 and not seen.holds((term,))):
-        ordered = sorted(group, key=lambda term: (-term.gain, term.lexeme))
-        if not extend((), 0.0, ordered, sum(HEAVIEST * term.gain for term in ordered)):
+        ordered = sorted(group, key=lambda term: (-term.idf, term.lexeme))
+        if not extend((), 0.0, ordered, sum(HEAVIEST * term.idf for term in ordered)):
             return None
     return found
 

@@ -33,7 +33,7 @@ async def read_terms(connection: Connection, scope: Scope, text: str, language: 
     """The question's lexemes under each configuration in use; unknown ones too, for their idf."""
     configuration = text_config(language)
     rows = await connection.fetch(statement("lexical_terms"), scope.generation, scope.tenant, text, configuration)
-    return [Term(row["cfg"], row["lexeme"], row["df"], row["chunks"], row["times"]) for row in rows]
+    return [Term(row["cfg"], row["lexeme"], row["df"], row["chunks"]) for row in rows]
 
 
 def _widened(terms: Sequence[Term], seen: Candidates, left: Sequence[tuple[Term, ...]] | None, budget: float) -> tuple[Candidates, bool]:
@@ -60,8 +60,8 @@ def _weights(terms: Sequence[Term], cfg: str) -> str:
     by_id: dict[int, float] = {}
     for term in terms:
         if term.cfg == cfg and term.df > 0:
-            by_id[term.id] = max(term.gain, by_id.get(term.id, 0.0))
-    return "{" + ",".join(f"{place}:{gain:.6g}" for place, gain in by_id.items()) + "}/1000000000"
+            by_id[term.id] = max(term.idf, by_id.get(term.id, 0.0))
+    return "{" + ",".join(f"{place}:{idf:.6g}" for place, idf in by_id.items()) + "}/1000000000"
 
 
 def _best(hits: Sequence[Hit], k: int) -> list[Hit]:

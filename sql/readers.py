@@ -6,9 +6,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sql.errors import database_errors
 from asyncpg.pool import PoolConnectionProxy
 
+from sql.errors import database_errors
 from sql.pool import Pool
 
 BEGIN = "begin isolation level repeatable read, read only; set local statement_timeout = '30s'"

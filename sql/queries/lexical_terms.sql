@@ -10,7 +10,7 @@ kept as materialized (
   from unnest(to_tsvector($4::regconfig, $3)) word cross join unnest(word.positions) position
 )
 select
-  c.cfg::text, c.chunks::int, word.lexeme, cardinality(word.positions) as times,
+  c.cfg::text, c.chunks::int, word.lexeme,
   greatest(0, coalesce((
     select sum(d.delta) from lexical_deltas d
     where d.generation = $1 and d.tenant = $2 and d.cfg = c.cfg and d.lexeme = word.lexeme
