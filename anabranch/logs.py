@@ -38,5 +38,5 @@ def configure_logs(settings: LoggingSettings) -> None:
 def _renderers(settings: LoggingSettings) -> list[Any]:
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if settings.format == "console" or (settings.format == "auto" and sys.stderr.isatty()):
-        return [remove, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        return [remove, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
     return [remove, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
@@ -17,7 +19,7 @@ class Metrics:
 
     def __init__(self, version: str) -> None:
         self.registry = CollectorRegistry()
-        own = {"registry": self.registry}
+        own: dict[str, Any] = {"registry": self.registry}
         self.stage_events = Counter("anabranch_stage_events", "Events that a stage finished", ["stage", "outcome"], **own)
         self.stage_duration = Histogram("anabranch_stage_duration_seconds", "Time of one reaction", ["stage"], buckets=STAGE_SECONDS, **own)
         self.stage_inflight = Gauge("anabranch_stage_inflight", "Events in a reaction now", ["stage"], **own)
@@ -34,7 +36,7 @@ class Metrics:
         self.answers = Counter("anabranch_answers", "Questions by outcome", ["outcome"], **own)
         self.usage_lost = Counter("anabranch_usage_events_lost", "Facts about questions that the log did not take", **own)
         self.refused_busy = Counter("anabranch_requests_refused_busy", "Requests answered 503 because a pool was full", ["pool"], **own)
-        Info("anabranch_build", "This program", **own).info({"version": version})
+        Info("anabranch_build", "This program", registry=self.registry).info({"version": version})
 
     def finished(self, stage: str, buried_code: str | None) -> None:
         self.stage_events.labels(stage, "buried" if buried_code else "done").inc()

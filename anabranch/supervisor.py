@@ -7,11 +7,11 @@ import json
 import os
 import socket
 import tempfile
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import IO
+from typing import IO, Any, TypeVar
 
 import httpx2
 
@@ -21,6 +21,7 @@ from anabranch.database import database
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
 
+T = TypeVar("T")
 RUN = "run"
 PORT_PATIENCE_S = 5.0
 
@@ -108,12 +109,21 @@ async def _first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
 async def _ready(plan: Plan, dsn: str, port: int, failed: asyncio.Future[None]) -> Server:
     settings = plan.settings
     url = f"http://{settings.api.host if settings.api.host not in ('0.0.0.0', '::') else '127.0.0.1'}:{port}"
-    waiting = asyncio.create_task(_until_ready(url, worker_report(settings) if plan.stages else None))
-    await asyncio.wait({waiting, failed}, return_when=asyncio.FIRST_COMPLETED)
-    if failed.done():
-        waiting.cancel()
-        failed.result()
-    return Server(url, dsn, settings.mode, settings.log_kind, os.getpid(), str(settings.data_dir), not plan.ephemeral, await waiting)
+    metrics_url = await _unless(failed, _until_ready(url, worker_report(settings) if plan.stages else None))
+    return Server(url, dsn, settings.mode, settings.log_kind, os.getpid(), str(settings.data_dir), not plan.ephemeral, metrics_url)
+
+
+async def _unless(failed: asyncio.Future[None], work: Coroutine[None, None, T]) -> T:
+    """What `work` returns, unless `failed` comes first: then what that raises."""
+    task = asyncio.create_task(work)
+    try:
+        waiting: set[asyncio.Future[Any]] = {task, failed}
+        await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+        if failed.done():
+            failed.result()
+        return await task
+    finally:
+        task.cancel()
 
 
 async def _until_ready(url: str, report: Path | None) -> str | None:
@@ -123,7 +133,7 @@ async def _until_ready(url: str, report: Path | None) -> str | None:
             await asyncio.sleep(0.1)
     while report is not None and not report.exists():
         await asyncio.sleep(0.05)
-    return json.loads(report.read_text())["metrics_url"] if report else None
+    return str(json.loads(report.read_text())["metrics_url"]) if report else None
 
 
 async def _answers(client: httpx2.AsyncClient, url: str) -> bool:

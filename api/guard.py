@@ -26,8 +26,16 @@ async def clean_input(request: Request) -> None:
         check_text(name, "the query string")
         check_text(str(value), name)
     if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json" and await request.body():
-        for text in _texts(await request.json()):
+        for text in _texts(await read_json(request)):
             check_text(text, "the body")
+
+
+async def read_json(request: Request) -> Any:
+    """Raises InvalidRequest for what is no JSON."""
+    try:
+        return await request.json()
+    except (ValueError, RecursionError) as error:
+        raise InvalidRequest(f"the body is not JSON: {error}", remedy="Send well-formed JSON in UTF-8.") from error
 
 
 def _texts(value: Any) -> Iterator[str]:

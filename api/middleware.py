@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from uuid import uuid4
 
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.problems import problem
+from api.problems import REMEDY_OF_STATUS, problem
 
 MAX_JSON_BYTES = 32 * 1024 * 1024
 _GIVEN = re.compile(rb"^[A-Za-z0-9._:-]{1,128}$")
@@ -36,10 +37,6 @@ class RequestId:
         await self.app(scope, receive, with_id)
 
 
-class _TooLarge(Exception):
-    """More came than was claimed."""
-
-
 class BodyLimit:
     """Refuses bodies over the limit at their first byte by what they claim, else as soon as too much came. A multipart upload may hold a file of
     `max_bytes` beside its fields; anything else is read into memory, so at most `MAX_JSON_BYTES`."""
@@ -58,33 +55,22 @@ class BodyLimit:
         if claimed.isdigit() and int(claimed) > limit:
             await _refusal(scope, limit, f"a body of {int(claimed)} bytes")(scope, receive, send)
             return
-        await self._counted(scope, receive, send, limit)
+        await self.app(scope, _counting(receive, limit), send)
 
-    async def _counted(self, scope: Scope, receive: Receive, send: Send, limit: int) -> None:
-        seen, started = 0, False
 
-        async def counting() -> Message:
-            nonlocal seen
-            message = await receive()
-            seen += len(message.get("body", b""))
-            if seen > limit:
-                raise _TooLarge
-            return message
+def _counting(receive: Receive, limit: int) -> Receive:
+    seen = 0
 
-        async def watching(message: Message) -> None:
-            nonlocal started
-            started = True
-            await send(message)
+    async def counted() -> Message:
+        nonlocal seen
+        message = await receive()
+        seen += len(message.get("body", b""))
+        if seen > limit:
+            raise HTTPException(413, f"the body is over the limit of {limit} bytes")
+        return message
 
-        try:
-            await self.app(scope, counting, watching)
-        except _TooLarge:
-            if not started:
-                await _refusal(scope, limit, "a body")(scope, receive, send)
+    return counted
 
 
 def _refusal(scope: Scope, limit: int, what: str) -> ASGIApp:
-    detail = f"{what} is over the limit of {limit} bytes"
-    return problem(
-        Request(scope), 413, "LIMIT_EXCEEDED", detail, "Send a file as multipart form, or raise ANABRANCH_INGEST__MAX_BYTES.", {"Connection": "close"}
-    )
+    return problem(Request(scope), 413, "LIMIT_EXCEEDED", f"{what} is over the limit of {limit} bytes", REMEDY_OF_STATUS[413], {"Connection": "close"})

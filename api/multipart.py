@@ -83,7 +83,7 @@ class _Collector:
         self.header_value += data[start:end]
 
     def _header_end(self) -> None:
-        self.part.headers[self.header_name.decode("latin-1").lower()] = self.header_value.decode("utf-8", "replace")
+        self.part.headers[self.header_name.decode("latin-1").lower()] = self.header_value.decode("latin-1")
         self.header_name, self.header_value = b"", b""
 
     def _end(self) -> None:

@@ -43,6 +43,7 @@ CODE_OF_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLO
 REMEDY_OF_STATUS = {
     400: "Send well-formed JSON in UTF-8.",
     404: "See /docs for the paths there are.",
+    413: "Send a file as multipart form, or raise ANABRANCH_INGEST__MAX_BYTES.",
     405: "See /docs for the methods of this path.",
 }
 

@@ -73,11 +73,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _tell(error)
         return exit_code(error)
     except ExceptionGroup as group:
-        error = _first_of_ours(group)
-        if error is None:
+        ours = _first_of_ours(group)
+        if ours is None:
             raise
-        _tell(error)
-        return exit_code(error)
+        _tell(ours)
+        return exit_code(ours)
 
 
 def _tell(error: AnabranchError) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
 from anabranch.cli.exits import OK, PARTLY
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, say
+
+if TYPE_CHECKING:
+    from anabranch.ingestion import Ingestion
 
 Flag = Parameter(negative="")
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -24,7 +27,7 @@ def ingest(
     force: Annotated[bool, Flag] = False,
     wait: Annotated[bool, Flag] = False,
     timeout: str = "10m",
-    concurrency: Annotated[int, Parameter(validator=None)] = 4,
+    concurrency: int = 4,
     common: Remote = Remote(),  # noqa: B008
 ) -> int:
     """Take in documents. Exits 5 when some failed. Without --wait it returns once the log has them.
@@ -64,7 +67,7 @@ def ingest(
     return PARTLY if report["counts"]["failed"] else OK
 
 
-async def _run(job: Ingestion, common: Remote) -> dict[str, object]:  # type: ignore[name-defined]  # noqa: F821
+async def _run(job: Ingestion, common: Remote) -> dict[str, Any]:
     from anabranch.cli.progress import watching
     from anabranch.cli.serving import api_client
 

@@ -98,11 +98,12 @@ async def _extractor(settings: Settings, config: ExtractConfig, stack: AsyncExit
 
             return RuleExtractor()
         case "openai":
+            from engines.chat.openai import OpenAIChat
             from engines.extract.openai import OpenAIExtractor
 
-            remote = OpenAIExtractor(server(settings.extraction_model() or settings.chat, "extract", config.model))
-            stack.push_async_callback(remote.close)
-            return remote
+            chat = OpenAIChat(server(settings.extraction_model() or settings.chat, "extract", config.model))
+            stack.push_async_callback(chat.close)
+            return OpenAIExtractor(chat)
     raise _unknown("extract", config.engine)
 
 

@@ -11,7 +11,7 @@ from fastapi import APIRouter, Header, Query, Request
 from pydantic import ValidationError
 
 from api.access import Use
-from api.guard import check_text
+from api.guard import check_text, read_json
 from api.multipart import Form, read_form
 from api.services import IngestRequest, Receipt, Services
 from schemas.errors import InvalidRequest, NotFound, PermanentError
@@ -76,19 +76,12 @@ async def _read(request: Request, use: Services) -> tuple[IngestRequest, BlobRef
             form = await read_form(content_type, request.stream(), partial(use.intake.store, use.tenant))
             return _of_form(form), form.upload
         case "application/json":
-            return _validated(await _json(request)), None
+            return _validated(await read_json(request)), None
     raise PermanentError(
         f"cannot read {content_type or 'a body without Content-Type'}",
         code="UNSUPPORTED_MEDIA_TYPE",
         remedy="Send multipart/form-data with `file`, or application/json.",
     )
-
-
-async def _json(request: Request) -> Any:
-    try:
-        return await request.json()
-    except (ValueError, RecursionError) as error:
-        raise InvalidRequest(f"the body is not JSON: {error}", remedy="Send well-formed JSON in UTF-8.") from error
 
 
 def _of_form(form: Form) -> IngestRequest:

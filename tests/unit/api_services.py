@@ -1,0 +1,162 @@
+"""Services for the routes alone: small, in memory, obeying the same promises."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID, uuid5
+
+from api.services import Dependency, IngestRequest, Receipt, Services
+from schemas.errors import LimitExceeded, NotFound
+from schemas.generations import Generation, IndexConfig
+from schemas.ids import sha256_hex
+from schemas.ports.search import DocumentText
+from schemas.profiles import Profile
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from schemas.values import BlobRef
+
+SPACE = UUID("00000000-0000-0000-0000-00000000a11a")
+DOCUMENT = uuid5(SPACE, "document")
+JOB = uuid5(SPACE, "job")
+FILE = bytes(range(256)) * 10
+MAX_BYTES = 10_000
+
+
+@dataclass
+class MemoryBlobs:
+    content: dict[str, bytes] = field(default_factory=dict)
+
+    async def get(self, key: str) -> bytes:
+        return self.content[key]
+
+    async def get_ranges(self, key: str, ranges: Any) -> list[bytes]:
+        return [self.content[key][offset : offset + length] for offset, length in ranges]
+
+
+@dataclass
+class FakeIntake:
+    accepted: list[tuple[IngestRequest, BlobRef | None, str | None]] = field(default_factory=list)
+    stored: dict[str, bytes] = field(default_factory=dict)
+    withdrawn: list[UUID] = field(default_factory=list)
+
+    async def store(self, tenant: str, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+        body = b""
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > MAX_BYTES:
+                raise LimitExceeded(f"over {MAX_BYTES} bytes", remedy="Send less.")
+        reference = BlobRef(key=f"uploads/{tenant}/{sha256_hex(body)}", sha256=sha256_hex(body), size=len(body), media_type=media_type)
+        self.stored[reference.key] = body
+        return reference
+
+    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event_id: str | None) -> Receipt:
+        self.accepted.append((request, upload, event_id))
+        return Receipt(
+            document_id=DOCUMENT, ingestion_job_id=JOB, external_id=request.external_id, content_sha256=upload.sha256 if upload else None, duplicate=False
+        )
+
+    async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
+        if document_id != DOCUMENT:
+            raise NotFound(f"no document {document_id}", remedy="List them.")
+        self.withdrawn.append(document_id)
+        return JOB
+
+
+class FakeDocuments:
+    async def find(self, tenant: str, **filters: Any) -> tuple[list[dict[str, Any]], str | None]:
+        return [{"document_id": str(DOCUMENT)}], "more"
+
+    async def get(self, tenant: str, document_id: UUID) -> dict[str, Any] | None:
+        if document_id != DOCUMENT:
+            return None
+        blob = {"key": "k", "size": len(FILE), "sha256": sha256_hex(FILE)}
+        return {"document_id": str(DOCUMENT), "filename": "não.bin", "media_type": "application/pdf", "content_sha256": sha256_hex(FILE), "blob": blob}
+
+    async def revisions(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
+        return [{"revision": 1}]
+
+    async def chunks(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return [{"ordinal": after + 1}], None
+
+    async def text(self, tenant: str, document_id: UUID) -> DocumentText | None:
+        return DocumentText(document_id, "# Title", None) if document_id == DOCUMENT else None
+
+    async def status(self, tenant: str, **by: Any) -> dict[str, Any] | None:
+        return {"ingestion_job_id": str(JOB), "state": "searchable"} if by.get("job_id") == JOB else None
+
+    async def counts(self, tenant: str) -> dict[str, int]:
+        return {"searchable": 1}
+
+
+class FakeGenerations:
+    generation = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live")
+
+    async def live(self) -> Generation | None:
+        return self.generation
+
+    async def get(self, name: str) -> Generation | None:
+        return self.generation
+
+    async def undropped(self) -> list[Generation]:
+        return [self.generation]
+
+
+class NoRecords:
+    async def collections(self, tenant: str) -> list[dict[str, Any]]:
+        return []
+
+    async def runs(self, tenant: str, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+        return [], None
+
+    async def run(self, tenant: str, run_id: UUID) -> dict[str, Any] | None:
+        return None
+
+    async def dead_letters(self, tenant: str, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+        return [], None
+
+
+class NoEntities:
+    async def find(self, tenant: str, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+        return [], None
+
+    async def get(self, tenant: str, entity_id: UUID) -> dict[str, Any] | None:
+        return None
+
+    async def subgraph(self, tenant: str, seeds: Any, **_: Any) -> dict[str, Any]:
+        return {"nodes": [], "edges": []}
+
+
+async def search(request: SearchRequest) -> SearchResponse:
+    raise NotFound("no generation", remedy="None.")
+
+
+async def query(request: QueryRequest) -> QueryResponse:
+    raise NotFound("no generation", remedy="None.")
+
+
+def services(**replaced: Any) -> Services:
+    async def ready() -> list[Dependency]:
+        return [Dependency("database", True, "answers")]
+
+    async def health() -> dict[str, Any]:
+        return {"status": "ok"}
+
+    parts: Mapping[str, Any] = {
+        "tenant": "default",
+        "max_bytes": MAX_BYTES,
+        "intake": FakeIntake(),
+        "documents": FakeDocuments(),
+        "entities": NoEntities(),
+        "records": NoRecords(),
+        "generations": FakeGenerations(),
+        "blobs": MemoryBlobs({"k": FILE}),
+        "profiles": lambda: [Profile()],
+        "search": search,
+        "query": query,
+        "ready": ready,
+        "health": health,
+        "metrics": lambda: (b"metric 1\n", "text/plain"),
+        "config_schema": lambda: {"settings": {}},
+    }
+    return Services(**{**parts, **replaced})

@@ -1,0 +1,211 @@
+from __future__ import annotations
+
+import errno
+from collections.abc import AsyncIterator
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from api.app import create_app
+from api.middleware import MAX_JSON_BYTES
+from api.ranges import requested_range
+from api.services import Dependency, Services
+from schemas.errors import AnabranchError, DatabaseUnavailable, FatalError, InvalidRequest, LogUnavailable, TransientError
+from tests.unit.api_services import DOCUMENT, FILE, JOB, MAX_BYTES, FakeIntake, services
+
+
+def client_of(of: Services) -> httpx2.AsyncClient:
+    transport = httpx2.ASGITransport(create_app(of), raise_app_exceptions=False)
+    return httpx2.AsyncClient(transport=transport, base_url="http://api")
+
+
+@pytest.fixture
+def intake() -> FakeIntake:
+    return FakeIntake()
+
+
+@pytest.fixture
+async def client(intake: FakeIntake) -> AsyncIterator[httpx2.AsyncClient]:
+    async with client_of(services(intake=intake)) as found:
+        yield found
+
+
+def assert_problem(response: httpx2.Response, status: int, code: str) -> dict[str, Any]:
+    assert response.status_code == status, response.text
+    assert response.headers["content-type"] == "application/problem+json"
+    body: dict[str, Any] = response.json()
+    assert body["code"] == code
+    assert body["status"] == status
+    assert body["request_id"] == response.headers["x-request-id"]
+    return body
+
+
+async def test_a_file_is_stored_as_it_comes_and_the_form_fields_go_with_it(client: httpx2.AsyncClient, intake: FakeIntake) -> None:
+    fields = {"external_id": "e", "tags": ["a", "b"], "metadata": '{"x": 1}', "force": "true", "document_date": "2024-02-29"}
+    response = await client.post("/v1/ingest", files={"file": ("né.md", b"# Hi", "text/markdown")}, data=fields, headers={"Idempotency-Key": "once"})
+    assert response.status_code == 202, response.text
+    assert response.json()["ingestion_job_id"] == str(JOB)
+    ((request, upload, key),) = intake.accepted
+    assert upload is not None
+    assert intake.stored[upload.key] == b"# Hi"
+    assert (request.external_id, request.tags, request.metadata, request.force, request.filename, key) == ("e", ["a", "b"], {"x": 1}, True, "né.md", "once")
+
+
+async def test_json_is_taken_as_well(client: httpx2.AsyncClient, intake: FakeIntake) -> None:
+    response = await client.post("/v1/ingest", json={"text": "hello", "tags": ["a"]})
+    assert response.status_code == 202
+    assert intake.accepted[0][0].text == "hello"
+
+
+async def test_a_file_over_the_limit_is_refused_while_it_streams_in(client: httpx2.AsyncClient, intake: FakeIntake) -> None:
+    response = await client.post("/v1/ingest", files={"file": ("big.bin", b"x" * (MAX_BYTES + 1), "application/octet-stream")})
+    assert_problem(response, 413, "LIMIT_EXCEEDED")
+    assert intake.accepted == []
+
+
+async def test_a_claim_of_ten_gigabytes_is_refused_before_a_byte_is_read(client: httpx2.AsyncClient) -> None:
+    read = 0
+
+    async def body() -> AsyncIterator[bytes]:
+        nonlocal read
+        read += 1
+        yield b"x"
+
+    headers = {"Content-Length": str(10 * 1024**3), "Content-Type": "multipart/form-data; boundary=b"}
+    response = await client.post("/v1/ingest", content=body(), headers=headers)
+    assert_problem(response, 413, "LIMIT_EXCEEDED")
+    assert read == 0
+
+
+async def test_a_body_that_is_larger_than_it_claims_is_cut_off(client: httpx2.AsyncClient) -> None:
+    async def body() -> AsyncIterator[bytes]:
+        for _ in range(2 * MAX_JSON_BYTES // 1_000_000):
+            yield b" " * 1_000_000
+
+    response = await client.post("/v1/search", content=body(), headers={"Content-Type": "application/json"})
+    assert_problem(response, 413, "LIMIT_EXCEEDED")
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body", "status", "code"),
+    [
+        ("text/plain", b"hello", 415, "UNSUPPORTED_MEDIA_TYPE"),
+        ("", b"hello", 415, "UNSUPPORTED_MEDIA_TYPE"),
+        ("application/json", b"{", 422, "INVALID_REQUEST"),
+        ("application/json", b"[" * 100_000, 422, "INVALID_REQUEST"),
+        ("application/json", b"\xff\xfe", 422, "INVALID_REQUEST"),
+        ("application/json", b'{"text": "x", "colour": "red"}', 422, "INVALID_REQUEST"),
+        ("application/json", b'{"text": "a\\u0000b"}', 422, "INVALID_REQUEST"),
+        ("application/json", b'{"text": "a\\ud800b"}', 422, "INVALID_REQUEST"),
+        ("application/json", b'"text"', 422, "INVALID_REQUEST"),
+        ("multipart/form-data", b"hello", 422, "INVALID_REQUEST"),
+        ("multipart/form-data; boundary=b", b"hello", 422, "INVALID_REQUEST"),
+        ("multipart/form-data; boundary=b", b"", 422, "INVALID_REQUEST"),
+        ("multipart/form-data; boundary=b", b'--b\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\nhalf', 422, "INVALID_REQUEST"),
+        ("multipart/form-data; boundary=b", b'--b\r\nContent-Disposition: form-data; name="title"\r\n\r\nx\r\n--b--\r\n', 422, "INVALID_REQUEST"),
+        ("multipart/form-data; boundary=b", b'--b\r\nContent-Disposition: form-data; name="title"\r\n\r\n\x00\r\n--b--\r\n', 422, "INVALID_REQUEST"),
+    ],
+)
+async def test_a_mistake_of_the_client_is_a_problem_and_never_a_5xx(client: httpx2.AsyncClient, content_type: str, body: bytes, status: int, code: str) -> None:
+    response = await client.post("/v1/ingest", content=body, headers={"Content-Type": content_type} if content_type else {})
+    assert_problem(response, status, code)
+
+
+@pytest.mark.parametrize("path", ["/v1/documents/not-a-uuid", "/v1/documents?limit=0", "/v1/documents?limit=x", "/v1/documents?external_id=%00"])
+async def test_a_bad_parameter_is_a_problem(client: httpx2.AsyncClient, path: str) -> None:
+    assert_problem(await client.get(path), 422, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("body", [{}, {"query": ""}, {"query": "x", "k": 0}, {"query": "x", "channels": ["smell"]}, {"query": "a\x00b"}, {"query": "x" * 9000}])
+async def test_a_bad_question_is_a_problem(client: httpx2.AsyncClient, body: dict[str, Any]) -> None:
+    assert_problem(await client.post("/v1/query", json=body), 422, "INVALID_REQUEST")
+
+
+async def test_paths_and_methods_that_are_not_there_are_problems_too(client: httpx2.AsyncClient) -> None:
+    assert_problem(await client.get("/v1/nothing"), 404, "NO_SUCH_PATH")
+    assert_problem(await client.put("/v1/documents"), 405, "METHOD_NOT_ALLOWED")
+
+
+@pytest.mark.parametrize(
+    ("error", "status"),
+    [
+        (LogUnavailable("the log is away"), 503),
+        (DatabaseUnavailable("the database is away"), 503),
+        (TransientError("too many", code="BUSY"), 503),
+        (InvalidRequest("no", code="FORBIDDEN_KEY"), 403),
+        (InvalidRequest("no", code="IDEMPOTENCY_KEY_REUSED"), 422),
+        (FatalError("gone"), 500),
+        (OSError(errno.ENOSPC, "full"), 507),
+        (RuntimeError("secret detail"), 500),
+    ],
+)
+async def test_errors_become_the_status_that_says_what_to_do(error: Exception, status: int) -> None:
+    class Failing(FakeIntake):
+        async def accept(self, *_: Any) -> Any:
+            raise error
+
+    async with client_of(services(intake=Failing())) as client:
+        response = await client.post("/v1/ingest", json={"text": "x"})
+    body = assert_problem(response, status, error.code if isinstance(error, AnabranchError) else {507: "NO_SPACE", 500: "BUG"}[status])
+    assert ("retry-after" in response.headers) == (status == 503)
+    assert "secret detail" not in str(body)
+
+
+async def test_the_callers_request_id_comes_back_and_a_strange_one_is_replaced(client: httpx2.AsyncClient) -> None:
+    assert (await client.get("/livez", headers={"X-Request-ID": "mine-1"})).headers["x-request-id"] == "mine-1"
+    assert (await client.get("/livez", headers={"X-Request-ID": "a b;c"})).headers["x-request-id"] != "a b;c"
+
+
+async def test_a_range_of_a_file_is_the_bytes_that_were_asked_for(client: httpx2.AsyncClient) -> None:
+    whole = await client.get(f"/v1/documents/{DOCUMENT}/file")
+    assert (whole.status_code, whole.content, whole.headers["accept-ranges"]) == (200, FILE, "bytes")
+    part = await client.get(f"/v1/documents/{DOCUMENT}/file", headers={"Range": "bytes=10-19"})
+    assert (part.status_code, part.content, part.headers["content-range"]) == (206, FILE[10:20], f"bytes 10-19/{len(FILE)}")
+    assert_problem(await client.get(f"/v1/documents/{DOCUMENT}/file", headers={"Range": f"bytes={len(FILE)}-"}), 416, "RANGE_NOT_SATISFIABLE")
+    assert "n%C3%A3o.bin" in whole.headers["content-disposition"]
+
+
+@pytest.mark.parametrize(
+    ("header", "expected"),
+    [(None, None), ("bytes=0-0", (0, 1)), ("bytes=5-", (5, 100)), ("bytes=-5", (95, 100)), ("bytes=-500", (0, 100)), ("bytes=0-1000", (0, 100))]
+    + [(ignored, None) for ignored in ("bytes=1-2,5-6", "lines=1-2", "bytes=-", "bytes=a-b")],
+)
+def test_ranges_are_read_as_the_standard_says(header: str | None, expected: tuple[int, int] | None) -> None:
+    assert requested_range(header, 100) == expected
+
+
+async def test_what_is_not_there_is_a_404_with_a_way_on(client: httpx2.AsyncClient) -> None:
+    unknown = UUID(int=7)
+    for path in ("documents/{}", "documents/{}/file", "documents/{}/markdown", "documents/{}/chunks", "runs/{}", "entities/{}", "ingest/status/{}"):
+        assert assert_problem(await client.get("/v1/" + path.format(unknown)), 404, "NOT_FOUND")["remedy"]
+    assert_problem(await client.delete(f"/v1/documents/{unknown}"), 404, "NOT_FOUND")
+
+
+async def test_deleting_is_accepted_and_withdraws(client: httpx2.AsyncClient, intake: FakeIntake) -> None:
+    assert (await client.delete(f"/v1/documents/{DOCUMENT}")).status_code == 202
+    assert intake.withdrawn == [DOCUMENT]
+
+
+async def test_it_is_not_ready_while_one_dependency_is_missing() -> None:
+    async def ready() -> list[Dependency]:
+        return [Dependency("database", True, "answers"), Dependency("log", False, "away", "start it")]
+
+    async with client_of(services(ready=ready)) as client:
+        response = await client.get("/readyz")
+        assert (response.status_code, response.json()["dependencies"]["log"]["ok"]) == (503, False)
+        assert (await client.get("/livez")).status_code == 200
+
+
+async def test_every_operation_has_a_name_and_problems_are_in_the_contract() -> None:
+    document = create_app(services()).openapi()
+    operations = [operation for path in document["paths"].values() for operation in path.values()]
+    names = [operation["operationId"] for operation in operations]
+    assert len(set(names)) == len(names)
+    assert all(
+        "application/problem+json" in operation["responses"]["4XX"]["content"]
+        for path, methods in document["paths"].items()
+        if path.startswith("/v1")
+        for operation in methods.values()
+    )
