@@ -31,7 +31,8 @@ class RequestId:
 
         async def with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", []), (b"x-request-id", identity)]
+                others = [pair for pair in message.get("headers", []) if pair[0] != b"x-request-id"]
+                message["headers"] = [*others, (b"x-request-id", identity)]
             await send(message)
 
         await self.app(scope, receive, with_id)

@@ -70,7 +70,7 @@ def status_of(error: AnabranchError) -> int:
 
 
 def problem(request: Request, status: int, code: str, detail: str, remedy: str = "", headers: dict[str, str] | None = None) -> JSONResponse:
-    body = {
+    body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
         "status": status,
@@ -80,8 +80,10 @@ def problem(request: Request, status: int, code: str, detail: str, remedy: str =
         "instance": request.url.path,
         "request_id": request.scope.get("request_id", ""),
     }
+    # The answer to a bug is written outside of all middleware, so it brings its id along.
+    own = {"X-Request-ID": body["request_id"]} if status == HTTPStatus.INTERNAL_SERVER_ERROR else {}
     extra = {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-    return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=extra | (headers or {}))
+    return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=own | extra | (headers or {}))
 
 
 async def _ours(request: Request, error: Exception) -> JSONResponse:
