@@ -8,12 +8,13 @@ create index visible_by_tenant on visible (tenant);
 create index entity_mentions_by_key on entity_mentions (tenant, key, type);
 create index entity_mentions_by_entity on entity_mentions (entity_id) include (chunk_id, document_id, ord);
 create index entity_mentions_by_chunk on entity_mentions (chunk_id);
+create index claims_by_subject on claims (subject_id);
 create index relations_by_subject on relations (subject_id, weight desc) include (object_id, document_id, ord);
 create index relations_by_object on relations (object_id, weight desc) include (subject_id, document_id, ord);
 
 create index documents_by_metadata on documents using gin (metadata jsonb_path_ops);
 create index documents_by_date on documents (tenant, (coalesce(document_date, (received_at at time zone 'UTC')::date)));
-create index documents_by_arrival on documents (tenant, received_at desc, id);
+create index documents_by_arrival on documents (tenant, received_at, id);
 
 -- An entity is what its visible mentions say; its name is the one written most often, then the smallest.
 create view entities as

@@ -1,0 +1,122 @@
+"""What is known of documents, in the shapes of the HTTP interface."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from schemas.ids import received_id
+from schemas.ports.search import DocumentText
+from sql.cursor import cursor, read_cursor
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+from sql.status import door_line, door_state, stage_lines
+
+Body = dict[str, Any]
+
+
+class PgDocuments:
+    """See `schemas.ports.search.Documents`. Every call may raise DatabaseUnavailable."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def find(
+        self, tenant: str, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
+    ) -> tuple[list[Body], str | None]:
+        """The latest received first. Withdrawn documents only where `state` asks for them. Raises InvalidRequest for an `after` that is not ours."""
+        received_at, last = read_cursor(after)
+        rows = await self._fetch("documents", tenant, None, external_id, collection, tag, state, received_at, last, limit + 1)
+        page = rows[:limit]
+        following = cursor(page[-1]["received_at"], page[-1]["document_id"]) if len(rows) > limit else None
+        return [_document(row) for row in page], following
+
+    async def get(self, tenant: str, document_id: UUID) -> Body | None:
+        """The document with its status, or None. A withdrawn one is still known."""
+        rows = await self._fetch("documents", tenant, document_id, *([None] * 6), 1)
+        if not rows:
+            return None
+        return _document(rows[0]) | (await self.status(tenant, document_id=document_id) or {})
+
+    async def revisions(self, tenant: str, document_id: UUID) -> list[Body]:
+        return [dict(row) for row in await self._fetch("revisions", tenant, document_id)]
+
+    async def chunks(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[Body], int | None]:
+        rows = await self._fetch("document_chunks", tenant, document_id, after, limit + 1)
+        return [dict(row) for row in rows[:limit]], rows[limit - 1]["ordinal"] if len(rows) > limit else None
+
+    async def text(self, tenant: str, document_id: UUID) -> DocumentText | None:
+        rows = await self._fetch("document_text", tenant, document_id)
+        return DocumentText(**rows[0]) if rows else None
+
+    async def status(
+        self, tenant: str, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
+    ) -> Body | None:
+        """Of a document's latest revision, of a job, or of an event as its producer called it. A job's id is that of its event. None when nothing is known yet."""
+        if job_id is None and event_id is not None:
+            job_id = received_id(tenant, source or "", event_id)
+        if job_id is None and document_id is None:
+            return None
+        rows = await self._fetch("status", tenant, job_id, document_id)
+        if rows:
+            return _status(dict(rows[0]))
+        return await self._at_door(tenant, job_id, event_id, source) if job_id is not None else None
+
+    async def counts(self, tenant: str) -> dict[str, int]:
+        """State → documents."""
+        return {row["state"]: row["documents"] for row in await self._fetch("document_counts", tenant)}
+
+    async def _at_door(self, tenant: str, job_id: UUID, event_id: str | None, source: str | None) -> Body | None:
+        row = dict((await self._fetch("status_at_door", tenant, job_id, event_id, source))[0])
+        if not row["known"] and row["burial"] is None:
+            return None
+        return {
+            "ingestion_job_id": job_id,
+            "document_id": row["document_id"],
+            "external_id": row["external_id"],
+            "state": door_state(row),
+            "stages": [door_line(row)],
+            "chunks_count": 0,
+            "tokens_estimate": 0,
+            "warnings": [],
+        }
+
+    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
+        with database_errors():
+            return list(await self._pool.fetch(statement(name), *parameters))
+
+
+def _document(row: asyncpg.Record) -> Body:
+    body = dict(row)
+    del body["ord"], body["generation"]
+    return body | {"bytes": row["blob"]["size"]}
+
+
+def _status(row: Body) -> Body:
+    return {
+        "ingestion_job_id": row["accepted_id"],
+        "document_id": row["document_id"],
+        "external_id": row["external_id"],
+        "state": row["state"],
+        "stages": stage_lines(row),
+        "chunks_count": row["chunks"] if row["state"] == "searchable" else 0,
+        "tokens_estimate": row["tokens"],
+        "warnings": [*(row["warnings"] or []), *_late(row)],
+        "revision": row["revision"],
+        "content_sha256": row["content_sha256"],
+    }
+
+
+def _late(row: Body) -> list[Body]:
+    """What a person should know of a document that answers already."""
+    if row["state"] != "searchable":
+        return []
+    lost = [burial for burial in row["burials"] if burial["stage"] in ("extract", "graph")]
+    if lost:
+        return [{"code": "GRAPH_INCOMPLETE", "detail": f"its entities could not be taken out: {lost[-1]['detail']}"}]
+    if any(line["stage"] == "graph" and line["state"] != "done" for line in stage_lines(row)):
+        return [{"code": "GRAPH_PENDING", "detail": "its entities are still being taken out; words and vectors answer already"}]
+    return []

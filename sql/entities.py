@@ -1,0 +1,99 @@
+"""Entities of the live generation: what documents name, and what connects it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from schemas.errors import InvalidRequest
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+Body = dict[str, Any]
+SHOWN = 100
+"""Mentions, relations and claims of one entity at most."""
+
+
+class PgEntities:
+    """An entity without a visible mention does not exist. Every call may raise DatabaseUnavailable."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def find(self, tenant: str, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
+        """The most mentioned first. Raises InvalidRequest for an `after` that is not ours."""
+        mentions, last = _read_cursor(after)
+        rows = await self._fetch("entities", tenant, None, text, kind, mentions, last, limit + 1)
+        page = rows[:limit]
+        following = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
+        return [_entity(row) for row in page], following
+
+    async def get(self, tenant: str, entity_id: UUID) -> Body | None:
+        """With its mentions, relations and claims, at most 100 of each."""
+        rows = await self._fetch("entities", tenant, entity_id, None, None, None, None, 1)
+        if not rows:
+            return None
+        edges = await self._edges(tenant, [entity_id], SHOWN)
+        nodes = await self._nodes(tenant, _ends(edges))
+        return _entity(rows[0]) | {
+            "occurrences": [dict(row) for row in await self._fetch("entity_mentions", tenant, entity_id, SHOWN)],
+            "relations": [_told(edge, nodes) for edge in edges if edge["subject_id"] in nodes and edge["object_id"] in nodes],
+            "claims": [dict(row) for row in await self._fetch("entity_claims", tenant, entity_id, SHOWN)],
+        }
+
+    async def subgraph(self, tenant: str, seeds: Sequence[UUID], *, hops: int, limit: int) -> Body:
+        """Nodes and edges at most `hops` away, the heaviest edges first; at most `limit` edges a hop."""
+        reached, edges = dict.fromkeys(seeds), dict[tuple[UUID, str, UUID], Body]()
+        frontier = list(reached)
+        for _ in range(hops):
+            found = await self._edges(tenant, frontier, limit)
+            edges |= {(edge["subject_id"], edge["type"], edge["object_id"]): edge for edge in found}
+            frontier = [end for end in _ends(found) if end not in reached]
+            reached |= dict.fromkeys(frontier)
+        nodes = await self._nodes(tenant, reached)
+        return {
+            "nodes": list(nodes.values()),
+            "edges": [edge for edge in edges.values() if edge["subject_id"] in nodes and edge["object_id"] in nodes],
+        }
+
+    async def _edges(self, tenant: str, entities: Sequence[UUID], limit: int) -> list[Body]:
+        return [dict(row) for row in await self._fetch("entity_relations", tenant, list(entities), limit)] if entities else []
+
+    async def _nodes(self, tenant: str, entities: Iterable[UUID]) -> dict[UUID, Body]:
+        return {row["id"]: dict(row) for row in await self._fetch("entities_by_id", tenant, list(entities))}
+
+    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
+        with database_errors():
+            return list(await self._pool.fetch(statement(name), *parameters))
+
+
+def _entity(row: asyncpg.Record) -> Body:
+    return {
+        "id": row["id"],
+        "type": row["type"],
+        "name": row["name"],
+        "aliases": [name for name in row["names"] if name != row["name"]],
+        "mentions": row["mentions"],
+    }
+
+
+def _told(edge: Body, nodes: dict[UUID, Body]) -> Body:
+    return edge | {"subject": nodes[edge["subject_id"]]["name"], "object": nodes[edge["object_id"]]["name"]}
+
+
+def _ends(edges: Iterable[Body]) -> list[UUID]:
+    return list(dict.fromkeys(end for edge in edges for end in (edge["subject_id"], edge["object_id"])))
+
+
+def _read_cursor(after: str | None) -> tuple[int | None, UUID | None]:
+    if after is None:
+        return None, None
+    mentions, _, identity = after.partition("_")
+    try:
+        return int(mentions), UUID(identity)
+    except ValueError as error:
+        raise InvalidRequest(f"after={after!r} is no cursor", remedy="Take `next` of the page before.") from error

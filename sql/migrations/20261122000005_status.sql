@@ -1,0 +1,54 @@
+-- What became of each revision, in the generation that answers.
+set local search_path = anabranch, extensions, public;
+
+create index document_revisions_by_accepted on document_revisions (accepted_id);
+create index dead_letters_by_time on dead_letters (buried_at desc, event_id);
+
+-- Where in the log the events of a revision stood that its stages read.
+create view revision_places as
+select document_id, ord, ''::text as generation, 'transcribe' as stage, log_topic, log_partition, log_offset from document_revisions
+union all
+select document_id, ord, generation, 'chunk', log_topic, log_partition, log_offset from revision_texts
+union all
+select document_id, ord, generation, stage, log_topic, log_partition, log_offset
+from settled join (values ('chunks', 'embed'), ('chunks', 'extract'), ('vectors', 'index'), ('entities', 'graph')) reader (kind, stage) using (kind);
+
+-- Dead letters by revision. One whose place no revision knows (its rows were never written) is the latest revision's.
+create view revision_burials as
+select l.*, coalesce(p.ord, d.latest) as ord
+from dead_letters l
+join documents d on d.id = l.document_id
+left join lateral (
+  select ord from revision_places
+  where document_id = l.document_id and stage = l.stage and log_topic = l.log_topic and log_partition = l.log_partition and log_offset = l.log_offset
+    and (generation = '' or generation = l.generation)
+  limit 1
+) p on true;
+
+-- `searchable` by words and vectors; entities may follow. A revision without a change has no text of its own: the visible one, of the same bytes, answers for it.
+create view revision_states as
+select
+  r.document_id, r.ord, r.revision, r.tenant, r.accepted_id, g.name as generation, v.ord as visible, v.chunks,
+  case
+    when d.withdrawn >= r.ord then 'withdrawn'
+    when v.ord = r.ord then 'searchable'
+    when exists (
+      select from revision_burials b
+      where b.document_id = r.document_id and b.ord = r.ord and b.stage in ('transcribe', 'chunk', 'embed', 'index') and b.generation in ('', g.name)
+    ) then 'failed'
+    when v.ord > r.ord or d.latest > r.ord then 'superseded'
+    when v.ord < r.ord
+      and exists (select from document_revisions shown where shown.document_id = r.document_id and shown.ord = v.ord and shown.content_sha256 = r.content_sha256)
+      and not exists (select from revision_texts t where t.generation = g.name and t.document_id = r.document_id and t.ord = r.ord)
+      and not exists (
+        select from handled h
+        where h.stage = 'transcribe' and h.generation = g.name and not h.unchanged
+          and h.log_topic = r.log_topic and h.log_partition = r.log_partition and h.log_offset = r.log_offset
+      )
+    then 'searchable'
+    else 'running'
+  end as state
+from document_revisions r
+join documents d on d.id = r.document_id
+left join live_generation g on true
+left join visible v on v.generation = g.name and v.document_id = r.document_id;

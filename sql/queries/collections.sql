@@ -1,0 +1,10 @@
+-- The collections of a tenant: documents that answer, their chunks and languages. Documents outside any collection come under null.
+select
+  d.collection as name, count(*)::int as documents, sum(v.chunks)::int as chunks,
+  coalesce(array_agg(distinct coalesce(t.language, d.language)) filter (where coalesce(t.language, d.language) is not null), '{}') as languages
+from live_generation g
+join visible v on v.generation = g.name and v.tenant = $1
+join documents d on d.id = v.document_id
+left join revision_texts t on t.generation = g.name and t.document_id = v.document_id and t.ord = v.ord
+group by d.collection
+order by d.collection nulls last

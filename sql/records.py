@@ -1,0 +1,53 @@
+"""Lists that are only read: collections, runs, dead letters."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from sql.cursor import cursor, read_cursor
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+Body = dict[str, Any]
+
+
+class PgRecords:
+    """Every call may raise DatabaseUnavailable, and InvalidRequest for an `after` that is not ours."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def collections(self, tenant: str) -> list[Body]:
+        """Documents that answer, by collection; those outside any come under null, last."""
+        return [dict(row) for row in await self._fetch("collections", tenant)]
+
+    async def runs(self, tenant: str, *, after: str | None, limit: int) -> tuple[list[Body], str | None]:
+        """The latest first, without their candidates."""
+        rows = await self._fetch("runs", tenant, None, *read_cursor(after), limit + 1)
+        page = [_summary(row) for row in rows[:limit]]
+        last = rows[limit - 1] if len(rows) > limit else None
+        return page, cursor(last["received_at"] or last["answered_at"], last["run_id"]) if last else None
+
+    async def run(self, tenant: str, run_id: UUID) -> Body | None:
+        rows = await self._fetch("runs", tenant, run_id, None, None, 1)
+        return dict(rows[0]) if rows else None
+
+    async def dead_letters(self, tenant: str, *, stage: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
+        """The latest first."""
+        rows = await self._fetch("dead_letters", tenant, stage, *read_cursor(after), limit + 1)
+        last = rows[limit - 1] if len(rows) > limit else None
+        return [dict(row) for row in rows[:limit]], cursor(last["buried_at"], last["event_id"]) if last else None
+
+    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
+        with database_errors():
+            return list(await self._pool.fetch(statement(name), *parameters))
+
+
+def _summary(row: asyncpg.Record) -> Body:
+    response = row["response"] or {}
+    body = {name: row[name] for name in ("run_id", "kind", "received_at", "generation", "answered_at")}
+    return body | {"query": (row["request"] or {}).get("query"), "refused": response.get("refused"), "answer": response.get("answer")}
