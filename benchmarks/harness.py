@@ -1,0 +1,99 @@
+"""The real pipeline over an embedded Postgres of its own, in this process, thrown away afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.settings import Settings
+from schemas.events import Content, DocumentReceived
+from schemas.records import Record
+from sql.embedded import EmbeddedPostgres
+from streams.codec import Codec
+from streams.submission import submission
+
+VOCABULARY = 20_000
+
+
+@dataclass
+class Pipeline:
+    settings: Settings
+    dsn: str
+    worker: Worker
+    failures: list[BaseException] = field(default_factory=list)
+
+    async def push(self, documents: Sequence[Record]) -> None:
+        for start in range(0, len(documents), 200):
+            await self.worker.storage.log.append(documents[start : start + 200])
+
+    async def searchable(self, count: int, *, poll_s: float = 0.02) -> None:
+        """Wait until so many documents are visible or buried."""
+        done = "select (select count(*) from visible) + (select count(distinct log_offset) from dead_letters)"
+        while await self.worker.storage.pool.fetchval(done) < count:
+            if self.failures:
+                raise self.failures[0]
+            await asyncio.sleep(poll_s)
+
+
+@asynccontextmanager
+async def pipeline(overrides: Overrides, **settings: Any) -> AsyncIterator[Pipeline]:
+    with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
+        Path(folder).chmod(0o755)
+        server = EmbeddedPostgres(Path(folder) / "postgres")
+        await asyncio.to_thread(server.start)
+        try:
+            made = Settings(data_dir=Path(folder), **settings)
+            async with prepare_worker(made, server.dsn, overrides=overrides) as worker:
+                found = Pipeline(made, server.dsn, worker)
+                running = asyncio.create_task(worker.run())
+                running.add_done_callback(
+                    lambda task: found.failures.append(task.exception() or RuntimeError("the worker ended")) if not task.cancelled() else None
+                )
+                yield found
+                running.cancel()
+                await asyncio.gather(running, return_exceptions=True)
+        finally:
+            await asyncio.to_thread(server.stop)
+
+
+async def text_documents(texts: Iterable[str], prefix: str = "doc") -> list[Record]:
+    codec, now = Codec(), datetime.now(UTC)
+    return [
+        await submission(
+            DocumentReceived(external_id=f"{prefix}-{number}", content=Content(text=text)), f"{prefix}-{number}", source="benchmark", time=now, codec=codec
+        )
+        for number, text in enumerate(texts)
+    ]
+
+
+def synthetic(documents: int, words: int, seed: int = 7) -> list[str]:
+    """Texts of words drawn by Zipf's law."""
+    import numpy as np
+
+    ranks = np.random.default_rng(seed).zipf(1.3, size=(documents, words)) % VOCABULARY
+    return [" ".join(f"w{rank:x}" for rank in row) for row in ranks]
+
+
+class Stopwatch:
+    def __enter__(self) -> Stopwatch:
+        self.started = time.perf_counter()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.seconds = time.perf_counter() - self.started
+
+
+def report(figures: dict[str, Any]) -> None:
+    json.dump({"schema_version": 1, "measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **figures}, sys.stdout, indent=1)
+    print()

@@ -1,0 +1,68 @@
+"""Engines that cost next to nothing, so that a measurement shows everything else."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from schemas.ids import content_id
+from schemas.ports.engines import File, ParsePlan
+from schemas.values import Block, ChildChunk, ParentChunk, Span, Transcript
+
+CHILD_WORDS = 150
+
+
+class NullParser:
+    """Text as it is, as one paragraph."""
+
+    fingerprint = "null"
+
+    async def plan(self, file: File) -> ParsePlan:
+        return ParsePlan("text/plain", ("all",), None)
+
+    async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
+        return file.path.read_bytes()
+
+    def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
+        text = parts[0].decode()
+        return Transcript(markdown=text, blocks=[Block(kind="paragraph", span=Span(char_start=0, char_end=len(text)))], language="en")
+
+
+class WordChunker:
+    """One parent, children of 150 words."""
+
+    fingerprint = "words"
+
+    def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
+        text = transcript.markdown
+        children, start = [], 0
+        while start < len(text):
+            end = _after_words(text, start, CHILD_WORDS)
+            piece = text[start:end]
+            children.append(
+                ChildChunk(
+                    id=content_id("chunk", document_id, piece, start), ordinal=len(children), text=piece, char_start=start, char_end=end,
+                    spans=[Span(char_start=start, char_end=end)], tokens=CHILD_WORDS,
+                )
+            )  # fmt: skip
+            start = end
+        return [
+            ParentChunk(
+                id=content_id("parent", document_id),
+                ordinal=0,
+                text=text,
+                char_start=0,
+                char_end=len(text),
+                tokens=CHILD_WORDS * len(children),
+                children=children,
+            )
+        ]
+
+
+def _after_words(text: str, start: int, words: int) -> int:
+    at = start
+    for _ in range(words):
+        at = text.find(" ", at + 1)
+        if at < 0:
+            return len(text)
+    return at
