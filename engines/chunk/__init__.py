@@ -1,0 +1,19 @@
+"""Transcripts to chunks: one strategy a file."""
+
+from __future__ import annotations
+
+from engines.chunk.fixed_size import FixedSizeChunker
+from engines.chunk.structure import StructureChunker
+from schemas.generations import ChunkConfig
+from schemas.ports.engines import Chunker
+
+__all__ = ["FixedSizeChunker", "StructureChunker", "chunker_for"]
+
+
+def chunker_for(config: ChunkConfig) -> Chunker:
+    """Implements ChunkerFor."""
+    match config.strategy:
+        case "structure":
+            return StructureChunker(config)
+        case "fixed_size":
+            return FixedSizeChunker(config)

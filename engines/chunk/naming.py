@@ -1,0 +1,102 @@
+"""Chunks with their ids: the same text in the same section of the same document has the same id in every revision."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from engines.chunk.places import Places
+from engines.chunk.tokens import estimate
+from schemas.ids import content_id
+from schemas.values import BlockKind, ChildChunk, ParentChunk, Transcript
+
+Path = tuple[str, ...]
+_LONGEST_NAME = 200
+_LONGEST_HEADER = 800
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """A cut, before it has a name."""
+
+    start: int
+    end: int
+    path: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Parent:
+    start: int
+    end: int
+    path: Path
+    children: Sequence[Child]
+
+
+def named(document_id: UUID, title: str | None, transcript: Transcript, parents: Sequence[Parent]) -> list[ParentChunk]:
+    naming = _Naming(document_id, title, transcript, Places(transcript))
+    return [naming.parent(ordinal, parent) for ordinal, parent in enumerate(parents)]
+
+
+class _Naming:
+    def __init__(self, document_id: UUID, title: str | None, transcript: Transcript, places: Places) -> None:
+        self._document_id, self._title, self._markdown, self._places = document_id, title, transcript.markdown, places
+        self._seen: Counter[tuple[str, Path, str]] = Counter()
+        self._children = 0
+
+    def parent(self, ordinal: int, cut: Parent) -> ParentChunk:
+        text = self._markdown[cut.start : cut.end]
+        return ParentChunk(
+            id=self._id("parent", cut.path, text),
+            ordinal=ordinal,
+            text=text,
+            section=" > ".join(cut.path),
+            char_start=cut.start,
+            char_end=cut.end,
+            pages=self._places.pages(cut.start, cut.end),
+            tokens=estimate(text),
+            children=[self._child(child) for child in cut.children],
+        )
+
+    def _child(self, cut: Child) -> ChildChunk:
+        text = self._markdown[cut.start : cut.end]
+        kind, language = self._kind(cut)
+        self._children += 1
+        return ChildChunk(
+            id=self._id("chunk", cut.path, text),
+            ordinal=self._children - 1,
+            kind=kind,
+            text=text,
+            prefix=self._prefix(cut),
+            char_start=cut.start,
+            char_end=cut.end,
+            spans=self._places.spans(cut.start, cut.end),
+            tokens=estimate(text),
+            language=language,
+        )
+
+    def _id(self, kind: str, path: Path, text: str) -> UUID:
+        self._seen[kind, path, text] += 1
+        return content_id(kind, self._document_id, path, text, self._seen[kind, path, text])
+
+    def _kind(self, cut: Child) -> tuple[BlockKind, str | None]:
+        """That of its blocks where they are of one kind (a table may have its caption), else a paragraph."""
+        blocks = self._places.blocks(cut.start, cut.end)
+        kinds = {block.kind for block in blocks}
+        kinds = kinds - {"caption"} or kinds
+        kind: BlockKind = kinds.pop() if len(kinds) == 1 else "paragraph"
+        return kind, blocks[0].language if kind == "code" else None
+
+    def _prefix(self, cut: Child) -> str:
+        names = [name[:_LONGEST_NAME] for name in cut.path]
+        if self._title and (not names or names[0].casefold() != self._title.strip().casefold()[:_LONGEST_NAME]):
+            names.insert(0, self._title.strip()[:_LONGEST_NAME])
+        return "\n".join(part for part in (" > ".join(names), self._header(cut)) if part)
+
+    def _header(self, cut: Child) -> str:
+        """The header rows of a table that `cut` begins after, without the delimiter row."""
+        block = self._places.blocks(cut.start, cut.end)[0]
+        if block.header_end is None or cut.start < block.header_end:
+            return ""
+        return self._markdown[block.span.char_start : block.header_end].rsplit("\n", 1)[0][:_LONGEST_HEADER]

@@ -1,0 +1,54 @@
+"""Sentence ends by rules, for English and Portuguese (and well enough for their neighbours)."""
+
+from __future__ import annotations
+
+import re
+
+VERSION = 1
+
+_ABBREVIATIONS = frozenset(
+    """a adj al alt apr approx apto art arts aug av bldg ca cap cf ch cia co col corp dec dep dept dr dra drs ed eds eng engª esq est etc ex exa exmo exma feb fig figs
+    fl fls fr gen gov hon inc inst jan jr jul jun lt ltd ltda máx max mar méd mín min mr mrs ms mt no nº nos nov nr núm num obs oct op par pág págs pag pp prof profa
+    pt r rev rod s sec sen sep sept sr sra srs srta st sta sto suppl tab tel trad univ vol vols vs § p n v i.e e.g u.s u.k ph.d d.c a.m p.m cel cap ten maj des min exp
+    proc res dec lei port inc al""".split()
+)
+_CANDIDATE = re.compile(
+    r"""(?P<stop>[.!?…]+)(?P<close>["'”’»)\]*_`]*)(?P<space>\s+)   # a stop, what closes, white space
+      | [。！？]+["'”’」』)]*\s*                                      # stops that need no space
+      | \n\s*\n+                                                    # a blank line
+      | \n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])                     # the next item of a list
+    """,
+    re.X,
+)
+_OPENS = re.compile(r"""["'“‘«(\[*_`¿¡—–-]*(?:[^\W\d_a-zà-öø-ÿ]|\d|§|[^\W\d_](?=[A-Z]))""")
+_LAST_WORD = re.compile(r"[^\s(\[\"“'‘«/]+$")
+
+
+class RuleSentences:
+    """Implements Sentences: a stop ends a sentence when a capital, a digit or an opening mark follows and no abbreviation, initial or list number precedes."""
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        ends = [match.end() for match in _CANDIDATE.finditer(text) if match.end() < len(text) and _ends(text, match)]
+        edges = [0, *ends, len(text)]
+        return [(start, end) for start, end in zip(edges, edges[1:], strict=False) if end > start]
+
+
+def _ends(text: str, match: re.Match[str]) -> bool:
+    if match["stop"] is None:
+        return True
+    if "\n\n" in match["space"]:
+        return True
+    if not _OPENS.match(text, match.end()):
+        return False
+    return match["stop"] != "." or bool(match["close"]) or not _is_abbreviated(text, match.start())
+
+
+def _is_abbreviated(text: str, dot: int) -> bool:
+    """What stands before the dot: an abbreviation, a single capital, or a number that begins its line."""
+    found = _LAST_WORD.search(text, max(0, dot - 24), dot)
+    if found is None:
+        return False
+    word = found[0]
+    if word.isdigit():
+        return not text[:dot].rsplit("\n", 1)[-1].strip(" \t" + word)
+    return (len(word) == 1 and word.isupper()) or word.lower().rstrip(".") in _ABBREVIATIONS
