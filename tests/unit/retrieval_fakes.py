@@ -1,0 +1,182 @@
+"""Engines for tests of retrieval: a word is a direction, so texts that share words are close."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.words import content_words, guess_language
+from schemas.errors import EngineUnavailable, NotFound
+from schemas.ports.engines import ChatReply, ChatUsage, Embedded, EmbeddedQuery, Passage
+from schemas.values import BlobRef
+
+DIMENSION = 32
+
+
+def direction(word: str) -> NDArray[np.float32]:
+    seed = int.from_bytes(hashlib.sha256(word[:4].encode()).digest()[:4], "big")
+    row = np.random.default_rng(seed).standard_normal(DIMENSION).astype(np.float32)
+    return row / np.linalg.norm(row)
+
+
+def rows_of(text: str) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    words = content_words(text) or ["nothing"]
+    ids = [int.from_bytes(hashlib.sha256(word[:4].encode()).digest()[:2], "big") for word in words]
+    return np.stack([direction(word) for word in words]), np.array(ids, np.int32)
+
+
+def vector_of(text: str) -> NDArray[np.float32]:
+    mean = rows_of(text)[0].mean(axis=0)
+    return np.asarray(mean / np.linalg.norm(mean), np.float32)
+
+
+def packed(text: str) -> bytes:
+    rows, ids = rows_of(text)
+    return len(ids).to_bytes(4, "big") + ids.tobytes() + np.rint(rows * 127).astype(np.int8).tobytes()
+
+
+def unpack(data: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
+    count = int.from_bytes(data[:4], "big")
+    ids = np.frombuffer(data, np.int32, count, 4)
+    return np.frombuffer(data, np.int8, offset=4 + 4 * count).reshape(count, DIMENSION), ids
+
+
+@dataclass
+class WordEmbedder:
+    background: float | None = 0.0
+    away: bool = False
+    fingerprint: str = "words"
+    model: str = "words"
+    dimension: int = DIMENSION
+    state_dimension: int = DIMENSION
+
+    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+        self._answer()
+        return [Embedded(vector_of(text).astype(np.float16), *unpack(packed(text))) for text in texts]
+
+    async def embed_query(self, text: str) -> EmbeddedQuery:
+        self._answer()
+        rows, ids = rows_of(text)
+        return EmbeddedQuery(vector_of(text), rows, ids, self.background)
+
+    def _answer(self) -> None:
+        if self.away:
+            raise EngineUnavailable("the embedder does not answer")
+
+
+@dataclass
+class WordMaxSim:
+    """Mean over the question's words of the best cosine among the passage's."""
+
+    role: Literal["added", "replaces"] = "added"
+    threshold: float = 0.5
+    name: str = "words"
+    fingerprint: str = "words"
+    away: bool = False
+    offered: list[Passage] = field(default_factory=list)
+
+    async def rerank(self, question: str, query: EmbeddedQuery | None, passages: Sequence[Passage]) -> list[float]:
+        if self.away:
+            raise EngineUnavailable("the reranker does not answer")
+        self.offered = list(passages)
+        asked = rows_of(question)[0]
+        return [max((_maxsim(asked, states) for states in self._states(passage)), default=0.0) for passage in passages]
+
+    def _states(self, passage: Passage) -> list[NDArray[np.float32]]:
+        if self.role == "replaces":
+            return [rows_of(passage.text)[0]]
+        return [states.astype(np.float32) / 127 for states in passage.states]
+
+
+def _maxsim(asked: NDArray[np.float32], states: NDArray[np.float32]) -> float:
+    return float((asked @ states.T).max(axis=1).mean())
+
+
+@dataclass
+class ScriptedChat:
+    """Gives `answer`, or raises it; `seen` holds what it was asked."""
+
+    answer: Mapping[str, Any] | Exception
+    model: str = "scripted"
+    seen: list[tuple[str, str]] = field(default_factory=list)
+
+    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str) -> ChatReply:
+        self.seen.append((system, user))
+        if isinstance(self.answer, Exception):
+            raise self.answer
+        return ChatReply(self.answer, self.model, ChatUsage(100, 20))
+
+
+@dataclass
+class MemoryBlobs:
+    data: dict[str, bytes] = field(default_factory=dict)
+    reads: int = 0
+
+    async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
+        self.data[key] = data
+        return BlobRef(key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), media_type=media_type)
+
+    async def put_stream(self, key_prefix: str, chunks: AsyncIterator[bytes], *, limit: int, media_type: str | None = None) -> BlobRef:
+        return await self.put(key_prefix, b"".join([chunk async for chunk in chunks]))
+
+    async def get(self, key: str) -> bytes:
+        if key not in self.data:
+            raise NotFound(f"no blob {key}")
+        return self.data[key]
+
+    async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        self.reads += 1
+        data = await self.get(key)
+        return [data[start : start + length] for start, length in ranges]
+
+    def local(self, key: str) -> AbstractAsyncContextManager[Path]:
+        raise NotFound("blobs in memory have no path")
+
+    async def size(self, key: str) -> int | None:
+        return len(self.data[key]) if key in self.data else None
+
+    async def copy(self, source: str, target: str) -> None:
+        self.data[target] = await self.get(source)
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self.data.pop(key, None)
+
+
+class Folded:
+    def fold(self, name: str) -> str:
+        return " ".join(re.findall(r"\w+", name.lower()))
+
+
+class GuessedLanguages:
+    def detect(self, text: str) -> str | None:
+        return guess_language(text)
+
+
+class FullStops:
+    """Sentences end after a full stop, question or exclamation mark and a space."""
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        ends = [match.end() for match in re.finditer(r"[.?!]\s+", text)]
+        starts = [0, *ends]
+        return [(start, end) for start, end in zip(starts, [*ends, len(text)], strict=True) if end > start]
+
+
+class SteppingClock:
+    """Each look is a millisecond later."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.now += timedelta(milliseconds=1)
+        return self.now
