@@ -49,7 +49,8 @@ def _outcome(function: Callable[..., bytes], arguments: tuple[object, ...]) -> t
         return REFUSED, json.dumps([kind.__module__, kind.__name__, error.detail, error.code, error.remedy]).encode()
     except Exception as error:
         name = "MemoryError" if isinstance(error, MemoryError) else type(error).__name__
-        place = traceback.extract_tb(error.__traceback__)[-1]
+        frames = traceback.extract_tb(error.__traceback__)
+        place = next((frame for frame in reversed(frames) if f"{os.sep}engines{os.sep}" in frame.filename), frames[-1])
         return FAILED, json.dumps([name, str(error)[:500], f"{os.path.basename(place.filename)}:{place.lineno}"]).encode()  # noqa: PTH119
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from os.path import commonprefix
+from functools import reduce
+from itertools import takewhile
 from uuid import UUID
 
 from engines.chunk import tokens
@@ -42,7 +43,7 @@ class StructureChunker:
         start, end = found[0].start, found[-1].end
         if tokens.estimate(transcript.markdown[start:end]) > self._whole:
             return []
-        path: Path = tuple(commonprefix([section.path for section in found]))
+        path: Path = reduce(_shared, (section.path for section in found))
         child = Child(found[0].blocks[0].span.char_start if found[0].path == path else start, end, path)
         return [Parent(start, end, path, [child])]
 
@@ -82,3 +83,7 @@ def _trimmed(markdown: str, cut: Sequence[Atom]) -> int:
     """The end of a cut without the white space that separates it from the next."""
     start, end = cut[0].start, cut[-1].end
     return start + len(markdown[start:end].rstrip()) or end
+
+
+def _shared(one: Path, other: Path) -> Path:
+    return tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))

@@ -1,0 +1,148 @@
+"""The layout builder's input: runs of text with boxes, in points or pixels, origin at the top left, the page upright.
+
+A run is what stands together on one line: neighbouring words of a PDF's text layer, or one line box of an OCR engine.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from schemas.values import Box
+
+JOIN_GAP = 0.85
+"""Runs on a row that are closer than this many letter heights belong together."""
+
+BULLET = re.compile(r"[•◦▪▫■□●○‣⁃∙·➢➔✓✔❖♦►▶*–—-]|o(?=$)|[\uf0a7\uf0b7\uf0d8\uf076]")
+
+_NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})+\.?|(?:\d{1,3}|[A-Z]|[IVXLC]{1,6})[.)]|\(?[a-z0-9ivx]{1,4}\)|§+|Art\.")
+
+
+@dataclass(frozen=True, slots=True)
+class Word:
+    text: str
+    x0: float
+    x1: float
+
+
+@dataclass(slots=True)
+class Run:
+    words: list[Word]
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    size: float
+    bold: bool = False
+    mono: bool = False
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+    @property
+    def middle(self) -> float:
+        return (self.y0 + self.y1) / 2
+
+    @property
+    def width(self) -> float:
+        return self.x1 - self.x0
+
+    def joined(self, other: Run) -> Run:
+        wide = self if self.width >= other.width else other
+        x0, y0, x1, y1 = bounds((self, other))
+        return Run(self.words + other.words, x0, y0, x1, y1, wide.size, wide.bold, wide.mono)
+
+
+@dataclass(slots=True)
+class Row:
+    """Runs side by side, from left to right."""
+
+    runs: list[Run] = field(default_factory=list)
+
+    @property
+    def y0(self) -> float:
+        return min(run.y0 for run in self.runs)
+
+    @property
+    def y1(self) -> float:
+        return max(run.y1 for run in self.runs)
+
+    @property
+    def text(self) -> str:
+        return " ".join(run.text for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """One page's runs. `place` maps a box in the runs' coordinates to shares of the page as people see it; `unit` makes sizes comparable
+    between pages (points a unit)."""
+
+    runs: Sequence[Run]
+    place: Callable[[Box], Box]
+    number: int | None = None
+    unit: float = 1.0
+    rules: Sequence[tuple[float, float, float, float]] = ()
+
+
+def bounds(runs: Iterable[Run]) -> Box:
+    boxes = [(run.x0, run.y0, run.x1, run.y1) for run in runs]
+    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
+
+
+def body_size(runs: Iterable[Run]) -> float:
+    """The letter height that most characters have, to half a unit."""
+    weights: dict[float, int] = {}
+    for run in runs:
+        size = round(run.size * 2) / 2
+        weights[size] = weights.get(size, 0) + sum(len(word.text) for word in run.words)
+    return max(weights, key=lambda size: (weights[size], size)) if weights else 1.0
+
+
+def rows(runs: Sequence[Run], gap: float = JOIN_GAP) -> list[Row]:
+    """Runs grouped by height on the page, top down; neighbours closer than `gap` letter heights joined, a bullet joined with what it marks."""
+    return [Row(_neighbours(members, gap)) for members in lines(runs)]
+
+
+def lines(runs: Sequence[Run]) -> list[list[Run]]:
+    """Runs grouped by height on the page, top down, each for itself and from left to right."""
+    found: list[tuple[float, float, list[Run]]] = []
+    for run in sorted(runs, key=lambda run: (run.middle, run.x0)):
+        for i in range(len(found) - 1, max(-1, len(found) - 4), -1):
+            y0, y1, members = found[i]
+            if min(run.y1, y1) - max(run.y0, y0) > 0.5 * min(run.y1 - run.y0, y1 - y0):
+                members.append(run)
+                if run.size >= max(member.size for member in members):
+                    found[i] = (run.y0, run.y1, members)
+                break
+        else:
+            found.append((run.y0, run.y1, [run]))
+    return [sorted(members, key=lambda run: run.x0) for _, _, members in found]
+
+
+def _neighbours(members: list[Run], gap: float) -> list[Run]:
+    joined: list[Run] = []
+    for run in members:
+        last = joined[-1] if joined else None
+        if last and (run.x0 - last.x1 < gap * min(run.size, last.size) or _is_mark(last, run)):
+            joined[-1] = last.joined(run)
+        else:
+            joined.append(run)
+    if len(joined) == 2 and _is_number(*joined):
+        return [joined[0].joined(joined[1])]
+    return joined
+
+
+def _is_mark(mark: Run, text: Run) -> bool:
+    return len(mark.words) == 1 and BULLET.fullmatch(mark.words[0].text) is not None and text.x0 - mark.x1 < 5 * text.size
+
+
+def _is_number(mark: Run, text: Run) -> bool:
+    """A section's or item's number, alone on the row with the words it counts."""
+    return len(mark.words) == 1 and text.x0 - mark.x1 < 5 * text.size and _NUMBER.fullmatch(mark.text) is not None and text.text[:1].isalpha()
+
+
+def line_height(rows: Sequence[Row]) -> float:
+    return statistics.median(row.y1 - row.y0 for row in rows) if rows else 1.0

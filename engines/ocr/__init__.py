@@ -1,0 +1,5 @@
+"""Pictures of pages to text: a local engine and vision models on OpenAI-compatible servers, behind one small port."""
+
+from engines.ocr.port import Ocr
+
+__all__ = ["Ocr"]

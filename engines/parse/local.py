@@ -1,0 +1,86 @@
+"""The parser of files on this machine's disk: plans, reads parts in child processes, sends unread pages to OCR, joins the parts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from importlib.metadata import version
+from types import TracebackType
+
+from engines.drafts import Draft, Piece
+from engines.ocr.port import Ocr
+from engines.parse import worker
+from engines.parse.assemble import assemble
+from engines.sandbox import Sandbox, SandboxLimits
+from schemas.ids import fingerprint
+from schemas.ports.engines import File, ParsePlan
+from schemas.values import Notice, Transcript
+
+VERSION = 1
+_LIBRARIES = ("pypdfium2", "docling-rs", "markdown-it-py", "python-calamine", "pillow")
+_WARM = ("engines.parse.pdf", "engines.parse.markdown", "engines.parse.worker")
+_PAGES_AT_ONCE = 4
+
+
+class LocalParser:
+    """Implements Parser. Its children start with the first file; `aclose` (or leaving its context) ends them, not the OCR engine's."""
+
+    def __init__(self, ocr: Ocr, *, max_pages: int = 3000, deadline_s: float = 120.0, memory_bytes: int = 2 * 1024**3, workers: int = 1) -> None:
+        self.fingerprint = fingerprint("parse", VERSION, [version(name) for name in _LIBRARIES], ocr.fingerprint)
+        self._ocr = ocr
+        self._max_pages = max_pages
+        self._sandbox = Sandbox(workers, SandboxLimits(deadline_s, memory_bytes), _WARM)
+
+    async def __aenter__(self) -> LocalParser:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
+        await self.aclose()
+
+    async def aclose(self) -> None:
+        await self._sandbox.aclose()
+
+    async def warm(self) -> None:
+        """Start a child before the first document needs it."""
+        await self._sandbox.warm()
+
+    async def plan(self, file: File) -> ParsePlan:
+        found = json.loads(await self._sandbox.run(worker.plan, str(file.path), file.name, file.media_type, self._max_pages, about=_name(file)))
+        notices = tuple(Notice(**notice) for notice in found["notices"])
+        return ParsePlan(found["media_type"], tuple(found["parts"]), found["pages"], notices)
+
+    async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
+        data = await self._sandbox.run(worker.read_part, str(file.path), plan.media_type, part, about=f"{_name(file)}, {part}")
+        piece = Piece.decode(data)
+        if not piece.unread:
+            return data
+        return (await self._read_by_ocr(file, plan, piece)).encode()
+
+    def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
+        return assemble([Piece.decode(part) for part in parts], pages=plan.pages)
+
+    async def _read_by_ocr(self, file: File, plan: ParsePlan, piece: Piece) -> Piece:
+        """A few pages at a time; the first page that fails stops the others."""
+        places = asyncio.Semaphore(_PAGES_AT_ONCE)
+        tasks = {page: asyncio.ensure_future(self._read_page(places, file, plan, page)) for page in piece.unread}
+        try:
+            await asyncio.gather(*tasks.values())
+        except BaseException:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+            raise
+        for page, task in tasks.items():
+            piece.place(page, task.result())
+        return piece
+
+    async def _read_page(self, places: asyncio.Semaphore, file: File, plan: ParsePlan, page: int) -> list[Draft]:
+        async with places:
+            about = f"{_name(file)}, page {page}"
+            drawn = await self._sandbox.run(worker.draw, str(file.path), plan.media_type, page, about=about)
+            return await self._ocr.read(drawn, about=about)
+
+
+def _name(file: File) -> str:
+    return file.name or "the document"

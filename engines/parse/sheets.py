@@ -1,0 +1,160 @@
+"""Spreadsheets (XLSX, XLS, ODS) by calamine and CSV by the standard library: a summary of each sheet, then its tables with their cells' addresses."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from python_calamine import CalamineError, PasswordError, SheetTypeEnum, load_workbook
+
+from engines.drafts import Draft, Piece, table
+from engines.parse import text
+from engines.parse.archive import corrupt
+from schemas.errors import LimitExceeded, UnreadableDocument
+
+MAX_CELLS = 5_000_000
+_LONE_ROWS = 5
+"""More rows than these, of one cell each, are a table with one column."""
+Rows = list[list[str]]
+
+
+def read_workbook(path: Path) -> Piece:
+    """Raises UnreadableDocument (ENCRYPTED_DOCUMENT, CORRUPT_DOCUMENT), LimitExceeded (TOO_MANY_CELLS)."""
+    piece = Piece()
+    try:
+        with load_workbook(str(path)) as workbook:
+            for sheet in workbook.sheets_metadata:
+                if sheet.typ == SheetTypeEnum.WorkSheet:
+                    piece.drafts += _sheet(workbook.get_sheet_by_name(sheet.name))
+    except PasswordError as error:
+        raise UnreadableDocument("the workbook is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.") from error
+    except CalamineError as error:
+        raise corrupt(f"the workbook cannot be read: {error}") from error
+    return piece
+
+
+def read_csv(data: bytes) -> Piece:
+    decoded = text.decode(data)
+    csv.field_size_limit(2**31 - 1)
+    rows = list(csv.reader(io.StringIO(decoded.text), delimiter=_delimiter(decoded.text[:65536]), strict=False))
+    _check_size(sum(map(len, rows)))
+    return Piece(list(_drafts(rows, None, 0, 0)), notices=list(decoded.notices))
+
+
+def _delimiter(sample: str) -> str:
+    """The one of `, ; tab |` that splits most rows into the same number of fields, more than one."""
+    return max(",;\t|", key=lambda delimiter: _evenness(sample, delimiter))
+
+
+def _evenness(sample: str, delimiter: str) -> float:
+    widths = Counter(len(row) for row in list(csv.reader(io.StringIO(sample), delimiter=delimiter))[:200] if row)
+    width, rows = widths.most_common(1)[0] if widths else (1, 0)
+    return rows / max(1, sum(widths.values())) * min(width, 20) if width > 1 else 0.0
+
+
+def _check_size(cells: int) -> None:
+    if cells > MAX_CELLS:
+        raise LimitExceeded(f"the sheet has {cells} cells, more than {MAX_CELLS}", code="TOO_MANY_CELLS", remedy="Split the sheet into smaller files.")
+
+
+def _sheet(sheet: Any) -> Iterator[Draft]:
+    yield Draft("heading", sheet.name, level=1, sheet=sheet.name)
+    if sheet.start is not None:
+        _check_size(sheet.height * sheet.width)
+        top, left = sheet.start
+        yield from _drafts([[_shown(value) for value in row] for row in sheet.to_python()], sheet.name, top, left)
+
+
+def _shown(value: Any) -> str:
+    match value:
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case float() if value.is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        case float():
+            return f"{value:.12g}"
+        case datetime.datetime():
+            return value.date().isoformat() if value.time() == datetime.time() else value.isoformat(sep=" ", timespec="seconds")
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+    return str(value)
+
+
+def _drafts(rows: Rows, sheet: str | None, top: int, left: int) -> Iterator[Draft]:
+    width = max((len(row) for row in rows), default=0)
+    rows = [row + [""] * (width - len(row)) for row in rows]
+    found = [draft for island in _islands(rows, top, left, 2) for draft in _island(*island, sheet)]
+    if found:
+        yield _summary(rows, found, sheet, top, left)
+    yield from found
+
+
+def _summary(rows: Rows, found: list[Draft], sheet: str | None, top: int, left: int) -> Draft:
+    """What a person sees at a glance: size, and the names of the largest table's columns."""
+    filled = [i for i, row in enumerate(rows) if any(cell.strip() for cell in row)]
+    name = f"Sheet {sheet}: " if sheet else ""
+    words = f"{name}{len(filled)} rows, {len(rows[0])} columns."
+    tables = [draft for draft in found if draft.kind == "table"]
+    if tables:
+        largest = max(tables, key=lambda draft: len(draft.text))
+        words += " Columns: " + ", ".join(cell.strip() for cell in largest.text.split("\n", 1)[0].strip("| ").split(" | ") if cell.strip())[:1500] + "."
+    return Draft("summary", words, sheet=sheet, cells=_address(top, left, top + len(rows) - 1, left + len(rows[0]) - 1))
+
+
+def _islands(rows: Rows, top: int, left: int, turns: int) -> Iterator[tuple[Rows, int, int]]:
+    """Parts of a sheet that blank rows and blank columns hold apart, with the place of each."""
+    for start, end in _stretches([any(cell.strip() for cell in row) for row in rows]):
+        band = rows[start:end]
+        used = [any(row[j].strip() for row in band) for j in range(len(band[0]))]
+        parts = [(a, b) for a, b in _stretches(used)]
+        if not all(b - a > 1 for a, b in parts):
+            parts = [(parts[0][0], parts[-1][1])]
+        for a, b in parts:
+            part = [row[a:b] for row in band]
+            if turns and len(parts) > 1:
+                yield from _islands(part, top + start, left + a, turns - 1)
+            else:
+                yield part, top + start, left + a
+
+
+def _stretches(used: list[bool]) -> Iterator[tuple[int, int]]:
+    start = None
+    for i, filled in enumerate([*used, False]):
+        if filled and start is None:
+            start = i
+        elif not filled and start is not None:
+            yield start, i
+            start = None
+
+
+def _island(rows: Rows, top: int, left: int, sheet: str | None) -> Iterator[Draft]:
+    """Lines above a table that fill one cell only are its captions; the rest is the table."""
+    first = next((i for i, row in enumerate(rows) if sum(bool(cell.strip()) for cell in row) > 1), None)
+    lone = len(rows) if first is None else first
+    if lone == len(rows) > _LONE_ROWS:
+        lone = 0
+    for i, row in enumerate(rows[:lone]):
+        words = " ".join(" ".join(row).split())
+        yield Draft("paragraph", words, sheet=sheet, cells=_address(top + i, left, top + i, left + len(row) - 1))
+    if rows[lone:]:
+        body, end = table(rows[lone:])
+        yield Draft("table", body, header_end=end, sheet=sheet, cells=_address(top + lone, left, top + len(rows) - 1, left + len(rows[0]) - 1))
+
+
+def _address(top: int, left: int, bottom: int, right: int) -> str:
+    first, last = f"{_letters(left)}{top + 1}", f"{_letters(right)}{bottom + 1}"
+    return first if first == last else f"{first}:{last}"
+
+
+def _letters(column: int) -> str:
+    name = ""
+    column += 1
+    while column:
+        column, rest = divmod(column - 1, 26)
+        name = chr(65 + rest) + name
+    return name
