@@ -24,8 +24,8 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: Common = DEFAULT)
     dry_run
         Only say which.
     """
+    from sql.inspection import pending
     from sql.migrate import migrate as apply
-    from sql.migrate import pending
 
     files = asyncio.run(_with_database(common, pending if dry_run else apply))
     if common.json:
@@ -38,7 +38,7 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: Common = DEFAULT)
 @app.command
 def status(*, common: Common = DEFAULT) -> int:
     """Which migrations are applied."""
-    from sql.migrate import migration_status
+    from sql.inspection import migration_status
 
     rows = asyncio.run(_with_database(common, migration_status))
     if common.json:

@@ -1,0 +1,87 @@
+"""`anabranch eval`."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+from cyclopts import App
+
+from anabranch.cli.options import Common
+from anabranch.cli.output import print_json, print_table, say
+
+app = App(name="eval", help="How good are retrieval and parsing?", result_action="return_value")
+DEFAULT = Common()
+
+
+@app.command
+def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "default", run_out: Path | None = None, common: Common = DEFAULT) -> int:
+    """Take a test set through the real pipeline, in a data folder of its own, and ask all its queries.
+
+    Parameters
+    ----------
+    path
+        Folder with corpus.jsonl, queries.jsonl and qrels.tsv.
+    channels
+        Only these, separated by commas: lexical, semantic, graph.
+    profile
+        Named way of answering.
+    run_out
+        Write the rankings as a TREC run file.
+    """
+    from anabranch.evaluating import retrieval_report
+    from anabranch.logs import configure_logs
+    from evaluation.run_file import write_run
+
+    settings = common.settings("logging.level=warning")
+    configure_logs(settings.logging)
+    report, run = asyncio.run(retrieval_report(path, settings, channels=_channels(channels), profile=profile))
+    if run_out is not None:
+        write_run(run_out, run, f"anabranch-{profile}")
+    if common.json:
+        print_json(report)
+    else:
+        print_table(("metric", "value"), [(name, f"{value:.4f}") for name, value in report["metrics"].items()])
+        say(f"{report['documents']} documents, {report['queries']} queries; p50 {report['latency_ms']['p50']:.0f} ms", quiet=common.quiet)
+    return 0
+
+
+@app.command
+def documents(path: Path, /, *, common: Common = DEFAULT) -> int:
+    """Parse files with ground truth and compare.
+
+    Parameters
+    ----------
+    path
+        Folder with manifest.jsonl, files/ and ground_truth/.
+    """
+    from anabranch.evaluating import documents_report
+    from anabranch.logs import configure_logs
+
+    settings = common.settings("logging.level=warning")
+    configure_logs(settings.logging)
+    report = asyncio.run(documents_report(path, settings))
+    if common.json:
+        print_json(report)
+    else:
+        print_table(("kind", "files", "figures"), [(kind, figures.get("files"), _figures(figures)) for kind, figures in report["kinds"].items()])
+    return 0
+
+
+def _channels(text: str | None) -> Any:
+    """Raises ConfigurationError for a name that is no channel."""
+    from schemas.errors import ConfigurationError
+    from schemas.questions import CHANNELS
+
+    if text is None:
+        return None
+    wanted = text.split(",")
+    unknown = set(wanted) - set(CHANNELS)
+    if unknown:
+        raise ConfigurationError(f"no channel {', '.join(sorted(unknown))}", remedy=f"The channels are {', '.join(CHANNELS)}.")
+    return wanted
+
+
+def _figures(figures: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in figures.items() if isinstance(value, float))

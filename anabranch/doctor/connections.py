@@ -1,0 +1,121 @@
+"""What is connected to: database, log, blobs, model servers, the server in the data folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import httpx2
+from sql.generations import PgGenerations
+from sql.inspection import inspect
+
+from anabranch.composition.storage import blobs_of, kafka_of
+from anabranch.data_folder import find_server
+from anabranch.doctor.findings import Finding
+from anabranch.settings import ModelSettings, Settings
+from sql.pool import close_pool, open_pool
+from sql.records import PgRecords
+from streams.topics import partition_counts
+
+PROBE = "_doctor/probe"
+
+
+async def server(settings: Settings) -> Sequence[Finding]:
+    found = find_server(settings.data_dir)
+    if found is None:
+        return [Finding("server", "pass", "none runs in the data folder", "")]
+    async with httpx2.AsyncClient(timeout=5) as client:
+        lines = (await client.get(f"{found.url}/readyz")).json()["dependencies"]
+    bad = {name: line for name, line in lines.items() if not line["ok"]}
+    if bad:
+        return [Finding(f"server: {name}", "fail", line["detail"], line["remedy"]) for name, line in bad.items()]
+    return [Finding("server", "pass", f"ready at {found.url} (pid {found.pid})")]
+
+
+async def database(settings: Settings) -> Sequence[Finding]:
+    """Nothing is started for this: an embedded server that does not run is not asked."""
+    running = find_server(settings.data_dir)
+    dsn = settings.database.url.get_secret_value() if settings.database.url else running.database_url if running else None
+    if dsn is None:
+        return []
+    state = await inspect(dsn)
+    findings = [
+        Finding("Postgres", "pass" if state.version >= 15 else "fail", f"version {state.version}", "" if state.version >= 15 else "Use Postgres 15 or later.")
+    ]
+    findings.append(_vector(state.vector))
+    findings.append(
+        Finding(
+            "migrations",
+            "warn" if state.pending else "pass",
+            f"{len(state.pending)} pending" if state.pending else "all applied",
+            "anabranch db migrate" if state.pending else "",
+        )
+    )
+    return findings if state.pending else [*findings, *await _contents(dsn)]
+
+
+def _vector(version: str | None) -> Finding:
+    if version is None:
+        return Finding("pgvector", "fail", "the extension is not available", "Install pgvector 0.8 or later on the server.")
+    enough = tuple(map(int, version.split(".")[:2])) >= (0, 8)
+    return Finding("pgvector", "pass" if enough else "fail", version, "" if enough else "Install pgvector 0.8 or later.")
+
+
+async def _contents(dsn: str) -> Sequence[Finding]:
+    pool = await open_pool(dsn, size=2, name="anabranch doctor")
+    try:
+        live = await PgGenerations(pool).live()
+        buried, more = await PgRecords(pool).dead_letters("default", stage=None, after=None, limit=100)
+    finally:
+        await close_pool(pool)
+    generation = Finding("generation", "pass" if live else "warn", live.name if live else "none yet", "" if live else "Start a worker: it makes the first one.")
+    letters = Finding("dead letters", "warn" if buried else "pass", f"{len(buried)}{'+' if more else ''}", "GET /v1/dead-letters says why." if buried else "")
+    return [generation, letters]
+
+
+async def kafka(settings: Settings) -> Sequence[Finding]:
+    if settings.log_kind != "kafka":
+        return []
+    from streams.kafka.log import KafkaLog
+
+    log = KafkaLog(kafka_of(settings.kafka))
+    try:
+        have = {topic: len(await log.ends(topic)) for topic in partition_counts(1)}
+    finally:
+        await log.close()
+    wanted = partition_counts(settings.kafka.partitions)
+    wrong = [f"{topic} has {have[topic]}, wanted {count}" for topic, count in wanted.items() if have[topic] != count]
+    if wrong:
+        return [Finding("Kafka topics", "warn", "; ".join(wrong), "anabranch topics create, or set ANABRANCH_KAFKA__PARTITIONS to what is there")]
+    return [Finding("Kafka", "pass", f"{len(have)} topics at {settings.kafka.bootstrap_servers}")]
+
+
+async def blobs(settings: Settings) -> Sequence[Finding]:
+    if not settings.storage.url and not settings.data_dir.exists():
+        return []
+    store = blobs_of(settings)
+    await store.put(PROBE, b"probe")
+    same = await store.get(PROBE) == b"probe"
+    await store.delete([PROBE])
+    return [Finding("blob store", "pass" if same else "fail", "put, get and delete work" if same else "what was put did not come back", "")]
+
+
+async def models(settings: Settings) -> Sequence[Finding]:
+    named = {name: getattr(settings, name) for name in ("chat", "embed", "rerank", "ocr", "extract")}
+    return [await _model(name, model) for name, model in named.items() if model.base_url]
+
+
+async def _model(section: str, model: ModelSettings) -> Finding:
+    """Any answer will do: servers differ in what they list."""
+    headers = {"Authorization": f"Bearer {model.api_key.get_secret_value()}"} if model.api_key else {}
+    try:
+        async with httpx2.AsyncClient(timeout=10) as client:
+            status = (await client.get(f"{str(model.base_url).rstrip('/')}/models", headers=headers)).status_code
+    except httpx2.HTTPError as error:
+        return Finding(f"model: {section}", "fail", f"{model.base_url}: {error or type(error).__name__}", "Start the server, or correct the address.")
+    refused = status in (401, 403)
+    return Finding(
+        f"model: {section}",
+        "fail" if refused else "pass",
+        f"{model.base_url} answers {status}",
+        f"Check ANABRANCH_{section.upper()}__API_KEY." if refused else "",
+    )

@@ -1,0 +1,29 @@
+"""All checks, in the order in which a person would do them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from anabranch.doctor import connections, machine
+from anabranch.doctor.findings import Check, Finding, run_check
+from anabranch.settings import Settings
+
+
+async def examine(settings: Settings) -> Sequence[Finding]:
+    checks: dict[str, Check] = {
+        "python": machine.python,
+        "packages": machine.distributions,
+        "local models": machine.offline_models,
+        "embedded Postgres": partial(machine.postgres_binaries, settings),
+        "data folder": partial(machine.data_folder, settings),
+        "open files": machine.open_files,
+        "settings file": partial(machine.settings_file, settings),
+        "Java for Kafka": machine.kafka_tools,
+        "server": partial(connections.server, settings),
+        "Postgres": partial(connections.database, settings),
+        "Kafka": partial(connections.kafka, settings),
+        "blob store": partial(connections.blobs, settings),
+        "models": partial(connections.models, settings),
+    }
+    return [finding for name, check in checks.items() for finding in await run_check(name, check)]

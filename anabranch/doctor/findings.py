@@ -1,0 +1,37 @@
+"""What a check found."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from schemas.errors import AnabranchError
+
+Status = Literal["pass", "warn", "fail"]
+PATIENCE_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    name: str
+    status: Status
+    detail: str
+    fix: str = ""
+
+
+Check = Callable[[], Awaitable[Sequence[Finding]]]
+
+
+async def run_check(name: str, check: Check) -> Sequence[Finding]:
+    """A check that raises has failed, and says so."""
+    try:
+        async with asyncio.timeout(PATIENCE_S):
+            return await check()
+    except AnabranchError as error:
+        return [Finding(name, "fail", error.detail, error.remedy)]
+    except TimeoutError:
+        return [Finding(name, "fail", f"no answer within {PATIENCE_S:.0f} s", "Check the network and the address.")]
+    except OSError as error:
+        return [Finding(name, "fail", str(error), "Check permissions and the disk.")]
