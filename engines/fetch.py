@@ -132,6 +132,8 @@ def _filename(response: httpx.Response, place: httpx.URL) -> str | None:
 def _translated(url: str, error: Exception) -> AnabranchError:
     if isinstance(error, SSRFProtectionError):
         return ForbiddenAddress(f"{url} leads to an address that is not public: {error}.")
-    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol | httpx.DecodingError):
+    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+        return ForbiddenAddress(f"{url[:500]!r} is no address: {error}.")
+    if isinstance(error, httpx.DecodingError):
         return UnreadableDocument(f"{url[:500]!r} cannot be fetched: {error}.", code="FETCH_FAILED", remedy="Check the address.")
     return EngineUnavailable(f"{url} could not be fetched: {error or type(error).__name__}.", remedy="Check the network; the fetch is tried again.")

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from engines.extract.values import Found
 from engines.extract.words import (
+    ABBREVIATED_TITLES,
     CONNECTORS,
     FORMS,
     GIVEN_NAMES,
@@ -117,6 +118,7 @@ def _joined(text: str, tokens: Sequence[_Token], at: int) -> bool:
 
 
 def _named(text: str, tokens: Sequence[_Token], at: int, end: int) -> Iterator[Found]:
+    at = next((place + 1 for place in range(end - 2, at, -1) if tokens[place].plain in ABBREVIATED_TITLES), at)
     titled = at > 0 and tokens[at - 1].plain in TITLES
     while end - at > 1 and tokens[at].plain in TITLES:
         at, titled = at + 1, True

@@ -50,7 +50,8 @@ THING_HEADS = _set(
     """war battle treaty agreement act bill law code constitution award prize album games cup olympics series project plan programme program age day festival championship directive regulation
     guerra batalha tratado acordo lei decreto constituição código prêmio prémio álbum jogos copa série projeto plano programa idade dia festival campeonato diretiva regulamento carta emenda"""
 )
-TITLES = _set(
+ABBREVIATED_TITLES = _set("mr mrs ms dr prof sr sra srs dra")
+TITLES = ABBREVIATED_TITLES | _set(
     "mr mrs ms dr prof sir lord lady king queen president judge senator captain general saint sr sra srs dra professor professora presidente ministro ministra juiz juíza desembargador desembargadora senador deputado dom dona papa rei rainha general relator relatora"
 )
 PLACE_PREPOSITIONS = _set("in at near from to em no na nos nas de do da dos das para")

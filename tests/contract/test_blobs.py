@@ -1,0 +1,145 @@
+"""The promises of the port Blobs, kept by every store."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from engines.blobs import open_blobs
+from schemas.errors import ConfigurationError, EngineUnavailable, InvalidRequest, LimitExceeded, NotFound
+from schemas.ports.engines import Blobs
+
+
+@pytest.fixture(scope="module")
+def s3_url() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
+    server.start()
+    host, port = server.get_host_and_port()
+    endpoint = f"http://{host}:{port}"
+    client = boto3.client("s3", endpoint_url=endpoint, aws_access_key_id="key", aws_secret_access_key="secret", region_name="us-east-1")
+    client.create_bucket(Bucket="documents")
+    client.close()
+    yield f"s3://documents/some/prefix?endpoint={endpoint}"
+    server.stop()
+
+
+@pytest.fixture(params=["folder", "memory", "s3"])
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+    match request.param:
+        case "folder":
+            return open_blobs((tmp_path / "a folder").as_uri())
+        case "memory":
+            return open_blobs("memory://")
+        case _:
+            return open_blobs(request.getfixturevalue("s3_url"), access_key="key", secret_key="secret", region="us-east-1")
+
+
+async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+    for part in parts:
+        yield part
+
+
+async def test_what_was_put_comes_back(blobs: Blobs) -> None:
+    ref = await blobs.put("default/doc/one", b"hello world", media_type="text/plain")
+    assert (ref.key, ref.size, ref.media_type) == ("default/doc/one", 11, "text/plain")
+    assert ref.sha256 == hashlib.sha256(b"hello world").hexdigest()
+    assert await blobs.get("default/doc/one") == b"hello world"
+    assert await blobs.size("default/doc/one") == 11
+
+
+async def test_putting_again_changes_nothing(blobs: Blobs) -> None:
+    await blobs.put("default/doc/two", b"first")
+    await blobs.put("default/doc/two", b"first")
+    assert await blobs.get("default/doc/two") == b"first"
+
+
+async def test_a_stream_lies_under_its_hash_and_an_empty_one_too(blobs: Blobs) -> None:
+    for data in ([b"abc", b"", b"def"], []):
+        ref = await blobs.put_stream("uploads/default/", pieces(*data), limit=6)
+        whole = b"".join(data)
+        assert ref.key == f"uploads/default/{hashlib.sha256(whole).hexdigest()}" and ref.size == len(whole)
+        assert await blobs.get(ref.key) == whole
+        assert await blobs.put_stream("uploads/default/", pieces(*data), limit=6) == ref
+
+
+async def test_a_stream_over_the_limit_is_cut_off_at_once_and_leaves_nothing(blobs: Blobs) -> None:
+    taken = []
+
+    async def endless() -> AsyncIterator[bytes]:
+        while True:
+            taken.append(1)
+            yield b"x" * 1000
+
+    with pytest.raises(LimitExceeded) as caught:
+        await blobs.put_stream("over/", endless(), limit=10_000)
+    assert caught.value.code == "TOO_LARGE" and len(taken) == 11
+    assert await blobs.size("over/" + hashlib.sha256(b"x" * 10_000).hexdigest()) is None
+
+
+async def test_ranges_come_in_the_order_asked_again_and_again(blobs: Blobs) -> None:
+    await blobs.put("default/doc/states", bytes(range(256)) * 4)
+    ranges = [(10, 3), (0, 2), (10, 3), (1000, 24), (5, 0)]
+    expected = [bytes([10, 11, 12]), bytes([0, 1]), bytes([10, 11, 12]), bytes(range(232, 256)), b""]
+    assert await blobs.get_ranges("default/doc/states", ranges) == expected
+    assert await blobs.get_ranges("default/doc/states", ranges[::-1]) == expected[::-1]
+    assert await blobs.get_ranges("default/doc/states", []) == []
+
+
+async def test_a_local_file_holds_the_bytes(blobs: Blobs) -> None:
+    await blobs.put("default/doc/local file é.pdf", b"%PDF")
+    async with blobs.local("default/doc/local file é.pdf") as path:
+        assert path.read_bytes() == b"%PDF"
+
+
+async def test_a_copy_is_independent_of_its_source(blobs: Blobs) -> None:
+    await blobs.put("from/a", b"data")
+    await blobs.copy("from/a", "to/b")
+    await blobs.delete(["from/a"])
+    assert await blobs.get("to/b") == b"data" and await blobs.size("from/a") is None
+
+
+async def test_what_is_deleted_is_gone_from_the_cache_too_and_deleting_it_again_is_no_error(blobs: Blobs) -> None:
+    await blobs.put("gone/a", b"0123456789")
+    await blobs.get_ranges("gone/a", [(0, 4)])
+    await blobs.delete(["gone/a", "gone/never"])
+    await blobs.delete(["gone/a"])
+    with pytest.raises(NotFound):
+        await blobs.get_ranges("gone/a", [(0, 4)])
+
+
+async def test_what_is_not_there_is_not_found(blobs: Blobs) -> None:
+    with pytest.raises(NotFound):
+        await blobs.get("no/such")
+    with pytest.raises(NotFound):
+        await blobs.copy("no/such", "x/y")
+    with pytest.raises(NotFound):
+        async with blobs.local("no/such"):
+            pass
+    assert await blobs.size("no/such") is None
+
+
+@pytest.mark.parametrize("key", ["../etc/passwd", "/etc/passwd", "a/../../b", "a//b", "a/./b", "", "a/b\x00", "a\\b", "a/" + "x" * 300])
+async def test_a_key_never_leads_out_of_the_store(blobs: Blobs, key: str) -> None:
+    for work in (lambda: blobs.put(key, b"x"), lambda: blobs.get(key), lambda: blobs.size(key), lambda: blobs.delete([key])):
+        with pytest.raises(InvalidRequest):
+            await work()
+    await blobs.put("fine/a", b"x")
+    with pytest.raises(InvalidRequest):
+        await blobs.copy("fine/a", key)
+
+
+async def test_a_store_that_does_not_answer_is_an_unavailable_engine() -> None:
+    away = open_blobs("s3://documents?endpoint=http://127.0.0.1:1", access_key="key", secret_key="secret")
+    with pytest.raises(EngineUnavailable):
+        await away.get("a/b")
+
+
+@pytest.mark.parametrize("url", ["ftp://x", "documents", "s3://?endpoint=http://x", "s3://bucket?endpont=http://x"])
+def test_an_address_that_is_none_is_a_configuration_error(url: str) -> None:
+    with pytest.raises(ConfigurationError):
+        open_blobs(url)

@@ -1,0 +1,91 @@
+"""The promises of the port Extractor, kept by every extractor."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from engines.chat.openai import OpenAIChat
+from engines.extract.null import NullExtractor
+from engines.extract.openai import EntitySchema, OpenAIExtractor
+from engines.extract.rules import RuleExtractor
+from engines.names import fold_name
+from engines.openai_server import ServerSettings
+from schemas.ids import content_id
+from schemas.ports.engines import Extractor
+from schemas.values import ChildChunk, ParentChunk
+from tests.fakes.openai_server import fake_openai
+
+FIRST = "Acme Logistics Lda. signed the contract AL-2024/17 with Northwind Traders Inc. on 12 March 2024."
+SECOND = "The bridge was built by Mota Engil. João Silva trabalha na Universidade de São Paulo e ganha R$ 2,5 milhões."
+SAID: dict[str, Any] = {
+    "entities": [{"name": "Acme Logistics Lda.", "type": "ORG"}, {"name": "Northwind Traders Inc.", "type": "ORG"}, {"name": "Invented Corp", "type": "ORG"}],
+    "relations": [{"subject": "Acme Logistics Lda.", "type": "signed", "object": "Northwind Traders Inc.", "evidence": FIRST}],
+    "claims": [{"subject": "Acme Logistics Lda.", "property": "contract_number", "value": "AL-2024/17"}],
+}
+
+
+def parent(*texts: str, offset: int = 1000) -> ParentChunk:
+    """Children one after the other, a line apart, `offset` characters into the document."""
+    whole, children = "\n".join(texts), []
+    for ordinal, text in enumerate(texts):
+        start = offset + len("\n".join(texts[:ordinal])) + (ordinal > 0)
+        children.append(ChildChunk(id=content_id("child", text), ordinal=ordinal, text=text, char_start=start, char_end=start + len(text), spans=[], tokens=9))
+    return ParentChunk(id=content_id("parent", whole), ordinal=0, text=whole, char_start=offset, char_end=offset + len(whole), tokens=9, children=children)
+
+
+@pytest.fixture(params=["rules", "null", "openai"])
+async def extractor(request: pytest.FixtureRequest) -> AsyncIterator[Extractor]:
+    async with AsyncExitStack() as stack:
+        if request.param != "openai":
+            yield RuleExtractor() if request.param == "rules" else NullExtractor()
+            return
+        fake = stack.enter_context(fake_openai())
+        fake.say(*[SAID] * 8)
+        chat = OpenAIChat(ServerSettings(base_url=fake.url, model="fake"))
+        stack.push_async_callback(chat.close)
+        yield OpenAIExtractor(chat, schema=EntitySchema(properties=("contract_number",)))
+
+
+async def test_every_mention_stands_in_its_chunk_where_it_says(extractor: Extractor) -> None:
+    text = parent(FIRST, SECOND)
+    children = {child.id: child for child in text.children}
+    for mention in (await extractor.extract([text], "en")).mentions:
+        child = children[mention.chunk_id]
+        assert child.char_start <= mention.char_start < mention.char_end <= child.char_end
+        assert text.text[mention.char_start - 1000 : mention.char_end - 1000] == mention.name
+        assert mention.key and mention.type
+
+
+async def test_relations_and_claims_speak_of_mentions_and_point_into_the_document(extractor: Extractor) -> None:
+    found = await extractor.extract([parent(FIRST, SECOND)], None)
+    known = {(mention.type, mention.key) for mention in found.mentions}
+    end = 1000 + len(FIRST) + len(SECOND) + 1
+    for relation in found.relations:
+        assert {relation.subject, relation.object} <= known and relation.subject != relation.object
+        assert 1000 <= relation.char_start < relation.char_end <= end and 0 < relation.weight <= 1
+    for claim in found.claims:
+        assert claim.subject in known and 1000 <= claim.char_start < claim.char_end <= end
+
+
+async def test_the_same_text_gives_the_same_extraction(extractor: Extractor) -> None:
+    assert await extractor.extract([parent(FIRST)], "en") == await extractor.extract([parent(FIRST)], "en")
+
+
+async def test_nothing_comes_of_nothing(extractor: Extractor) -> None:
+    found = await extractor.extract([], None)
+    assert not found.mentions and not found.relations and not found.claims
+
+
+async def test_a_model_cannot_add_what_the_text_does_not_say() -> None:
+    with fake_openai() as fake:
+        fake.say(SAID)
+        chat = OpenAIChat(ServerSettings(base_url=fake.url, model="fake"))
+        found = await OpenAIExtractor(chat).extract([parent(FIRST)], "en")
+        await chat.close()
+    assert {mention.key for mention in found.mentions} == {fold_name("Acme Logistics"), fold_name("Northwind Traders")}
+    assert [(relation.type, relation.object[1]) for relation in found.relations] == [("signed", "northwind traders")]
+    assert [(claim.property, claim.value) for claim in found.claims] == [("contract_number", "AL-2024/17")]

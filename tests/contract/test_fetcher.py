@@ -1,0 +1,125 @@
+"""The promises of the port Fetcher: documents come from public addresses, within limits, or an error says why not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import pytest
+
+from engines.blobs import open_blobs
+from engines.fetch import HttpFetcher
+from schemas.errors import AnabranchError, EngineUnavailable, ForbiddenAddress, LimitExceeded, UnreadableDocument
+from schemas.ports.engines import Blobs
+from tests.fakes.web_server import fake_web
+
+
+@pytest.fixture(scope="module")
+def web() -> Iterator[str]:
+    with fake_web() as address:
+        yield address
+
+
+@pytest.fixture
+def blobs() -> Blobs:
+    return open_blobs("memory://")
+
+
+def fetcher(blobs: Blobs, web: str, *, max_bytes: int = 1_000_000, timeout_s: float = 20) -> HttpFetcher:
+    return HttpFetcher(blobs, allow=frozenset({urlsplit(web).netloc}), max_bytes=max_bytes, timeout_s=timeout_s)
+
+
+async def test_a_file_is_pinned_with_what_the_server_says_of_it(blobs: Blobs, web: str) -> None:
+    fetched = await fetcher(blobs, web).fetch(f"{web}/files/a%20contract.pdf?x=1", "uploads/default/")
+    assert await blobs.get(fetched.blob.key) == b"%PDF-1.7 fake"
+    assert fetched.blob.key == f"uploads/default/{fetched.blob.sha256}"
+    assert (fetched.media_type, fetched.filename) == ("application/pdf", "a contract.pdf")
+    assert fetched.final_url == f"{web}/files/a%20contract.pdf?x=1"
+
+
+async def test_the_name_in_the_header_comes_before_that_in_the_path(blobs: Blobs, web: str) -> None:
+    assert (await fetcher(blobs, web).fetch(f"{web}/named", "u/")).filename == "relatório.pdf"
+
+
+async def test_redirects_are_followed_up_to_the_limit(blobs: Blobs, web: str) -> None:
+    assert (await fetcher(blobs, web).fetch(f"{web}/around/4", "u/")).final_url == f"{web}/files/end.pdf"
+    with pytest.raises(LimitExceeded) as caught:
+        await fetcher(blobs, web).fetch(f"{web}/around/6", "u/")
+    assert caught.value.code == "TOO_MANY_REDIRECTS"
+
+
+HOSTILE = [
+    "file:///etc/passwd",
+    "ftp://example.com/a",
+    "http://127.0.0.1:{port}/files/a",
+    "http://localhost:{port}/files/a",
+    "http://2130706433:{port}/files/a",
+    "http://0x7f000001:{port}/files/a",
+    "http://0177.0.0.1:{port}/files/a",
+    "http://127.1:{port}/files/a",
+    "http://0.0.0.0:{port}/files/a",
+    "http://[::1]:{port}/files/a",
+    "http://[::ffff:127.0.0.1]:{port}/files/a",
+    "http://[64:ff9b::7f00:1]/",
+    "http://[2002:7f00:1::]/",
+    "http://169.254.169.254/latest/meta-data/",
+    "http://168.63.129.16/",
+    "http://10.0.0.1/",
+    "http://192.168.1.1/",
+    "http://100.100.100.200/",
+    "http://224.0.0.1/",
+    "http://[fe80::1]/",
+    "http://[fd00::1]/",
+]
+
+
+@pytest.mark.parametrize("url", HOSTILE)
+async def test_no_spelling_of_an_inner_address_is_fetched(blobs: Blobs, web: str, url: str) -> None:
+    strict = HttpFetcher(blobs, max_bytes=1000, timeout_s=20)
+    with pytest.raises(ForbiddenAddress):
+        await strict.fetch(url.format(port=urlsplit(web).port), "u/")
+
+
+@pytest.mark.parametrize("url", ["http://localhost:{port}/files/a", "http://169.254.169.254/", "file:///etc/passwd", "http://2130706433:1/"])
+async def test_a_redirect_to_an_inner_address_is_not_followed(blobs: Blobs, web: str, url: str) -> None:
+    with pytest.raises(ForbiddenAddress):
+        await fetcher(blobs, web).fetch(f"{web}/redirect?to={url.format(port=urlsplit(web).port)}", "u/")
+
+
+async def test_what_is_too_large_is_refused_by_its_claim_and_else_while_it_streams(blobs: Blobs, web: str) -> None:
+    for path in ("claims?size=10000000000", "endless"):
+        with pytest.raises(LimitExceeded) as caught:
+            await fetcher(blobs, web).fetch(f"{web}/{path}", "u/")
+        assert caught.value.code == "TOO_LARGE"
+
+
+async def test_a_slow_server_costs_no_more_than_the_deadline(blobs: Blobs, web: str) -> None:
+    with pytest.raises(LimitExceeded) as caught:
+        await fetcher(blobs, web, timeout_s=0.2).fetch(f"{web}/slow", "u/")
+    assert caught.value.code == "FETCH_TIMEOUT"
+
+
+@pytest.mark.parametrize(
+    ("path", "error"),
+    [
+        ("status/404", UnreadableDocument),
+        ("status/403", UnreadableDocument),
+        ("status/204", UnreadableDocument),
+        ("status/500", EngineUnavailable),
+        ("status/429", EngineUnavailable),
+    ],
+)
+async def test_a_status_says_whether_trying_again_may_help(blobs: Blobs, web: str, path: str, error: type[AnabranchError]) -> None:
+    with pytest.raises(error, match=path.removeprefix("status/")):
+        await fetcher(blobs, web).fetch(f"{web}/{path}", "u/")
+
+
+async def test_a_closed_port_is_network_trouble(blobs: Blobs) -> None:
+    with pytest.raises(EngineUnavailable):
+        await HttpFetcher(blobs, allow=frozenset({"127.0.0.1:1"}), max_bytes=10, timeout_s=20).fetch("http://127.0.0.1:1/", "u/")
+
+
+@pytest.mark.parametrize("url", ["http://", "http://a b/", "http://[::1/", "not a url", "http://exa\x00mple.com/"])
+async def test_an_address_that_is_none_fails_for_good(blobs: Blobs, url: str) -> None:
+    with pytest.raises((UnreadableDocument, ForbiddenAddress)):
+        await HttpFetcher(blobs, max_bytes=10, timeout_s=20).fetch(url, "u/")

@@ -1,0 +1,1 @@
+"""Servers of the outside world, faithful and deterministic, for tests."""

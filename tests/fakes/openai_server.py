@@ -1,0 +1,215 @@
+"""A deterministic server that speaks OpenAI's HTTP interface as OpenAI, Azure and vLLM do, with their refusals, and fails when told to.
+
+with fake_openai() as fake:
+    fake.fail(status=429, retry_after=0)        # the next request, once
+    settings = ServerSettings(base_url=fake.url, model="fake")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, Response, StreamingResponse
+
+from engines.embed.null import NullEmbedder
+from tests.fakes.grounded import grounded_answer, shared_words, smallest
+from tests.fakes.serving import serving
+
+NATIVE_DIMENSION = 64
+
+
+@dataclass
+class Fault:
+    """What goes wrong with one request."""
+
+    status: int = 0
+    retry_after: float | None = None
+    hang: bool = False
+    malformed: bool = False
+    nan: bool = False
+    drop: bool = False
+    wrong_dimension: bool = False
+
+
+@dataclass
+class FakeOpenAI:
+    """`kind` decides what is refused. `requests` holds (path, body) of all that came; `say` puts words in the model's mouth for the next answers."""
+
+    kind: Literal["openai", "azure", "vllm"] = "openai"
+    api_key: str = ""
+    matryoshka: bool = True
+    url: str = ""
+    requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    _faults: deque[Fault] = field(default_factory=deque)
+    _said: deque[Any] = field(default_factory=deque)
+
+    def fail(self, *, times: int = 1, **how: Any) -> None:
+        self._faults.extend(Fault(**how) for _ in range(times))
+
+    def say(self, *answers: Any) -> None:
+        """Data to be sent as JSON, or a string to be sent as it is."""
+        self._said.extend(answers)
+
+    def fault(self) -> Fault:
+        return self._faults.popleft() if self._faults else Fault()
+
+    def content(self, body: dict[str, Any]) -> str:
+        if self._said:
+            answer = self._said.popleft()
+            return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
+        prompt = "\n".join(_text(message["content"]) for message in body["messages"] if message["role"] == "user")
+        schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
+        if schema is None:
+            return grounded_answer(prompt)["sentences"][0]["text"]
+        return json.dumps(grounded_answer(prompt) if "sufficient" in schema.get("properties", {}) else smallest(schema), ensure_ascii=False)
+
+
+@contextmanager
+def fake_openai(**how: Any) -> Iterator[FakeOpenAI]:
+    fake = FakeOpenAI(**how)
+    with serving(_app(fake)) as address:
+        fake.url = address if fake.kind == "azure" else f"{address}/v1"
+        yield fake
+
+
+def _app(fake: FakeOpenAI) -> FastAPI:
+    app = FastAPI()
+
+    async def answered(request: Request) -> Response:
+        return await _answered(fake, request)
+
+    for path in (
+        "/v1/chat/completions",
+        "/v1/embeddings",
+        "/v1/rerank",
+        "/rerank",
+        "/openai/deployments/{model}/chat/completions",
+        "/openai/deployments/{model}/embeddings",
+    ):
+        app.add_api_route(path, answered, methods=["POST"], response_model=None)
+
+    @app.get("/v1/models")
+    async def models() -> dict[str, Any]:
+        return {"object": "list", "data": [{"id": "fake", "object": "model", "created": 0, "owned_by": "tests"}]}
+
+    return app
+
+
+async def _answered(fake: FakeOpenAI, request: Request) -> Response:
+    path, body = request.url.path, await request.json()
+    fake.requests.append((path, body))
+    fault = fake.fault()
+    while fault.hang and not await request.is_disconnected():
+        await asyncio.sleep(0.02)
+    if fault.status:
+        headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
+        return _refused(fault.status, "as told", headers)
+    if fake.api_key and fake.api_key not in (request.headers.get("authorization", "").removeprefix("Bearer "), request.headers.get("api-key")):
+        return _refused(401, "Incorrect API key provided")
+    if fault.malformed:
+        return Response("<html>502 somewhere</html>", media_type="text/html")
+    return await _kinds[path.rsplit("/", 1)[1]](fake, body, fault)
+
+
+async def _chat(fake: FakeOpenAI, body: dict[str, Any], fault: Fault) -> Response:
+    if problem := _chat_problem(fake, body):
+        return _refused(400, problem)
+    content = fake.content(body)
+    usage = {"prompt_tokens": sum(len(_text(message["content"]).split()) for message in body["messages"]), "completion_tokens": len(content.split())}
+    usage["total_tokens"] = sum(usage.values())
+    if body.get("stream"):
+        return StreamingResponse(_streamed(body, content, usage), media_type="text/event-stream")
+    choice = {"index": 0, "message": {"role": "assistant", "content": content, "refusal": None}, "finish_reason": "stop"}
+    return JSONResponse({"id": "chatcmpl-fake", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice], "usage": usage})
+
+
+def _chat_problem(fake: FakeOpenAI, body: dict[str, Any]) -> str | None:
+    """What OpenAI's own models refuse and vLLM does not, and what strict schemas must hold."""
+    if fake.kind != "vllm":
+        for name in ("max_tokens", "temperature"):
+            if name in body:
+                return f"Unsupported parameter: '{name}' is not supported with this model."
+    form = body.get("response_format", {})
+    if form.get("type") == "json_schema" and form["json_schema"].get("strict") and fake.kind != "vllm":
+        return _strict_problem(form["json_schema"]["schema"])
+    return None
+
+
+def _strict_problem(schema: dict[str, Any]) -> str | None:
+    if schema.get("type") == "object":
+        if schema.get("additionalProperties") is not False or set(schema.get("required", [])) != set(schema.get("properties", {})):
+            return "Invalid schema for response_format: 'additionalProperties' must be false and all properties must be required."
+        return next(filter(None, map(_strict_problem, schema["properties"].values())), None)
+    return _strict_problem(schema["items"]) if schema.get("type") == "array" else None
+
+
+async def _streamed(body: dict[str, Any], content: str, usage: dict[str, int]) -> AsyncIterator[str]:
+    shell = {"id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
+    for piece in [content[at : at + 8] for at in range(0, len(content), 8)]:
+        yield f"data: {json.dumps({**shell, 'choices': [{'index': 0, 'delta': {'content': piece}, 'finish_reason': None}]})}\n\n"
+    yield f"data: {json.dumps({**shell, 'choices': [{'index': 0, 'delta': {}, 'finish_reason': 'stop'}]})}\n\n"
+    if body.get("stream_options", {}).get("include_usage"):
+        yield f"data: {json.dumps({**shell, 'choices': [], 'usage': usage})}\n\n"
+    yield "data: [DONE]\n\n"
+
+
+async def _embeddings(fake: FakeOpenAI, body: dict[str, Any], fault: Fault) -> Response:
+    if "dimensions" in body and not fake.matryoshka:
+        return _refused(400, f'Model "{body["model"]}" does not support matryoshka representation, changing output dimensions will lead to poor results.')
+    if "messages" in body and fake.kind != "vllm":
+        return _refused(400, "Unrecognized request argument supplied: messages")
+    texts = [_text(body["messages"][-1]["content"])] if "messages" in body else [body["input"]] if isinstance(body["input"], str) else body["input"]
+    if not all(texts):
+        return _refused(400, "'$.input' is invalid: empty strings are not allowed.")
+    rows = [_cut(item.vector.astype(np.float32), body.get("dimensions")) for item in await NullEmbedder(NATIVE_DIMENSION).embed(texts)]
+    data = [{"index": place, "object": "embedding", "embedding": _encoded(row, body, fault)} for place, row in enumerate(rows)]
+    shown = data[1:] if fault.drop else list(reversed(data))
+    usage = {"prompt_tokens": sum(len(text.split()) for text in texts), "total_tokens": sum(len(text.split()) for text in texts)}
+    return _json({"object": "list", "model": body["model"], "data": shown, "usage": usage})
+
+
+def _cut(row: Any, dimensions: int | None) -> Any:
+    short = row[:dimensions]
+    return short / np.linalg.norm(short)
+
+
+def _encoded(row: Any, body: dict[str, Any], fault: Fault) -> Any:
+    if fault.wrong_dimension:
+        row = row[:3]
+    if fault.nan:
+        row = np.full_like(row, np.nan)
+    return base64.b64encode(row.astype("<f4").tobytes()).decode() if body.get("encoding_format") == "base64" else [float(value) for value in row]
+
+
+async def _rerank(fake: FakeOpenAI, body: dict[str, Any], fault: Fault) -> Response:
+    texts = [document if isinstance(document, str) else _text(document["content"]) for document in body["documents"]]
+    results = [{"index": place, "document": {"text": text}, "relevance_score": shared_words(body["query"], text)} for place, text in enumerate(texts)]
+    ranked = sorted(results, key=lambda item: -item["relevance_score"])[: body.get("top_n") or None]
+    if fault.nan:
+        ranked[0]["relevance_score"] = float("nan")
+    return _json({"id": "rerank-fake", "model": body["model"], "usage": {"total_tokens": 0}, "results": ranked[1:] if fault.drop else ranked})
+
+
+_kinds = {"completions": _chat, "embeddings": _embeddings, "rerank": _rerank}
+
+
+def _text(content: Any) -> str:
+    return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
+
+
+def _json(value: Any) -> Response:
+    """NaN and all, as careless servers send it."""
+    return Response(json.dumps(value), media_type="application/json")
+
+
+def _refused(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+    return JSONResponse({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}}, status, headers)

@@ -1,0 +1,64 @@
+"""A small web: files, redirects, errors, slow and endless answers."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+
+from fastapi import FastAPI, Request
+from fastapi.responses import RedirectResponse, Response, StreamingResponse
+
+from tests.fakes.serving import serving
+
+
+@contextmanager
+def fake_web() -> Iterator[str]:
+    with serving(_app()) as address:
+        yield address
+
+
+def _app() -> FastAPI:
+    app = FastAPI()
+
+    @app.get("/files/{name}")
+    async def file(name: str) -> Response:
+        return Response(b"%PDF-1.7 fake", media_type="application/pdf; charset=binary")
+
+    @app.get("/named")
+    async def named() -> Response:
+        return Response(b"data", headers={"content-disposition": "attachment; filename*=UTF-8''relat%C3%B3rio.pdf"})
+
+    @app.get("/redirect")
+    async def redirect(to: str) -> Response:
+        return RedirectResponse(to, 302)
+
+    @app.get("/around/{left}")
+    async def around(left: int) -> Response:
+        return RedirectResponse(f"/around/{left - 1}" if left else "/files/end.pdf", 307)
+
+    @app.get("/status/{code}")
+    async def status(code: int) -> Response:
+        return Response(b"no", code)
+
+    @app.get("/claims")
+    async def claims(size: int) -> Response:
+        return StreamingResponse(_endless(), headers={"content-length": str(size)})
+
+    @app.get("/endless")
+    async def endless() -> Response:
+        return StreamingResponse(_endless())
+
+    @app.get("/slow")
+    async def slow(request: Request) -> Response:
+        while not await request.is_disconnected():
+            await asyncio.sleep(0.02)
+        return Response(b"too late")
+
+    return app
+
+
+async def _endless() -> AsyncIterator[bytes]:
+    while True:
+        yield b"x" * 65_536
+        await asyncio.sleep(0)

@@ -1,0 +1,106 @@
+"""The local model: its weights, its prefixes, its cache, and questions beside a long ingest."""
+
+from __future__ import annotations
+
+import asyncio
+import multiprocessing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from engines.embed.e5 import E5Embedder
+from engines.embed.e5_file import locate, verify
+from engines.embed.e5_session import E5Encoder
+from schemas.errors import ConfigurationError
+
+
+@pytest.fixture(scope="module")
+def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("models")
+
+
+@pytest.fixture(scope="module")
+def encoder(cache_dir: Path) -> E5Encoder:
+    return E5Encoder(cache_dir)
+
+
+def test_tokens_are_those_of_the_published_tokenizer(encoder: E5Encoder) -> None:
+    """`passage: hello world` is ▁passage, :, ▁hell, o, ▁world between the sentence marks 0 and 2 in XLM-RoBERTa's vocabulary."""
+    assert encoder.tokenizer.encode("passage: hello world") == [0, 46692, 12, 33600, 31, 8999, 2]
+    assert encoder.tokenizer.encode("passage: hello \n\t world") == encoder.tokenizer.encode("passage: hello world")
+    assert len(encoder.tokenizer.encode("word " * 5000)) == 512
+
+
+async def test_states_leave_out_prefix_and_sentence_marks(cache_dir: Path, encoder: E5Encoder) -> None:
+    embedder = E5Embedder(cache_dir, threads=1)
+    (passage,), query = await embedder.embed(["hello world"]), await embedder.embed_query("hello world")
+    embedder.close()
+    assert passage.token_ids is not None and query.token_ids is not None
+    assert passage.token_ids.tolist() == query.token_ids.tolist() == [33600, 31, 8999]
+
+
+async def test_meaning_beats_words_and_crosses_languages(cache_dir: Path) -> None:
+    embedder = E5Embedder(cache_dir, threads=2)
+    query = await embedder.embed_query("how much does the bearing cost?")
+    found = await embedder.embed(["A substituição do rolamento custa 18.740 euros.", "How much sleep does a cat need?", "Bearing in mind the cost, he left."])
+    embedder.close()
+    scores = [float(query.vector @ item.vector.astype(np.float32)) for item in found]
+    assert scores[0] == max(scores)
+
+
+async def test_a_text_has_the_same_vectors_alone_and_in_a_batch(cache_dir: Path) -> None:
+    embedder = E5Embedder(cache_dir, threads=2)
+    texts = [f"Text number {n} " + "about rivers and bridges " * n for n in range(12)]
+    together, alone = await embedder.embed(texts), await embedder.embed(texts[:1])
+    embedder.close()
+    assert np.allclose(together[0].vector.astype(np.float32), alone[0].vector.astype(np.float32), atol=1e-3)
+    assert np.abs(together[0].states.astype(int) - alone[0].states.astype(int)).max() <= 1  # type: ignore[union-attr]
+
+
+async def test_a_question_does_not_wait_for_a_long_ingest(cache_dir: Path) -> None:
+    embedder = E5Embedder(cache_dir, threads=1)
+    ingest = asyncio.create_task(embedder.embed(["a long passage about many things " * 60] * 24))
+    await asyncio.sleep(0)
+    await embedder.embed_query("short?")
+    small = await embedder.embed(["one small document"])
+    assert len(small) == 1 and not ingest.done()
+    assert len(await ingest) == 24
+    embedder.close()
+
+
+async def test_backgrounds_part_a_foreign_question_from_its_own(cache_dir: Path) -> None:
+    embedder = E5Embedder(cache_dir, threads=2)
+    (passage,) = await embedder.embed(["The replacement of the bearing costs 18,740 euros and takes two days."])
+    query = await embedder.embed_query("What does replacing the bearing cost?")
+    embedder.close()
+    assert passage.background_dense is not None and 0.5 < passage.background_dense < 1
+    assert passage.background_maxsim is not None and query.background_maxsim_mean is not None
+    assert 0.5 < query.background_maxsim_mean < 1 and 0.5 < passage.background_maxsim < 1
+
+
+def test_the_fingerprint_names_what_is_kept_and_needs_no_model(tmp_path: Path) -> None:
+    first, other = E5Embedder(tmp_path, state_dimension=64), E5Embedder(tmp_path, state_dimension=32)
+    assert first.fingerprint != other.fingerprint and not list(tmp_path.iterdir())
+    first.close()
+    other.close()
+    with pytest.raises(ConfigurationError):
+        E5Embedder(tmp_path, state_dimension=385)
+
+
+def test_weights_other_than_the_pinned_ones_are_refused(tmp_path: Path) -> None:
+    verify(locate())
+    (tmp_path / "weights.bin").write_bytes(b"E5S1 but not these")
+    with pytest.raises(ConfigurationError, match="sha256"):
+        verify(tmp_path / "weights.bin")
+
+
+def test_two_processes_may_build_the_same_cache(tmp_path: Path) -> None:
+    spawn = multiprocessing.get_context("spawn")
+    racers = [spawn.Process(target=E5Encoder, args=(tmp_path,)) for _ in range(2)]
+    for racer in racers:
+        racer.start()
+    for racer in racers:
+        racer.join(120)
+    assert [racer.exitcode for racer in racers] == [0, 0]
+    assert len(list(tmp_path.iterdir())) == 1
