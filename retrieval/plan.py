@@ -13,7 +13,7 @@ LONGEST_NAME = 4
 """Words of a name that is looked for without capitals or quotes."""
 _READ_WORDS = 64
 _QUOTED = re.compile('["“”„«»]([^"“”„«»]{2,120})["“”„«»]')
-_JOINERS = "of|the|de|da|do|das|dos|del|la|van|von|der|and|e|y|&"
+_JOINERS = "of|the|de|da|do|das|dos|del|la|van|von|der|&"
 _CAPITALISED = re.compile(rf"[^\W\d_a-z][\w'’.&-]*(?:[ ](?:(?:{_JOINERS})[ ])?[^\W\d_a-z][\w'’.&-]*)*")
 
 

@@ -42,8 +42,17 @@ def guess_language(text: str) -> str | None:
 
 
 def same_word(word: str, lexeme: str) -> bool:
-    """Whether a stemmer could have made `lexeme` of `word`: accents aside, the lexeme but for its last letter begins the word."""
+    """Whether a stemmer could have made `lexeme` of `word`: accents aside, the word begins with it (a final `i` may have been a `y`) and is not much longer."""
     left, right = unaccented(word.lower()), unaccented(lexeme)
     if left == right:
         return True
-    return len(right) >= 3 and len(left) >= len(right) - 1 and left.startswith(right[: max(3, len(right) - 1)]) and len(left) - len(right) <= 6
+    root = right.removesuffix("i")
+    return len(root) >= 3 and left.startswith(root) and len(left) - len(root) <= 7
+
+
+def word_key(word: str) -> str:
+    """What forms of a word mostly share: no accents, no plural s, no final vowel, six letters at most."""
+    bare = unaccented(word.lower())
+    bare = bare[:-1] if len(bare) > 3 and bare.endswith("s") else bare
+    bare = bare[:-1] if len(bare) > 4 and bare[-1] in "aeiouy" else bare
+    return bare if bare.isdigit() else bare[:6]

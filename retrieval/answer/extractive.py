@@ -15,8 +15,9 @@ from retrieval.answer.asked_for import find_value, marked, value_kind
 from retrieval.answer.citations import cite
 from retrieval.answer.drafts import Draft, Sentence
 from retrieval.answer.quotables import Quotable
+from retrieval.answer.support import word_keys
 from retrieval.plan import Plan
-from retrieval.words import content_words, same_word, unaccented
+from retrieval.words import content_words, word_key
 from schemas.errors import AnabranchError
 from schemas.ids import content_id
 from schemas.ports.engines import EmbeddedQuery, Embedder, Passage, Reranker
@@ -65,15 +66,15 @@ async def _best(items: Sequence[Quotable], plan: Plan, query: EmbeddedQuery | No
 
 def overlap(items: Sequence[Quotable], plan: Plan) -> Floats:
     """Share of the question's idf mass that each sentence (a row with its header) holds; idf over the sentences themselves."""
-    asked = list(dict.fromkeys(content_words(plan.question, plan.language)))
+    asked = list(dict.fromkeys(map(word_key, content_words(plan.question, plan.language))))
     held = np.array([_holds(item, asked) for item in items], np.float64).reshape(len(items), len(asked))
     idf = np.array([math.log(1 + len(items) / (1 + count)) for count in held.sum(axis=0)])
     return np.asarray(held @ idf / idf.sum()) if asked else np.zeros(len(items))
 
 
 def _holds(item: Quotable, asked: Sequence[str]) -> list[bool]:
-    there = {unaccented(word) for word in content_words(f"{item.readable} {item.context.view.section if item.is_row else ''}")}
-    return [any(same_word(word, other) or same_word(other, word) for other in there) for word in asked]
+    there = word_keys(f"{item.readable} {item.context.view.section if item.is_row else ''}")
+    return [key in there for key in asked]
 
 
 def _preselected(items: Sequence[Quotable], overlaps: Floats) -> list[int]:

@@ -19,7 +19,7 @@ from schemas.errors import PermanentError
 from schemas.ports.engines import Chat, ChatReply
 from schemas.questions import Citation
 
-LEAST_SUPPORT = 0.3
+LEAST_SUPPORT = 0.4
 """Share of a sentence's words that the quotes it cites must hold together. Where the passages are in another language, only its numbers can be compared."""
 MOST_QUOTES = 2
 """Quotes taken from one cited passage."""
@@ -88,9 +88,9 @@ def _verified(written: Written, reply: ChatReply, items: Sequence[Quotable], lan
     citations: dict[tuple[object, int], Citation] = {}
     kept = []
     for part in written.sentences if written.sufficient else []:
-        numbers = _cited(part, items, language, citations)
-        if numbers:
-            kept.append(Sentence(_without_marks(part.text), numbers))
+        text = _without_marks(part.text)
+        if numbers := _cited(text, set(part.citations), items, language, citations):
+            kept.append(Sentence(text, numbers))
     dropped = len(written.sentences) - len(kept) if written.sufficient else 0
     limitations = [*written.limitations, *([f"{dropped} sentences without a verified citation were left out."] if dropped else [])]
     return Draft(
@@ -104,13 +104,12 @@ def _verified(written: Written, reply: ChatReply, items: Sequence[Quotable], lan
     )
 
 
-def _cited(part: Written.Part, items: Sequence[Quotable], language: str | None, citations: dict[tuple[object, int], Citation]) -> tuple[int, ...]:
-    """Numbers of the citations that prove the sentence (new ones are added), or none."""
-    named = set(part.citations)
+def _cited(text: str, named: set[int], items: Sequence[Quotable], language: str | None, citations: dict[tuple[object, int], Citation]) -> tuple[int, ...]:
+    """Numbers of the citations that prove the sentence (new ones are added), or none. `named` are the contexts that the model names for it."""
     passages = [item for item in items if item.context.n in named]
-    if not passages or unsupported_numbers(part.text, [item.context.text for item in passages]):
+    if not passages or unsupported_numbers(text, [item.context.text for item in passages]):
         return ()
-    proofs, share = best_support(part.text, passages, MOST_QUOTES)
+    proofs, share = best_support(text, passages, MOST_QUOTES)
     if share < LEAST_SUPPORT:
         proofs = [_first_of_best(passages)] if _foreign(passages, language) else []
     return tuple(n for item in proofs if (n := _number(item, citations)) is not None)

@@ -6,19 +6,19 @@ import re
 from collections.abc import Sequence
 
 from retrieval.answer.quotables import Quotable
-from retrieval.words import content_words, unaccented
+from retrieval.words import content_words, word_key
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-def topical(text: str) -> set[str]:
-    return {unaccented(word) for word in content_words(text)}
+def word_keys(text: str) -> set[str]:
+    return {word_key(word) for word in content_words(text)}
 
 
 def share_held(sentence: str, sources: Sequence[str]) -> float:
-    """Share of the sentence's topical words that the sources hold, compared by their first six letters; 1 for a sentence without any."""
-    asked = {word[:6] for word in topical(sentence)}
-    held = {word[:6] for source in sources for word in topical(source)}
+    """Share of the sentence's topical words that the sources hold in some form; 1 for a sentence without any."""
+    asked = word_keys(sentence)
+    held = {key for source in sources for key in word_keys(source)}
     return len(asked & held) / len(asked) if asked else 1.0
 
 

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from retrieval.answer.asked_for import find_value, marked, value_kind
+from retrieval.answer.citations import spans_between, verified
+from retrieval.answer.model import answer_schema, system_prompt
+from retrieval.answer.quotables import blocks, cells, prefix_header
+from retrieval.answer.support import share_held, unsupported_numbers
+from schemas.errors import PermanentError
+from schemas.questions import QueryRequest, QueryResponse
+from schemas.values import Span
+from tests.unit.retrieval_corpus import House, house
+from tests.unit.retrieval_fakes import ScriptedChat
+
+RUN = UUID(int=7)
+COST = "How much does the replacement of the bearing cost?"
+
+
+def written(*sentences: tuple[str, list[int]], **more: object) -> ScriptedChat:
+    parts = [{"text": text, "citations": numbers} for text, numbers in sentences]
+    return ScriptedChat({"sufficient": True, "sentences": parts, "assumptions": [], "limitations": [], **more})
+
+
+async def asked(chat: ScriptedChat, question: str = COST) -> tuple[House, QueryResponse]:
+    built = house()
+    built.chat = chat
+    return built, await built.retriever().query("default", QueryRequest(query=question), RUN)
+
+
+async def test_a_written_sentence_is_cited_with_a_quote_from_its_passage() -> None:
+    chat = written(("Replacing the bearing costs 18,740 euros [1].", [1]))
+    built, response = await asked(chat)
+    assert response.answer is not None and response.answer.startswith("Replacing the bearing costs 18,740 euros. [1]")
+    assert any("18,740 euros" in citation.quote for citation in response.citations)
+    assert all(citation.quote in built.index.markdown[citation.document_id] for citation in response.citations)
+    assert response.trace.models["answer"] == "scripted" and (response.trace.model_calls, response.trace.tokens) == (1, 120)
+    assert response.judge is not None and response.judge.decision == "PASS"
+
+
+async def test_the_model_sees_numbered_passages_one_a_line_and_the_question() -> None:
+    chat = written(("Replacing the bearing costs 18,740 euros.", [1]))
+    await asked(chat)
+    _, user = chat.seen[0]
+    assert "\n[1] Maintenance plan > Part 1: The bearing" in user and user.endswith(f"Question: {COST}")
+
+
+@pytest.mark.parametrize(
+    "sentence",
+    [
+        ("The bearing is made in Norway by trolls and shipped by sea.", [1]),
+        ("The replacement of the bearing costs 19,740 euros.", [1]),
+        ("The replacement of the bearing costs 18,740 euros.", []),
+        ("The replacement of the bearing costs 18,740 euros.", [99]),
+    ],
+)
+async def test_a_sentence_without_a_verified_citation_is_removed(sentence: tuple[str, list[int]]) -> None:
+    _, response = await asked(written(("The replacement costs 18,740 euros.", [1]), sentence))
+    assert response.answer == "The replacement costs 18,740 euros. [1]"
+    assert response.limitations == ["1 sentences without a verified citation were left out."]
+
+
+async def test_an_answer_of_which_nothing_is_left_is_refused() -> None:
+    _, response = await asked(written(("Bearings are forged by trolls.", [1])))
+    assert response.refused and response.code == "INSUFFICIENT_CONTEXT" and response.citations == []
+
+
+@pytest.mark.parametrize("failure", [PermanentError("no JSON", code="MODEL_OUTPUT"), {"sentences": "oops"}])
+async def test_a_model_that_breaks_its_schema_is_replaced_by_quotes(failure: object) -> None:
+    _, response = await asked(ScriptedChat(failure))  # type: ignore[arg-type]
+    assert response.answer is not None and response.trace.models["answer"] == "extractive"
+    assert "gave no usable answer" in response.limitations[0]
+
+
+async def test_an_answer_in_another_language_than_its_passages_is_checked_by_its_numbers() -> None:
+    chat = written(("A substituição do rolamento custa 18,740 euros.", [1]), ("A substituição custa 99 euros.", [1]))
+    built = house()
+    built.chat = chat
+    response = await built.retriever().query("default", QueryRequest(query="How much does the replacement of the bearing cost?", language="pt"), RUN)
+    assert response.answer == "A substituição do rolamento custa 18,740 euros. [1]"
+
+
+def test_the_schema_is_strict_and_the_prompt_names_the_language() -> None:
+    schema = answer_schema()
+    assert schema["required"] == ["sufficient", "sentences", "assumptions", "limitations"] and schema["additionalProperties"] is False
+    assert "language of the question (pt)" in system_prompt("pt") and "{language}" not in system_prompt(None)
+
+
+def test_blocks_leave_headings_and_table_rules_out() -> None:
+    text = "# Title\n\nFirst line\nsecond line.\n\n- item one\n- item two\n\n| A | B |\n|---|---|\n| 1 | 2 |\nAfter."
+    found = [(kind, text[start:end].strip()) for kind, start, end in blocks(text)]
+    assert found == [
+        ("prose", "First line\nsecond line."),
+        ("prose", "item one"),
+        ("prose", "item two"),
+        ("header", "| A | B |"),
+        ("row", "| 1 | 2 |"),
+        ("prose", "After."),
+    ]
+
+
+def test_a_cut_tables_header_comes_from_its_prefix() -> None:
+    assert prefix_header("Title > Section\n| Part | Price |\n|---|---|") == ("Part", "Price") and prefix_header("Title") is None
+    assert cells(r"| a \| b | c |") == ["a | b", "c"]
+
+
+@pytest.mark.parametrize(
+    ("question", "kind", "sentence", "value"),
+    [
+        ("How much does it cost?", "money", "In 2024 it cost 18,740 euros.", "18,740 euros"),
+        ("Quanto custa a renda?", "money", "A renda é de R$ 1.200,50 por mês.", "R$ 1.200,50"),
+        ("When does the lease end?", "date", "It ends on 31 March 2027.", "31 March 2027"),
+        ("Quando foi assinado?", "date", "Foi assinado a 3 de maio de 2021.", "3 de maio de 2021"),
+        ("How many days of leave are there?", "number", "There are 22 days.", "22"),
+        ("What is the e-mail address?", "contact", "Write to help@example.org today.", "help@example.org"),
+        ("Why is it late?", None, "It is late by 3 days.", None),
+        ("How many of the 22 days are paid?", "number", "Of the 22 days, 20 are paid.", "20"),
+    ],
+)
+def test_the_asked_for_value_is_found(question: str, kind: str | None, sentence: str, value: str | None) -> None:
+    assert value_kind(question) == kind
+    place = find_value(value_kind(question), sentence, question)
+    assert (sentence[place[0] : place[1]] if place else None) == value
+    assert marked(sentence, place).replace("**", "") == sentence
+
+
+def test_a_quote_is_verified_against_the_stored_text() -> None:
+    assert verified("world", 16, 21, "hello world", 10)
+    assert not verified("World", 16, 21, "hello world", 10) and not verified("world", 15, 20, "hello world", 10)
+    assert not verified("", 16, 16, "hello world", 10) and not verified("world", 6, 11, "hello world", 10)
+
+
+def test_spans_are_cut_to_the_quote_and_keep_their_page() -> None:
+    spans = [Span(char_start=0, char_end=10, page=1), Span(char_start=12, char_end=30, page=2)]
+    assert spans_between(spans, 5, 15) == [Span(char_start=5, char_end=10, page=1), Span(char_start=12, char_end=15, page=2)]
+    assert spans_between([], 5, 15) == [Span(char_start=5, char_end=15)]
+
+
+def test_numbers_and_words_are_compared_with_their_sources() -> None:
+    assert unsupported_numbers("It costs 18.740 euros in 2024.", ["18,740 euros"]) == ["2024"]
+    assert share_held("The replacement costs euros", ["Replacing costs: euros"]) == pytest.approx(2 / 3, abs=0.34)
+    assert share_held("the of and", ["nothing"]) == 1.0

@@ -1,0 +1,98 @@
+from __future__ import annotations
+
+import pytest
+
+from retrieval.gate import foreign_hits, keep_native
+from retrieval.plan import plan, written_names
+from retrieval.route import channels_of, escalated, route
+from retrieval.words import content_words, guess_language, same_word
+from schemas.ports.search import Hit
+from schemas.profiles import ChannelProfile, Profile
+from schemas.questions import SearchRequest
+from tests.unit.retrieval_corpus import house
+from tests.unit.retrieval_fakes import Folded, GuessedLanguages
+
+
+def planned(question: str, language: str | None = None):  # type: ignore[no-untyped-def]
+    return plan(question, language, GuessedLanguages(), Folded())
+
+
+@pytest.mark.parametrize(
+    ("question", "language"),
+    [
+        ("What is the notice period of the lease?", "en"),
+        ("Qual é o prazo de aviso do contrato de arrendamento?", "pt"),
+        ("¿Cuál es el plazo de preaviso del contrato?", "es"),
+        ("Quel est le délai de préavis du bail ?", "fr"),
+        ("Wie lang ist die Kündigungsfrist des Vertrags?", "de"),
+        ("MX-200 torque", None),
+    ],
+)
+def test_function_words_tell_the_language(question: str, language: str | None) -> None:
+    assert guess_language(question) == language
+
+
+def test_a_given_language_is_believed() -> None:
+    assert planned("What is this?", "pt-BR").language == "pt" and planned("What is this?", "pt-BR").language_sure
+
+
+def test_names_are_capitalised_or_quoted_spans_but_not_a_lone_first_word() -> None:
+    assert list(written_names('Does Harbour Estates own "the red barn" in Porto?')) == ["the red barn", "Does Harbour Estates", "Harbour Estates", "Porto"]
+    assert list(written_names("Where is the contract?")) == []
+
+
+def test_phrases_of_up_to_four_words_are_looked_up_and_written_names_count_most() -> None:
+    names = planned("who is the director of the film Author Author").names
+    assert names["author author"] == 1.0 and "director of the film" in names and names["director"] == 0.5
+    assert "who is" not in names and "the film" not in names
+
+
+def test_keywords_leave_function_words_out_and_keep_order() -> None:
+    assert planned("What is the notice period of the lease?").keywords == ("notice", "period", "lease")
+    assert content_words("Quantos dias de férias há em 2024?", "pt") == ["dias", "férias", "2024"]
+
+
+@pytest.mark.parametrize(
+    ("word", "lexeme", "same"),
+    [
+        ("studies", "studi", True),
+        ("flow", "flow", True),
+        ("férias", "fer", True),
+        ("organização", "organiz", True),
+        ("lease", "least", False),
+        ("pump", "price", False),
+        ("cat", "catalogu", False),
+    ],
+)
+def test_a_word_and_its_lexeme_are_recognised(word: str, lexeme: str, same: bool) -> None:
+    assert same_word(word, lexeme) is same
+
+
+def test_two_names_and_a_word_for_what_joins_them_ask_the_graph() -> None:
+    question = "What is the relationship between Harbour Estates and Acme Corporation?"
+    assert route(SearchRequest(query=question), planned(question)).mode == "graph"
+    assert route(SearchRequest(query="What is the rent?"), planned("What is the rent?")).mode == "hybrid"
+
+
+def test_only_a_rules_choice_is_widened() -> None:
+    question = "What is the relationship between Harbour Estates and Acme Corporation?"
+    by_rules = route(SearchRequest(query=question), planned(question))
+    wider = escalated(by_rules, "nothing was found")
+    assert wider is not None and (wider.mode, wider.escalated_from, wider.reason) == ("hybrid", "graph", "nothing was found")
+    assert escalated(route(SearchRequest(query=question, mode="graph"), planned(question)), "nothing") is None
+
+
+def test_a_channel_that_the_profile_switches_off_is_never_asked() -> None:
+    profile = Profile(semantic=ChannelProfile(enabled=False))
+    request = SearchRequest(query="x")
+    assert channels_of(route(request, planned("x")), request, profile) == ("lexical", "graph")
+
+
+def test_words_of_another_language_are_dropped_only_in_a_corpus_that_is_large_enough() -> None:
+    index = house().index
+    hits = [Hit(view.chunk_id, view.document_id, 1.0) for view in index.views.values()]
+    asked = planned("Quantos dias de férias têm os trabalhadores?")
+    assert len(foreign_hits(hits, index.views, asked)) == len(hits) - 1
+    assert len(keep_native(hits, index.views, asked, corpus_size=1000)) == 1
+    assert keep_native(hits, index.views, asked, corpus_size=100) == hits
+    assert foreign_hits(hits, index.views, planned("férias 2024")) == []

@@ -1,0 +1,39 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from retrieval.profiles import load_profiles
+from schemas.errors import ConfigurationError, InvalidRequest
+from schemas.profiles import Profile
+
+SHIPPED = Path(__file__).parents[2] / "profiles"
+
+
+def test_every_shipped_profile_is_valid_and_the_default_file_says_what_the_defaults_are() -> None:
+    profiles = load_profiles(SHIPPED)
+    assert profiles.names == ["balanced", "default", "diverse", "rrf"]
+    assert profiles.get("default") == Profile()
+
+
+def test_the_weights_of_the_shipped_profiles_are_as_published() -> None:
+    profiles = load_profiles(SHIPPED)
+    rrf, balanced = profiles.get("rrf").fusion, profiles.get("balanced").fusion
+    assert (rrf.method, rrf.rrf_k, rrf.graph, rrf.semantic, rrf.lexical) == ("rrf", 60, 1.0, 0.8, 0.7)
+    assert (balanced.semantic, balanced.lexical, balanced.graph) == (0.5, 0.3, 0.2)
+    assert profiles.get("diverse").fusion.per_document == 2
+
+
+def test_an_unknown_profile_names_those_there_are(tmp_path: Path) -> None:
+    (tmp_path / "mine.yaml").write_text("fusion: {method: rrf}")
+    with pytest.raises(InvalidRequest) as error:
+        load_profiles(tmp_path).get("yours")
+    assert error.value.code == "UNKNOWN_PROFILE" and "default, mine" in error.value.remedy
+
+
+@pytest.mark.parametrize("text", ["fusion: {method: magic}", "unknown: 1", "- a list", "a: [broken", "rerank: {parents: 0}"])
+def test_a_file_that_holds_no_profile_stops_the_start_and_is_named(tmp_path: Path, text: str) -> None:
+    (tmp_path / "odd.yaml").write_text(text)
+    with pytest.raises(ConfigurationError, match=r"odd\.yaml"):
+        load_profiles(tmp_path)
