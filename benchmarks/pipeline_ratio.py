@@ -1,0 +1,74 @@
+"""The whole pipeline with null engines against a raw binary COPY of the same input columns into the same tables with the same indexes.
+
+python -m benchmarks.pipeline_ratio --documents 2000 --words 1200
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+from typing import Any
+
+from anabranch.composition.overrides import Overrides
+from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, synthetic, text_documents
+from benchmarks.nulls import NullParser, WordChunker
+from engines.embed.null import NullEmbedder
+from engines.extract.null import NullExtractor
+
+TABLES = ("documents", "document_revisions", "revision_texts", "parent_chunks", "child_chunks", "chunk_vectors")
+
+
+async def measure(documents: int, words: int) -> dict[str, Any]:
+    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=NullEmbedder(), extractor=NullExtractor())
+    records = await text_documents(synthetic(documents, words))
+    async with pipeline(overrides) as bench:
+        with Stopwatch() as whole:
+            await bench.push(records)
+            await bench.searchable(documents)
+        chunks = await bench.worker.storage.pool.fetchval("select count(*) from child_chunks")
+        bound = await copied(bench)
+    return {
+        "benchmark": "pipeline_ratio",
+        "documents": documents,
+        "words": words,
+        "chunks": chunks,
+        "pipeline": {"seconds": whole.seconds, "documents_per_second": documents / whole.seconds, "chunks_per_second": chunks / whole.seconds},
+        "copy": {"seconds": bound, "documents_per_second": documents / bound, "chunks_per_second": chunks / bound},
+        "ratio": bound / whole.seconds,
+    }
+
+
+async def copied(bench: Pipeline) -> float:
+    """Seconds that COPY takes for the rows that the pipeline made, generated columns computed anew, into empty tables with the same indexes."""
+    pool = bench.worker.storage.pool
+    total = 0.0
+    for table in TABLES:
+        columns = [row["column_name"] for row in await pool.fetch(INPUT_COLUMNS, table)]
+        rows = [tuple(row) for row in await pool.fetch(f"select {', '.join(columns)} from {table}")]
+        await pool.execute(f"create table bench_{table} (like {await partition_of(pool, table)} including all)")
+        with Stopwatch() as watch:
+            await pool.copy_records_to_table(f"bench_{table}", records=rows, columns=columns, schema_name="anabranch")
+        total += watch.seconds
+        assert await pool.fetchval(f"select count(*) from bench_{table}") == len(rows)
+    return total
+
+
+INPUT_COLUMNS = "select column_name from information_schema.columns where table_schema = 'anabranch' and table_name = $1 and is_generated = 'NEVER' order by ordinal_position"
+
+
+async def partition_of(pool: Any, table: str) -> str:
+    """The partition of the live generation, or the table itself where it has none."""
+    found = await pool.fetchval("select inhrelid::regclass::text from pg_inherits where inhparent = $1::regclass", table)
+    return str(found or table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=2000)
+    parser.add_argument("--words", type=int, default=1200)
+    given = parser.parse_args()
+    report(asyncio.run(measure(given.documents, given.words)))
+
+
+if __name__ == "__main__":
+    main()

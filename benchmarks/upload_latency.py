@@ -1,0 +1,53 @@
+"""From the log's word that an upload is there to the moment it is searchable: one page of 500 words, everything warm and idle.
+
+python -m benchmarks.upload_latency [--null] [--repeats 40]
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import statistics
+from typing import Any
+
+from anabranch.composition.overrides import NONE, Overrides
+from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, synthetic, text_documents
+from benchmarks.nulls import NullParser, WordChunker
+from engines.embed.null import NullEmbedder
+from engines.extract.null import NullExtractor
+
+WARM_UP = 5
+
+
+async def measure(repeats: int, null: bool) -> dict[str, Any]:
+    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=NullEmbedder(), extractor=NullExtractor()) if null else NONE
+    records = await text_documents(synthetic(repeats + WARM_UP, 500))
+    async with pipeline(overrides) as bench:
+        seconds = [await one(bench, [record], number + 1) for number, record in enumerate(records)][WARM_UP:]
+    ordered = sorted(seconds)
+    return {
+        "benchmark": "upload_latency",
+        "engines": "null" if null else "local",
+        "repeats": repeats,
+        "ms": {"p50": 1000 * statistics.median(ordered), "p95": 1000 * ordered[int(0.95 * (repeats - 1))]},
+    }
+
+
+async def one(bench: Pipeline, record: list[Any], count: int) -> float:
+    await bench.push(record)
+    with Stopwatch() as watch:
+        await bench.searchable(count, poll_s=0.001)
+    await asyncio.sleep(0.05)
+    return watch.seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--repeats", type=int, default=40)
+    parser.add_argument("--null", action="store_true", help="null engines in place of the local models")
+    given = parser.parse_args()
+    report(asyncio.run(measure(given.repeats, given.null)))
+
+
+if __name__ == "__main__":
+    main()
