@@ -14,6 +14,7 @@ from typing import Any
 import faust
 from aiokafka import AIOKafkaConsumer
 from faust.app.base import BootStrategy
+from faust.tables import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 
@@ -29,16 +30,24 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
     """The thread that fetches and sends heartbeats, however busy the event loop is."""
 
     app: StageApp
+    mundane_level = "debug"
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(**self.app.consumer_arguments)
 
     def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
-        _log.debug(msg.format(*fmt), exc_info=True)
+        """The app has the error; printing it too helps nobody."""
+
+    def _start_thread(self) -> None:
+        try:
+            super()._start_thread()
+        except Exception as error:
+            _log.debug("the fetching thread ended with what the app crashed of: %r", error)
 
 
 class StageConsumer(driver.Consumer):
     app: StageApp
+    mundane_level = "debug"
 
     def _new_consumer_thread(self) -> StageConsumerThread:
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -78,10 +87,20 @@ class ReadOnly(BootStrategy):
     enable_web = False
 
 
+class NoTables(TableManager):
+    mundane_level = "debug"
+
+    async def on_start(self) -> None:
+        """As Faust's, less the second in which tables may be declared: there are none."""
+        await self._update_channels()
+        await self.recovery.start()
+
+
 class StageApp(faust.App):
     """A member of a consumer group. `consumer_arguments` are aiokafka's."""
 
     BootStrategy = ReadOnly
+    mundane_level = "debug"
 
     def __init__(self, group: str, topic: str, assignment: Assignment, consumer_arguments: dict[str, Any]) -> None:
         self.assignment = assignment
@@ -99,6 +118,7 @@ class StageApp(faust.App):
             broker_session_timeout=consumer_arguments["session_timeout_ms"] / 1000,
             broker_rebalance_timeout=consumer_arguments["rebalance_timeout_ms"] / 1000,
             web_enabled=False,
+            TableManager=NoTables,
         )
         self.agent(self.topic(topic, key_type=bytes, value_type=bytes), name=f"{group}-reader")(self._read)
 

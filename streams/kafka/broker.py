@@ -82,14 +82,6 @@ class Broker:
         self._pid_file.unlink(missing_ok=True)
         self._process = None
 
-    def kill(self) -> None:
-        """End it as a power cut would; `start` finds everything that was acknowledged."""
-        pid = self._pid()
-        if pid is not None:
-            os.kill(pid, signal.SIGKILL)
-            self._reap()
-        self._pid_file.unlink(missing_ok=True)
-
     async def _ended_after(self, wish: signal.Signals) -> bool:
         pid = self._pid()
         if pid is None:
@@ -103,17 +95,13 @@ class Broker:
 
     def _pid(self) -> int | None:
         """The running node's process, or None. A recycled number is not taken for it: the command line names our configuration."""
-        if self._process is not None and self._process.poll() is not None:
-            return None
+        if self._process is not None:
+            return self._process.pid if self._process.poll() is None else None
         with suppress(OSError, ValueError):
             pid = int(self._pid_file.read_text())
             if str(self._properties) in _command_line(pid):
                 return pid
         return None
-
-    def _reap(self) -> None:
-        if self._process is not None:
-            self._process.wait()
 
     def _write_configuration(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)

@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from schemas.records import Position, Record, StoredRecord
 from streams.kafka.administration import Administration
 from streams.kafka.publishing import Publishing
+from streams.kafka.quiet import quiet
 from streams.kafka.reading import Reading
 from streams.kafka.settings import KafkaSettings
 
@@ -20,6 +21,7 @@ class KafkaLog:
         self._settings = settings
         self._publishing = Publishing(settings, timeout_s=append_timeout_s)
         self._administration = Administration(settings)
+        quiet()
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         return await self._publishing.append(records)

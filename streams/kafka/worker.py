@@ -12,6 +12,7 @@ from schemas.errors import LogUnavailable, TransientError
 from schemas.ports.log import OpenSink, Subscription
 from streams.kafka.app import StageApp
 from streams.kafka.assignment import Assignment
+from streams.kafka.quiet import quiet
 from streams.kafka.refusals import translated
 from streams.kafka.settings import KafkaSettings
 
@@ -29,7 +30,7 @@ class FaustSubscriber:
         self._settings = settings
         self._session_timeout_s = session_timeout_s
         self._max_poll_interval_s = max_poll_interval_s
-        _quiet("faust", "mode", "aiokafka")
+        quiet()
 
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription:
         """The group's name on the cluster has the topic prefix too."""
@@ -113,11 +114,3 @@ async def _stop(app: StageApp, ended: asyncio.Task[None], assignment: Assignment
     await asyncio.gather(ended, return_exceptions=True)
     if assignment.failed.done():
         assignment.failed.exception()  # raised or logged already
-
-
-def _quiet(*names: str) -> None:
-    """These libraries tell every step they take; what matters is raised. A level that somebody has set stays."""
-    for name in names:
-        logger = logging.getLogger(name)
-        if logger.level == logging.NOTSET:
-            logger.setLevel(logging.ERROR)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -13,6 +14,11 @@ import pytest_asyncio
 
 from schemas.ports.log import EventLog, Partition, Subscriber
 from schemas.records import StoredRecord
+from sql.log import PgLog
+from sql.log_reader import PgSubscriber
+from sql.pool import close_pool, open_pool
+from streams.kafka.log import KafkaLog, KafkaSettings
+from streams.kafka.worker import FaustSubscriber
 from streams.memory import MemoryLog
 
 PATIENCE_S = 60
@@ -31,17 +37,13 @@ class LogCase:
 
 
 @asynccontextmanager
-async def memory_case(request: pytest.FixtureRequest) -> AsyncIterator[LogCase]:
+async def memory_case(place: None) -> AsyncIterator[LogCase]:
     log = MemoryLog()
     yield LogCase("memory", log, log, log, partitions=4, shares=True)
 
 
 @asynccontextmanager
-async def kafka_case(request: pytest.FixtureRequest) -> AsyncIterator[LogCase]:
-    from streams.kafka.log import KafkaLog
-    from streams.kafka.worker import FaustSubscriber
-
-    settings = request.getfixturevalue("kafka_settings")
+async def kafka_case(settings: KafkaSettings) -> AsyncIterator[LogCase]:
     log = KafkaLog(settings)
     try:
         yield LogCase("kafka", log, FaustSubscriber(settings, session_timeout_s=6), FaustSubscriber(settings, session_timeout_s=6), partitions=4, shares=True)
@@ -50,12 +52,7 @@ async def kafka_case(request: pytest.FixtureRequest) -> AsyncIterator[LogCase]:
 
 
 @asynccontextmanager
-async def postgres_case(request: pytest.FixtureRequest) -> AsyncIterator[LogCase]:
-    from sql.log import PgLog
-    from sql.log_reader import PgSubscriber
-    from sql.pool import close_pool, open_pool
-
-    dsn = request.getfixturevalue("database")
+async def postgres_case(dsn: str) -> AsyncIterator[LogCase]:
     pool = await open_pool(dsn, size=8, name="contract")
     log = PgLog(pool)
     try:
@@ -67,13 +64,20 @@ async def postgres_case(request: pytest.FixtureRequest) -> AsyncIterator[LogCase
         await close_pool(pool)
 
 
-CASES = {"memory": memory_case, "postgres": postgres_case, "kafka": kafka_case}
+CASES: dict[str, tuple[Any, str | None]] = {"memory": (memory_case, None), "postgres": (postgres_case, "database"), "kafka": (kafka_case, "kafka_settings")}
 
 
-@pytest_asyncio.fixture(params=["memory", "postgres", pytest.param("kafka", marks=pytest.mark.kafka)])
-async def log_and_subscriber(request: pytest.FixtureRequest) -> AsyncIterator[LogCase]:
-    # Fixtures that a case asks for start servers in threads of their own, hence before the case's own loop is busy.
-    async with CASES[request.param](request) as case:
+@pytest.fixture(params=["memory", "postgres", pytest.param("kafka", marks=pytest.mark.kafka)])
+def open_case(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[LogCase]:
+    """Asks for the server's fixtures while no event loop runs: they have loops of their own."""
+    case, place = CASES[request.param]
+    opened: AbstractAsyncContextManager[LogCase] = case(request.getfixturevalue(place) if place else None)
+    return opened
+
+
+@pytest_asyncio.fixture
+async def log_and_subscriber(open_case: AbstractAsyncContextManager[LogCase]) -> AsyncIterator[LogCase]:
+    async with open_case as case:
         yield case
 
 

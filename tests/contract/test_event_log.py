@@ -13,9 +13,9 @@ import pytest
 from schemas.errors import ConfigurationError
 from schemas.ports.log import Partition
 from schemas.records import Position, Record, StoredRecord
-from tests.contract.logs import Collector, LogCase, Reader, log_and_subscriber, reading, until
+from tests.contract.logs import Collector, LogCase, Reader, log_and_subscriber, open_case, reading, until
 
-__all__ = ["log_and_subscriber"]
+__all__ = ["log_and_subscriber", "open_case"]
 
 HOUR_MS = 3_600_000
 TOPIC = "things"
@@ -267,6 +267,17 @@ class TestSharing:
                 held = [sink.partition.number for reader in (one, two) for sink in reader.open]
                 assert sorted(held) == list(range(case.partitions))
         assert Counter(numbers_of([*one.records, *two.records])) == Counter(range(200))
+
+    async def test_a_newcomer_gets_nothing_that_was_acknowledged(self, case: LogCase) -> None:
+        async with reading(case.subscriber, "g", TOPIC, acknowledging=True) as one:
+            await case.log.append(numbered(range(1_000)))
+            await until(lambda: len(one.records) == 1_000)
+            async with reading(case.rival, "g", TOPIC, acknowledging=True) as two:
+                if case.shares:
+                    await until(lambda: len(two.open) == case.partitions // 2)
+                await case.log.append(numbered(range(1_000, 1_100)))
+                await until(lambda: seen(one, two) == 1_100)
+        assert Counter(numbers_of([*one.records, *two.records])) == Counter(range(1_100))
 
     async def test_the_other_member_takes_over(self, case: LogCase) -> None:
         async with reading(case.rival, "g", TOPIC, acknowledging=True) as two:
