@@ -18,8 +18,9 @@ async def stage_lags(storage: Storage) -> list[dict[str, Any]]:
     for stage in STAGES:
         topic = live.topics.get(stage.topic, stage.topic) if live else stage.topic
         group = group_name(stage.name, None if stage.shared or live is None else live.name)
-        ends, read = await storage.log.ends(topic), await storage.log.acknowledged(group, topic)
-        waiting = {partition: following - max(first, read.get(partition, first)) for partition, (first, following) in ends.items()}
-        end = sum(following for _, following in ends.values())
-        lines.append({"stage": stage.name, "topic": topic, "lag": sum(waiting.values()), "acknowledged": sum(read.values()), "end": end, "partitions": waiting})
+        read = await storage.log.acknowledged(group, topic)
+        end = max((following for _, following in (await storage.log.ends(topic)).values()), default=0)
+        lines.append(
+            {"stage": stage.name, "topic": topic, "lag": await storage.waiting(group, topic), "acknowledged": max(read.values(), default=0), "end": end}
+        )
     return lines

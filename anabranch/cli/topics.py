@@ -75,7 +75,7 @@ def lag(*, common: Common = DEFAULT) -> int:
 
 async def _topic(storage: Storage, topic: str) -> dict[str, Any]:
     ends = await storage.log.ends(topic)
-    return {"topic": topic, "partitions": len(ends), "records": sum(following - first for first, following in ends.values())}
+    return {"topic": topic, "partitions": len(ends), "records": await storage.waiting("", topic)}
 
 
 def _names() -> list[str]:

@@ -35,6 +35,13 @@ class Storage:
     blobs: Blobs
     stamp: Callable[[Position, datetime], list[int]]
 
+    async def waiting(self, group: str, topic: str) -> int:
+        """How many records of the topic the group has still to finish; all of them for a group that never read."""
+        if isinstance(self.log, PgLog):
+            return await self.log.lag(group, topic)
+        ends, read = await self.log.ends(topic), await self.log.acknowledged(group, topic)
+        return sum(following - max(first, read.get(partition, first)) for partition, (first, following) in ends.items())
+
 
 @asynccontextmanager
 async def prepare_storage(

@@ -10,19 +10,20 @@ from dataclasses import dataclass
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
 from sql.memo import PgMemo
-from sql.revisions import PgRevisions
 
 from anabranch.composition.engines import Engines, prepare_engines
 from anabranch.composition.genesis import current_generation, publish_first
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.indexing import check_same, index_config, wanted_config
+from anabranch.maintenance import Maintenance
 from anabranch.settings import Settings
 from engines.fetch import HttpFetcher
 from processors import STAGES
 from schemas.errors import ConfigurationError
 from schemas.generations import Generation
 from schemas.ports.bundle import Limits, Ports
+from sql.revisions import PgRevisions
 from streams.codec import Codec
 from streams.hosting import Host
 from streams.observe import Observer, Silent
@@ -39,9 +40,11 @@ class Worker:
     generation: Generation
     storage: Storage
     hosts: Sequence[Host]
+    maintenance: Maintenance
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
+            group.create_task(self.maintenance.run())
             for host in self.hosts:
                 group.create_task(host.run())
 
@@ -58,7 +61,7 @@ async def prepare_worker(
         generation = await agreed_generation(settings, storage, engines, overrides)
         ports = _ports(settings, storage, generation, engines, overrides)
         hosts = [_host(stage, storage, generation, ports, observer or Silent(), overrides) for stage in stages]
-        yield Worker(generation, storage, hosts)
+        yield Worker(generation, storage, hosts, Maintenance(storage, generation))
 
 
 async def agreed_generation(settings: Settings, storage: Storage, engines: Engines, overrides: Overrides = NONE) -> Generation:

@@ -1,0 +1,48 @@
+"""What tables and log need from time to time; any number of workers may do it, one at a time does."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+import structlog
+
+from anabranch.composition.storage import Storage
+from schemas.errors import TransientError
+from schemas.generations import Generation
+from sql.compaction import compact_lexical
+from sql.log import PgLog
+from sql.vector_index import ensure_vector_index
+
+log = structlog.get_logger(__name__)
+EVERY_S = 20.0
+EXPIRE_EVERY = 90
+"""Rounds between two looks for expired records: half an hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class Maintenance:
+    """Folds lexical deltas, builds the vector index once it is worth it, drops expired records of the Postgres log."""
+
+    storage: Storage
+    generation: Generation
+    every_s: float = EVERY_S
+
+    async def run(self) -> None:
+        """Until cancelled. A lost database is waited for."""
+        turn = 0
+        while True:
+            await asyncio.sleep(self.every_s)
+            try:
+                await self.once(expire=turn % EXPIRE_EVERY == 0)
+            except TransientError as error:
+                log.warning("maintenance waits", code=error.code, detail=error.detail)
+            turn += 1
+
+    async def once(self, *, expire: bool) -> None:
+        while await compact_lexical(self.storage.pool, self.generation.name):
+            await asyncio.sleep(0)
+        if await ensure_vector_index(self.storage.pool, self.generation):
+            log.info("vector index built", generation=self.generation.name)
+        if expire and isinstance(self.storage.log, PgLog):
+            await self.storage.log.expire()

@@ -1,0 +1,163 @@
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from anabranch.database import FOLDER
+from sql.embedded import EmbeddedPostgres
+
+START_S = 90
+
+
+def environment() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
+
+
+class Up:
+    """`anabranch up` as a person would run it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.ready = folder.parent / "ready.json"
+        self.ready.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(self.ready), *arguments]
+        self.process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+    def wait_ready(self) -> dict[str, Any]:
+        deadline = time.monotonic() + START_S
+        while not self.ready.exists():
+            assert self.process.poll() is None, f"it ended with {self.process.returncode}"
+            assert time.monotonic() < deadline, "it is not ready in time"
+            time.sleep(0.1)
+        return dict(json.loads(self.ready.read_text()))
+
+    def stop(self, wish: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(wish)
+        return self.process.wait(30)
+
+
+@contextmanager
+def up(folder: Path, *arguments: str) -> Iterator[tuple[Up, dict[str, Any]]]:
+    found = Up(folder, *arguments)
+    try:
+        yield found, found.wait_ready()
+    finally:
+        if found.process.poll() is None:
+            found.stop(signal.SIGTERM)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    yield tmp_path / "data"
+    server = EmbeddedPostgres(tmp_path / "data" / FOLDER)
+    if server.running:
+        server.stop()
+
+
+def anabranch(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run([sys.executable, "-m", "anabranch", *arguments], capture_output=True, text=True, env=environment(), check=False, timeout=120)
+
+
+def found(url: str, words: str) -> list[str]:
+    response = httpx2.post(f"{url}/v1/search", json={"query": words}, timeout=60)
+    return [result["snippet"] for result in response.json()["results"]]
+
+
+def test_up_serves_stops_on_ctrl_c_and_finds_everything_again(folder: Path, tmp_path: Path) -> None:
+    note = tmp_path / "note.md"
+    note.write_text("# Lighthouse\n\nThe lighthouse keeper counts ninety-seven steps every evening.\n")
+    with up(folder) as (first, server):
+        assert {"url", "database_url", "mode", "log", "pid", "data_dir", "persistent"} <= server.keys()
+        assert (server["mode"], server["log"], server["persistent"], server["pid"]) == ("embedded", "postgres", True, first.process.pid)
+        assert httpx2.get(f"{server['url']}/readyz").status_code == 200
+        done = anabranch("ingest", str(note), "--data", str(folder), "--wait", "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["counts"] == {"searchable": 1, "failed": 0, "duplicate": 0}
+        answer = anabranch("query", "How many steps does the lighthouse keeper count?", "--data", str(folder), "--json")
+        assert answer.returncode == 0, answer.stderr + answer.stdout
+        assert "ninety-seven" in json.loads(answer.stdout)["answer"]
+        refused = anabranch("query", "What is the boiling point of tungsten in kelvin?", "--data", str(folder))
+        assert refused.returncode == 4, refused.stdout
+        assert first.stop() == 0
+    with up(folder) as (_, server):
+        assert any("ninety-seven" in snippet for snippet in found(server["url"], "lighthouse keeper steps"))
+
+
+def test_a_second_up_in_the_same_folder_is_refused_with_exit_code_2(folder: Path) -> None:
+    with up(folder):
+        done = anabranch("up", "--data", str(folder), "--port", "0")
+        assert done.returncode == 2
+        assert "in use" in done.stderr
+
+
+def test_kill_nine_loses_nothing_that_was_acknowledged(folder: Path) -> None:
+    with up(folder) as (first, server):
+        texts = [f"Fact number {number}: the river gauge {number} stands at Weir {number * 13}." for number in range(20)]
+        for text in texts:
+            assert httpx2.post(f"{server['url']}/v1/ingest", json={"text": text}, timeout=60).status_code == 202
+        first.process.kill()
+        first.process.wait()
+    with up(folder) as (_, server):
+        deadline = time.monotonic() + START_S
+        while (listed := httpx2.get(f"{server['url']}/v1/documents", params={"state": "searchable"}).json()["items"]) and len(listed) < len(texts):
+            assert time.monotonic() < deadline, f"{len(listed)} of {len(texts)}"
+            time.sleep(0.2)
+        assert len(listed) == len(texts)
+
+
+def test_a_killed_worker_or_api_comes_back_and_takes_nothing_with_it(folder: Path) -> None:
+    with up(folder) as (first, server):
+        children = [int(pid) for pid in Path(f"/proc/{first.process.pid}/task/{first.process.pid}/children").read_text().split()]
+        for child in children:
+            if b"anabranch" in Path(f"/proc/{child}/cmdline").read_bytes():
+                os.kill(child, signal.SIGKILL)
+        deadline = time.monotonic() + START_S
+        state = ""
+        receipt: dict[str, Any] = {}
+        while state != "searchable":
+            assert time.monotonic() < deadline
+            try:
+                receipt = receipt or httpx2.post(f"{server['url']}/v1/ingest", json={"text": "It came back."}, timeout=60).json()
+                state = httpx2.get(f"{server['url']}/v1/ingest/status/{receipt['ingestion_job_id']}").json().get("state", "")
+            except httpx2.HTTPError:
+                pass
+            time.sleep(0.2)
+        assert first.process.poll() is None
+
+
+def test_an_ephemeral_server_leaves_nothing_behind(tmp_path: Path) -> None:
+    with up(tmp_path / "unused", "--ephemeral") as (first, server):
+        place = Path(server["data_dir"])
+        assert place.exists()
+        assert server["persistent"] is False
+        first.stop()
+        assert not place.exists()
+        assert not (tmp_path / "unused").exists()
+
+
+def test_a_setting_that_differs_from_the_index_stops_start_up_with_exit_code_2(folder: Path) -> None:
+    with up(folder):
+        pass
+    done = anabranch("up", "--data", str(folder), "--port", "0", "--set", "chunk.child_tokens=100")
+    assert done.returncode == 2
+    assert "chunk.child_tokens" in done.stderr
+    assert "reindex" in done.stderr
+
+
+def test_a_command_without_a_server_starts_one_for_its_own_duration(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "one.md").write_text("The annual ferry to the island leaves on the ninth of June.")
+    done = anabranch("ingest", str(tmp_path / "one.md"), "--data", str(folder), "--wait", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = anabranch("search", "annual ferry island", "--data", str(folder), "--json")
+    assert "ninth of June" in json.loads(answer.stdout)["results"][0]["snippet"]
+    assert not EmbeddedPostgres(folder / FOLDER).running
