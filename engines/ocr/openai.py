@@ -58,7 +58,7 @@ class OpenAIOcr:
 
 
 def _said(answer: dict[str, Any]) -> str:
-    choice = next(iter(answer.get("choices") or []), {})
+    choice: dict[str, Any] = next(iter(answer.get("choices") or []), {})
     text = str((choice.get("message") or {}).get("content") or "")
     finished = choice.get("finish_reason") == "stop" or text.rstrip().endswith(END)
     return text if finished and text.replace(END, "").strip() else ""

@@ -45,7 +45,7 @@ _ENDS_PARAGRAPH = frozenset(
     ]
 )
 _WALLS = frozenset({"table", "ul", "ol", "dl"})
-_DEEPEST = 400
+_DEEPEST = 150
 
 
 @dataclass(slots=True)
@@ -112,7 +112,7 @@ class _Builder(HTMLParser):
 
 
 def parse(source: str) -> Element:
-    """Never raises on bad markup; nesting deeper than 400 is flattened."""
+    """Never raises on bad markup; nesting deeper than 150 is flattened."""
     builder = _Builder()
     builder.feed(source)
     builder.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import islice
@@ -24,6 +25,8 @@ _SAMPLED = 48
 _FEW_CHARACTERS = 20
 _MUCH_OF_PAGE = 0.5
 _MANY_PATHS = 300
+_PAGELESS = re.compile(rb"/Type\s*/Pages\b[^>]*/Count\s+0\b|/Count\s+0\b[^>]*/Type\s*/Pages\b")
+"""pdfium does not open what has no pages"""
 _PASSWORD = (c.FPDF_ERR_PASSWORD, c.FPDF_ERR_SECURITY)
 
 
@@ -83,6 +86,8 @@ def opened(path: Path) -> Iterator[pdfium.PdfDocument]:
     except pdfium.PdfiumError as error:
         if getattr(error, "err_code", None) in _PASSWORD:
             raise UnreadableDocument("the PDF is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.") from error
+        if _PAGELESS.search(path.read_bytes()):
+            check_pages(0, 0)
         raise corrupt(f"the PDF cannot be opened: {error}") from error
     try:
         yield document
@@ -124,9 +129,9 @@ def _pages(document: pdfium.PdfDocument, numbers: range) -> Iterator[Loaded]:
 def _is_unread(page: Loaded) -> bool:
     """Hardly any text under a picture that fills the page, or a text layer of glyphs that say nothing."""
     count = page.text.count_chars()
-    if count <= _FEW_CHARACTERS:
-        return (count == len(page.text.get_text_range().split()) == 0 and _has_marks(page.page)) or _covered_by_images(page.page)
-    sample = page.text.get_text_range(0, min(count, 2000))
+    sample: str = page.text.get_text_range(0, min(count, 2000)) if count else ""
+    if len(sample.strip()) <= _FEW_CHARACTERS:
+        return _covered_by_images(page.page) or (not sample.strip() and _has_marks(page.page))
     unmapped = sum(1 for letter in sample if letter in "\ufffd\x00" or "\ue000" <= letter <= "\uf8ff")
     return unmapped > 0.5 * max(1, len(sample.replace(" ", "")))
 
@@ -134,7 +139,7 @@ def _is_unread(page: Loaded) -> bool:
 def _covered_by_images(page: pdfium.PdfPage) -> bool:
     width, height = page.get_size()
     area: float = sum(_area(item, width, height) for item in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
-    return area > _MUCH_OF_PAGE * width * height
+    return bool(area > _MUCH_OF_PAGE * width * height)
 
 
 def _has_marks(page: pdfium.PdfPage) -> bool:

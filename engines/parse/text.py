@@ -82,5 +82,5 @@ def _clean(found: str, encoding: str) -> Decoded:
 def read(data: bytes) -> Piece:
     """A plain text as paragraphs, verbatim."""
     decoded = decode(data)
-    paragraphs = (part.strip("\n").rstrip() for part in re.split(r"\n[ \t\f\v]*(?:\n[ \t\f\v]*)+|\f", decoded.text))
+    paragraphs = (part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t\f\v]*\n)+|\f", decoded.text))
     return Piece([Draft("paragraph", part) for part in paragraphs if part.strip()], notices=list(decoded.notices))

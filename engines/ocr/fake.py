@@ -1,0 +1,21 @@
+"""An OCR engine for tests: says what it is told to, at once, for every page."""
+
+from __future__ import annotations
+
+from engines.drafts import Draft
+
+
+class FakeOcr:
+    """Implements Ocr: one paragraph with the same words and the same box for every page, none for no words. `seen` counts pages."""
+
+    def __init__(self, words: str = "") -> None:
+        self.fingerprint = f"fake-ocr:{words}"
+        self.seen = 0
+        self._words = words
+
+    async def read(self, image: bytes, *, about: str) -> list[Draft]:
+        self.seen += 1
+        return [Draft("paragraph", self._words, box=(0.1, 0.1, 0.9, 0.2))] if self._words else []
+
+    async def aclose(self) -> None:
+        """Nothing to close."""
