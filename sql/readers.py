@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 from asyncpg.pool import PoolConnectionProxy
 
+from schemas.errors import DatabaseUnavailable
 from sql.errors import database_errors
 from sql.pool import Pool
 
@@ -60,9 +61,9 @@ class Readers:
 
 
 async def give_back(pool: Pool, connection: PoolConnectionProxy) -> None:
-    """End the transaction and release the connection, however badly it is off."""
+    """End the transaction and release the connection, however badly it is off. One that is lost has no transaction to end."""
     try:
-        with database_errors():
+        with suppress(DatabaseUnavailable), database_errors():
             await connection.execute("rollback")
     finally:
         await pool.release(connection)

@@ -40,7 +40,7 @@ def door_state(row: Row) -> str:
 
 def _from_tables(revision: Row) -> dict[str, tuple[str, Line | None]]:
     settled = {row["kind"]: row for row in revision["settled"]}
-    unchanged = revision["state"] == "searchable" and revision["visible"] != revision["ord"]
+    unchanged = revision["unchanged"]
     text = revision["text_topic"] is not None
     chunks, vectors, entities = (_complete(settled.get(kind)) for kind in ("chunks", "vectors", "entities"))
     after_text = DONE if unchanged or chunks else RUNNING if text else WAITING

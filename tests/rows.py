@@ -66,7 +66,8 @@ async def add_generation(connection: asyncpg.Connection, name: str = "g1", *, di
     generation = Generation(name=name, config=config, how={}, topics={}, state="live" if live else "shadow")
     values = generation.model_dump(mode="json")
     await connection.execute(
-        "insert into generations (name, config, how, topics, state) values ($1, $2, $3, $4, $5)", *(values[key] for key in ("name", "config", "how", "topics", "state"))
+        "insert into generations (name, config, how, topics, state) values ($1, $2, $3, $4, $5)",
+        *(values[key] for key in ("name", "config", "how", "topics", "state")),
     )
     for table in PARTITIONED:
         await connection.execute(f"create table {table}_{name} (like {table} including all)")
@@ -101,7 +102,19 @@ async def _accept(connection: asyncpg.Connection, doc: Doc) -> None:
         """insert into document_revisions (document_id, ord, revision, tenant, title, content_sha256, blob, event_id, source, accepted_id, received_at,
              log_topic, log_partition, log_offset)
            values ($1, $2, $3, $4, $5, $6, $7, $8, 'test', $9, $10, 'accepted', 0, $11)""",
-        *(doc.id, list(doc.order), doc.revision, doc.tenant, doc.title, sha256, blob, f"event-{doc.external_id}-{doc.revision}", accepted, EPOCH, doc.order[-1]),
+        *(
+            doc.id,
+            list(doc.order),
+            doc.revision,
+            doc.tenant,
+            doc.title,
+            sha256,
+            blob,
+            f"event-{doc.external_id}-{doc.revision}",
+            accepted,
+            EPOCH,
+            doc.order[-1],
+        ),
     )
 
 
@@ -182,9 +195,21 @@ async def add_mention(connection: asyncpg.Connection, doc: Doc, place: int, type
     return entity
 
 
-async def add_relation(connection: asyncpg.Connection, doc: Doc, place: int, subject: UUID, object_: UUID, weight: float = 1.0, *, generation: str = "g1") -> None:
+async def add_relation(
+    connection: asyncpg.Connection, doc: Doc, place: int, subject: UUID, object_: UUID, weight: float = 1.0, *, generation: str = "g1"
+) -> None:
     await connection.execute(
         """insert into relations (generation, document_id, ord, tenant, id, chunk_id, subject_id, type, object_id, weight, extractor, char_start, char_end)
            values ($1, $2, $3, $4, $5, $6, $7, 'knows', $8, $9, 'test', 0, 1)""",
-        *(generation, doc.id, list(doc.order), doc.tenant, content_id("relation", doc.id, place, subject, object_), doc.chunk_id(place), subject, object_, weight),
+        *(
+            generation,
+            doc.id,
+            list(doc.order),
+            doc.tenant,
+            content_id("relation", doc.id, place, subject, object_),
+            doc.chunk_id(place),
+            subject,
+            object_,
+            weight,
+        ),
     )

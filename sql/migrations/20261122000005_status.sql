@@ -25,10 +25,10 @@ left join lateral (
   limit 1
 ) p on true;
 
--- `searchable` by words and vectors; entities may follow. A revision without a change has no text of its own: the visible one, of the same bytes, answers for it.
+-- `searchable` by words and vectors; entities may follow. For an unchanged revision the visible one, of the same bytes, answers.
 create view revision_states as
 select
-  r.document_id, r.ord, r.revision, r.tenant, r.accepted_id, g.name as generation, v.ord as visible, v.chunks,
+  r.document_id, r.ord, r.revision, r.tenant, r.accepted_id, r.unchanged, g.name as generation, v.ord as visible, v.chunks,
   case
     when d.withdrawn >= r.ord then 'withdrawn'
     when v.ord = r.ord then 'searchable'
@@ -36,16 +36,9 @@ select
       select from revision_burials b
       where b.document_id = r.document_id and b.ord = r.ord and b.stage in ('transcribe', 'chunk', 'embed', 'index') and b.generation in ('', g.name)
     ) then 'failed'
-    when v.ord > r.ord or d.latest > r.ord then 'superseded'
-    when v.ord < r.ord
-      and exists (select from document_revisions shown where shown.document_id = r.document_id and shown.ord = v.ord and shown.content_sha256 = r.content_sha256)
-      and not exists (select from revision_texts t where t.generation = g.name and t.document_id = r.document_id and t.ord = r.ord)
-      and not exists (
-        select from handled h
-        where h.stage = 'transcribe' and h.generation = g.name and not h.unchanged
-          and h.log_topic = r.log_topic and h.log_partition = r.log_partition and h.log_offset = r.log_offset
-      )
-    then 'searchable'
+    when v.ord > r.ord then 'superseded'
+    when r.unchanged and v.ord is not null then 'searchable'
+    when d.latest > r.ord then 'superseded'
     else 'running'
   end as state
 from document_revisions r

@@ -12,4 +12,4 @@ left join revision_texts t on t.generation = $1 and t.document_id = c.document_i
 left join chunk_vectors n on n.generation = $1 and n.document_id = c.document_id and n.ord = c.ord and n.chunk_id = c.id
 left join chunk_states s on s.generation = $1 and s.document_id = c.document_id and s.ord = c.ord and s.chunk_id = c.id
 where c.generation = $1 and ($2::uuid[] is null or c.id = any ($2)) and ($3::uuid[] is null or c.parent_id = any ($3))
-order by c.parent_id, c.ordinal, c.id
+order by array_position($3::uuid[], c.parent_id), c.ordinal, c.id

@@ -1,6 +1,6 @@
 -- One revision with all that its status is folded from: by the id of its accepted event ($2), or the latest of a document ($3).
 select
-  s.document_id, s.ord, s.revision, s.accepted_id, s.state, s.generation, s.visible, s.chunks,
+  s.document_id, s.ord, s.revision, s.accepted_id, s.unchanged, s.state, s.generation, s.visible, s.chunks,
   d.external_id, r.content_sha256, r.received_at, r.log_topic, r.log_partition, r.log_offset,
   t.warnings, t.log_topic as text_topic, t.log_partition as text_partition, t.log_offset as text_offset,
   (
