@@ -10,10 +10,11 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from uuid import uuid4
 
 import numpy as np
 from numpy.typing import NDArray
+
+from engines.embed.cache_files import write_whole
 
 Floats = NDArray[np.float32]
 _ASSETS = files("engines.embed") / "assets"
@@ -49,12 +50,7 @@ class Background:
 
     def save(self, path: Path) -> None:
         """Whole or not at all; two processes may do so at the same time."""
-        draft = path.with_name(f".{uuid4().hex}.{path.name}")
-        try:
-            np.savez(draft, vectors=self.vectors, states=self.states, starts=self.starts)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
+        write_whole(path, lambda draft: np.savez(draft, vectors=self.vectors, states=self.states, starts=self.starts))
 
     def dense(self, vector: Floats) -> float:
         """Mean cosine with the texts."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
 
 import numpy as np
 import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
+from engines.embed.cache_files import write_whole
 from engines.embed.e5_file import E5File
 
 GRAPH_VERSION = 1
@@ -19,13 +19,7 @@ FUSED = "com.microsoft"
 
 def build_graph(weights: E5File, target: Path) -> None:
     """Write the graph to `target`, whole or not at all; two processes may do so at the same time."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    draft = target.with_name(f".{target.name}.{uuid4().hex}")
-    try:
-        onnx.save(_Builder(weights).model(), draft)
-        draft.replace(target)
-    finally:
-        draft.unlink(missing_ok=True)
+    write_whole(target, lambda draft: onnx.save(_Builder(weights).model(), draft))
 
 
 class _Builder:

@@ -22,8 +22,9 @@ from schemas.ids import fingerprint
 from schemas.ports.engines import EmbeddedQuery, Passage
 
 VERSION = 1
-THRESHOLD = 0.55
-"""Measured on six public sets, 64 state dimensions: of questions that the corpus answers .5 % lie below, of questions foreign to it 93 % (AUROC .998)."""
+THRESHOLD = 0.53
+"""Measured on six public sets with 64 state dimensions: of questions that the corpus answers .2 % lie below, of questions foreign to it 87 % (AUROC .998).
+It errs on the side of answering, since questions in another language than the text score lower."""
 Floats = NDArray[np.float32]
 
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack
-from pathlib import Path
+from collections.abc import AsyncIterator, Iterator
 
 import numpy as np
 import pytest
@@ -20,32 +18,29 @@ TEXTS = ["The bearing costs 18,740 euros.", "O gato dorme no telhado.", "", "wor
 
 
 @pytest.fixture(scope="module")
-def cache_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return tmp_path_factory.mktemp("models")
+def local(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Embedder]]:
+    folder = tmp_path_factory.mktemp("models")
+    with_states, without = E5Embedder(folder, threads=2), E5Embedder(folder, state_dimension=0, threads=1)
+    yield {
+        "null": NullEmbedder(dimension=48),
+        "null with states": NullEmbedder(dimension=48, state_dimension=16),
+        "e5": with_states,
+        "e5 without states": without,
+    }
+    with_states.close()
+    without.close()
 
 
 @pytest.fixture(params=["null", "null with states", "e5", "e5 without states", "openai", "vllm messages"])
-async def embedder(request: pytest.FixtureRequest, cache_dir: Path) -> AsyncIterator[Embedder]:
-    async with AsyncExitStack() as stack:
-        match request.param:
-            case "null":
-                yield NullEmbedder(dimension=48)
-            case "null with states":
-                yield NullEmbedder(dimension=48, state_dimension=16)
-            case "e5" | "e5 without states":
-                e5 = E5Embedder(cache_dir, state_dimension=64 if request.param == "e5" else 0, threads=2)
-                stack.callback(e5.close)
-                yield e5
-            case "openai":
-                fake = stack.enter_context(fake_openai())
-                remote = OpenAIEmbedder(ServerSettings(base_url=fake.url, model="fake"), dimension=32, batch=2)
-                stack.push_async_callback(remote.close)
-                yield remote
-            case _:
-                fake = stack.enter_context(fake_openai(kind="vllm", matryoshka=False))
-                remote = OpenAIEmbedder(ServerSettings(base_url=fake.url, model="Qwen/Qwen3-VL-Embedding-2B", kind="vllm"), dimension=32)
-                stack.push_async_callback(remote.close)
-                yield remote
+async def embedder(request: pytest.FixtureRequest, local: dict[str, Embedder]) -> AsyncIterator[Embedder]:
+    if request.param in local:
+        yield local[request.param]
+        return
+    kind, model = ("openai", "fake") if request.param == "openai" else ("vllm", "Qwen/Qwen3-VL-Embedding-2B")
+    with fake_openai(kind=kind, matryoshka=kind == "openai") as fake:
+        remote = OpenAIEmbedder(ServerSettings(base_url=fake.url, model=model, kind=kind), dimension=32, batch=2)
+        yield remote
+        await remote.close()
 
 
 async def test_each_text_gets_a_unit_vector_of_the_stated_dimension_in_order(embedder: Embedder) -> None:

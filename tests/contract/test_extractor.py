@@ -14,9 +14,8 @@ from engines.extract.openai import EntitySchema, OpenAIExtractor
 from engines.extract.rules import RuleExtractor
 from engines.names import fold_name
 from engines.openai_server import ServerSettings
-from schemas.ids import content_id
 from schemas.ports.engines import Extractor
-from schemas.values import ChildChunk, ParentChunk
+from tests.fakes.chunks import parent
 from tests.fakes.openai_server import fake_openai
 
 FIRST = "Acme Logistics Lda. signed the contract AL-2024/17 with Northwind Traders Inc. on 12 March 2024."
@@ -26,15 +25,6 @@ SAID: dict[str, Any] = {
     "relations": [{"subject": "Acme Logistics Lda.", "type": "signed", "object": "Northwind Traders Inc.", "evidence": FIRST}],
     "claims": [{"subject": "Acme Logistics Lda.", "property": "contract_number", "value": "AL-2024/17"}],
 }
-
-
-def parent(*texts: str, offset: int = 1000) -> ParentChunk:
-    """Children one after the other, a line apart, `offset` characters into the document."""
-    whole, children = "\n".join(texts), []
-    for ordinal, text in enumerate(texts):
-        start = offset + len("\n".join(texts[:ordinal])) + (ordinal > 0)
-        children.append(ChildChunk(id=content_id("child", text), ordinal=ordinal, text=text, char_start=start, char_end=start + len(text), spans=[], tokens=9))
-    return ParentChunk(id=content_id("parent", whole), ordinal=0, text=whole, char_start=offset, char_end=offset + len(whole), tokens=9, children=children)
 
 
 @pytest.fixture(params=["rules", "null", "openai"])

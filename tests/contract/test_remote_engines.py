@@ -13,6 +13,7 @@ from engines.openai_server import ServerSettings
 from engines.rerank.http import HttpReranker
 from engines.resilience import Patience
 from schemas.errors import EngineUnavailable, PermanentError
+from tests.fakes.chunks import passage
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
 
 QUICK = Patience(first_wait=0, longest_wait=0.05, jitter=0, rest=3600)
@@ -131,8 +132,6 @@ async def test_texts_travel_in_batches_of_the_set_size(fake: FakeOpenAI) -> None
 
 
 async def test_a_rerank_answer_with_holes_is_not_taken(fake: FakeOpenAI) -> None:
-    from tests.contract.test_reranker import passage
-
     engine = HttpReranker(settings(fake), patience=QUICK)
     for fault in ({"drop": True}, {"nan": True}):
         fake.fail(**fault)

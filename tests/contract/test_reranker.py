@@ -13,13 +13,10 @@ from engines.openai_server import ServerSettings
 from engines.rerank.http import HttpReranker
 from engines.rerank.maxsim import MaxSimReranker
 from schemas.ports.engines import EmbeddedQuery, Passage, Reranker
+from tests.fakes.chunks import passage
 from tests.fakes.openai_server import fake_openai
 
 EMBEDDER = NullEmbedder(dimension=32, state_dimension=32)
-
-
-def passage(text: str) -> Passage:
-    return Passage(uuid5(NAMESPACE_URL, text), text)
 
 
 async def with_states(*children: str) -> Passage:

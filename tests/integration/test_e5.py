@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -32,48 +33,45 @@ def test_tokens_are_those_of_the_published_tokenizer(encoder: E5Encoder) -> None
     assert len(encoder.tokenizer.encode("word " * 5000)) == 512
 
 
-async def test_states_leave_out_prefix_and_sentence_marks(cache_dir: Path, encoder: E5Encoder) -> None:
-    embedder = E5Embedder(cache_dir, threads=1)
+@pytest.fixture(scope="module")
+def embedder(cache_dir: Path) -> Iterator[E5Embedder]:
+    engine = E5Embedder(cache_dir, threads=1)
+    yield engine
+    engine.close()
+
+
+async def test_states_leave_out_prefix_and_sentence_marks(embedder: E5Embedder) -> None:
     (passage,), query = await embedder.embed(["hello world"]), await embedder.embed_query("hello world")
-    embedder.close()
     assert passage.token_ids is not None and query.token_ids is not None
     assert passage.token_ids.tolist() == query.token_ids.tolist() == [33600, 31, 8999]
 
 
-async def test_meaning_beats_words_and_crosses_languages(cache_dir: Path) -> None:
-    embedder = E5Embedder(cache_dir, threads=2)
+async def test_meaning_beats_words_and_crosses_languages(embedder: E5Embedder) -> None:
     query = await embedder.embed_query("how much does the bearing cost?")
     found = await embedder.embed(["A substituição do rolamento custa 18.740 euros.", "How much sleep does a cat need?", "Bearing in mind the cost, he left."])
-    embedder.close()
     scores = [float(query.vector @ item.vector.astype(np.float32)) for item in found]
     assert scores[0] == max(scores)
 
 
-async def test_a_text_has_the_same_vectors_alone_and_in_a_batch(cache_dir: Path) -> None:
-    embedder = E5Embedder(cache_dir, threads=2)
+async def test_a_text_has_the_same_vectors_alone_and_in_a_batch(embedder: E5Embedder) -> None:
     texts = [f"Text number {n} " + "about rivers and bridges " * n for n in range(12)]
     together, alone = await embedder.embed(texts), await embedder.embed(texts[:1])
-    embedder.close()
     assert np.allclose(together[0].vector.astype(np.float32), alone[0].vector.astype(np.float32), atol=1e-3)
     assert np.abs(together[0].states.astype(int) - alone[0].states.astype(int)).max() <= 1  # type: ignore[union-attr]
 
 
-async def test_a_question_does_not_wait_for_a_long_ingest(cache_dir: Path) -> None:
-    embedder = E5Embedder(cache_dir, threads=1)
-    ingest = asyncio.create_task(embedder.embed(["a long passage about many things " * 60] * 24))
+async def test_a_question_does_not_wait_for_a_long_ingest(embedder: E5Embedder) -> None:
+    ingest = asyncio.create_task(embedder.embed(["a long passage about many things " * 30] * 16))
     await asyncio.sleep(0)
     await embedder.embed_query("short?")
     small = await embedder.embed(["one small document"])
     assert len(small) == 1 and not ingest.done()
-    assert len(await ingest) == 24
-    embedder.close()
+    assert len(await ingest) == 16
 
 
-async def test_backgrounds_part_a_foreign_question_from_its_own(cache_dir: Path) -> None:
-    embedder = E5Embedder(cache_dir, threads=2)
+async def test_backgrounds_part_a_foreign_question_from_its_own(embedder: E5Embedder) -> None:
     (passage,) = await embedder.embed(["The replacement of the bearing costs 18,740 euros and takes two days."])
     query = await embedder.embed_query("What does replacing the bearing cost?")
-    embedder.close()
     assert passage.background_dense is not None and 0.5 < passage.background_dense < 1
     assert passage.background_maxsim is not None and query.background_maxsim_mean is not None
     assert 0.5 < query.background_maxsim_mean < 1 and 0.5 < passage.background_maxsim < 1

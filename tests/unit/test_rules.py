@@ -9,7 +9,9 @@ from hypothesis import strategies as st
 from engines.extract.rules import extract, sentence_spans
 from engines.extract.spans import names
 from engines.extract.values import values
-from tests.contract.test_extractor import parent
+from schemas.ids import content_id
+from schemas.values import ChildChunk, ParentChunk
+from tests.fakes.chunks import parent
 
 
 def named(text: str) -> dict[str, str]:
@@ -96,9 +98,6 @@ def test_a_name_has_one_kind_throughout() -> None:
 
 
 def test_a_name_across_the_edge_of_two_children_is_left_out() -> None:
-    from schemas.ids import content_id
-    from schemas.values import ChildChunk, ParentChunk
-
     text = "We met John Smith today in Lisbon."
     cut = text.index("Smith")
     children = [

@@ -1,0 +1,23 @@
+"""Parents and passages made of plain texts."""
+
+from __future__ import annotations
+
+from uuid import NAMESPACE_URL, uuid5
+
+from schemas.ids import content_id
+from schemas.ports.engines import Passage
+from schemas.values import ChildChunk, ParentChunk
+
+
+def parent(*texts: str, offset: int = 1000) -> ParentChunk:
+    """Children one after the other, a line apart, `offset` characters into the document."""
+    whole, children = "\n".join(texts), []
+    for ordinal, text in enumerate(texts):
+        start = offset + len("\n".join(texts[:ordinal])) + (ordinal > 0)
+        children.append(ChildChunk(id=content_id("child", text), ordinal=ordinal, text=text, char_start=start, char_end=start + len(text), spans=[], tokens=9))
+    return ParentChunk(id=content_id("parent", whole), ordinal=0, text=whole, char_start=offset, char_end=offset + len(whole), tokens=9, children=children)
+
+
+def passage(text: str) -> Passage:
+    """Without token states."""
+    return Passage(uuid5(NAMESPACE_URL, text), text)
