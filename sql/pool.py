@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import json
+import struct
 from collections.abc import Mapping
-from typing import Any
 
 import asyncpg
 from pgvector.asyncpg import register_vector
 
 from sql.errors import database_errors
+from sql.storable import json_text
 
 Pool = asyncpg.Pool
 Connection = asyncpg.pool.PoolConnectionProxy | asyncpg.Connection
 
+JSONB_VERSION = b"\x01"
 SEARCH_PATH = "anabranch, extensions, public"
 SETTINGS: Mapping[str, str] = {
     "search_path": SEARCH_PATH,
@@ -35,7 +37,12 @@ async def open_pool(dsn: str, *, size: int, name: str, settings: Mapping[str, st
     """
     with database_errors():
         return await asyncpg.create_pool(
-            dsn, min_size=min(2, size), max_size=size, init=prepare, server_settings={**SETTINGS, "application_name": name, **(settings or {})}
+            dsn,
+            min_size=min(2, size),
+            max_size=size,
+            init=prepare,
+            connection_class=PlainConnection,
+            server_settings={**SETTINGS, "application_name": name, **(settings or {})},
         )
 
 
@@ -53,12 +60,33 @@ async def connect(dsn: str, *, name: str, settings: Mapping[str, str] | None = N
 
 async def prepare(connection: asyncpg.Connection) -> None:
     await register_vector(connection, schema="extensions")
-    for kind in ("json", "jsonb"):
-        await connection.set_type_codec(kind, schema="pg_catalog", encoder=_dump, decoder=json.loads)
+    await connection.set_type_codec("json", schema="pg_catalog", format="binary", encoder=lambda value: json_text(value).encode(), decoder=json.loads)
+    await connection.set_type_codec(
+        "jsonb",
+        schema="pg_catalog",
+        format="binary",
+        encoder=lambda value: JSONB_VERSION + json_text(value).encode(),
+        decoder=lambda data: json.loads(data[1:]),
+    )
+    await _register_text_configs(connection)
 
 
-def _dump(value: Any) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+async def _register_text_configs(connection: asyncpg.Connection) -> None:
+    """Text search configurations by name, in binary too: COPY takes nothing else."""
+    names = {
+        row["oid"]: row["cfgname"] for row in await connection.fetch("select oid, cfgname from pg_ts_config where cfgnamespace = 'pg_catalog'::regnamespace")
+    }
+    packed = {name: struct.pack(">I", oid) for oid, name in names.items()}
+    await connection.set_type_codec(
+        "regconfig", schema="pg_catalog", format="binary", encoder=packed.__getitem__, decoder=lambda data: names[struct.unpack(">I", data)[0]]
+    )
+
+
+class PlainConnection(asyncpg.Connection):
+    """Given back to the pool as it is: nothing of ours outlives its transaction, so there is nothing to reset."""
+
+    def get_reset_query(self) -> str:
+        return ""
 
 
 async def close_pool(pool: Pool, *, patience_s: float = 1.0) -> None:

@@ -45,6 +45,7 @@ create index documents_by_external_id on documents (tenant, external_id);
 create index documents_by_collection on documents (tenant, collection);
 create index documents_by_tags on documents using gin (tags);
 
+-- `fields` is what the producer said of this revision; an unchanged one was accepted and went no further.
 create table document_revisions (
   document_id uuid not null,
   ord bigint[] not null,
@@ -55,6 +56,8 @@ create table document_revisions (
   media_type text,
   content_sha256 text not null,
   blob jsonb not null,
+  fields jsonb not null default '{}',
+  unchanged bool not null default false,
   event_id text not null,
   source text not null,
   accepted_id uuid not null,
@@ -301,8 +304,11 @@ create table handled (
   flip jsonb,
   unchanged bool not null default false,
   reacted bool not null default false,
+  document_id uuid,
+  ord bigint[],
+  part int,
   primary key (generation, stage, event_id)
-);
+) with (fillfactor = 80);
 create index handled_by_offset on handled (stage, log_topic, log_partition, log_offset);
 
 create table job_stages (
@@ -320,7 +326,7 @@ create table job_stages (
   duration_ms real,
   error jsonb,
   primary key (generation, document_id, ord, stage, part)
-);
+) with (fillfactor = 80);
 
 create table jobs (
   id uuid primary key,

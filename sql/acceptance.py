@@ -1,0 +1,104 @@
+"""At transcribe: whether a revision is the latest, whether it changes anything, and the rows that say so."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+from schemas.ports.ledger import Claim, Flip, Projected
+from schemas.rows import DocumentRow, OrderKey, WithdrawalRow
+from sql import storable
+from sql.claims import Verdict
+from sql.document_state import DocumentState, States
+from sql.pool import Connection
+from sql.statements import statement
+
+
+def judge(event: Projected, state: DocumentState, how: str | None) -> Verdict:
+    """Decide, and move the state on as the rows will."""
+    [row] = event.rows
+    assert isinstance(row, DocumentRow | WithdrawalRow)
+    if not _later(row.order, state.latest) or not _later(row.order, state.withdrawn):
+        again = row.order == state.latest and row.accepted_id == state.accepted_id
+        return Verdict(event, Claim.OWED if again else Claim.SUPERSEDED, written=False)
+    if isinstance(row, WithdrawalRow):
+        return Verdict(event, Claim.OWED, _withdraw(row, state))
+    unchanged = _unchanged(event, row, state, how)
+    flip = Flip(row.document_id, state.visible, state.chunks, None) if unchanged and state.visible else None
+    _accept(row, state, unchanged)
+    return Verdict(event, Claim.OWED, flip, unchanged)
+
+
+async def write(connection: Connection, verdicts: Sequence[Verdict], states: States) -> None:
+    """The rows of one run: at most one event a document."""
+    written = [(verdict, row) for verdict in verdicts if verdict.written for row in verdict.event.rows]
+    accepted = [(verdict, row) for verdict, row in written if isinstance(row, DocumentRow)]
+    removed = [row for _, row in written if isinstance(row, WithdrawalRow)]
+    if accepted:
+        await connection.executemany(statement("accept_document"), [_document(row, states[row.document_id].revision) for _, row in accepted])
+        await connection.executemany(statement("add_revision"), [_revision(verdict, row, states[row.document_id].revision) for verdict, row in accepted])
+    if removed:
+        await connection.executemany(statement("withdraw_document"), [_withdrawal(row) for row in removed])
+
+
+def withdrawals(verdicts: Sequence[Verdict]) -> dict[UUID, OrderKey]:
+    rows = (row for verdict in verdicts if verdict.written for row in verdict.event.rows)
+    return {row.document_id: row.order for row in rows if isinstance(row, WithdrawalRow)}
+
+
+def _accept(row: DocumentRow, state: DocumentState, unchanged: bool) -> None:
+    state.latest, state.accepted_id = row.order, row.accepted_id
+    state.revision += 1
+    if state.shown and not unchanged:
+        state.shown.overtaken = True
+
+
+def _withdraw(row: WithdrawalRow, state: DocumentState) -> Flip:
+    flip = Flip(row.document_id, row.order, 0, state.visible)
+    state.latest = state.withdrawn = row.order
+    state.accepted_id, state.visible, state.shown = row.accepted_id, None, None
+    return flip
+
+
+def _unchanged(event: Projected, row: DocumentRow, state: DocumentState, how: str | None) -> bool:
+    """Against the visible revision; not while a revision between the two is on its way, which would be shown after it."""
+    shown = state.shown
+    if shown is None or shown.overtaken or event.fact.data.force:
+        return False
+    return shown.content_sha256 == row.content_sha256 and shown.how == how and shown.fields == _fields(row)
+
+
+def _fields(row: DocumentRow) -> dict[str, Any]:
+    names = ("title", "filename", "media_type", "language", "collection", "source_uri", "external_id", "metadata")
+    fields = {name: getattr(row, name) for name in names}
+    fields |= {"tags": list(row.tags), "document_date": row.document_date.isoformat() if row.document_date else None}
+    return dict(json.loads(storable.json_text(fields)))
+
+
+def _document(row: DocumentRow, revision: int) -> tuple[Any, ...]:
+    texts = (row.external_id, row.source, row.source_uri, row.filename, row.media_type, row.title, row.language, row.collection)
+    return (
+        *(row.document_id, row.tenant, row.order, *map(storable.text, texts), [storable.text(tag) for tag in row.tags], row.metadata, row.document_date),
+        *(row.content_sha256, row.blob.model_dump(mode="json"), storable.text(row.event_id), row.accepted_id, row.received_at, row.numbered, revision),
+    )
+
+
+def _revision(verdict: Verdict, row: DocumentRow, revision: int) -> tuple[Any, ...]:
+    position = verdict.event.fact.position
+    assert position is not None
+    return (
+        *(row.document_id, row.order, revision, row.tenant, *map(storable.text, (row.title, row.filename, row.media_type)), row.content_sha256),
+        *(row.blob.model_dump(mode="json"), _fields(row), verdict.unchanged, storable.text(row.event_id), storable.text(row.source)),
+        *(row.accepted_id, row.received_at, position.topic, position.partition, position.offset),
+    )
+
+
+def _withdrawal(row: WithdrawalRow) -> tuple[Any, ...]:
+    texts = (row.external_id, row.source, row.event_id)
+    return (row.document_id, row.tenant, row.order, *map(storable.text, texts), row.accepted_id, row.received_at, row.numbered)
+
+
+def _later(order: OrderKey, than: OrderKey | None) -> bool:
+    return than is None or order > than

@@ -1,0 +1,111 @@
+"""The first transaction, inside: what was claimed before, what counts, and the rows of what does."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from schemas.generations import Generation
+from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
+from sql import acceptance
+from sql.claims import Handled, Verdict, claim_events, claimed_before, note_another_try, note_flips
+from sql.decisions import write_decisions
+from sql.document_state import States, add_stubs, lock_documents, look_at_shown
+from sql.pool import Connection
+from sql.visibility import flip_complete, keep_late_texts, withdraw
+from sql.writers import write_rows
+
+SHARED = ""
+"""The generation of claims that are made once for all generations."""
+
+
+async def claim_shared(connection: Connection, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+    """At the door, and for decisions: only the claim decides."""
+    handled = await claimed_before(connection, SHARED, stage, [event.fact.id for event in events])
+    fresh = _fresh(events, handled)
+    if fresh:
+        await claim_events(connection, SHARED, stage, counts, [Verdict(event, Claim.OWED) for event in fresh])
+        await write_decisions(connection, [row for event in fresh for row in event.rows])
+    handled |= {event.fact.id: Handled(Claimed(Claim.OWED), event.fact.payload_sha256) for event in fresh}
+    return [_at_the_door(event, handled[event.fact.id]) if counts == "door" else handled[event.fact.id].claimed for event in events]
+
+
+async def claim_documents(connection: Connection, generation: Generation, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+    """Under the documents' locks. Raises MissingDocuments or Collision: roll back and begin again."""
+    if counts == "latest":
+        await add_stubs(connection, events)
+    states = await lock_documents(connection, generation.name, counts, events)
+    handled = await claimed_before(connection, generation.name, stage, [event.fact.id for event in events])
+    await note_another_try(connection, generation.name, stage, handled)
+    if counts == "latest":
+        await look_at_shown(connection, generation.name, states)
+    answers = {identity: before.claimed for identity, before in handled.items()}
+    run = _Run(connection, generation, stage, counts, states)
+    for together in _runs(_fresh(events, handled)):
+        answers |= await run.claim(together)
+    return [answers[event.fact.id] for event in events]
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """Events of which no two speak of different revisions of the same document."""
+
+    connection: Connection
+    generation: Generation
+    stage: str
+    counts: Counts
+    states: States
+
+    async def claim(self, events: Sequence[Projected]) -> dict[UUID, Claimed]:
+        verdicts = [self._judge(event) for event in events]
+        await claim_events(self.connection, self.generation.name, self.stage, self.counts, verdicts)
+        flips = await (self._accept(verdicts) if self.counts == "latest" else self._project(verdicts))
+        await note_flips(self.connection, self.generation.name, self.stage, flips)
+        return {identity: replace(verdict.claimed, flip=flips.get(identity)) for verdict in verdicts for identity in (verdict.event.fact.id,)}
+
+    def _judge(self, event: Projected) -> Verdict:
+        state = self.states[event.fact.data.document_id]
+        if self.counts == "latest":
+            return acceptance.judge(event, state, self.generation.how.get("transcribe"))
+        return Verdict(event, Claim.SUPERSEDED if state.is_over(tuple(event.fact.data.order)) else Claim.OWED)
+
+    async def _accept(self, verdicts: Sequence[Verdict]) -> dict[UUID, Flip]:
+        await acceptance.write(self.connection, verdicts, self.states)
+        if removed := acceptance.withdrawals(verdicts):
+            rows = await self.connection.fetch("select name from generations where state <> 'dropped' order by name")
+            await withdraw(self.connection, [row["name"] for row in rows], removed)
+        return {verdict.event.fact.id: verdict.flip for verdict in verdicts if verdict.flip}
+
+    async def _project(self, verdicts: Sequence[Verdict]) -> dict[UUID, Flip]:
+        await write_rows(self.connection, self.generation.name, [verdict.event for verdict in verdicts if verdict.claim is Claim.OWED])
+        await keep_late_texts(self.connection, verdicts)
+        return await flip_complete(self.connection, self.generation.name, verdicts, self.states)
+
+
+def _at_the_door(event: Projected, handled: Handled) -> Claimed:
+    same = handled.payload_sha256 == event.fact.payload_sha256
+    return handled.claimed if same else Claimed(Claim.DUPLICATE)
+
+
+def _fresh(events: Sequence[Projected], handled: Mapping[UUID, Handled]) -> list[Projected]:
+    """Those never claimed, each once."""
+    first: dict[UUID, Projected] = {}
+    for event in events:
+        if event.fact.id not in handled:
+            first.setdefault(event.fact.id, event)
+    return list(first.values())
+
+
+def _runs(events: Sequence[Projected]) -> Iterator[list[Projected]]:
+    """Cut where a document comes up with another order, so that revisions of one batch follow each other as if they had come alone."""
+    run: list[Projected] = []
+    orders: dict[UUID, list[int]] = {}
+    for event in events:
+        data = event.fact.data
+        if orders.setdefault(data.document_id, data.order) != data.order:
+            yield run
+            run, orders = [], {data.document_id: data.order}
+        run.append(event)
+    if run:
+        yield run

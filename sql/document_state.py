@@ -1,0 +1,97 @@
+"""What is known of a document while its row is locked."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from schemas.ports.ledger import Counts, Projected
+from schemas.rows import OrderKey, SettledRow
+from sql.pool import Connection
+from sql.statements import statement
+
+
+@dataclass(slots=True)
+class Shown:
+    """The visible revision, as an unchanged one is compared with it."""
+
+    content_sha256: str | None
+    how: str | None
+    fields: dict[str, Any] | None
+    overtaken: bool
+
+
+@dataclass(slots=True)
+class DocumentState:
+    latest: OrderKey | None
+    withdrawn: OrderKey | None
+    revision: int
+    accepted_id: UUID | None
+    visible: OrderKey | None = None
+    chunks: int = 0
+    shown: Shown | None = None
+
+    def is_over(self, order: OrderKey) -> bool:
+        """A withdrawal or a later visible revision came first."""
+        return _older(order, self.withdrawn) or _older(order, self.visible)
+
+    def has_one_revision(self, order: OrderKey) -> bool:
+        """Nothing older can lie in the derived tables."""
+        return self.revision == 1 and self.latest == order and self.visible is None
+
+
+States = Mapping[UUID, DocumentState]
+
+
+class MissingDocuments(Exception):
+    """There are no rows to lock yet."""
+
+
+async def lock_documents(connection: Connection, generation: str, counts: Counts, events: Sequence[Projected]) -> dict[UUID, DocumentState]:
+    """Lock the documents of these events, lowest id first, then look at them. Raises MissingDocuments where a row has to be made first."""
+    ids = sorted(documents_of(events))
+    rows = await connection.fetch(f"{statement('lock_documents')} {_strength(counts, events)}", ids)
+    if len(rows) < len(ids):
+        raise MissingDocuments
+    states = {row["id"]: DocumentState(_order(row["latest"]), _order(row["withdrawn"]), row["revision"], row["accepted_id"]) for row in rows}
+    # In a statement of its own: one that had waited for the locks would still see the pointers as they were before.
+    for row in await connection.fetch(statement("visible_orders"), generation, ids):
+        state = states[row["document_id"]]
+        state.visible, state.chunks = _order(row["ord"]), row["chunks"]
+    return states
+
+
+async def add_stubs(connection: Connection, events: Sequence[Projected]) -> None:
+    tenants = documents_of(events)
+    await connection.execute(statement("add_stubs"), list(tenants), list(tenants.values()))
+
+
+def documents_of(events: Sequence[Projected]) -> dict[UUID, str]:
+    """Document → tenant."""
+    return {event.fact.data.document_id: event.fact.data.tenant for event in events}
+
+
+async def look_at_shown(connection: Connection, generation: str, states: States) -> None:
+    visible = [document for document, state in states.items() if state.visible is not None]
+    if not visible:
+        return
+    for row in await connection.fetch(statement("shown"), generation, visible):
+        states[row["document_id"]].shown = Shown(row["content_sha256"], row["how"], row["fields"], row["overtaken"])
+
+
+def _strength(counts: Counts, events: Sequence[Projected]) -> str:
+    """Parts that may complete a revision exclude each other: two that only shared the document would each find the other's part missing."""
+    if counts == "latest":
+        return "for update"
+    settling = any(isinstance(row, SettledRow) and row.kind != "entities" for event in events for row in event.rows)
+    return "for no key update" if settling else "for share"
+
+
+def _older(order: OrderKey, than: OrderKey | None) -> bool:
+    return than is not None and order < than
+
+
+def _order(value: Sequence[int] | None) -> OrderKey | None:
+    return None if value is None else tuple(value)

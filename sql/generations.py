@@ -1,0 +1,40 @@
+"""Generations as the tables know them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+
+from schemas.generations import Generation
+from sql.errors import database_errors
+from sql.pool import Pool
+
+COLUMNS = "g.name, g.config, g.how, g.topics, g.state"
+
+
+class PgGenerations:
+    """Generations over the table of that name."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def live(self) -> Generation | None:
+        return _one(await self._fetch(f"select {COLUMNS} from live_generation join generations g using (name)"))
+
+    async def get(self, name: str) -> Generation | None:
+        return _one(await self._fetch(f"select {COLUMNS} from generations g where name = $1", name))
+
+    async def undropped(self) -> list[Generation]:
+        return [
+            Generation.model_validate(dict(row))
+            for row in await self._fetch(f"select {COLUMNS} from generations g where state <> 'dropped' order by created_at, name")
+        ]
+
+    async def _fetch(self, query: str, *parameters: Any) -> list[asyncpg.Record]:
+        with database_errors():
+            return list(await self._pool.fetch(query, *parameters))
+
+
+def _one(rows: list[asyncpg.Record]) -> Generation | None:
+    return Generation.model_validate(dict(rows[0])) if rows else None

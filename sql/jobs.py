@@ -1,0 +1,44 @@
+"""Jobs: what the API has let in, remembered for whoever asks what became of it. Operational, not a view."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from sql.errors import database_errors
+from sql.pool import Pool
+
+COLUMNS = "id, tenant, document_id, event_id, source, external_id"
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    id: UUID
+    tenant: str
+    document_id: UUID
+    event_id: str
+    source: str
+    external_id: str | None
+
+
+class PgJobs:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def open(self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None) -> None:
+        """Opening a job again changes nothing."""
+        with database_errors():
+            await self._pool.execute(
+                f"insert into jobs ({COLUMNS}) values ($1, $2, $3, $4, $5, $6) on conflict do nothing",
+                job_id,
+                tenant,
+                document_id,
+                event_id,
+                source,
+                external_id,
+            )
+
+    async def find(self, tenant: str, job_id: UUID) -> Job | None:
+        with database_errors():
+            row = await self._pool.fetchrow(f"select {COLUMNS} from jobs where tenant = $1 and id = $2", tenant, job_id)
+        return Job(**row) if row else None

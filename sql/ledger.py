@@ -1,0 +1,67 @@
+"""The write side of the tables: two transactions around each reaction."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from schemas.events import EventBuried
+from schemas.generations import Generation
+from schemas.ports.ledger import Claimed, Counts, Projected
+from sql.claiming import SHARED, claim_documents, claim_shared
+from sql.claims import Collision
+from sql.document_state import MissingDocuments, add_stubs
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+from sql.storable import json_text
+
+
+class PgLedger:
+    """Ledger over Postgres. `generation` may be None for stages that count by `door` or `always`."""
+
+    def __init__(self, pool: Pool, generation: Generation | None) -> None:
+        self._pool = pool
+        self._generation = generation
+
+    @property
+    def generation(self) -> Generation:
+        assert self._generation is not None, "this ledger serves shared stages only"
+        return self._generation
+
+    async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+        if not events:
+            return []
+        with database_errors():
+            while True:
+                try:
+                    return await self._claim(stage, counts, events)
+                except MissingDocuments:
+                    async with self._pool.acquire() as connection:
+                        await add_stubs(connection, events)
+                except Collision:
+                    """The other transaction's claim is there by now: look again."""
+
+    async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
+        if not reacted and not buried:
+            return
+        errors = [json_text({"code": event.code, "detail": event.detail, "remedy": event.remedy}) for event in buried]
+        ids = [*reacted, *(event.event_id for event in buried)]
+        attempts = [1] * len(reacted) + [event.attempts for event in buried]
+        with database_errors():
+            await self._pool.execute(statement("settle_events"), self._generations, stage, ids, attempts, [None] * len(reacted) + errors)
+
+    async def prune(self, stage: str, topic: str, partition: int, below: int) -> None:
+        with database_errors():
+            await self._pool.execute(statement("prune_claims"), self._generations, stage, topic, partition, below)
+
+    @property
+    def _generations(self) -> list[str]:
+        """Under which this ledger's claims may lie."""
+        return [SHARED, self._generation.name] if self._generation else [SHARED]
+
+    async def _claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+        async with self._pool.acquire() as connection, connection.transaction():
+            if counts in ("door", "always"):
+                return await claim_shared(connection, stage, counts, events)
+            return await claim_documents(connection, self.generation, stage, counts, events)

@@ -1,0 +1,3 @@
+-- What was claimed before of these events.
+select event_id, claim, payload_sha256, flip, unchanged, reacted
+from handled where generation = $1 and stage = $2 and event_id = any($3::uuid[])

@@ -1,0 +1,2 @@
+-- Which revisions of these documents are visible.
+select document_id, ord, chunks from visible where generation = $1 and document_id = any($2::uuid[])

@@ -1,0 +1,35 @@
+"""Values as Postgres takes them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import Any
+
+REPLACEMENT = "\ufffd"
+"""In place of NUL, which no text of Postgres can hold: one code point for one, so that offsets stay true."""
+
+
+def text(value: str | None) -> str | None:
+    return value.replace("\0", REPLACEMENT) if value and "\0" in value else value
+
+
+def json_text(value: Any) -> str:
+    dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return json.dumps(_without_nul(value), ensure_ascii=False, separators=(",", ":")) if "\\u0000" in dumped else dumped
+
+
+def array_text(numbers: Iterable[int] | None) -> str | None:
+    """An array literal: arrays of arrays of different lengths cannot be parameters."""
+    return None if numbers is None else "{" + ",".join(map(str, numbers)) + "}"
+
+
+def _without_nul(value: Any) -> Any:
+    match value:
+        case str():
+            return text(value)
+        case dict():
+            return {text(name): _without_nul(item) for name, item in value.items()}
+        case list() | tuple():
+            return [_without_nul(item) for item in value]
+    return value
