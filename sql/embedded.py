@@ -31,7 +31,7 @@ SETTINGS: Mapping[str, str] = {
     "max_connections": "100",
     "shared_buffers": "256MB",
     "max_wal_size": "2GB",
-    "wal_compression": "lz4",
+    "wal_compression": "on",
     "checkpoint_timeout": "15min",
     "random_page_cost": "1.1",
     "log_checkpoints": "off",
