@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+import logging
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from retrieval.plan import Plan
 from retrieval.timing import Clock, milliseconds
-from schemas.errors import AnabranchError, EngineUnavailable, PermanentError
+from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
 from schemas.ports.engines import EmbeddedQuery, Embedder
 from schemas.ports.search import Hit, LexicalHits, Seed, Snapshot
 from schemas.profiles import Profile
 from schemas.questions import Channel, ChannelTrace, Filters
+
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +43,9 @@ class _Answer:
     linked: Sequence[Seed] = ()
 
 
+_Outcome = tuple[_Answer | None, AnabranchError | None, float]
+
+
 @dataclass(frozen=True, slots=True)
 class Ask:
     """What all channels are asked with. `k` says how many candidates each may bring."""
@@ -62,7 +69,7 @@ async def ask_channels(snapshot: Snapshot, ask: Ask, wanted: Sequence[Channel], 
         "semantic": lambda: _semantic(snapshot, ask, query),
         "graph": lambda: _graph(snapshot, ask),
     }
-    outcomes = await asyncio.gather(*(_timed(calls[channel], _timeout(ask.profile, channel), clock) for channel in wanted))
+    outcomes = await _at_once([_timed(calls[channel], _timeout(ask.profile, channel), clock) for channel in wanted])
     answers = {channel: answer for channel, (answer, _, _) in zip(wanted, outcomes, strict=True) if answer is not None}
     errors = {channel: error for channel, (_, error, _) in zip(wanted, outcomes, strict=True) if error is not None}
     times = {channel: ms for channel, (_, _, ms) in zip(wanted, outcomes, strict=True)}
@@ -79,21 +86,38 @@ async def ask_channels(snapshot: Snapshot, ask: Ask, wanted: Sequence[Channel], 
     )
 
 
-async def _timed(call: Callable[[], Awaitable[_Answer]], timeout_s: float, clock: Clock) -> tuple[_Answer | None, AnabranchError | None, float]:
-    """A bug of ours still ends the question; what a channel may raise, and its time-out, ends only the channel."""
+async def _at_once(calls: Sequence[Coroutine[Any, Any, _Outcome]]) -> list[_Outcome]:
+    """No call outlives the others: if one ends the question, the rest are cancelled and waited for."""
+    tasks = [asyncio.ensure_future(call) for call in calls]
+    try:
+        return await asyncio.gather(*tasks)
+    except BaseException:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        raise
+
+
+async def _timed(call: Callable[[], Awaitable[_Answer]], timeout_s: float, clock: Clock) -> _Outcome:
+    """The bulkhead between channels: whatever one raises, a bug of ours included, ends only the channel. A request that is wrong ends the question."""
     began = clock()
+    answer: _Answer | None = None
+    failure: AnabranchError | None = None
     try:
         async with asyncio.timeout(timeout_s):
-            return await call(), None, milliseconds(began, clock())
+            answer = await call()
     except TimeoutError:
-        late = EngineUnavailable(
+        failure = EngineUnavailable(
             f"no answer within {timeout_s:g} s", code="TIMED_OUT", remedy="Raise the channel's timeout_s in the profile, or find what is slow."
         )
-        return None, late, milliseconds(began, clock())
+    except InvalidRequest:
+        raise
     except AnabranchError as error:
-        if isinstance(error, PermanentError) and error.code in {"NOT_FOUND", "INVALID_REQUEST"}:
-            raise
-        return None, error, milliseconds(began, clock())
+        failure = error
+    except Exception as error:
+        log.exception("a channel failed")
+        failure = EngineUnavailable(f"{type(error).__name__}: {error}", code="CHANNEL_FAILED", remedy="This is a bug: the server's log has its traceback.")
+    return answer, failure, milliseconds(began, clock())
 
 
 async def _lexical(snapshot: Snapshot, ask: Ask) -> _Answer:
@@ -130,11 +154,8 @@ async def _embedded(query: asyncio.Task[EmbeddedQuery] | None, timeout_s: float)
     """The question's vectors for later steps, or None where the embedder is away (the semantic channel has said so)."""
     if query is None:
         return None
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await query
-    except (AnabranchError, TimeoutError):
-        return None
+    await asyncio.wait({query}, timeout=timeout_s)
+    return query.result() if query.done() and not query.cancelled() and query.exception() is None else None
 
 
 def _timeout(profile: Profile, channel: Channel) -> float:

@@ -131,13 +131,10 @@ def _fusion(
     chunks: Mapping[UUID, ChunkView],
     numbers: Mapping[str, Any],
 ) -> Fusion:
+    scores, names = total.tolist(), tuple(parts)
+    columns = zip(*(values.tolist() for values in parts.values()), strict=True)
     candidates = [
-        Fused(
-            chunks[chunk_id],
-            float(total[row]),
-            {channel: found[chunk_id] for channel, found in places.items() if chunk_id in found},
-            {name: float(values[row]) for name, values in parts.items()},
-        )
-        for row, chunk_id in enumerate(ids)
+        Fused(chunks[chunk_id], score, {channel: found[chunk_id] for channel, found in places.items() if chunk_id in found}, dict(zip(names, row, strict=True)))
+        for chunk_id, score, row in zip(ids, scores, columns, strict=True)
     ]
     return Fusion(tuple(sorted(candidates, key=lambda item: (-item.score, item.chunk.chunk_id))), numbers)

@@ -22,9 +22,9 @@ _PII = {
 NEEDS_A_MODEL = ("relevance", "consistency", "toxicity", "bias", "contradiction")
 
 
-def judge(draft: Draft, contexts: Sequence[Context]) -> Judgement:
-    """FAIL_BLOCKED when a hard check fails: a number that stands in no context, or a sentence that no citation covers."""
-    checks = [_coverage(draft), _groundedness(draft, contexts), _hallucination(draft, contexts), _pii(draft)]
+def judge(draft: Draft, contexts: Sequence[Context], question: str) -> Judgement:
+    """FAIL_BLOCKED when a hard check fails: a number that stands neither in a context nor in the question, or a sentence that no citation covers."""
+    checks = [_coverage(draft), _groundedness(draft, contexts), _hallucination(draft, contexts, question), _pii(draft)]
     checks += [Check(name=name, kind="model", result="not_checked", evidence="no judge model is configured") for name in NEEDS_A_MODEL]
     blocked = any(check.result == "fail" and check.severity == "hard" for check in checks)
     return Judgement(decision="FAIL_BLOCKED" if blocked else "PASS", checks=checks)
@@ -39,12 +39,12 @@ def _coverage(draft: Draft) -> Check:
 
 def _groundedness(draft: Draft, contexts: Sequence[Context]) -> Check:
     """Words of the answer that the contexts hold. Soft: an answer in another language than its sources shares few words with them."""
-    score = share_held(_words_of(draft), [context.text for context in contexts])
+    score = share_held(_words_of(draft), [context.readable for context in contexts])
     return _check("groundedness", score, GROUNDED, "soft", f"the contexts hold {score:.0%} of the answer's words")
 
 
-def _hallucination(draft: Draft, contexts: Sequence[Context]) -> Check:
-    strangers = unsupported_numbers(_words_of(draft), [_readable(context) for context in contexts])
+def _hallucination(draft: Draft, contexts: Sequence[Context], question: str) -> Check:
+    strangers = unsupported_numbers(_words_of(draft), [question, *(context.readable for context in contexts)])
     evidence = f"numbers in no context: {', '.join(strangers[:5])}" if strangers else "every number stands in a context; other statements were not checked"
     return _check("hallucination", 0.0 if strangers else 1.0, 1.0, "hard", evidence)
 
@@ -63,8 +63,3 @@ def _check(name: str, score: float, threshold: float, severity: str, evidence: s
 
 def _words_of(draft: Draft) -> str:
     return " ".join(sentence.text for sentence in draft.sentences).replace("**", "")
-
-
-def _readable(context: Context) -> str:
-    """What the answerer read, column names of cut tables included."""
-    return " ".join([context.text, context.view.section, *(child.prefix for child in context.children)])

@@ -20,6 +20,12 @@ class Context:
     children: tuple[ChunkView, ...]
 
     @property
+    def readable(self) -> str:
+        """All that an answerer reads of it: title, section, column names of cut tables, text."""
+        title = self.parent.best.chunk.title or ""
+        return "\n".join(dict.fromkeys([title, self.view.section, *(child.prefix for child in self.children), self.text]))
+
+    @property
     def text(self) -> str:
         whole = len(self.children) > 1 or not self.children or self.children[0].char_end - self.children[0].char_start >= len(self.view.text)
         return self.view.text if whole else self.children[0].text

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
@@ -160,7 +159,8 @@ class Retriever:
         query = embedding(self._embedder, asked.plan.question, wanted=wanted)
         ask = Ask(asked.tenant, asked.plan, asked.profile, asked.request.filters, _candidates(asked, depth))
         try:
-            return await rank(Looking(snapshot, reranker, self._states, self._clock, asked.watch), ask, channels, query, depth)
+            looking = Looking(snapshot, reranker, self._states, self._clock, asked.watch)
+            return await rank(looking, ask, channels, query, depth or max(asked.request.k, asked.profile.rerank.keep), depth)
         finally:
             await _settled(query)
 
@@ -174,7 +174,7 @@ class Retriever:
         if not draft.sentences:
             return self._refusal(asked, looked, "INSUFFICIENT_CONTEXT", draft, None)
         with asked.watch.step("judge"):
-            judgement = judge(draft, looked.contexts)
+            judgement = judge(draft, looked.contexts, asked.plan.question)
         if judgement.decision == "FAIL_BLOCKED":
             return self._refusal(asked, looked, "JUDGE_BLOCKED", draft, judgement)
         return self._response(asked, looked, draft, judgement, None)
@@ -212,7 +212,7 @@ class Retriever:
             judge=judgement,
             confidence=confidence(looked.suitability, looked.contexts, looked.ranking.found),
             assumptions=list(draft.assumptions) if draft else [],
-            limitations=list(draft.limitations) if draft else [],
+            limitations=[*(draft.limitations if draft else ()), *(f"Channel {name} did not answer." for name in looked.ranking.found.failed)],
             trace=self._trace(asked, looked, draft),
         )
 
@@ -270,8 +270,7 @@ async def _settled(query: asyncio.Task[EmbeddedQuery] | None) -> None:
     """No task outlives its question; what it raised has been told by the channel that needed it."""
     if query is not None:
         query.cancel()
-        with suppress(asyncio.CancelledError, AnabranchError):
-            await query
+        await asyncio.gather(query, return_exceptions=True)
 
 
 def _candidates(asked: Asked, depth: int | None) -> dict[Channel, int]:

@@ -61,8 +61,11 @@ class Ranking:
         return {"fusion": dict(self.fusion.numbers), "idf": {name: dict(weights) for name, weights in self.idf.items()}, "rerank": rerank_numbers}
 
 
-async def rank(looking: Looking, ask: Ask, channels: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, depth: int | None = None) -> Ranking:
-    """With a `depth`, channels are asked again with more candidates until each has that many documents or gives no more."""
+async def rank(
+    looking: Looking, ask: Ask, channels: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, wanted: int, depth: int | None = None
+) -> Ranking:
+    """At least the first `wanted` parents differ. With a `depth`, channels are asked again with more candidates until each has that many documents or
+    gives no more."""
     with looking.watch.step("channels"):
         found = await _search(looking, ask, channels, query, depth)
     with looking.watch.step("chunks"):
@@ -72,10 +75,10 @@ async def rank(looking: Looking, ask: Ask, channels: Sequence[Channel], query: a
         fusion = fuse(Lists(found.hits, found.complete, _pairs(ask, found, chunks)), chunks, ask.profile.fusion)
         parents = expand(fusion.candidates, ask.profile.rerank.expand)
     if looking.reranker is None or not parents:
-        return Ranking(tuple(_folded(parents, ask.profile)), found, fusion, None)
+        return Ranking(tuple(_folded(parents, ask.profile, wanted)), found, fusion, None)
     with looking.watch.step("rerank"):
         reranked = await rerank(parents, ask.plan.question, found.embedded, looking.reranker, looking.snapshot, looking.states, ask.profile.rerank)
-    return Ranking(tuple(_folded(reranked.parents, ask.profile)), found, fusion, reranked)
+    return Ranking(tuple(_folded(reranked.parents, ask.profile, wanted)), found, fusion, reranked)
 
 
 async def _search(looking: Looking, ask: Ask, channels: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, depth: int | None) -> Found:
@@ -106,5 +109,5 @@ def _pairs(ask: Ask, found: Found, chunks: Mapping[UUID, ChunkView]) -> dict[UUI
     return pair_scores(ask.plan.question, views, found.lexical.idf)
 
 
-def _folded(parents: Sequence[RankedParent], profile: Profile) -> Sequence[RankedParent]:
-    return fold(parents, profile.rerank.parents) if profile.fusion.near_duplicates else parents
+def _folded(parents: Sequence[RankedParent], profile: Profile, wanted: int) -> Sequence[RankedParent]:
+    return fold(parents, max(profile.rerank.parents, wanted), wanted) if profile.fusion.near_duplicates else parents

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Mapping
+from functools import lru_cache
 from importlib.resources import files
 
 import yaml
@@ -30,6 +31,8 @@ def content_words(text: str, language: str | None = None) -> list[str]:
 
 
 def unaccented(text: str) -> str:
+    if text.isascii():
+        return text
     return "".join(char for char in unicodedata.normalize("NFKD", text) if not unicodedata.combining(char))
 
 
@@ -41,6 +44,7 @@ def guess_language(text: str) -> str | None:
     return language if best - second >= 2 else None
 
 
+@lru_cache(maxsize=4096)
 def same_word(word: str, lexeme: str) -> bool:
     """Whether a stemmer could have made `lexeme` of `word`: accents aside, the word begins with it (a final `i` may have been a `y`) and is not much longer."""
     left, right = unaccented(word.lower()), unaccented(lexeme)
@@ -50,6 +54,7 @@ def same_word(word: str, lexeme: str) -> bool:
     return len(root) >= 3 and left.startswith(root) and len(left) - len(root) <= 7
 
 
+@lru_cache(maxsize=16384)
 def word_key(word: str) -> str:
     """What forms of a word mostly share: no accents, no plural s, no final vowel, six letters at most."""
     bare = unaccented(word.lower())

@@ -44,7 +44,7 @@ class Written(BaseModel):
 async def written_answer(contexts: Sequence[Context], items: Sequence[Quotable], plan: Plan, chat: Chat) -> Draft:
     """Raises what the chat port raises; PermanentError with code MODEL_OUTPUT for an answer of another shape."""
     reply = await chat.ask(system_prompt(plan.language), user_prompt(contexts, plan.question), answer_schema(), name="answer")
-    return _verified(_read(reply), reply, items, plan.language)
+    return _verified(_read(reply), reply, items, plan)
 
 
 def system_prompt(language: str | None) -> str:
@@ -83,13 +83,13 @@ def _read(reply: ChatReply) -> Written:
         raise PermanentError(f"{reply.model} gave an answer of another shape: {error.error_count()} errors", code="MODEL_OUTPUT") from error
 
 
-def _verified(written: Written, reply: ChatReply, items: Sequence[Quotable], language: str | None) -> Draft:
+def _verified(written: Written, reply: ChatReply, items: Sequence[Quotable], plan: Plan) -> Draft:
     """Sentences with at least one verified citation; the others are counted in the limitations."""
     citations: dict[tuple[object, int], Citation] = {}
     kept = []
     for part in written.sentences if written.sufficient else []:
         text = _without_marks(part.text)
-        if numbers := _cited(text, set(part.citations), items, language, citations):
+        if numbers := _cited(text, set(part.citations), items, plan, citations):
             kept.append(Sentence(text, numbers))
     dropped = len(written.sentences) - len(kept) if written.sufficient else 0
     limitations = [*written.limitations, *([f"{dropped} sentences without a verified citation were left out."] if dropped else [])]
@@ -104,14 +104,14 @@ def _verified(written: Written, reply: ChatReply, items: Sequence[Quotable], lan
     )
 
 
-def _cited(text: str, named: set[int], items: Sequence[Quotable], language: str | None, citations: dict[tuple[object, int], Citation]) -> tuple[int, ...]:
+def _cited(text: str, named: set[int], items: Sequence[Quotable], plan: Plan, citations: dict[tuple[object, int], Citation]) -> tuple[int, ...]:
     """Numbers of the citations that prove the sentence (new ones are added), or none. `named` are the contexts that the model names for it."""
     passages = [item for item in items if item.context.n in named]
-    if not passages or unsupported_numbers(text, [item.context.text for item in passages]):
+    if not passages or unsupported_numbers(text, [plan.question, *{item.context.n: item.context.readable for item in passages}.values()]):
         return ()
     proofs, share = best_support(text, passages, MOST_QUOTES)
     if share < LEAST_SUPPORT:
-        proofs = [_first_of_best(passages)] if _foreign(passages, language) else []
+        proofs = [_first_of_best(passages)] if _foreign(passages, plan.language) else []
     return tuple(n for item in proofs if (n := _number(item, citations)) is not None)
 
 

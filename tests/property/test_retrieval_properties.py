@@ -55,11 +55,11 @@ def test_every_hit_is_a_candidate_once(lexical: list[float], semantic: list[floa
     assert sorted(item.chunk.chunk_id for item in fused) == sorted({hit.chunk_id for hit in [*words, *meaning]})
 
 
-@given(st.lists(WORDS, min_size=1, max_size=20), st.integers(0, 20))
-def test_folding_loses_no_document_and_keeps_the_order_of_what_stays(texts: list[str], read: int) -> None:
+@given(st.lists(WORDS, min_size=1, max_size=20), st.integers(0, 20), st.integers(0, 5))
+def test_folding_loses_no_document_and_keeps_the_order_of_what_stays(texts: list[str], read: int, wanted: int) -> None:
     index = corpus(texts)
     parents = expand(fuse(Lists({"lexical": hits(index, [float(-n) for n in range(len(texts))])}), index.views, FusionProfile()).candidates, "max")
-    folded = fold(parents, read)
+    folded = fold(parents, read, wanted)
     kept = [item.document_id for parent in folded for item in (parent, *parent.duplicates)]
     assert sorted(kept) == sorted(parent.document_id for parent in parents)
     assert [parent.parent_id for parent in folded] == [p.parent_id for p in parents if p.parent_id in {parent.parent_id for parent in folded}]

@@ -144,7 +144,7 @@ def test_near_equal_passages_fold_and_others_do_not(first: str, second: str, fol
     for name, text in (("a", first), ("b", second)):
         index.add(Document(name, [[Child(text)]]))
     found = [Hit(view.chunk_id, view.document_id, score) for view, score in zip(index.views.values(), (2.0, 1.0), strict=True)]
-    parents = fold(expand(fuse(Lists({"lexical": found}), index.views, FusionProfile()).candidates, "max"), read=50)
+    parents = fold(expand(fuse(Lists({"lexical": found}), index.views, FusionProfile()).candidates, "max"), read=50, wanted=10)
     assert (len(parents) == 1) is folded
     assert len(parents) + sum(len(parent.duplicates) for parent in parents) == 2
 

@@ -1,12 +1,15 @@
 from __future__ import annotations
 
+import asyncio
 from uuid import UUID
 
 import pytest
 
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidRequest
 from schemas.events import QueryAnswered, QueryReceived
-from schemas.profiles import AnswerProfile, FusionProfile, Profile, RerankProfile
+from schemas.ports.engines import EmbeddedQuery
+from schemas.ports.search import Seed
+from schemas.profiles import AnswerProfile, FusionProfile, GraphProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.unit.retrieval_corpus import LEASE, PUMP, house
 from tests.unit.retrieval_fakes import ScriptedChat
@@ -116,6 +119,41 @@ async def test_a_failing_channel_costs_only_itself_and_is_named(channel: str) ->
     assert response.results[0].external_id == "pump"
     assert list(response.trace.channels_failed) == [channel] and "closed the connection" in response.trace.channels_failed[channel]  # type: ignore[comparison-overlap,index]
     assert channel not in response.trace.channels_used
+
+
+async def test_a_bug_in_a_channel_costs_only_that_channel() -> None:
+    built = house()
+    built.index.broken["lexical"] = RuntimeError("index out of range")
+    response = await built.retriever().query("default", QueryRequest(query=COST), RUN)
+    assert response.citations[0].external_id == "pump"
+    assert response.trace.channels_failed == {"lexical": "CHANNEL_FAILED: RuntimeError: index out of range"}
+    assert "Channel lexical did not answer." in response.limitations and response.confidence.level == "low"
+
+
+async def test_a_channel_that_does_not_answer_in_time_costs_only_that_channel() -> None:
+    built = house()
+    never = asyncio.Event()
+
+    async def link(tenant: str, keys: object) -> list[Seed]:
+        await never.wait()
+        return []
+
+    built.index.link = link  # type: ignore[method-assign]
+    built.profiles = [Profile(name="hasty", graph=GraphProfile(timeout_s=0.01))]
+    response = await built.retriever().search("default", SearchRequest(query=COST, profile="hasty"), RUN)
+    assert response.results[0].external_id == "pump"
+    assert response.trace.channels_failed == {"graph": "TIMED_OUT: no answer within 0.01 s"}
+
+
+async def test_an_embedder_with_a_bug_leaves_words_to_answer() -> None:
+    built = house()
+    built.embedder.embed_query = _broken  # type: ignore[method-assign]
+    response = await built.retriever().search("default", SearchRequest(query=COST), RUN)
+    assert response.results[0].external_id == "pump" and list(response.trace.channels_failed) == ["semantic"]
+
+
+async def _broken(text: str) -> EmbeddedQuery:
+    raise RuntimeError("no session")
 
 
 async def test_the_question_fails_when_no_channel_answers() -> None:
