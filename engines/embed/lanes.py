@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import itertools
 import queue
 import threading
@@ -23,6 +24,7 @@ class Lanes:
         self._threads = [threading.Thread(target=self._work, name=f"{name}-{n}", daemon=True) for n in range(threads)]
         for thread in self._threads:
             thread.start()
+        atexit.register(self.close)
 
     async def run(self, work: Callable[[], T], rank: float = 0.0) -> T:
         return await asyncio.wrap_future(self.submit(work, rank))
@@ -33,9 +35,15 @@ class Lanes:
         return future
 
     def close(self) -> None:
-        """Let what runs finish, begin nothing more."""
+        """Let what runs finish, begin nothing more, and wait for it: native code that is still at work when the interpreter goes takes the process down with it."""
+        atexit.unregister(self.close)
         for _ in self._threads:
-            self._queue.put((float("-inf"), next(self._order), None, lambda: None))
+            self._queue.put((float("-inf"), -1, None, _nothing))
+        for thread in self._threads:
+            thread.join()
+        while not self._queue.empty():
+            if (left := self._queue.get()[2]) is not None:
+                left.cancel()
 
     def _work(self) -> None:
         while True:
@@ -44,6 +52,10 @@ class Lanes:
                 return
             if future.set_running_or_notify_cancel():
                 _fulfil(future, work)
+
+
+def _nothing() -> None:
+    """What a closing lane is given in place of work."""
 
 
 def _fulfil(future: Future[T], work: Callable[[], T]) -> None:

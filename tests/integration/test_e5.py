@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import multiprocessing
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,3 +104,24 @@ def test_two_processes_may_build_the_same_cache(tmp_path: Path) -> None:
         racer.join(120)
     assert [racer.exitcode for racer in racers] == [0, 0]
     assert len(list(tmp_path.iterdir())) == 1
+
+
+LEAVES_AT_WORK = """
+import asyncio, sys
+from pathlib import Path
+from engines.embed.e5 import E5Embedder
+
+async def main():
+    embedder = E5Embedder(Path(sys.argv[1]))
+    await embedder.warm()
+    ingest = asyncio.create_task(embedder.embed(["a long passage about many things " * 30] * 32))
+    await embedder.embed_query("at work?")
+    ingest.cancel()
+
+asyncio.run(main())
+"""
+
+
+def test_a_process_may_end_in_the_middle_of_an_ingest(cache_dir: Path, encoder: E5Encoder) -> None:
+    ended = subprocess.run([sys.executable, "-c", LEAVES_AT_WORK, str(cache_dir)], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stderr) == (0, "")

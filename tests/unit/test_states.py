@@ -75,3 +75,16 @@ async def test_an_error_in_a_lane_comes_back_to_the_caller() -> None:
         await lanes.run(lambda: 1 / 0)
     assert await lanes.run(lambda: 7) == 7
     lanes.close()
+
+
+def test_closing_waits_for_what_runs_and_cancels_what_waits() -> None:
+    lanes, began, gate = Lanes(1, "test"), threading.Event(), threading.Event()
+    running = lanes.submit(lambda: (began.set(), gate.wait(10)))
+    assert began.wait(10)
+    waiting = lanes.submit(lambda: "never")
+    closing = threading.Thread(target=lanes.close)
+    closing.start()
+    gate.set()
+    closing.join(10)
+    assert running.done() and waiting.cancelled()
+    lanes.close()
