@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import asyncpg
 
@@ -48,12 +51,31 @@ async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
     Needs a session connection (not a transaction pooler). Raises ConfigurationError for an edited or badly named file, DatabaseUnavailable.
     """
     migrations = read_migrations(folder)
+    async with _session(dsn) as connection:
+        await _take_lock(connection)
+        await connection.execute(BOOKS)
+        return [migration.file for migration in await _missing(connection, migrations) if await _apply(connection, migration)]
+
+
+async def pending(dsn: str, folder: Path = FOLDER) -> list[str]:
+    """What `migrate` would apply. Same errors."""
+    async with _session(dsn) as connection:
+        return [migration.file for migration in await _missing(connection, read_migrations(folder))]
+
+
+async def migration_status(dsn: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
+    """Every migration in order: `{file, applied_at}` (RFC 3339), with None where it is still to come (and where another tool applied it: the time is ours to keep)."""
+    async with _session(dsn) as connection:
+        times = await _applied_at(connection)
+    return [{"file": migration.file, "applied_at": times.get(migration.version)} for migration in read_migrations(folder)]
+
+
+@asynccontextmanager
+async def _session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
     with database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0, server_settings={"lock_timeout": "30s", "application_name": "anabranch migrate"})
         try:
-            await _take_lock(connection)
-            await connection.execute(BOOKS)
-            return [migration.file for migration in await _missing(connection, migrations) if await _apply(connection, migration)]
+            yield connection
         finally:
             await connection.close()
 
@@ -76,6 +98,8 @@ async def _take_lock(connection: asyncpg.Connection) -> None:
 
 
 async def _missing(connection: asyncpg.Connection, migrations: list[Migration]) -> list[Migration]:
+    if not await _has_books(connection):
+        return migrations
     applied = {row[0] for row in await connection.fetch("select version from supabase_migrations.schema_migrations")}
     checksums = {row[0]: row[1] for row in await connection.fetch("select version, sha256 from anabranch.migration_checksums")}
     for migration in migrations:
@@ -84,6 +108,20 @@ async def _missing(connection: asyncpg.Connection, migrations: list[Migration]) 
                 f"{migration.file} was edited after it was applied.", code="EDITED_MIGRATION", remedy="Put the file back and add a new migration."
             )
     return [migration for migration in migrations if migration.version not in applied]
+
+
+async def _applied_at(connection: asyncpg.Connection) -> dict[str, str]:
+    if not await _has_books(connection):
+        return {}
+    return {row[0]: row[1].isoformat() for row in await connection.fetch("select version, applied_at from anabranch.migration_checksums")}
+
+
+async def _has_books(connection: asyncpg.Connection) -> bool:
+    return bool(
+        await connection.fetchval(
+            "select to_regclass('supabase_migrations.schema_migrations') is not null and to_regclass('anabranch.migration_checksums') is not null"
+        )
+    )
 
 
 async def _apply(connection: asyncpg.Connection, migration: Migration) -> bool:

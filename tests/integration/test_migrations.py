@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from schemas.errors import ConfigurationError
-from sql.migrate import migrate, read_migrations
+from sql.migrate import migrate, migration_status, pending, read_migrations
 
 
 def write(folder: Path, name: str, sql: str) -> Path:
@@ -74,3 +74,12 @@ async def test_migrations_are_booked_where_supabase_books_them(database: str) ->
     booked = await connection.fetch("select version, name from supabase_migrations.schema_migrations order by version")
     await connection.close()
     assert [(row["version"], row["name"]) for row in booked] == [(migration.version, migration.name) for migration in read_migrations()]
+
+
+async def test_what_is_pending_is_told_without_being_applied(empty_database: str) -> None:
+    files = [migration.file for migration in read_migrations()]
+    assert await pending(empty_database) == files
+    assert [row["applied_at"] for row in await migration_status(empty_database)] == [None] * len(files)
+    await migrate(empty_database)
+    assert await pending(empty_database) == []
+    assert all(row["applied_at"] for row in await migration_status(empty_database))

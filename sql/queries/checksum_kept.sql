@@ -1,0 +1,10 @@
+-- What else the same log must give: revisions, tombstones, superseded texts.
+with lines as (
+  select 'document_revisions' as name, row(document_id, revision, tenant, title, filename, media_type, content_sha256, fields, unchanged)::text as line
+  from document_revisions
+  union all
+  select 'tombstones', row(id, tenant, external_id)::text from documents where withdrawn is not null
+  union all
+  select 'chunk_history', row(document_id, text_sha256, tenant)::text from chunk_history
+)
+select name, count(*) as rows, sum(('x' || left(md5(line), 16))::bit(64)::bigint)::text as total from lines group by name
