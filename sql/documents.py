@@ -7,7 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.ids import received_id
+from schemas.ids import derived_id, received_id
 from schemas.ports.search import DocumentText
 from sql.cursor import cursor, read_cursor
 from sql.errors import database_errors
@@ -70,7 +70,7 @@ class PgDocuments:
         return {row["state"]: row["documents"] for row in await self._fetch("document_counts", tenant)}
 
     async def _at_door(self, tenant: str, job_id: UUID, event_id: str | None, source: str | None) -> Body | None:
-        row = dict((await self._fetch("status_at_door", tenant, job_id, event_id, source))[0])
+        row = dict((await self._fetch("status_at_door", tenant, job_id, event_id, source, derived_id("receive", "", job_id, 0)))[0])
         if not row["known"] and row["burial"] is None:
             return None
         return {
@@ -91,7 +91,7 @@ class PgDocuments:
 
 def _document(row: asyncpg.Record) -> Body:
     body = dict(row)
-    del body["ord"], body["generation"]
+    del body["generation"]
     return body | {"bytes": row["blob"]["size"]}
 
 

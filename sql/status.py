@@ -12,7 +12,9 @@ Line = dict[str, Any]
 STAGES = ("receive", "transcribe", "chunk", "extract", "embed", "graph", "index")
 SETTLED = {"embed": "chunks", "index": "vectors", "graph": "entities"}
 """Stages that leave a row for each part they project, and its kind."""
-FAILED, DONE, RUNNING, WAITING = "failed", "done", "running", "waiting"
+FAILED, DONE, RUNNING, WAITING, SKIPPED = "failed", "done", "running", "waiting", "skipped"
+ENDED = frozenset({"failed", "superseded", "withdrawn"})
+"""States of a revision in which a stage that has not come to its end never will."""
 
 
 def stage_lines(revision: Row) -> list[Line]:
@@ -20,7 +22,8 @@ def stage_lines(revision: Row) -> list[Line]:
     seen = _from_tables(revision)
     noted = _by_stage(revision["jobs"])
     buried = _by_stage(revision["burials"])
-    return [_with_burial(_with_notes(_line(stage, *seen[stage]), noted.get(stage, ())), buried.get(stage, ()), revision) for stage in STAGES]
+    lines = [_with_burial(_with_notes(_line(stage, *seen[stage]), noted.get(stage, ())), buried.get(stage, ()), revision) for stage in STAGES]
+    return [_given_up(line) if revision["state"] in ENDED else line for line in lines]
 
 
 def door_line(row: Row) -> Line:
@@ -33,9 +36,9 @@ def door_line(row: Row) -> Line:
 def door_state(row: Row) -> str:
     if row["burial"] is not None:
         return "failed"
-    if not row["passed_on"]:
-        return "accepted"
-    return "superseded" if row["overtaken"] else "accepted"
+    if row["withdraws"]:
+        return "withdrawn"
+    return "superseded" if row["passed_on"] and row["overtaken"] else "accepted"
 
 
 def _from_tables(revision: Row) -> dict[str, tuple[str, Line | None]]:
@@ -117,6 +120,10 @@ def _with_burial(line: Line, burials: Sequence[Row], revision: Row | None) -> Li
     last = burials[-1]
     error = {name: last[name] for name in ("code", "detail", "remedy")}
     return line | {"state": FAILED, "error": error} | {name: last[name] for name in ("attempts", "topic", "partition", "offset")}
+
+
+def _given_up(line: Line) -> Line:
+    return line | {"state": SKIPPED} if line["state"] in (WAITING, RUNNING) else line
 
 
 def _by_stage(rows: Iterable[Row]) -> dict[str, list[Row]]:

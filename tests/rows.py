@@ -12,7 +12,7 @@ import asyncpg
 import numpy as np
 
 from schemas.generations import EmbedConfig, Generation, IndexConfig
-from schemas.ids import content_id, document_id, sha256_hex
+from schemas.ids import content_id, document_id, received_id, sha256_hex
 from sql.languages import text_config
 
 PARTITIONED = (
@@ -54,6 +54,10 @@ class Doc:
     def id(self) -> UUID:
         return document_id(self.tenant, "", self.external_id)
 
+    @property
+    def event_id(self) -> str:
+        return f"{self.external_id}-{self.revision}"
+
     def chunk_id(self, place: int) -> UUID:
         return content_id("chunk", self.id, place, self.texts[place])
 
@@ -79,16 +83,16 @@ async def add_generation(connection: asyncpg.Connection, name: str = "g1", *, di
 
 async def add(connection: asyncpg.Connection, *documents: Doc, generation: str = "g1", visible: bool = True) -> None:
     for document in documents:
-        await _accept(connection, document)
-        await _index(connection, document, generation)
+        await accept(connection, document)
+        await index(connection, document, generation)
         if visible:
             await flip(connection, document, generation)
 
 
-async def _accept(connection: asyncpg.Connection, doc: Doc) -> None:
+async def accept(connection: asyncpg.Connection, doc: Doc, *, unchanged: bool = False) -> None:
     sha256 = sha256_hex("".join(doc.texts).encode())
     blob = {"key": f"{doc.tenant}/{doc.id}/{sha256}", "sha256": sha256, "size": 1, "media_type": "text/plain"}
-    accepted = content_id("accepted", doc.id, list(doc.order))
+    accepted = received_id(doc.tenant, "test", doc.event_id)
     await connection.execute(
         """insert into documents (id, tenant, external_id, title, language, collection, tags, metadata, document_date, content_sha256, blob, latest, revision,
              event_id, accepted_id, received_at)
@@ -96,40 +100,29 @@ async def _accept(connection: asyncpg.Connection, doc: Doc) -> None:
            on conflict (id) do update set latest = excluded.latest, title = excluded.title, revision = excluded.revision, event_id = excluded.event_id,
              content_sha256 = excluded.content_sha256, accepted_id = excluded.accepted_id""",
         *(doc.id, doc.tenant, doc.external_id, doc.title, doc.language, doc.collection, list(doc.tags), doc.metadata or {}, doc.document_date, sha256, blob),
-        *(list(doc.order), doc.revision, f"event-{doc.external_id}-{doc.revision}", accepted, EPOCH),
+        *(list(doc.order), doc.revision, doc.event_id, accepted, EPOCH),
     )
     await connection.execute(
         """insert into document_revisions (document_id, ord, revision, tenant, title, content_sha256, blob, event_id, source, accepted_id, received_at,
-             log_topic, log_partition, log_offset)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, 'test', $9, $10, 'accepted', 0, $11)""",
-        *(
-            doc.id,
-            list(doc.order),
-            doc.revision,
-            doc.tenant,
-            doc.title,
-            sha256,
-            blob,
-            f"event-{doc.external_id}-{doc.revision}",
-            accepted,
-            EPOCH,
-            doc.order[-1],
-        ),
+             log_topic, log_partition, log_offset, unchanged)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, 'test', $9, $10, 'accepted', 0, $11, $12)""",
+        *(doc.id, list(doc.order), doc.revision, doc.tenant, doc.title, sha256, blob, doc.event_id, accepted, EPOCH, doc.order[-1], unchanged),
     )
 
 
-async def _index(connection: asyncpg.Connection, doc: Doc, generation: str) -> None:
+async def index(connection: asyncpg.Connection, doc: Doc, generation: str = "g1") -> None:
     key = (generation, doc.id, list(doc.order), doc.tenant)
     markdown = "\n\n".join(doc.texts)
     await connection.execute(
         """insert into revision_texts (generation, document_id, ord, tenant, title, language, media_type, content_sha256, text_sha256, characters, markdown,
              warnings, fact_id, log_topic, log_partition, log_offset)
-           values ($1, $2, $3, $4, $5, $6, 'text/markdown', '', '', $7, $8, '[]', $2, 'ocr_done', 0, 1)""",
+           values ($1, $2, $3, $4, $5, $6, 'text/markdown', '', '', $7, $8, '[]', $2, 'ocr_done', 0, $9)""",
         *key,
         doc.title,
         doc.language,
         len(markdown),
         markdown,
+        doc.order[-1],
     )
     start = 0
     for place, text in enumerate(doc.texts):

@@ -15,15 +15,15 @@ from settled join (values ('chunks', 'embed'), ('chunks', 'extract'), ('vectors'
 
 -- Dead letters by revision. One whose place no revision knows (its rows were never written) is the latest revision's.
 create view revision_burials as
-select l.*, coalesce(p.ord, d.latest) as ord
+select l.*, coalesce(p.ord, (select max(ord) from document_revisions where document_id = l.document_id)) as ord
 from dead_letters l
-join documents d on d.id = l.document_id
 left join lateral (
   select ord from revision_places
   where document_id = l.document_id and stage = l.stage and log_topic = l.log_topic and log_partition = l.log_partition and log_offset = l.log_offset
     and (generation = '' or generation = l.generation)
   limit 1
-) p on true;
+) p on true
+where l.document_id is not null;
 
 -- `searchable` by words and vectors; entities may follow. For an unchanged revision the visible one, of the same bytes, answers.
 create view revision_states as

@@ -2,13 +2,13 @@
 select
   d.id as document_id, d.external_id, nullif(d.source, '') as source, d.source_uri, d.filename, coalesce(d.media_type, t.media_type) as media_type,
   coalesce(d.title, t.title, d.filename) as title, coalesce(d.language, t.language) as language, d.collection, d.tags, d.metadata, d.document_date,
-  d.content_sha256, d.blob, d.revision, d.received_at, d.latest as ord, d.accepted_id as ingestion_job_id,
+  d.content_sha256, d.blob, d.revision, d.received_at, s.accepted_id as ingestion_job_id,
   shown.revision as visible_revision, s.state, s.generation, coalesce(s.chunks, 0) as chunks_count, t.characters, t.pages,
   coalesce(t.warnings, '[]') as warnings
 from documents d
-join revision_states s on s.document_id = d.id and s.ord = d.latest
+join revision_states s on s.document_id = d.id and s.ord = (select max(ord) from document_revisions where document_id = d.id)
 left join document_revisions shown on shown.document_id = d.id and shown.ord = s.visible
-left join revision_texts t on t.generation = s.generation and t.document_id = d.id and t.ord = coalesce(s.visible, d.latest)
+left join revision_texts t on t.generation = s.generation and t.document_id = d.id and t.ord = coalesce(s.visible, s.ord)
 where d.tenant = $1
   and ($2::uuid is null or d.id = $2)
   and ($3::text is null or d.external_id = $3)

@@ -1,21 +1,23 @@
--- What is known of an event ($2, its internal id; $3 and $4 what its producer called it) that no revision came of, or not yet:
--- its job, its claim at the door, its dead letter, and whether a later event of the same document has overtaken it.
+-- What is known of an event ($2, its internal id; $3 and $4 what its producer called it; $5 the id of what the door made of it) without a revision of its own:
+-- its job, its claims at the door and behind it, its dead letter, and whether a later event of the same document has overtaken it.
 select
-  coalesce(j.document_id, l.document_id) as document_id, j.external_id, j.id is not null or h.event_id is not null as known,
-  h.log_topic, h.log_partition, h.log_offset, coalesce(h.reacted, false) as passed_on, d.withdrawn is not null as withdrawn,
-  coalesce(later.log_offset > h.log_offset, false) as overtaken,
+  coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id) as external_id,
+  j.id is not null or h.event_id is not null as known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.reacted, false) as passed_on,
+  coalesce(d.accepted_id = $2 and d.withdrawn = d.latest, false) as withdraws,
+  coalesce(behind.claim = 'superseded' or later.log_offset > h.log_offset, false) as overtaken,
   case when l.event_id is not null then jsonb_build_object(
     'stage', l.stage, 'attempts', l.attempts, 'topic', l.log_topic, 'partition', l.log_partition, 'offset', l.log_offset,
     'code', l.code, 'detail', l.detail, 'remedy', l.remedy
   ) end as burial
 from (select 1) one
 left join jobs j on j.id = $2 and j.tenant = $1
-left join handled h on h.stage = 'receive' and h.event_id = $2
+left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = $2
 left join lateral (
   select * from dead_letters
   where coalesce(tenant, $1) = $1 and (event_id = $2 or (producer_source = $4 and producer_event_id = $3))
   order by buried_at desc limit 1
 ) l on true
-left join documents d on d.id = j.document_id
-left join handled later on later.stage = 'receive' and later.event_id = d.accepted_id and later.log_partition = h.log_partition
+left join lateral (select claim, document_id from handled where stage = 'transcribe' and event_id = $5 limit 1) behind on true
+left join documents d on d.id = coalesce(j.document_id, behind.document_id)
+left join handled later on later.generation = '' and later.stage = 'receive' and later.event_id = d.accepted_id and later.log_partition = h.log_partition
 limit 1
