@@ -17,7 +17,7 @@ from schemas.errors import AnabranchError, ConfigurationError, LogUnavailable
 from streams.kafka.settings import KafkaSettings
 
 _log = logging.getLogger(__name__)
-_TIMEOUT_S = 20.0
+_TIMEOUT_S = 10.0
 _LEADERLESS_TRIES = 30
 _DENIED = (KafkaError._AUTHENTICATION, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
@@ -29,6 +29,7 @@ class Administration:
     def __init__(self, settings: KafkaSettings) -> None:
         self._settings = settings
         self._client: AdminClient | None = None
+        self._denied: KafkaError | None = None
 
     async def create_topics(self, partitions: Mapping[str, int], retention_ms: Mapping[str, int]) -> None:
         """As `EventLog.create_topics`. Somebody else may create the same ones meanwhile."""
@@ -117,11 +118,19 @@ class Administration:
 
     async def _call(self, ask: Callable[[AdminClient], Any]) -> Any:
         if self._client is None:
-            self._client = AdminClient({**self._settings.for_librdkafka(), "client.id": "anabranch-administration"}, logger=_log)
+            configuration: dict[str, Any] = {**self._settings.for_librdkafka(), "client.id": "anabranch-administration", "error_cb": self._note}
+            self._client = AdminClient(configuration, logger=_log)
+        self._denied = None
         try:
             return await asyncio.to_thread(ask, self._client)
         except KafkaException as error:
-            raise translated(error, "asking Kafka") from error
+            self._client.poll(0)
+            raise translated(KafkaException(self._denied) if self._denied else error, "asking Kafka") from error
+
+    def _note(self, error: KafkaError) -> None:
+        """A refused password ends a call as a broker that does not answer; it is told here only, when the client is polled."""
+        if error.code() in _DENIED:
+            self._denied = error
 
     def close(self) -> None:
         self._client = None

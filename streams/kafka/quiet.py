@@ -5,12 +5,19 @@ from __future__ import annotations
 import logging
 
 _TALKATIVE = ("faust", "mode", "aiokafka")
-_REPEATING = ("aiokafka", "aiokafka.cluster", "aiokafka.consumer.fetcher", "aiokafka.consumer.group_coordinator", "aiokafka.producer.sender")
+_REPEATING = (
+    "streams.kafka.worker",
+    "aiokafka",
+    "aiokafka.cluster",
+    "aiokafka.consumer.fetcher",
+    "aiokafka.consumer.group_coordinator",
+    "aiokafka.producer.sender",
+)
 _EVERY_S = 30.0
 
 
 class OnceInAWhile(logging.Filter):
-    """Lets each message text pass once in 30 s: while a broker is away, aiokafka says so thirty times a second."""
+    """Lets each message text pass once in 30 s: while a broker is away, aiokafka says so thirty times a second, and we each second."""
 
     def __init__(self) -> None:
         super().__init__()

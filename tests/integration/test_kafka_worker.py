@@ -87,11 +87,12 @@ async def append_slowly(log: KafkaLog, count: int) -> None:
 class TestFaults:
     async def test_killing_one_of_two_workers_loses_nothing(self, log: KafkaLog, workers: Workers) -> None:
         first, _ = workers.start(TOPIC), workers.start(TOPIC)
-        await append(log, range(1_000))
+        trickle = asyncio.create_task(append_slowly(log, 2_000))
         await until(lambda: workers.noted_by(1) > 50 and workers.noted_by(2) > 50)
         end(first, signal.SIGKILL)
         workers.start(TOPIC)
-        await append(log, range(1_000, 2_000))
+        await until(lambda: workers.noted_by(3) > 50)
+        await trickle
         await until(lambda: workers.noted().keys() == set(range(2_000)))
 
     async def test_adding_and_removing_workers_loses_nothing(self, log: KafkaLog, workers: Workers) -> None:

@@ -1,0 +1,164 @@
+"""Between Faust and the sinks: what is handed over, held back, acknowledged."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import pytest
+
+from schemas.ports.log import Partition
+from schemas.records import Position
+from streams.kafka.assignment import Assignment
+from tests.contract.logs import Collector
+
+
+class Place(NamedTuple):
+    topic: str
+    partition: int
+
+
+FIRST = Place("p.things", 0)
+
+
+@dataclass
+class Consumer:
+    """Faust's consumer, as far as an assignment uses it."""
+
+    paused: set[Place] = field(default_factory=set)
+
+    def on_buffer_full(self, tp: Place) -> None:
+        self.paused.add(tp)
+
+    def on_buffer_drop(self, tp: Place) -> None:
+        self.paused.discard(tp)
+
+
+@dataclass
+class Message:
+    offset: int
+    tp: Place = FIRST
+    generation_id: int | None = 1
+    key: bytes | None = b"k"
+    value: bytes | None = b"v"
+    headers: Any = (("h", b"1"), ("null", None))
+    timestamp: float = 1_700_000_000.123
+    acknowledged: bool = False
+
+    def ack(self, consumer: Any, n: int = 1) -> bool:
+        self.acknowledged = True
+        return True
+
+
+@dataclass
+class World:
+    assignment: Assignment
+    consumer: Consumer
+    sinks: list[Collector]
+
+    def begin(self, generation: int, partitions: int = 1) -> None:
+        self.assignment.begin([Place("p.things", number) for number in range(partitions)], generation, self.consumer)
+
+    def take(self, *messages: Message) -> None:
+        for message in messages:
+            self.assignment.take(message)
+
+
+@pytest.fixture
+async def world() -> World:
+    sinks: list[Collector] = []
+
+    def open_sink(partition: Partition) -> Collector:
+        sinks.append(Collector(partition, acknowledging=False, room=3))
+        return sinks[-1]
+
+    return World(Assignment("things", open_sink), Consumer(), sinks)
+
+
+async def test_a_message_becomes_a_record_of_the_topic_without_prefix(world: World) -> None:
+    world.begin(1)
+    world.take(Message(7))
+    [stored] = world.sinks[0].received
+    assert stored.position == Position("things", 0, 7)
+    assert stored.record.headers == {"h": b"1", "null": b""}
+    assert stored.appended_at.isoformat() == "2023-11-14T22:13:20.123000+00:00"
+
+
+async def test_only_the_finished_prefix_is_acknowledged(world: World) -> None:
+    world.begin(1)
+    messages = [Message(offset) for offset in (3, 4, 9)]
+    world.take(*messages)
+    world.sinks[0].partition.acknowledge(5)
+    assert [message.acknowledged for message in messages] == [True, True, False]
+
+
+async def test_bytes_are_not_kept_until_they_are_acknowledged(world: World) -> None:
+    world.begin(1)
+    message = Message(3)
+    world.take(message)
+    assert (message.key, message.value, message.headers) == (None, None, None)
+
+
+async def test_what_comes_again_is_not_delivered_again(world: World) -> None:
+    world.begin(1)
+    world.take(Message(3), Message(4), Message(3), Message(4), Message(5))
+    assert [stored.position.offset for stored in world.sinks[0].received] == [3, 4, 5]
+
+
+async def test_a_full_sink_pauses_its_partition_only(world: World) -> None:
+    world.begin(1, partitions=2)
+    world.take(Message(1), Message(2), Message(3), Message(1, tp=Place("p.things", 1)))
+    assert world.consumer.paused == {FIRST}
+    world.sinks[0].take_all()
+    assert world.consumer.paused == set()
+
+
+async def test_what_was_already_fetched_for_a_full_sink_is_still_delivered(world: World) -> None:
+    world.begin(1)
+    world.take(*(Message(offset) for offset in range(6)))
+    assert len(world.sinks[0].received) == 6
+
+
+async def test_messages_of_another_generation_are_left_alone(world: World) -> None:
+    world.begin(1)
+    await world.assignment.end()
+    world.begin(2)
+    world.take(Message(500, generation_id=1), Message(400, generation_id=2))
+    assert [stored.position.offset for stored in world.sinks[1].received] == [400]
+
+
+async def test_nothing_reaches_a_partition_after_its_revocation(world: World) -> None:
+    world.begin(1)
+    message = Message(1)
+    world.take(message)
+    await world.assignment.end()
+    world.take(Message(2))
+    world.sinks[0].partition.acknowledge(2)
+    world.consumer.paused.add(FIRST)
+    world.sinks[0].partition.resume()
+    assert world.sinks[0].closed
+    assert not message.acknowledged
+    assert world.consumer.paused == {FIRST}
+
+
+async def test_the_first_error_of_a_sink_ends_the_assignment_and_nothing_escapes() -> None:
+    class Broken(Collector):
+        def offer(self, record: object) -> None:
+            raise ZeroDivisionError
+
+    assignment = Assignment("things", lambda partition: Broken(partition, acknowledging=False, room=None))
+    assignment.begin([FIRST], 1, Consumer())
+    assignment.take(Message(1))
+    assignment.take(Message(2))
+    with pytest.raises(ZeroDivisionError):
+        await assignment.failed
+
+
+async def test_a_sink_that_cannot_be_opened_ends_the_assignment() -> None:
+    def open_sink(partition: Partition) -> Collector:
+        raise ZeroDivisionError
+
+    assignment = Assignment("things", open_sink)
+    assignment.begin([FIRST], 1, Consumer())
+    with pytest.raises(ZeroDivisionError):
+        await assignment.failed
