@@ -151,6 +151,7 @@ _CANDIDATE = re.compile(
     """,
     re.X,
 )
+_ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]")
 _OPENS = re.compile(r"""["'“‘«(\[*_`¿¡—–-]*(?:[^\W\d_a-zà-öø-ÿ]|\d|§|[^\W\d_](?=[A-Z]))""")
 _LAST_WORD = re.compile(r"[^\s(\[\"“'‘«/]+$")
 
@@ -167,7 +168,7 @@ class RuleSentences:
 def _ends(text: str, match: re.Match[str]) -> bool:
     if match["stop"] is None:
         return True
-    if "\n\n" in match["space"]:
+    if "\n\n" in match["space"] or ("\n" in match["space"] and _ITEM.match(text, match.end())):
         return True
     if not _OPENS.match(text, match.end()):
         return False

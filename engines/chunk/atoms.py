@@ -70,8 +70,8 @@ def _pieces(markdown: str, block: Block) -> Iterator[tuple[int, int, Rank | None
 def _lines(markdown: str, start: int, end: int, keep_until: int | None = None) -> Iterator[tuple[int, int]]:
     """Lines with their line break; everything up to the first line after `keep_until` is one."""
     at = start
-    if keep_until is not None and keep_until < end:
-        at = markdown.find("\n", keep_until + 1, end) + 1 or end
+    if keep_until is not None:
+        at = (markdown.find("\n", keep_until + 1, end) + 1 if keep_until < end else 0) or end
         yield start, at
     while at < end:
         after = markdown.find("\n", at, end) + 1 or end

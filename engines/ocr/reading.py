@@ -1,7 +1,7 @@
 """What runs in the OCR child: one page image to blocks.
 
 The engine's own orientation classifier is off (it turns good lines upside down). A page that lies on its side shows by line boxes that are
-taller than wide, one on its head by poor scores; both are settled by reading a few lines each way.
+taller than wide; which way up a page is shows when its longest lines are read upside down, too, and score better.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from schemas.values import Box
 Image = NDArray[np.uint8]
 
 _TRIED_LINES = 6
-_POOR = 0.8
+_BENEFIT_OF_DOUBT = 0.03
 _SKEW_WORTH = math.radians(0.15)
 _POINTS = 842.0
 """height of A4: sizes on pages of unknown resolution are told as if they were A4"""
@@ -63,10 +63,13 @@ def _upright(pixels: Image, settings: Settings) -> tuple[int, list[Found]]:
     if not found:
         return 0, []
     sideways = sum(len(line.text) for line in found if _tall(line)) > 0.5 * sum(len(line.text) for line in found)
-    if not sideways and statistics.median(line.score for line in found) >= _POOR:
-        return 0, found
-    turns = _best_turn(pixels, found, (1, 3) if sideways else (0, 2), settings)
-    return (turns, found) if turns == 0 else (turns, _lines(_turned(pixels, turns), settings))
+    longest = sorted(found, key=lambda line: -max(_extent(line.corners)))[:_TRIED_LINES]
+    crops = [_crop(pixels, line.corners) for line in longest]
+    scores = {turn: statistics.mean(_recognised(_turned(crop, turn), settings) for crop in crops) for turn in ((1, 3) if sideways else (2,))}
+    if not sideways:
+        scores[0] = statistics.mean(line.score for line in longest) + _BENEFIT_OF_DOUBT
+    turn = max(scores, key=lambda turn: scores[turn])
+    return (0, found) if turn == 0 else (turn, _lines(_turned(pixels, turn), settings))
 
 
 def _tall(line: Found) -> bool:
@@ -77,17 +80,6 @@ def _tall(line: Found) -> bool:
 def _extent(corners: NDArray[np.float32]) -> tuple[float, float]:
     spread = corners.max(axis=0) - corners.min(axis=0)
     return float(spread[0]), float(spread[1])
-
-
-def _best_turn(pixels: Image, found: Sequence[Found], turns: Sequence[int], settings: Settings) -> int:
-    """The turn at which the longest lines read with the best scores."""
-    longest = sorted(found, key=lambda line: -max(_extent(line.corners)))[:_TRIED_LINES]
-    crops = [_crop(pixels, line.corners) for line in longest]
-
-    def score(turn: int) -> float:
-        return statistics.mean(_recognised(_turned(crop, turn), settings) for crop in crops)
-
-    return max(turns, key=score)
 
 
 def _crop(pixels: Image, corners: NDArray[np.float32]) -> Image:

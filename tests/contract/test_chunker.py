@@ -1,0 +1,167 @@
+"""What every Chunker keeps to, and what the structure strategy adds."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from engines.chunk import chunker_for
+from engines.drafts import Draft, Piece, table
+from engines.parse import markdown
+from engines.parse.assemble import assemble
+from schemas.generations import ChunkConfig
+from schemas.ports.engines import Chunker
+from schemas.values import ChildChunk, ParentChunk, Transcript
+
+DOCUMENT = UUID(int=17)
+SENTENCES = [f"Sentence number {i} says that pump {i * 37 % 101} was oiled on day {i}." for i in range(400)]
+PROSE = "\n\n".join(" ".join(SENTENCES[i : i + 6]) for i in range(0, len(SENTENCES), 6))
+ROWS = [["part", "price"], *([f"seal {i}", str(i * 13)] for i in range(300))]
+
+
+@pytest.fixture(params=["structure", "fixed_size"])
+def chunker(request: pytest.FixtureRequest) -> Chunker:
+    return chunker_for(ChunkConfig(strategy=request.param))
+
+
+@pytest.fixture
+def structure() -> Chunker:
+    return chunker_for(ChunkConfig())
+
+
+def transcript(source: str) -> Transcript:
+    return assemble([markdown.read(source.encode())], pages=None)
+
+
+def children(parents: list[ParentChunk]) -> list[ChildChunk]:
+    return [child for parent in parents for child in parent.children]
+
+
+def grid(rows: list[list[str]]) -> str:
+    return table(rows)[0]
+
+
+def check_places(found: Transcript, parents: list[ParentChunk]) -> None:
+    for parent in parents:
+        assert parent.text == found.markdown[parent.char_start : parent.char_end]
+        for child in parent.children:
+            assert child.text == found.markdown[child.char_start : child.char_end] == child.text.strip() != ""
+            assert parent.char_start <= child.char_start < child.char_end <= parent.char_end
+            assert (child.spans[0].char_start, child.spans[-1].char_end) == (child.char_start, child.char_end)
+            assert all(one.char_end <= other.char_start for one, other in zip(child.spans, child.spans[1:], strict=False))
+
+
+@pytest.mark.parametrize("source", [PROSE, grid(ROWS), f"# A\n\n{PROSE}\n\n## B\n\n{grid(ROWS)}\n\n```python\n{'x = 1' * 2000}\n```"])
+def test_texts_and_places_agree(chunker: Chunker, source: str) -> None:
+    found = transcript(source)
+    parents = chunker.chunk(DOCUMENT, "T", found)
+    check_places(found, parents)
+    assert [parent.ordinal for parent in parents] == list(range(len(parents)))
+    assert [child.ordinal for child in children(parents)] == list(range(len(children(parents))))
+
+
+def test_no_text_gives_no_chunks(chunker: Chunker) -> None:
+    assert chunker.chunk(DOCUMENT, "T", transcript("")) == []
+
+
+def test_ids_are_stable_and_different(chunker: Chunker) -> None:
+    found = transcript(f"# A\n\n{PROSE}\n\n# A\n\n{PROSE}")
+    once, again = chunker.chunk(DOCUMENT, "T", found), chunker.chunk(DOCUMENT, "T", found)
+    ids = [child.id for child in children(once)] + [parent.id for parent in once]
+    assert once == again
+    assert len(ids) == len(set(ids))
+    assert not {child.id for child in children(chunker.chunk(UUID(int=18), "T", found))} & set(ids)
+
+
+def test_sizes_stay_in_their_bounds(chunker: Chunker) -> None:
+    parents = chunker.chunk(DOCUMENT, None, transcript(PROSE))
+    sizes = [child.tokens for child in children(parents)]
+    assert max(sizes) <= 280
+    assert 150 <= sum(sizes) / len(sizes) <= 230
+    assert all(parent.tokens <= 920 for parent in parents)
+
+
+@pytest.mark.parametrize("source", ["word " * 5000, "x" * 20_000, f"- {'item ' * 3000}"])
+def test_what_has_no_sentence_ends_is_cut_all_the_same(chunker: Chunker, source: str) -> None:
+    found = transcript(source)
+    parents = chunker.chunk(DOCUMENT, None, found)
+    check_places(found, parents)
+    assert max(child.tokens for child in children(parents)) <= 280
+
+
+def test_a_table_is_cut_between_rows_and_its_header_goes_along(chunker: Chunker) -> None:
+    cut = children(chunker.chunk(DOCUMENT, "Prices", transcript(f"# Parts\n\n{grid(ROWS)}")))
+    assert len(cut) > 5
+    for child in cut:
+        lines = [line for line in child.text.split("\n") if line.startswith("|")]
+        assert all(line.endswith("|") and line.count("|") == 3 for line in lines)
+        assert ("| part | price |" in child.text) != ("| part | price |" in child.prefix)
+
+
+def test_the_prefix_holds_title_and_heading_path(structure: Chunker) -> None:
+    found = transcript(f"# Guide\n\n## Pumps\n\n{PROSE}\n\n### Seals\n\nSeals wear out. {PROSE}")
+    parents = structure.chunk(DOCUMENT, "guide", found)
+    assert parents[0].section == "Guide > Pumps"
+    assert parents[0].children[0].prefix == "Guide > Pumps"
+    assert parents[-1].children[-1].prefix == "Guide > Pumps > Seals"
+    assert structure.chunk(DOCUMENT, "Handbook", found)[0].children[0].prefix == "Handbook > Guide > Pumps"
+
+
+def test_parents_stay_within_one_section(structure: Chunker) -> None:
+    found = transcript("\n\n".join(f"# Section {i}\n\n{' '.join(SENTENCES[i * 20 : i * 20 + 20])}" for i in range(8)))
+    assert [parent.section for parent in structure.chunk(DOCUMENT, None, found)] == [f"Section {i}" for i in range(8)]
+
+
+def test_a_short_section_and_a_short_document_are_one_chunk(structure: Chunker) -> None:
+    short = " ".join(SENTENCES[:8])
+    long = transcript(f"# A\n\n{short}\n\n- item\n- item\n\n# B\n\n{PROSE}")
+    assert len(structure.chunk(DOCUMENT, None, long)[0].children) == 1
+    whole = structure.chunk(DOCUMENT, None, transcript("# A\n\nOne.\n\n## B\n\nTwo.\n\n## C\n\nThree."))
+    assert [child.text for child in children(whole)] == ["One.\n\n## B\n\nTwo.\n\n## C\n\nThree."]
+    assert whole[0].section == "A"
+
+
+def test_code_is_by_itself_with_its_language(structure: Chunker) -> None:
+    cut = children(structure.chunk(DOCUMENT, None, transcript("# A\n\nCall it so:\n\n```python\nrun(1)\n```\n\nThat is all.")))
+    assert [(child.kind, child.language) for child in cut] == [("paragraph", None), ("code", "python"), ("paragraph", None)]
+
+
+def test_a_heading_without_text_is_still_found(structure: Chunker) -> None:
+    assert [child.text for child in children(structure.chunk(DOCUMENT, None, transcript(f"{PROSE}\n\n# The end")))][-1] == "# The end"
+
+
+@pytest.mark.parametrize("at", [0, 7, 30, 60])
+def test_an_inserted_paragraph_changes_at_most_three_chunks(structure: Chunker, at: int) -> None:
+    before = {child.id for child in children(structure.chunk(DOCUMENT, None, transcript(PROSE)))}
+    paragraphs = PROSE.split("\n\n")
+    paragraphs.insert(at, "A paragraph that was not there before. It says something new about valves and nothing about pumps.")
+    after = {child.id for child in children(structure.chunk(DOCUMENT, None, transcript("\n\n".join(paragraphs))))}
+    assert len(after - before) <= 3
+
+
+def test_a_sheets_chunks_know_their_own_cells(structure: Chunker) -> None:
+    text, end = table(ROWS)
+    found = assemble([Piece([Draft("table", text, header_end=end, sheet="S", cells=f"B3:C{2 + len(ROWS)}")])], pages=None)
+    for child in children(structure.chunk(DOCUMENT, None, found)):
+        first, last = (int(cell[1:]) for cell in (child.spans[0].cells or "").split(":"))
+        seals = [int(line.split()[2]) for line in child.text.split("\n") if line.startswith("| seal")]
+        assert (last, seals[-1]) == (4 + seals[-1], last - 4)
+        assert first == (3 if "part" in child.text else 4 + seals[0])
+
+
+def test_pages_and_boxes_come_along(structure: Chunker) -> None:
+    drafts = [Draft("paragraph", SENTENCES[i], page=i // 10 + 1, box=(0.1, 0.1, 0.9, 0.2)) for i in range(60)]
+    parents = structure.chunk(DOCUMENT, None, assemble([Piece(drafts)], pages=6))
+    assert sorted({page for parent in parents for page in parent.pages}) == [1, 2, 3, 4, 5, 6]
+    assert all(span.page and span.box for child in children(parents) for span in child.spans)
+
+
+def test_fixed_windows_overlap_by_their_share() -> None:
+    cut = children(chunker_for(ChunkConfig(strategy="fixed_size", overlap=0.2)).chunk(DOCUMENT, None, transcript(PROSE)))
+    shared = [one.char_end - other.char_start for one, other in zip(cut, cut[1:], strict=False)]
+    assert all(0.1 * len(child.text) < overlap < 0.3 * len(child.text) for child, overlap in zip(cut, shared, strict=False))
+
+
+def test_the_fingerprints_of_two_strategies_differ() -> None:
+    assert len({chunker_for(ChunkConfig(strategy=name)).fingerprint for name in ("structure", "fixed_size")}) == 2  # type: ignore[arg-type]

@@ -1,0 +1,55 @@
+"""The real local OCR engine on pages that lie straight, turned, skewed and empty."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import AsyncIterator
+
+import pytest
+from PIL import Image
+
+from engines.ocr.rapidocr import RapidOcr
+from tests.unit.engines_parse.writing import picture_of_text
+
+WORDS = "The pump is oiled every week"
+
+
+@pytest.fixture(scope="module")
+def straight() -> Image.Image:
+    paper = Image.new("RGB", (1000, 600), "white")
+    for i in range(3):
+        paper.paste(Image.open(io.BytesIO(picture_of_text(WORDS))).crop((0, 80, 1000, 230)), (0, 50 + 160 * i))
+    return paper
+
+
+@pytest.fixture
+async def ocr() -> AsyncIterator[RapidOcr]:
+    engine = RapidOcr(threads=2)
+    yield engine
+    await engine.aclose()
+
+
+def png(picture: Image.Image) -> bytes:
+    out = io.BytesIO()
+    picture.save(out, "PNG")
+    return out.getvalue()
+
+
+async def test_a_page_is_read_however_it_lies(ocr: RapidOcr, straight: Image.Image) -> None:
+    for degrees in (0, 90, 180, 270, 3):
+        await check(ocr, straight.rotate(degrees, expand=True, fillcolor="white"))
+
+
+async def check(ocr: RapidOcr, page: Image.Image) -> None:
+    found = await ocr.read(png(page), about="a page")
+    words = " ".join(draft.text for draft in found).lower().split()
+    assert words == (WORDS.lower().split() * 3)
+    for draft in found:
+        assert draft.box
+        x0, y0, x1, y1 = draft.box
+        inside = page.crop((int(x0 * page.width), int(y0 * page.height), int(x1 * page.width), int(y1 * page.height))).convert("L")
+        assert inside.getextrema()[0] < 80, "the box shows where the words stand"
+
+
+async def test_an_empty_page_has_no_blocks(ocr: RapidOcr) -> None:
+    assert await ocr.read(png(Image.new("RGB", (800, 600), "white")), about="a page") == []
