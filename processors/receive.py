@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from schemas.errors import InvalidRequest, LimitExceeded, MalformedEvent, NotFound, PermanentError, UnreadableDocument
+from schemas.errors import EngineUnavailable, InvalidRequest, LimitExceeded, MalformedEvent, NotFound, PermanentError, TransientError, UnreadableDocument
 from schemas.events import Content, DocumentAccepted, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
 from schemas.ids import document_id, sha256_hex, sha256_of_file
 from schemas.ports.bundle import Ports, blob_key
@@ -173,7 +173,11 @@ async def _fetched(fact: Fact[Incoming], url: str, data: DocumentReceived, ports
     """Fetched once for an event: a retry gets the bytes of the first time."""
 
     async def ask(_: list[int]) -> list[bytes]:
-        fetched = await ports.fetcher.fetch(url, f"uploads/{data.tenant}/fetched/")
+        try:
+            fetched = await ports.fetcher.fetch(url, f"uploads/{data.tenant}/fetched/")
+        except EngineUnavailable as error:
+            # An address is no engine of ours: it gets a few tries, not patience without end.
+            raise TransientError(error.detail, code="FETCH_FAILED", remedy="Check that the address answers, then redrive the event or send it again.") from error
         return [b"\n".join([fetched.blob.model_dump_json().encode(), (fetched.filename or "").encode()])]
 
     key = memo_key(data.tenant, fact.id, "fetch", f"{fact.id} {url}".encode())
