@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from sql.generations import PgGenerations
-
 from anabranch.composition.storage import Storage
 from processors import STAGES
+from sql.generations import PgGenerations
 from streams.hosting import group_name
 
 

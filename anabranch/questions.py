@@ -22,7 +22,7 @@ R = TypeVar("R", SearchResponse, QueryResponse)
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    retriever: Retriever
+    retriever: Callable[[], Retriever]
     tenant: str
     gate: Gate
     metrics: Metrics
@@ -30,11 +30,11 @@ class Asking:
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         run = self.fresh_id()
-        return await self._measured("search", run, lambda: self.retriever.search(self.tenant, request, run))
+        return await self._measured("search", run, lambda: self.retriever().search(self.tenant, request, run))
 
     async def query(self, request: QueryRequest) -> QueryResponse:
         run = self.fresh_id()
-        return await self._measured("query", run, lambda: self.retriever.query(self.tenant, request, run))
+        return await self._measured("query", run, lambda: self.retriever().query(self.tenant, request, run))
 
     async def _measured(self, kind: str, run: UUID, ask: Callable[[], Awaitable[R]]) -> R:
         began = time.perf_counter()

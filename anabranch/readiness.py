@@ -7,14 +7,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from sql.documents import PgDocuments
-from sql.generations import PgGenerations
-
+from anabranch.answering import Answering
 from anabranch.composition.storage import Storage
 from anabranch.settings import Settings
 from anabranch.version import program_version
 from api.services import Dependency
 from schemas.errors import AnabranchError, NotFound
+from sql.documents import PgDocuments
+from sql.generations import PgGenerations
 from streams.topics import RAW
 
 PATIENCE_S = 5.0
@@ -25,6 +25,7 @@ PROBE = "uploads/_probe"
 class Readiness:
     settings: Settings
     storage: Storage
+    answering: Answering
 
     async def lines(self) -> Sequence[Dependency]:
         checks = {"database": self._database, "log": self._log, "blobs": self._blobs, "generation": self._generation}
@@ -58,6 +59,7 @@ class Readiness:
         live = await PgGenerations(self.storage.pool).live()
         if live is None:
             raise NotFound("no generation is live yet", remedy="Start a worker: it makes the first one.")
+        self.answering.retriever()
         return live.name
 
 

@@ -14,10 +14,12 @@ from anabranch.settings import Settings
 from anabranch.supervisor import Plan, running
 
 STARTING_S = 60.0
+READING = ("control", "runs")
+"""Stages beside a command that only asks: the generation is there, and the question is kept."""
 
 
 @asynccontextmanager
-async def api_client(common: Remote, *, stages: Sequence[str] = ()) -> AsyncIterator[ApiClient]:
+async def api_client(common: Remote, *, stages: Sequence[str] = READING) -> AsyncIterator[ApiClient]:
     """`stages` are what a server of its own would run beside the API."""
     if common.server:
         async with ApiClient(common.server) as client:

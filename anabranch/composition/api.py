@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
-from sql.documents import PgDocuments
-from sql.entities import PgEntities
-from sql.generations import PgGenerations
-from sql.jobs import PgJobs
-from sql.records import PgRecords
-
+from anabranch.answering import answering
 from anabranch.busy import Gate
-from anabranch.composition.genesis import current_generation
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.questions import prepare_questions, profiles_of
 from anabranch.composition.storage import Storage, prepare_storage
@@ -26,32 +20,41 @@ from anabranch.settings_schema import config_schema
 from anabranch.usage import UsageBuffer
 from anabranch.version import program_version
 from api.services import Services
+from retrieval.pipeline import Retriever
 from schemas.generations import Generation
+from sql.documents import PgDocuments
+from sql.entities import PgEntities
+from sql.generations import PgGenerations
+from sql.jobs import PgJobs
 from sql.pool import close_pool, open_pool
+from sql.records import PgRecords
 from streams.codec import Codec
 
 TENANT = "default"
 OTHER_CONNECTIONS = 6
 QUESTION_CONNECTIONS = 4
-GENERATION_POLL_S = 0.05
 
 
 @asynccontextmanager
 async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NONE) -> AsyncIterator[Services]:
-    """Waits until there is a live generation: a worker makes the first one."""
+    """Raises GenerationMismatch where the live generation needs another model than the settings name. Until a worker has made the first
+    generation, questions get a TransientError."""
     metrics = Metrics(program_version())
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(prepare_storage(settings, dsn, pool_size=OTHER_CONNECTIONS, name="anabranch api", overrides=overrides))
         pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
         stack.push_async_callback(close_pool, pool)
         usage = await stack.enter_async_context(_usage(storage, metrics, overrides))
-        generation = await _generation(storage)
-        retriever = await stack.enter_async_context(prepare_questions(settings, storage, pool, generation, publish=usage.offer, overrides=overrides))
+
+        def questions(live: Generation) -> AbstractAsyncContextManager[Retriever]:
+            return prepare_questions(settings, storage, pool, live, publish=usage.offer, overrides=overrides)
+
+        ready = await stack.enter_async_context(answering(PgGenerations(storage.pool), questions))
         documents = PgDocuments(storage.pool)
         gate = Gate("questions", max(1, settings.database.api_pool // QUESTION_CONNECTIONS), metrics)
-        asking = Asking(retriever, TENANT, gate, metrics, overrides.fresh_id)
+        asking = Asking(ready.retriever, TENANT, gate, metrics, overrides.fresh_id)
         profiles = profiles_of(settings)
-        readiness = Readiness(settings, storage)
+        readiness = Readiness(settings, storage, ready)
         yield Services(
             tenant=TENANT,
             max_bytes=settings.ingest.max_bytes,
@@ -83,10 +86,3 @@ async def _usage(storage: Storage, metrics: Metrics, overrides: Overrides) -> As
         sending.cancel()
         await asyncio.gather(sending, return_exceptions=True)
         await usage.flush()
-
-
-async def _generation(storage: Storage) -> Generation:
-    generations, codec = PgGenerations(storage.pool), Codec()
-    while (found := await current_generation(generations, storage.log, codec)) is None:
-        await asyncio.sleep(GENERATION_POLL_S)
-    return found

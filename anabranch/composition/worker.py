@@ -7,10 +7,6 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from sql.generations import PgGenerations
-from sql.ledger import PgLedger
-from sql.memo import PgMemo
-
 from anabranch.composition.engines import Engines, prepare_engines
 from anabranch.composition.genesis import current_generation, publish_first
 from anabranch.composition.overrides import NONE, Overrides
@@ -23,6 +19,9 @@ from processors import STAGES
 from schemas.errors import ConfigurationError
 from schemas.generations import Generation
 from schemas.ports.bundle import Limits, Ports
+from sql.generations import PgGenerations
+from sql.ledger import PgLedger
+from sql.memo import PgMemo
 from sql.revisions import PgRevisions
 from streams.codec import Codec
 from streams.hosting import Host

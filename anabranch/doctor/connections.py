@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import httpx2
-from sql.generations import PgGenerations
 
 from anabranch.composition.storage import blobs_of, kafka_of
 from anabranch.data_folder import find_server
 from anabranch.doctor.findings import Finding
 from anabranch.settings import ModelSettings, Settings
+from sql.generations import PgGenerations
 from sql.inspection import inspect
 from sql.pool import close_pool, open_pool
 from sql.records import PgRecords

@@ -60,7 +60,8 @@ class Ledger(Protocol):
     """The write side of the tables, for one generation. Both calls are one transaction each; both raise DatabaseUnavailable when Postgres is lost,
     and then nobody knows whether they were committed: calling again with the same events is right in either case."""
 
-    generation: Generation
+    @property
+    def generation(self) -> Generation: ...
 
     async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
         """The first transaction: lock documents in id order, claim each event, write the rows of those that count, move `visible` where an order became complete."""

@@ -72,12 +72,19 @@ async def running(settings: Settings, dsn: str, overrides: Overrides) -> AsyncIt
             async with prepare_api(settings, dsn, overrides=overrides) as services:
                 transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
                 async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as http:
+                    await _ready(http)
                     yield World(http, worker, settings)
             if working.done():
                 working.result()
         finally:
             working.cancel()
             await asyncio.gather(working, return_exceptions=True)
+
+
+async def _ready(http: httpx2.AsyncClient) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while (await http.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.02)
 
 
 @pytest.fixture

@@ -141,9 +141,9 @@ async def test_entities_and_what_connects_them_can_be_looked_up(world: World) ->
     async with asyncio.timeout(30):
         while not (entities := (await world.http.get("/v1/entities")).json()["items"]):
             await asyncio.sleep(0.05)
-    entity = (await world.http.get(f"/v1/entities/{UUID(entities[0]['entity_id'])}")).json()
+    entity = (await world.http.get(f"/v1/entities/{UUID(entities[0]['id'])}")).json()
     assert entity["mentions"]
-    graph = (await world.http.get("/v1/graph/subgraph", params={"seed": entities[0]["entity_id"]})).json()
+    graph = (await world.http.get("/v1/graph/subgraph", params={"seed": entities[0]["id"]})).json()
     assert graph["nodes"]
 
 
