@@ -32,6 +32,7 @@ async def _build(connection: Connection, generation: Generation) -> bool:
     try:
         return await _build_locked(connection, generation)
     finally:
+        await connection.execute("reset maintenance_work_mem")
         await connection.execute("select pg_advisory_unlock(hashtext($1))", _name(generation))
 
 
