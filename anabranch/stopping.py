@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-import sys
 import threading
 from collections.abc import Coroutine
 
@@ -27,7 +26,7 @@ def _signalled(stop: asyncio.Event) -> None:
 
 
 def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
-    while sys.stdin.buffer.read(1):
+    while os.read(0, 1):  # unbuffered: a buffered reader's lock would be fatal at exit
         continue
     if not loop.is_closed():
         loop.call_soon_threadsafe(stop.set)
