@@ -9,7 +9,7 @@ from retrieval.pack import Context
 from retrieval.refuse import Suitability
 from schemas.questions import Confidence
 
-CLEAR = 2.0
+CLEAR = 1.2
 """Times the threshold from which on the best score is clear."""
 
 

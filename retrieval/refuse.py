@@ -16,6 +16,8 @@ from schemas.ports.engines import EmbeddedQuery, Reranker
 from schemas.ports.search import ChunkView
 from schemas.profiles import AnswerProfile
 
+ACROSS_LANGUAGES = 0.85
+"""Share of the threshold that is enough where question and best passage are in different languages: such pairs score lower. Set by hand, not calibrated."""
 LEAST_COVERAGE = 0.25
 """Share of the question's idf mass that one of the first three passages must hold, where no reranker looked."""
 _LOOKED_AT = 3
@@ -47,9 +49,15 @@ def judge_suitability(
     if reranker is None or not scores:
         return _by_words(parents, plan, idf)
     background = background_of(reranker, query)
-    threshold = reranker.threshold if profile.threshold is None else profile.threshold
+    threshold = (reranker.threshold if profile.threshold is None else profile.threshold) * _leniency(parents, plan)
     best = max(scores) - background
     return Suitability(best < threshold, best, threshold, background, f"best rerank score {best:.3f} against {threshold:.3f}")
+
+
+def _leniency(parents: Sequence[RankedParent], plan: Plan) -> float:
+    best = max(parents, key=lambda parent: parent.rerank if parent.rerank is not None else float("-inf"))
+    spoken = best.best.chunk.language
+    return ACROSS_LANGUAGES if plan.language_sure and spoken and spoken.split("-")[0] != plan.language else 1.0
 
 
 def background_of(reranker: Reranker, query: EmbeddedQuery | None) -> float:

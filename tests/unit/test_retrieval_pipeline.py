@@ -78,13 +78,13 @@ async def test_a_table_row_is_quoted_with_its_header() -> None:
 )
 async def test_what_the_corpus_does_not_hold_is_refused_in_the_questions_language_without_a_model_call(question: str, language: str, begins: str) -> None:
     built = house()
-    built.reranker.threshold = 0.75  # type: ignore[union-attr]
+    built.reranker.threshold = 0.9  # type: ignore[union-attr]
     built.chat = ScriptedChat({"sufficient": True, "sentences": [], "assumptions": [], "limitations": []})
     response = await built.retriever().query("default", QueryRequest(query=question), RUN)
     assert response.refused and response.answer is None and response.code == "NO_SUITABLE_CONTEXT"
     assert response.language == language and response.message is not None and response.message.startswith(begins)
     assert built.chat.seen == [] and response.trace.model_calls == 0 and not response.trace.calibrated
-    assert response.trace.max_rerank_score is not None and response.trace.max_rerank_score < 0.75 == response.trace.threshold
+    assert response.trace.max_rerank_score is not None and response.trace.threshold is not None and response.trace.max_rerank_score < response.trace.threshold
 
 
 async def test_the_background_is_taken_off_before_the_threshold() -> None:
@@ -92,6 +92,13 @@ async def test_the_background_is_taken_off_before_the_threshold() -> None:
     built.embedder.background = 0.9
     response = await built.retriever().query("default", QueryRequest(query=COST), RUN)
     assert response.code == "NO_SUITABLE_CONTEXT"
+
+
+async def test_a_question_in_another_language_than_the_passage_needs_a_lower_score() -> None:
+    built = house()
+    own = await built.retriever().query("default", QueryRequest(query=COST), RUN)
+    foreign = await built.retriever().query("default", QueryRequest(query=COST, language="de"), RUN)
+    assert own.trace.threshold == 0.5 and foreign.trace.threshold == pytest.approx(0.425)
 
 
 async def test_a_profile_may_forbid_refusing() -> None:
