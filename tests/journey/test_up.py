@@ -109,7 +109,7 @@ def test_kill_nine_loses_nothing_that_was_acknowledged(folder: Path) -> None:
         first.process.wait()
     with up(folder) as (_, server):
         deadline = time.monotonic() + START_S
-        while (listed := httpx2.get(f"{server['url']}/v1/documents", params={"state": "searchable"}).json()["items"]) and len(listed) < len(texts):
+        while len(listed := httpx2.get(f"{server['url']}/v1/documents", params={"state": "searchable"}).json()["items"]) < len(texts):
             assert time.monotonic() < deadline, f"{len(listed)} of {len(texts)}"
             time.sleep(0.2)
         assert len(listed) == len(texts)
