@@ -19,12 +19,15 @@ from sql.statements import statement
 def judge(event: Projected, state: DocumentState, how: str | None) -> Verdict:
     """Decide, and move the state on as the rows will."""
     [row] = event.rows
-    assert isinstance(row, DocumentRow | WithdrawalRow)
-    if not _later(row.order, state.latest) or not _later(row.order, state.withdrawn):
+    assert isinstance(row, DocumentRow | WithdrawalRow), "transcribe projects a document or its withdrawal"
+    newest = _later(row.order, state.latest) and _later(row.order, state.withdrawn)
+    if isinstance(row, WithdrawalRow) and _later(row.order, state.withdrawn):
+        gone = _withdraw(row, state)
+        return Verdict(event, Claim.OWED, gone) if newest else Verdict(event, Claim.SUPERSEDED)
+    if not newest:
         again = row.order == state.latest and row.accepted_id == state.accepted_id
         return Verdict(event, Claim.OWED if again else Claim.SUPERSEDED, written=False)
-    if isinstance(row, WithdrawalRow):
-        return Verdict(event, Claim.OWED, _withdraw(row, state))
+    assert isinstance(row, DocumentRow)
     unchanged = _unchanged(event, row, state, how)
     flip = Flip(row.document_id, state.visible, state.chunks, None) if unchanged and state.visible else None
     _accept(row, state, unchanged)
@@ -56,9 +59,13 @@ def _accept(row: DocumentRow, state: DocumentState, unchanged: bool) -> None:
 
 
 def _withdraw(row: WithdrawalRow, state: DocumentState) -> Flip:
+    """Also one that a later revision has overtaken: what is older than the withdrawal must not go on serving should that revision fail."""
     flip = Flip(row.document_id, row.order, 0, state.visible)
-    state.latest = state.withdrawn = row.order
-    state.accepted_id, state.visible, state.shown = row.accepted_id, None, None
+    state.withdrawn = row.order
+    if _later(row.order, state.latest):
+        state.latest, state.accepted_id = row.order, row.accepted_id
+    if _later(row.order, state.visible):
+        state.visible = state.shown = None
     return flip
 
 

@@ -37,10 +37,6 @@ class DocumentState:
         """A withdrawal or a later visible revision came first."""
         return _older(order, self.withdrawn) or _older(order, self.visible)
 
-    def has_one_revision(self, order: OrderKey) -> bool:
-        """Nothing older can lie in the derived tables."""
-        return self.revision == 1 and self.latest == order and self.visible is None
-
 
 States = Mapping[UUID, DocumentState]
 
@@ -82,11 +78,12 @@ async def look_at_shown(connection: Connection, generation: str, states: States)
 
 
 def _strength(counts: Counts, events: Sequence[Projected]) -> str:
-    """Parts that may complete a revision exclude each other: two that only shared the document would each find the other's part missing."""
+    """Accepting and withdrawing exclude all else. Parts that may complete a revision exclude each other: two that only shared the document
+    would each find the other's part missing. What else is written of a document waits for neither."""
     if counts == "latest":
         return "for update"
     settling = any(isinstance(row, SettledRow) and row.kind != "entities" for event in events for row in event.rows)
-    return "for no key update" if settling else "for share"
+    return "for no key update" if settling else "for key share"
 
 
 def _older(order: OrderKey, than: OrderKey | None) -> bool:

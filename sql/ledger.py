@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
 from schemas.events import EventBuried
 from schemas.generations import Generation
 from schemas.ports.ledger import Claimed, Counts, Projected
+from schemas.rows import ChildRow, Row, VectorRow
 from sql.claiming import SHARED, claim_documents, claim_shared
 from sql.claims import Collision
 from sql.document_state import MissingDocuments, add_stubs
@@ -15,6 +16,11 @@ from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
 from sql.storable import json_text
+
+COST = 200.0
+"""Of one transaction, about, in chunks: half a second of work."""
+COST_OF: Mapping[type[Row], float] = {ChildRow: 1.0, VectorRow: 0.25}
+COST_OF_OTHERS = 0.1
 
 
 class PgLedger:
@@ -30,17 +36,9 @@ class PgLedger:
         return self._generation
 
     async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
-        if not events:
-            return []
+        """In short transactions one after the other: the log's readers wait for the oldest that is open."""
         with database_errors():
-            while True:
-                try:
-                    return await self._claim(stage, counts, events)
-                except MissingDocuments:
-                    async with self._pool.acquire() as connection:
-                        await add_stubs(connection, events)
-                except Collision:
-                    """The other transaction's claim is there by now: look again."""
+            return [claimed for part in _slices(events) for claimed in await self._claim_part(stage, counts, part)]
 
     async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
         if not reacted and not buried:
@@ -60,8 +58,33 @@ class PgLedger:
         """Under which this ledger's claims may lie."""
         return [SHARED, self._generation.name] if self._generation else [SHARED]
 
+    async def _claim_part(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+        while True:
+            try:
+                return await self._claim(stage, counts, events)
+            except MissingDocuments:
+                async with self._pool.acquire() as connection:
+                    await add_stubs(connection, events)
+            except Collision:
+                """The other transaction's claim is there by now: look again."""
+
     async def _claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
         async with self._pool.acquire() as connection, connection.transaction():
             if counts in ("door", "always"):
                 return await claim_shared(connection, stage, counts, events)
             return await claim_documents(connection, self.generation, stage, counts, events)
+
+
+def _slices(events: Sequence[Projected]) -> Iterator[list[Projected]]:
+    """Events in order, cut where one transaction would become too long."""
+    part: list[Projected] = []
+    cost = 0.0
+    for event in events:
+        more = sum(COST_OF.get(type(row), COST_OF_OTHERS) for row in event.rows)
+        if part and cost + more > COST:
+            yield part
+            part, cost = [], 0.0
+        part.append(event)
+        cost += more
+    if part:
+        yield part

@@ -22,11 +22,13 @@ async def flip_complete(connection: Connection, generation: str, verdicts: Seque
     if not last:
         return {}
     rows = await connection.fetch(statement("complete_orders"), generation, *_keys(dict(last.keys())))
-    orders = {row["document_id"]: tuple(row["ord"]) for row in rows}
-    if not orders:
+    if not rows:
         return {}
+    orders = {row["document_id"]: tuple(row["ord"]) for row in rows}
     tenants = documents_of([verdict.event for verdict in verdicts])
     flips = await _make_visible(connection, generation, orders, tenants, states)
+    if renewed := {row["document_id"]: orders[row["document_id"]] for row in rows if row["follows"]}:
+        await connection.execute(statement("remove_older"), generation, *_keys(renewed))
     return {last[flip.document_id, flip.order]: flip for flip in flips}
 
 
@@ -62,9 +64,6 @@ async def _make_visible(connection: Connection, generation: str, orders: Orders,
     before = {document: order for document in orders if (order := states[document].visible) is not None}
     moved = await connection.fetch(statement("make_visible"), generation, *_keys(orders), [tenants[document] for document in orders])
     await _count_words(connection, generation, orders, before)
-    renewed = {document: order for document, order in orders.items() if not states[document].has_one_revision(order)}
-    if renewed:
-        await connection.execute(statement("remove_older"), generation, *_keys(renewed))
     return [_moved(row["document_id"], orders[row["document_id"]], row["chunks"], states) for row in moved]
 
 

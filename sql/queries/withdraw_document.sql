@@ -1,5 +1,9 @@
--- The tombstone of a document: whatever is older stays away.
+-- The tombstone of a document: whatever is older stays away. A later revision that came first stays the latest.
 update documents set
-  tenant = $2, latest = $3, withdrawn = $3, external_id = coalesce($4, external_id), source = $5, event_id = $6, accepted_id = $7, received_at = $8,
-  numbered = $9
+  withdrawn = $3,
+  (tenant, latest, external_id, source, event_id, accepted_id, received_at, numbered) = (
+    select tenant, latest, external_id, source, event_id, accepted_id, received_at, numbered where documents.latest > $3
+    union all
+    select $2, $3, coalesce($4, external_id), $5, $6, $7, $8, $9 where documents.latest is null or documents.latest <= $3
+  )
 where id = $1
