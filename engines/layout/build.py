@@ -29,13 +29,27 @@ def build(page: Page, body: float, *, styled: bool) -> list[Draft]:
 
 
 def _region(page: Page, found: Sequence[Row], body: float, styled: bool) -> Iterator[Draft]:
+    """Known tables stand where they are; between them, rows are searched for others."""
+    start = 0
+    for i in [*(i for i, row in enumerate(found) if row.runs[0].table), len(found)]:
+        yield from _stretch(page, found[start:i], body, styled)
+        if i < len(found):
+            yield _table(page, found[i].runs[0].table or [], found[i].runs)
+        start = i + 1
+
+
+def _stretch(page: Page, found: Sequence[Row], body: float, styled: bool) -> Iterator[Draft]:
     done = 0
     for each in tables(found, line_height(found)):
         yield from _prose(page, found[done : each.start], body, styled)
-        text, end = table(each.cells)
-        yield _placed(page, Draft("table", text, header_end=end), [run for row in found[each.start : each.end] for run in row.runs])
+        yield _table(page, each.cells, [run for row in found[each.start : each.end] for run in row.runs])
         done = each.end
     yield from _prose(page, found[done:], body, styled)
+
+
+def _table(page: Page, cells: list[list[str]], runs: Sequence[Run]) -> Draft:
+    text, end = table(cells)
+    return _placed(page, Draft("table", text, header_end=end), runs)
 
 
 def _prose(page: Page, found: Sequence[Row], body: float, styled: bool) -> Iterator[Draft]:

@@ -37,6 +37,8 @@ class Run:
     size: float
     bold: bool = False
     mono: bool = False
+    table: list[list[str]] | None = None
+    """cells, where this stands for a whole table that is known already"""
 
     @property
     def text(self) -> str:
@@ -84,7 +86,6 @@ class Page:
     place: Callable[[Box], Box]
     number: int | None = None
     unit: float = 1.0
-    rules: Sequence[tuple[float, float, float, float]] = ()
 
 
 def bounds(runs: Iterable[Run]) -> Box:
@@ -112,6 +113,8 @@ def lines(runs: Sequence[Run]) -> list[list[Run]]:
     for run in sorted(runs, key=lambda run: (run.middle, run.x0)):
         for i in range(len(found) - 1, max(-1, len(found) - 4), -1):
             y0, y1, members = found[i]
+            if run.table or members[0].table:
+                continue
             if min(run.y1, y1) - max(run.y0, y0) > 0.5 * min(run.y1 - run.y0, y1 - y0):
                 members.append(run)
                 if run.size >= max(member.size for member in members):

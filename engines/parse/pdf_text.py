@@ -16,7 +16,9 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
 from engines.layout import Page, Run, Word
+from engines.layout.grids import framed
 from engines.layout.runs import JOIN_GAP
+from engines.parse.pdf_rules import rules_of
 from schemas.values import Box
 
 _MONO = re.compile(r"mono|courier|consol|typewriter|menlo|inconsolata|cmtt|lmtt|fixed|sourcecode", re.I)
@@ -54,8 +56,9 @@ def page_text(page: pdfium.PdfPage, text: pdfium.PdfTextPage, number: int) -> tu
     turn = turns.most_common(1)[0][0] if turns else 0
     view = _View.of(page, turn)
     upright = [_run(view, word, face) for word, face in words if face.turn == turn]
+    rules = [view.upright(*rule) for rule in rules_of(page)] if upright else []
     stamps = " ".join(word.text for word, face in words if face.turn != turn)
-    return Page(_joined(upright), view.share, number), [stamps] if stamps else []
+    return Page(framed(_joined(upright), rules), view.share, number), [stamps] if stamps else []
 
 
 def _words(text: pdfium.PdfTextPage) -> list[_Glyphs]:
@@ -87,7 +90,8 @@ def _follows(word: _Glyphs, left: float, bottom: float, right: float, top: float
     """True where a letter touches the word, along the line or, for turned text, across it."""
     height = min(word.top - word.bottom, top - bottom) or 1.0
     width = min(word.right - word.left, right - left) or 1.0
-    beside = min(word.top, top) - max(word.bottom, bottom) > 0.3 * height and -1.5 * height < left - word.right < 0.3 * height
+    apart = max(left - word.right, word.left - right)
+    beside = min(word.top, top) - max(word.bottom, bottom) > 0.3 * height and -1.5 * height < apart < 0.3 * height
     above = min(word.right, right) - max(word.left, left) > 0.6 * width and max(bottom - word.top, word.bottom - top) < 0.3 * width
     return beside or (above and not min(word.top, top) - max(word.bottom, bottom) > 0.3 * height)
 
@@ -102,7 +106,7 @@ def _face(text: pdfium.PdfTextPage, i: int) -> _Face:
     size = c.FPDFText_GetFontSize(raw, i) * math.hypot(matrix.c, matrix.d)
     bold = bool(_BOLD.search(name)) or bool(flags.value & _FORCE_BOLD) or c.FPDFText_GetFontWeight(raw, i) >= 600
     mono = bool(flags.value & _FIXED_PITCH) or bool(_MONO.search(name))
-    return _Face(size, bold, mono, round(c.FPDFText_GetCharAngle(raw, i) / (math.pi / 2)) % 4)
+    return _Face(size, bold, mono, round(-c.FPDFText_GetCharAngle(raw, i) / (math.pi / 2)) % 4)
 
 
 @dataclass(frozen=True, slots=True)
