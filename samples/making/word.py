@@ -1,0 +1,56 @@
+"""DOCX (python-docx), with the times of its parts taken out so that the same input gives the same bytes."""
+
+from __future__ import annotations
+
+import io
+import zipfile
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+
+import docx
+
+from samples.making.blocks import Block
+
+WHEN = datetime(2026, 1, 1)
+
+
+def word(blocks: Sequence[Block], title: str) -> bytes:
+    document = docx.Document()
+    properties = document.core_properties
+    properties.title, properties.author, properties.created, properties.modified = title, "Anabranch samples", WHEN, WHEN
+    for block in blocks:
+        _add(document, block)
+    out = io.BytesIO()
+    document.save(out)
+    return _without_times(out.getvalue())
+
+
+def _add(document: Any, block: Block) -> None:
+    match block.kind:
+        case "heading":
+            document.add_heading(block.text, level=block.level)
+        case "list":
+            for (item,) in block.rows:
+                document.add_paragraph(item, style="List Bullet")
+        case "table":
+            _table(document, block.rows)
+        case _:
+            document.add_paragraph(block.text)
+
+
+def _table(document: Any, rows: list[list[str]]) -> None:
+    table = document.add_table(rows=len(rows), cols=len(rows[0]), style="Table Grid")
+    for line, row in zip(rows, table.rows, strict=True):
+        for text, cell in zip(line, row.cells, strict=True):
+            cell.text = text
+
+
+def _without_times(data: bytes) -> bytes:
+    out = io.BytesIO()
+    with zipfile.ZipFile(io.BytesIO(data)) as source, zipfile.ZipFile(out, "w", zipfile.ZIP_DEFLATED) as target:
+        for name in source.namelist():
+            part = zipfile.ZipInfo(name, (2026, 1, 1, 0, 0, 0))
+            part.compress_type = zipfile.ZIP_DEFLATED
+            target.writestr(part, source.read(name))
+    return out.getvalue()
