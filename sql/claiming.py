@@ -2,47 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import UUID
 
 from schemas.generations import Generation
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
 from sql import acceptance
-from sql.claims import Handled, Verdict, claim_events, claimed_before, note_another_try, note_flips
+from sql.claims import Handled, Verdict, claim_events, note_another_try, note_flips
 from sql.decisions import write_decisions
 from sql.document_state import States, add_stubs, lock_documents, look_at_shown
 from sql.pool import Connection
 from sql.visibility import flip_complete, keep_late_texts, withdraw
-from sql.writers import write_rows
 
 SHARED = ""
 """The generation of claims that are made once for all generations."""
 
 
-async def claim_shared(connection: Connection, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+Before = Mapping[UUID, Handled]
+"""Claims that are known to be there. Those that are not known make Collision be raised, and then all begins again."""
+WriteRows = Callable[[Connection, str, Sequence[Projected]], Awaitable[None]]
+
+
+async def claim_shared(connection: Connection, stage: str, counts: Counts, events: Sequence[Projected], before: Before) -> list[Claimed]:
     """At the door, and for decisions: only the claim decides."""
-    handled = await claimed_before(connection, SHARED, stage, [event.fact.id for event in events])
-    fresh = _fresh(events, handled)
+    fresh = _fresh(events, before)
     if fresh:
         await claim_events(connection, SHARED, stage, counts, [Verdict(event, Claim.OWED) for event in fresh])
         await write_decisions(connection, [row for event in fresh for row in event.rows])
-    handled |= {event.fact.id: Handled(Claimed(Claim.OWED), event.fact.payload_sha256) for event in fresh}
+    handled = {**before, **{event.fact.id: Handled(Claimed(Claim.OWED), event.fact.payload_sha256) for event in fresh}}
     return [_at_the_door(event, handled[event.fact.id]) if counts == "door" else handled[event.fact.id].claimed for event in events]
 
 
-async def claim_documents(connection: Connection, generation: Generation, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+async def claim_documents(
+    connection: Connection, generation: Generation, stage: str, counts: Counts, events: Sequence[Projected], before: Before, write_rows: WriteRows
+) -> list[Claimed]:
     """Under the documents' locks. Raises MissingDocuments or Collision: roll back and begin again."""
     if counts == "latest":
         await add_stubs(connection, events)
     states = await lock_documents(connection, generation.name, counts, events)
-    handled = await claimed_before(connection, generation.name, stage, [event.fact.id for event in events])
-    await note_another_try(connection, generation.name, stage, handled)
     if counts == "latest":
         await look_at_shown(connection, generation.name, states)
-    answers = {identity: before.claimed for identity, before in handled.items()}
-    run = _Run(connection, generation, stage, counts, states)
-    for together in _runs(_fresh(events, handled)):
+    await note_another_try(connection, generation.name, stage, before)
+    answers = {identity: handled.claimed for identity, handled in before.items()}
+    run = _Run(connection, generation, stage, counts, states, write_rows)
+    for together in _runs(_fresh(events, before)):
         answers |= await run.claim(together)
     return [answers[event.fact.id] for event in events]
 
@@ -56,12 +60,12 @@ class _Run:
     stage: str
     counts: Counts
     states: States
+    write_rows: WriteRows
 
     async def claim(self, events: Sequence[Projected]) -> dict[UUID, Claimed]:
         verdicts = [self._judge(event) for event in events]
         await claim_events(self.connection, self.generation.name, self.stage, self.counts, verdicts)
         flips = await (self._accept(verdicts) if self.counts == "latest" else self._project(verdicts))
-        await note_flips(self.connection, self.generation.name, self.stage, flips)
         return {identity: replace(verdict.claimed, flip=flips.get(identity)) for verdict in verdicts for identity in (verdict.event.fact.id,)}
 
     def _judge(self, event: Projected) -> Verdict:
@@ -75,12 +79,14 @@ class _Run:
         if removed := acceptance.withdrawals(verdicts):
             rows = await self.connection.fetch("select name from generations where state <> 'dropped' order by name")
             await withdraw(self.connection, [row["name"] for row in rows], removed)
-        return {verdict.event.fact.id: verdict.flip for verdict in verdicts if verdict.flip}
+        flips = {verdict.event.fact.id: verdict.flip for verdict in verdicts if verdict.flip}
+        await note_flips(self.connection, self.generation.name, self.stage, flips)
+        return flips
 
     async def _project(self, verdicts: Sequence[Verdict]) -> dict[UUID, Flip]:
-        await write_rows(self.connection, self.generation.name, [verdict.event for verdict in verdicts if verdict.claim is Claim.OWED])
+        await self.write_rows(self.connection, self.generation.name, [verdict.event for verdict in verdicts if verdict.claim is Claim.OWED])
         await keep_late_texts(self.connection, verdicts)
-        return await flip_complete(self.connection, self.generation.name, verdicts, self.states)
+        return await flip_complete(self.connection, self.generation.name, self.stage, verdicts, self.states)
 
 
 def _at_the_door(event: Projected, handled: Handled) -> Claimed:
@@ -88,7 +94,7 @@ def _at_the_door(event: Projected, handled: Handled) -> Claimed:
     return handled.claimed if same else Claimed(Claim.DUPLICATE)
 
 
-def _fresh(events: Sequence[Projected], handled: Mapping[UUID, Handled]) -> list[Projected]:
+def _fresh(events: Sequence[Projected], handled: Before) -> list[Projected]:
     """Those never claimed, each once."""
     first: dict[UUID, Projected] = {}
     for event in events:

@@ -11,7 +11,7 @@ import asyncpg
 
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
 from schemas.rows import SettledRow
-from sql.pool import Connection
+from sql.pool import Connection, Pool
 from sql.statements import statement
 from sql.storable import array_text, json_text
 
@@ -44,7 +44,7 @@ class Collision(Exception):
     """Another transaction has claimed one of the events meanwhile."""
 
 
-async def claimed_before(connection: Connection, generation: str, stage: str, ids: Sequence[UUID]) -> dict[UUID, Handled]:
+async def claimed_before(connection: Pool | Connection, generation: str, stage: str, ids: Sequence[UUID]) -> dict[UUID, Handled]:
     rows = await connection.fetch(statement("claimed_before"), generation, stage, ids)
     return {row["event_id"]: Handled(_claimed(row), row["payload_sha256"]) for row in rows}
 

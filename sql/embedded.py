@@ -36,7 +36,7 @@ SETTINGS: Mapping[str, str] = {
     "random_page_cost": "1.1",
     "log_checkpoints": "off",
 }
-THROWAWAY: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB", "wal_compression": "off"}
+THROWAWAY: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
 """Settings for tests and trials: what was committed survives a killed server, though not a lost machine."""
 # The builtin C.UTF-8 folds accented capitals; plain C, which an empty environment would give, leaves them unsearchable.
 INITDB = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "-k", "--no-instructions")
@@ -103,7 +103,10 @@ class EmbeddedPostgres:
     def _elsewhere(self, root: Path, state_dir: Path) -> Path:
         assert self._account is not None
         folder = state_dir / hashlib.sha256(str(root).encode()).hexdigest()[:10]
-        folder.mkdir(parents=True, exist_ok=True)
+        if not state_dir.exists():
+            state_dir.mkdir(parents=True)
+            state_dir.chmod(0o755)
+        folder.mkdir(exist_ok=True)
         if not can_enter(folder.parent, self._account):
             raise ConfigurationError(
                 f"Neither {root} nor {state_dir} can be entered by {self._account.pw_name}.", remedy="Use a --data folder that other accounts may enter."

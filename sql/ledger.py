@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
+import asyncpg
+
 from schemas.events import EventBuried
 from schemas.generations import Generation
 from schemas.ports.ledger import Claimed, Counts, Projected
 from schemas.rows import ChildRow, Row, VectorRow
-from sql.claiming import SHARED, claim_documents, claim_shared
-from sql.claims import Collision
+from sql.claiming import SHARED, Before, WriteRows, claim_documents, claim_shared
+from sql.claims import Collision, claimed_before
 from sql.document_state import MissingDocuments, add_stubs
 from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
 from sql.storable import json_text
+from sql.writers import copy_rows, insert_rows
 
 COST = 200.0
 """Of one transaction, about, in chunks: half a second of work."""
@@ -59,20 +62,28 @@ class PgLedger:
         return [SHARED, self._generation.name] if self._generation else [SHARED]
 
     async def _claim_part(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+        """As if every event were new and every row too; what turns out not to be is looked up, and the transaction begun again."""
+        before: Before = {}
+        write_rows: WriteRows = copy_rows
         while True:
             try:
-                return await self._claim(stage, counts, events)
+                return await self._claim(stage, counts, events, before, write_rows)
             except MissingDocuments:
                 async with self._pool.acquire() as connection:
                     await add_stubs(connection, events)
             except Collision:
-                """The other transaction's claim is there by now: look again."""
+                generation = SHARED if counts in ("door", "always") else self.generation.name
+                before = await claimed_before(self._pool, generation, stage, [event.fact.id for event in events])
+            except asyncpg.UniqueViolationError:
+                if write_rows is insert_rows:
+                    raise
+                write_rows = insert_rows
 
-    async def _claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+    async def _claim(self, stage: str, counts: Counts, events: Sequence[Projected], before: Before, write_rows: WriteRows) -> list[Claimed]:
         async with self._pool.acquire() as connection, connection.transaction():
             if counts in ("door", "always"):
-                return await claim_shared(connection, stage, counts, events)
-            return await claim_documents(connection, self.generation, stage, counts, events)
+                return await claim_shared(connection, stage, counts, events, before)
+            return await claim_documents(connection, self.generation, stage, counts, events, before, write_rows)
 
 
 def _slices(events: Sequence[Projected]) -> Iterator[list[Projected]]:

@@ -92,7 +92,8 @@ class PgLog:
     async def expire(self) -> None:
         """Drop what is older than its topic keeps."""
         with log_errors():
-            await self._pool.execute(statement("expire_events"))
+            while await self._pool.fetchval(statement("expire_events"), BATCH_RECORDS):
+                """In short transactions, which readers wait for."""
 
     async def close(self) -> None:
         """Finish what is being appended. The pool stays open: it is its opener's."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from uuid import UUID
 
+import asyncpg
+
 from schemas.ports.ledger import Claim, Flip
 from schemas.rows import ChildRow, OrderKey, SettledRow
 from sql.claims import Verdict
@@ -16,29 +18,27 @@ from sql.storable import array_text, text
 Orders = Mapping[UUID, OrderKey]
 
 
-async def flip_complete(connection: Connection, generation: str, verdicts: Sequence[Verdict], states: States) -> dict[UUID, Flip]:
+async def flip_complete(connection: Connection, generation: str, stage: str, verdicts: Sequence[Verdict], states: States) -> dict[UUID, Flip]:
     """Make the revisions visible whose last part is among these events. Event → flip; each is told with the last of its events."""
     last = _last_parts(verdicts, states)
     if not last:
         return {}
-    rows = await connection.fetch(statement("complete_orders"), generation, *_keys(dict(last.keys())))
-    if not rows:
-        return {}
-    orders = {row["document_id"]: tuple(row["ord"]) for row in rows}
     tenants = documents_of([verdict.event for verdict in verdicts])
-    flips = await _make_visible(connection, generation, orders, tenants, states)
+    orders = dict(last.keys())
+    rows = await connection.fetch(statement("flip"), generation, *_keys(orders), [tenants[document] for document in orders], list(last.values()), stage)
     if renewed := {row["document_id"]: orders[row["document_id"]] for row in rows if row["follows"]}:
         await connection.execute(statement("remove_older"), generation, *_keys(renewed))
-    return {last[flip.document_id, flip.order]: flip for flip in flips}
+    return {row["event_id"]: _moved(row, states) for row in rows}
 
 
 async def withdraw(connection: Connection, generations: Sequence[str], orders: Orders) -> None:
     """Take these documents, up to these orders, out of every generation."""
     for generation in generations:
         rows = await connection.fetch(statement("visible_orders"), generation, list(orders))
-        shown = {row["document_id"]: tuple(row["ord"]) for row in rows}
-        await _count_words(connection, generation, {}, {document: order for document, order in shown.items() if order < orders[document]})
-        await connection.execute(statement("hide"), generation, *_keys(orders))
+        gone = {row["document_id"]: order for row in rows if (order := tuple(row["ord"])) < orders[row["document_id"]]}
+        if gone:
+            await connection.execute(statement("uncount_words"), generation, *_keys(gone))
+            await connection.execute(statement("hide"), generation, *_keys(orders))
         await connection.execute(statement("remove_older"), generation, *_keys(orders))
 
 
@@ -60,26 +60,11 @@ def _last_parts(verdicts: Sequence[Verdict], states: States) -> dict[tuple[UUID,
     }
 
 
-async def _make_visible(connection: Connection, generation: str, orders: Orders, tenants: Mapping[UUID, str], states: States) -> list[Flip]:
-    before = {document: order for document in orders if (order := states[document].visible) is not None}
-    moved = await connection.fetch(statement("make_visible"), generation, *_keys(orders), [tenants[document] for document in orders])
-    await _count_words(connection, generation, orders, before)
-    return [_moved(row["document_id"], orders[row["document_id"]], row["chunks"], states) for row in moved]
-
-
-def _moved(document: UUID, order: OrderKey, chunks: int, states: States) -> Flip:
-    state = states[document]
-    flip = Flip(document, order, chunks, state.visible)
-    state.visible, state.chunks = order, chunks
-    return flip
-
-
-async def _count_words(connection: Connection, generation: str, come: Orders, go: Orders) -> None:
-    documents, orders = _keys(come)
-    gone_documents, gone_orders = _keys(go)
-    if documents or gone_documents:
-        signs = [1] * len(documents) + [-1] * len(gone_documents)
-        await connection.execute(statement("count_words"), generation, documents + gone_documents, orders + gone_orders, signs)
+def _moved(row: asyncpg.Record, states: States) -> Flip:
+    order, previous = tuple(row["ord"]), row["previous"]
+    state = states[row["document_id"]]
+    state.visible, state.chunks = order, row["chunks"]
+    return Flip(row["document_id"], order, row["chunks"], None if previous is None else tuple(previous))
 
 
 def _keys(orders: Orders) -> tuple[list[UUID], list[str]]:

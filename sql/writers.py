@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import asyncpg
 from pgvector import HalfVector
 
 from schemas.events import Fact
 from schemas.ports.ledger import Projected
-from schemas.rows import Row, VectorRow
+from schemas.rows import Row
 from sql.derived_tables import OWNER, TABLES, Table, Values
 from sql.pool import Connection
 from sql.storable import array_text, json_text
@@ -19,17 +18,18 @@ COPY_FROM = 40
 """From so many rows on COPY is quicker than an insert."""
 
 
-async def write_rows(connection: Connection, generation: str, events: Sequence[Projected]) -> None:
-    """All rows of these events that belong into derived tables."""
-    grouped = _grouped(generation, events)
-    if any(_copied(kind, rows) for kind, rows in grouped.items()):
-        try:
-            async with connection.transaction():
-                await _write(connection, generation, grouped)
-            return
-        except asyncpg.UniqueViolationError:
-            """Some rows are there already: a part that is repeated, or claims that were forgotten."""
-    for kind, rows in grouped.items():
+async def copy_rows(connection: Connection, generation: str, events: Sequence[Projected]) -> None:
+    """Raises UniqueViolationError where rows are there already (a part that is repeated, claims that were forgotten): then roll back and insert them."""
+    for kind, rows in _grouped(generation, events).items():
+        if len(rows) >= COPY_FROM:
+            await _copy(connection, f"{TABLES[kind].name}_{generation}", TABLES[kind], rows)
+        else:
+            await _insert(connection, TABLES[kind], rows)
+
+
+async def insert_rows(connection: Connection, generation: str, events: Sequence[Projected]) -> None:
+    """The slow way; rows that are there already stay as they are."""
+    for kind, rows in _grouped(generation, events).items():
         await _insert(connection, TABLES[kind], rows)
 
 
@@ -52,20 +52,8 @@ def _key(table: Table, values: Values) -> Values:
     return (values[1], tuple(values[2]), *values[len(OWNER) : len(OWNER) + table.keys])
 
 
-def _copied(kind: type[Row], rows: Sequence[Values]) -> bool:
-    return kind is VectorRow or len(rows) >= COPY_FROM
-
-
-async def _write(connection: Connection, generation: str, grouped: dict[type[Row], list[Values]]) -> None:
-    for kind, rows in grouped.items():
-        if _copied(kind, rows):
-            await _copy(connection, f"{TABLES[kind].name}_{generation}", TABLES[kind], rows)
-        else:
-            await _insert(connection, TABLES[kind], rows)
-
-
 async def _copy(connection: Connection, partition: str, table: Table, rows: Sequence[Values]) -> None:
-    """Straight into the partition. Raises UniqueViolationError where a row is there already."""
+    """Straight into the partition."""
     await connection.copy_records_to_table(partition, schema_name="anabranch", records=rows, columns=[*OWNER, *table.columns])
 
 
