@@ -1,0 +1,86 @@
+# `make demo` and `make test` build what they need first. Nothing but Python 3.11 (or later) and make has to be here; uv comes from PyPI.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+UV := build/uv/bin/uv
+SYNCED := $(VENV)/.synced
+INSTALLED := $(VENV)/.installed
+PACKAGES := schemas sql streams engines processors retrieval evaluation api anabranch
+COMPILE := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
+
+export UV_PYTHON_DOWNLOADS := never
+ifdef PIP_INDEX_URL
+export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
+endif
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test check lint format contracts compose lock samples clean
+
+help: ## Say what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+install: $(INSTALLED) ## Build the environment in .venv
+
+demo: $(INSTALLED) ## Take in the sample documents, ask three questions
+	$(BIN)/python -m samples.demo
+
+test: $(INSTALLED) ## Run all tests; those on real Kafka where Java and Maven are found
+	$(BIN)/pytest
+
+check: lint ## Lint, types, layers, contracts and the fast tests
+	$(BIN)/pytest -q tests/unit tests/golden -m "not slow and not kafka"
+
+lint: $(INSTALLED)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/anabranch contract openapi --check
+	$(BIN)/anabranch contract asyncapi --check
+	$(BIN)/anabranch contract schemas --check
+	$(BIN)/python -m docs.generate --check
+
+format: $(INSTALLED) ## Format the code
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+contracts: $(INSTALLED) ## Generate OpenAPI, AsyncAPI, JSON Schemas and the tables in the docs
+	$(BIN)/anabranch contract openapi
+	$(BIN)/anabranch contract asyncapi
+	$(BIN)/anabranch contract schemas
+	$(BIN)/python -m docs.generate
+
+samples: $(INSTALLED) ## Make the sample documents again
+	$(BIN)/python -m samples.make
+
+compose: build/check-jsonschema/.synced ## Validate docker-compose.yml
+	build/check-jsonschema/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
+
+lock: $(UV) ## Pin the dependencies of pyproject.toml again
+	$(COMPILE) --all-extras pyproject.toml -o requirements.lock
+	echo uv | $(COMPILE) - -o .ci/uv.lock
+	echo check-jsonschema | $(COMPILE) - -o .ci/check-jsonschema.lock
+
+clean: ## Remove what was built here; data folders stay
+	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
+
+$(UV): .ci/uv.lock
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or later is needed, this is %s: make PYTHON=python3.11" % sys.version.split()[0])'
+	$(PYTHON) -m venv --clear build/uv
+	build/uv/bin/python -m pip install --quiet --require-hashes -r .ci/uv.lock
+	@touch $@
+
+$(SYNCED): requirements.lock | $(UV)
+	test -x $(BIN)/python || $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
+	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	@touch $@
+
+# The build backend is among the locked packages, so this needs no network.
+$(INSTALLED): $(SYNCED) pyproject.toml
+	$(UV) pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
+	@touch $@
+
+build/check-jsonschema/.synced: .ci/check-jsonschema.lock | $(UV)
+	$(UV) venv --quiet --clear --python $(PYTHON) build/check-jsonschema
+	$(UV) pip sync --quiet --require-hashes --python build/check-jsonschema/bin/python .ci/check-jsonschema.lock
+	@touch $@

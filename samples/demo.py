@@ -1,0 +1,85 @@
+"""The demo: everything in one throw-away folder, the sample documents, two questions with their citations, and one that has no answer here.
+
+It runs the command line as a person would, with the embedded log, Postgres and models. Exits 0 when each command ended as expected.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+HERE = Path(__file__).parent
+ANSWERED, REFUSED = 0, 4
+READY_S = 120
+
+
+def environment() -> dict[str, str]:
+    """Without settings of ours, but for where Postgres's programs are: the demo is the embedded system."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_") or name.startswith("ANABRANCH_PG_")}
+
+
+def anabranch(*arguments: str) -> list[str]:
+    return [sys.executable, "-m", "anabranch", *arguments]
+
+
+@contextmanager
+def server(folder: Path) -> Iterator[str]:
+    """Its address; it is stopped as Ctrl-C would."""
+    ready = folder / "ready.json"
+    command = anabranch("up", "--data", str(folder / "data"), "--port", "0", "--ready-file", str(ready))
+    with (folder / "server.log").open("wb") as log:
+        process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log, start_new_session=True)
+        try:
+            yield _address(process, ready, folder / "server.log")
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(60)
+
+
+def _address(process: subprocess.Popen[bytes], ready: Path, log: Path) -> str:
+    deadline = time.monotonic() + READY_S
+    while not ready.exists():
+        if process.poll() is not None or time.monotonic() > deadline:
+            raise SystemExit(f"the server did not start:\n{log.read_text(errors='replace')[-4000:]}")
+        time.sleep(0.1)
+    return str(json.loads(ready.read_text())["url"])
+
+
+def run(address: str, *arguments: str, expected: int) -> None:
+    """One command, shown as it would be typed; ends the demo where it ends otherwise than expected."""
+    print(f"\n$ anabranch {' '.join(map(_quoted, arguments))}", flush=True)
+    code = subprocess.run(anabranch(*arguments), env=environment() | {"ANABRANCH_SERVER": address}, check=False).returncode
+    if code:
+        print(f"(exit {code})", flush=True)
+    if code != expected:
+        raise SystemExit(f"anabranch {arguments[0]} exited {code}, not {expected}")
+
+
+def _quoted(argument: str) -> str:
+    return f'"{argument}"' if " " in argument else argument
+
+
+def main() -> None:
+    questions: list[dict[str, Any]] = yaml.safe_load((HERE / "questions.yaml").read_text(encoding="utf-8"))
+    with tempfile.TemporaryDirectory(prefix="anabranch-demo-") as folder:
+        print("Starting Postgres, the log, the stages and the API …", flush=True)
+        with server(Path(folder)) as address:
+            run(address, "ingest", os.path.relpath(HERE / "corpus"), "--wait", expected=ANSWERED)
+            for question in questions:
+                run(address, "query", question["question"], expected=ANSWERED if question["document"] else REFUSED)
+    print("That was the demo; its data are gone. Now yours: anabranch up, then anabranch ingest FILE --wait and anabranch query QUESTION.")
+
+
+if __name__ == "__main__":
+    main()
