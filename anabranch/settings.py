@@ -42,6 +42,7 @@ class KafkaSettings(Section):
     ssl_cafile: Path | None = None
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
+    session_timeout_s: float = Field(20.0, ge=6, le=1800, description="after which a worker that fell silent is given up and others take its partitions")
 
 
 class StorageSettings(Section):

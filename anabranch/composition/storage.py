@@ -95,7 +95,7 @@ def _log(settings: Settings, dsn: str, pool: Pool) -> tuple[EventLog, Subscriber
     from streams.kafka.worker import FaustSubscriber
 
     kafka = kafka_of(settings.kafka)
-    return KafkaLog(kafka), FaustSubscriber(kafka)
+    return KafkaLog(kafka), FaustSubscriber(kafka, session_timeout_s=settings.kafka.session_timeout_s)
 
 
 def _stamp(settings: Settings) -> Callable[[Position, datetime], list[int]]:
