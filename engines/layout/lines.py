@@ -16,7 +16,10 @@ _NUMBERED = re.compile(r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|part|p
 _ARTICLE = re.compile(r"(?:[IVXLC]{1,7}|I?ll?)\s*[-–—]\s?\S|§|(?:Art|Artigo|Article|Section|Cl[aá]usula|Par[aá]grafo)\b\.?\s+\S+")
 _CAPTION = re.compile(r"(?:fig(?:ure|ura)?\.?|table|tab\.|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+[a-z]?\s*[.:–—|-]", re.I)
 _ENDS = (".", "!", "?", ":", ";", ",", "…")
+_NUMBER_ALONE = re.compile(r"[-–—\s]*\d{1,4}[-–—\s]*")
 _LONGEST_HEADING = 160
+_RUNNING_ON = 2.8
+"""Letter heights from line to line within which a sentence may run on, also in double-spaced text."""
 
 
 @dataclass(slots=True)
@@ -90,6 +93,10 @@ def _breaks(group: Sequence[Line], line: Line, usual: Measure) -> bool:
     different = abs(line.size - last.size) > (0.08 if usual.styled else 0.3) * max(line.size, last.size)
     if different or line.bold != last.bold or line.mono != last.mono:
         return not (_ITEM.match(group[0].text) and not different and not line.bold)
+    if _NUMBER_ALONE.fullmatch(line.text) or _NUMBER_ALONE.fullmatch(last.text):
+        return True
+    if line.text[:1].islower() and not last.text.endswith((".", "!", "?", ":")) and line.y0 - last.y0 < _RUNNING_ON * usual.body:
+        return False
     if line.y0 - last.y0 > max(1.45 * usual.pitch, last.y1 - last.y0 + 0.75 * usual.body):
         return True
     if _ITEM.match(line.text) or (_ARTICLE.match(line.text) and last.x1 < usual.right - 2 * usual.body) or _centred(last, usual) != _centred(line, usual):
@@ -123,7 +130,7 @@ def _text(group: list[Line], usual: Measure) -> Text:
         return Text("caption", group, text)
     if _is_heading(group, text, usual):
         return Text("heading", group, text)
-    if (mark := _ITEM.match(text)) and len(text) > mark.end():
+    if (mark := _ITEM.match(text)) and any(letter.isalpha() for letter in text[mark.end() :]):
         return Text("list", group, _item(text, mark))
     return Text("paragraph", group, text)
 

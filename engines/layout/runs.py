@@ -17,6 +17,7 @@ JOIN_GAP = 0.85
 
 BULLET = re.compile(r"[•◦▪▫■□●○‣⁃∙·➢➔✓✔❖♦►▶*–—-]|o(?=$)|[\uf0a7\uf0b7\uf0d8\uf076]")
 
+_OPENING = re.compile(r"[\"'“‘«(\[]?[^\W\d_]")
 _NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})+\.?|(?:\d{1,3}|[A-Z]|[IVXLC]{1,6})[.)]|\(?[a-z0-9ivx]{1,4}\)|§+|Art\.")
 
 
@@ -144,7 +145,7 @@ def _is_mark(mark: Run, text: Run) -> bool:
 
 def _is_number(mark: Run, text: Run) -> bool:
     """A section's or item's number, alone on the row with the words it counts."""
-    return len(mark.words) == 1 and text.x0 - mark.x1 < 5 * text.size and _NUMBER.fullmatch(mark.text) is not None and text.text[:1].isalpha()
+    return len(mark.words) == 1 and text.x0 - mark.x1 < 8 * text.size and _NUMBER.fullmatch(mark.text) is not None and _OPENING.match(text.text) is not None
 
 
 def line_height(rows: Sequence[Row]) -> float:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import islice
 from pathlib import Path
@@ -54,11 +55,24 @@ def read(path: Path, pages: range) -> Piece:
                 piece.unread.append(loaded.number)
             else:
                 found.append(page_text(loaded.page, loaded.text, loaded.number))
+        _forget_typewriter([page for page, _ in found])
         body = body_of(page for page, _ in found)
         for page, stamps in found:
             piece.drafts += build(page, body, styled=True)
             piece.drafts += [Draft("paragraph", stamp, page=page.number) for stamp in stamps]
     return piece
+
+
+def _forget_typewriter(pages: Sequence[Page]) -> None:
+    """Where most text is monospaced, that is how the document is set and no sign of code."""
+    letters = Counter[bool]()
+    for page in pages:
+        for run in page.runs:
+            letters[run.mono] += len(run.text)
+    if letters[True] > letters[False]:
+        for page in pages:
+            for run in page.runs:
+                run.mono = False
 
 
 def draw(path: Path, number: int) -> bytes:

@@ -11,6 +11,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import pypdfium2 as pdfium
 import pypdfium2.raw as c
@@ -76,7 +77,11 @@ def _words(text: pdfium.PdfTextPage) -> list[_Glyphs]:
             continue
         box(raw, i, reference)
         left, bottom, right, top = rectangle.left, rectangle.bottom, rectangle.right, rectangle.top
-        if word is not None and _follows(word, left, bottom, right, top):
+        if word is not None and bottom == word.bottom and 0.0 <= left - word.right < 0.2 * (top - bottom):
+            word.text += letter
+            word.right = right
+            word.top = max(word.top, top)
+        elif word is not None and _follows(word, left, bottom, right, top):
             word.text += letter
             word.left, word.right = min(word.left, left), max(word.right, right)
             word.bottom, word.top = min(word.bottom, bottom), max(word.top, top)
@@ -96,16 +101,23 @@ def _follows(word: _Glyphs, left: float, bottom: float, right: float, top: float
     return beside or (above and not min(word.top, top) - max(word.bottom, bottom) > 0.3 * height)
 
 
+@lru_cache(maxsize=1024)
+def _by_name(font: bytes) -> tuple[bool, bool]:
+    """Bold and monospaced, as far as the font's name says."""
+    name = font.decode("latin-1")
+    return bool(_BOLD.search(name)), bool(_MONO.search(name))
+
+
 def _face(text: pdfium.PdfTextPage, i: int) -> _Face:
     raw = text.raw
     flags, buffer = ctypes.c_int(), ctypes.create_string_buffer(128)
     c.FPDFText_GetFontInfo(raw, i, buffer, 128, ctypes.byref(flags))
-    name = buffer.value.decode("latin-1")
+    named_bold, named_mono = _by_name(buffer.value)
     matrix = c.FS_MATRIX()
     c.FPDFText_GetMatrix(raw, i, ctypes.byref(matrix))
     size = c.FPDFText_GetFontSize(raw, i) * math.hypot(matrix.c, matrix.d)
-    bold = bool(_BOLD.search(name)) or bool(flags.value & _FORCE_BOLD) or c.FPDFText_GetFontWeight(raw, i) >= 600
-    mono = bool(flags.value & _FIXED_PITCH) or bool(_MONO.search(name))
+    bold = named_bold or bool(flags.value & _FORCE_BOLD) or c.FPDFText_GetFontWeight(raw, i) >= 600
+    mono = named_mono or bool(flags.value & _FIXED_PITCH)
     return _Face(size, bold, mono, round(-c.FPDFText_GetCharAngle(raw, i) / (math.pi / 2)) % 4)
 
 
