@@ -81,7 +81,10 @@ async def buried_facts(burial: Burial, stage: Stage, ports: Ports) -> list[State
     parts = ("buried", stage.name, event.generation or "", str(event.event_id))
     statements = [Statement(cause, event, id_parts=parts)]
     if stage.essential:
-        statements.append(Statement(cause, _outcome(burial), id_parts=(*parts, "outcome")))
+        origin = getattr(cause.data, "origin", None)
+        # However many parts of a revision fail, its producer is told once.
+        said_by = ("outcome", DocumentFailed.name, str(origin.accepted_id)) if origin else (*parts, "outcome")
+        statements.append(Statement(cause, _outcome(burial), id_parts=said_by))
     return statements
 
 

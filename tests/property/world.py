@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import random
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -15,24 +16,26 @@ import numpy as np
 
 from processors import STAGES, versions
 from schemas.errors import EngineUnavailable, UnreadableDocument
-from schemas.events import DocumentReceived, DocumentWithdrawn
-from schemas.generations import Generation, IndexConfig, chain_fingerprints
+from schemas.events import DocumentReceived, DocumentWithdrawn, GenerationCreated
+from schemas.generations import EmbedConfig, Generation, IndexConfig, chain_fingerprints
 from schemas.ids import content_id
-from schemas.ports.bundle import Latest, Limits, Ports
+from schemas.ports.bundle import Latest, LatestRevisions, Limits, Ports
 from schemas.ports.engines import Embedded, EmbeddedQuery, File, ParsePlan
+from schemas.ports.ledger import Ledger
 from schemas.records import Position, Record, StoredRecord
 from schemas.values import BlobRef, Block, ChildChunk, Extraction, ParentChunk, Span, Transcript
 from streams.codec import Codec
 from streams.memory_ledger import MemoryLedger, MemoryMemo
 from streams.observe import Silent
 from streams.partition import Bounds, PartitionSink
-from streams.publisher import Publisher
+from streams.publisher import Publisher, own_fact
 from streams.runner import Patience, Runner
 from streams.stage import Stage
 from streams.submission import submission
 
 EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
-GENERATION = Generation(name="g1", config=IndexConfig(), how=chain_fingerprints(IndexConfig(), versions()), topics={}, state="live")
+CONFIG = IndexConfig(embed=EmbedConfig(dimension=4, state_dimension=0))
+GENERATION = Generation(name="g1", config=CONFIG, how=chain_fingerprints(CONFIG, versions()), topics={}, state="live")
 
 
 class Killed(BaseException):
@@ -74,7 +77,7 @@ class ListLog:
 
 @dataclass
 class FragileLedger:
-    inner: MemoryLedger
+    inner: Ledger
     wire: Tripwire
     generation: Generation = GENERATION
 
@@ -100,6 +103,7 @@ class MoodyEmbedder:
 
     def __init__(self, wire: Tripwire, mood: random.Random) -> None:
         self.wire, self.mood, self.asked, self.sulks = wire, mood, 0, 0
+        self.moody = True
 
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         self.wire.cross()
@@ -110,7 +114,10 @@ class MoodyEmbedder:
         if any("poison" in text for text in texts):
             raise UnreadableDocument("poison", code="POISON")
         self.asked += len(texts)
-        return [Embedded(np.array([self.mood.random() for _ in range(4)], dtype=np.float16)) for _ in texts]
+        return [Embedded(np.array([self._say(text) for _ in range(4)], dtype=np.float16)) for text in texts]
+
+    def _say(self, text: str) -> float:
+        return self.mood.random() if self.moody else float(len(text))
 
     async def embed_query(self, text: str) -> EmbeddedQuery:
         raise AssertionError("nobody asks here")
@@ -221,20 +228,23 @@ class World:
     seed: int
     bounds: Bounds
     repeats: int = 1
+    tables_ledger: Ledger | None = None
+    """In place of the one in memory."""
+    revisions: LatestRevisions | None = None
 
     def __post_init__(self) -> None:
         self.wire = Tripwire([])
         self.mood = random.Random(self.seed)
         self.log = ListLog(self.wire)
         self.memory = MemoryLedger(GENERATION)
-        self.ledger = FragileLedger(self.memory, self.wire)
+        self.ledger = FragileLedger(self.tables_ledger or self.memory, self.wire)
         self.embedder = MoodyEmbedder(self.wire, self.mood)
         self.codec = Codec()
         blobs: Any = FolderBlobs(self.folder)
         unused: Any = None
         self.ports = Ports(
             generation=GENERATION, blobs=blobs, memo=MemoryMemo(), fetcher=unused, parser=LineParser(), chunker=LineChunker(), extractor=NoExtractor(), embedder=self.embedder,
-            languages=_NoLanguage(), revisions=self, limits=Limits(), stamp=lambda position, _: [1, position.offset],
+            languages=_NoLanguage(), revisions=self.revisions or self, limits=Limits(), stamp=lambda position, _: [1, position.offset],
         )  # fmt: skip
 
     async def latest(self, tenant: str, document_id: UUID) -> Latest | None:
@@ -243,6 +253,12 @@ class World:
 
     async def push(self, event: DocumentReceived | DocumentWithdrawn, event_id: str) -> None:
         self.log.keep(await submission(event, event_id, source="test", time=EPOCH, codec=self.codec))
+
+    async def create_generation(self) -> None:
+        """As whoever finds none does."""
+        fact = own_fact(GenerationCreated(generation=GENERATION), content_id("genesis"), "test", lambda: EPOCH)
+        self.log.keep(await self.codec.encode(fact, "control", "g1"))
+        await self._drain(next(stage for stage in STAGES if stage.name == "control"))
 
     async def run(self) -> None:
         """Every stage until nothing is left to do, dying and starting again on the way."""
@@ -274,12 +290,13 @@ class World:
             await sink.close()
         return partition.acknowledged
 
-    def outcomes(self) -> dict[str, str]:
-        """Event id → the outcomes said of it, each once."""
-        said: dict[str, str] = {}
+    def outcomes(self) -> dict[str, list[str]]:
+        """Producer's event id → the different outcomes said of it."""
+        said: dict[str, dict[str, str]] = {}
         for stored in self.log.topics.get("outcomes", []):
-            said[stored.record.headers["ce_id"].decode()] = stored.record.headers["ce_type"].decode()
-        return said
+            event = json.loads(stored.record.value or b"{}").get("event_id", "?")
+            said.setdefault(event, {})[stored.record.headers["ce_id"].decode()] = stored.record.headers["ce_type"].decode()
+        return {event: list(kinds.values()) for event, kinds in said.items()}
 
     def tables(self) -> dict[str, Any]:
         """What a reader sees: visible texts, and what was withdrawn."""
