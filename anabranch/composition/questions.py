@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from engines.sentences import RuleSentences
-
-from anabranch.composition.engines import embedder_of, server
+from anabranch.composition.engines import embedder_of, models_folder, server
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage
 from anabranch.settings import Settings
+from anabranch.warming import warming
 from engines.embed.states import unpack_states
 from engines.languages import LiteLanguages
 from engines.names import FoldedNames
+from engines.sentences import RuleSentences
 from retrieval.pipeline import Retriever
 from retrieval.profiles import Profiles, load_profiles
 from schemas.errors import GenerationMismatch
@@ -36,6 +36,7 @@ async def prepare_questions(
     async with AsyncExitStack() as stack:
         embedder = overrides.embedder or await embedder_of(settings, generation.config.embed, stack)
         _check_embedder(embedder, generation)
+        await stack.enter_async_context(warming([embedder], models_folder(settings)))
         yield Retriever(
             PgSearch(pool),
             embedder,

@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from anabranch.composition.engines import Engines, prepare_engines
+from anabranch.composition.engines import Engines, models_folder, prepare_engines
 from anabranch.composition.genesis import current_generation, publish_first
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.indexing import check_same, index_config, wanted_config
 from anabranch.maintenance import Maintenance
 from anabranch.settings import Settings
+from anabranch.warming import warming
 from engines.fetch import HttpFetcher
 from processors import STAGES
 from schemas.errors import ConfigurationError
@@ -60,7 +61,8 @@ async def prepare_worker(
         generation = await agreed_generation(settings, storage, engines, overrides)
         ports = _ports(settings, storage, generation, engines, overrides)
         hosts = [_host(stage, storage, generation, ports, observer or Silent(), overrides) for stage in stages]
-        yield Worker(generation, storage, hosts, Maintenance(storage, generation))
+        async with warming(_used(engines, stages), models_folder(settings)):
+            yield Worker(generation, storage, hosts, Maintenance(storage, generation))
 
 
 async def agreed_generation(settings: Settings, storage: Storage, engines: Engines, overrides: Overrides = NONE) -> Generation:
@@ -73,6 +75,12 @@ async def agreed_generation(settings: Settings, storage: Storage, engines: Engin
     assert found is not None
     check_same(wanted, found.config, found.name)
     return found
+
+
+def _used(engines: Engines, stages: Sequence[Stage]) -> list[object]:
+    """Of what can be loaded ahead, that which these stages need."""
+    by_stage: dict[str, object] = {"transcribe": engines.parser, "embed": engines.embedder}
+    return [by_stage[stage.name] for stage in stages if stage.name in by_stage]
 
 
 def stages_named(names: Iterable[str], stages: Sequence[Stage] = STAGES) -> list[Stage]:
