@@ -10,10 +10,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
 
 LOCK = "anabranch.lock"
 SERVER = "server.json"
+LOG = "log-kind"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +50,23 @@ def write_server(path: Path, server: Server) -> None:
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.write_text(json.dumps(asdict(server), indent=1) + "\n")
     draft.replace(path)
+
+
+def keep_log(folder: Path, settings: Settings) -> None:
+    """A folder stays with the kind of log it began with: the order of revisions comes from there. Raises ConfigurationError."""
+    kept = folder / LOG
+    if kept.exists():
+        check_log(settings, kept.read_text().strip(), str(folder))
+    else:
+        kept.write_text(f"{settings.log_kind}\n")
+
+
+def check_log(settings: Settings, kind: str, whose: str) -> None:
+    if settings.log_kind != kind:
+        named = "Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS" if kind == "kafka" else "Unset ANABRANCH_KAFKA__BOOTSTRAP_SERVERS"
+        raise ConfigurationError(
+            f"the log of {whose} is {kind}, the settings name {settings.log_kind}", code="ANOTHER_LOG", remedy=f"{named}, or use another --data folder."
+        )
 
 
 def find_server(folder: Path) -> Server | None:

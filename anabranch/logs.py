@@ -10,7 +10,14 @@ import structlog
 
 from anabranch.settings import LoggingSettings
 
-QUIETER = {"faust": logging.WARNING, "mode": logging.WARNING, "aiokafka": logging.ERROR, "httpx": logging.WARNING, "uvicorn.access": logging.WARNING}
+QUIETER = {
+    "faust": logging.WARNING,
+    "mode": logging.WARNING,
+    "aiokafka": logging.ERROR,
+    "httpx": logging.WARNING,
+    "httpx2": logging.WARNING,
+    "uvicorn": logging.WARNING,
+}
 
 
 def configure_logs(settings: LoggingSettings) -> None:

@@ -16,7 +16,7 @@ from typing import IO, Any, TypeVar
 import httpx2
 
 from anabranch.children import Child
-from anabranch.data_folder import SERVER, Server, locked, write_server
+from anabranch.data_folder import SERVER, Server, keep_log, locked, write_server
 from anabranch.database import database
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
@@ -46,6 +46,7 @@ async def running(plan: Plan) -> AsyncIterator[tuple[Server, asyncio.Future[None
     async with AsyncExitStack() as stack:
         plan = replace(plan, settings=stack.enter_context(_folder(plan)))
         stack.enter_context(locked(plan.settings.data_dir))
+        keep_log(plan.settings.data_dir, plan.settings)
         dsn = await stack.enter_async_context(database(plan.settings, throwaway=plan.ephemeral))
         port = await _port(plan.settings)
         children = _children(plan, dsn, port)

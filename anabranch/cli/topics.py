@@ -75,7 +75,7 @@ def lag(*, common: Common = DEFAULT) -> int:
 
 async def _topic(storage: Storage, topic: str) -> dict[str, Any]:
     ends = await storage.log.ends(topic)
-    return {"topic": topic, "partitions": len(ends), "records": await storage.waiting("", topic)}
+    return {"topic": topic, "partitions": len(ends), "records": await storage.records(topic)}
 
 
 def _names() -> list[str]:

@@ -36,11 +36,17 @@ class Storage:
     stamp: Callable[[Position, datetime], list[int]]
 
     async def waiting(self, group: str, topic: str) -> int:
-        """How many records of the topic the group has still to finish; all of them for a group that never read."""
+        """How many records of the topic the group has still to finish."""
         if isinstance(self.log, PgLog):
             return await self.log.lag(group, topic)
         ends, read = await self.log.ends(topic), await self.log.acknowledged(group, topic)
         return sum(following - max(first, read.get(partition, first)) for partition, (first, following) in ends.items())
+
+    async def records(self, topic: str) -> int:
+        """How many the topic holds."""
+        if isinstance(self.log, PgLog):
+            return await self.log.lag("", topic)
+        return sum(following - first for first, following in (await self.log.ends(topic)).values())
 
 
 @asynccontextmanager
