@@ -144,6 +144,8 @@ class Sandbox:
                     raise _too_big(about, self.limits.memory_bytes)
             return answer.result()
         except (EOFError, ConnectionError) as error:
+            if child not in self._all:
+                raise errors.EngineUnavailable(f"{about} was not read: the reader is being closed") from error
             raise await _died(child, about, self.limits.memory_bytes) from error
         finally:
             answer.cancel()

@@ -42,7 +42,7 @@ def _ranks(found: Sequence[Draft], looks: Sequence[Look]) -> dict[Look, int]:
     cover = _on_the_cover(found, looks)
     ordered = sorted(set(looks), key=lambda look: (-look[0], look[1]))
     inner = [look for look in ordered if look not in cover]
-    return {look: 1 for look in cover} | {look: i + (2 if cover else 1) for i, look in enumerate(inner)}
+    return dict.fromkeys(cover, 1) | {look: i + (2 if cover else 1) for i, look in enumerate(inner)}
 
 
 def _on_the_cover(found: Sequence[Draft], looks: Sequence[Look]) -> set[Look]:

@@ -14,7 +14,7 @@ from docling_rs import ConversionError, DocumentConverter, DocumentStream, Input
 from engines.drafts import Draft, Piece, table
 from engines.parse import detect
 from engines.parse.archive import corrupt
-from engines.parse.html import code
+from engines.parse.html_blocks import code
 from schemas.values import Box
 
 _FORMATS = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from uuid import UUID
 
 import pytest
@@ -159,7 +160,7 @@ def test_pages_and_boxes_come_along(structure: Chunker) -> None:
 
 def test_fixed_windows_overlap_by_their_share() -> None:
     cut = children(chunker_for(ChunkConfig(strategy="fixed_size", overlap=0.2)).chunk(DOCUMENT, None, transcript(PROSE)))
-    shared = [one.char_end - other.char_start for one, other in zip(cut, cut[1:], strict=False)]
+    shared = [one.char_end - other.char_start for one, other in pairwise(cut)]
     assert all(0.1 * len(child.text) < overlap < 0.3 * len(child.text) for child, overlap in zip(cut, shared, strict=False))
 
 
