@@ -85,9 +85,7 @@ class Runner:
         Raises NewerVersion with nothing claimed."""
         works = [await self._decoded(stored) for stored in records]
         readable = [(work, projected) for work in works if (projected := self._projected(work)) is not None]
-        claims = await self._patiently(lambda: self.ledger.claim(self.stage.name, self.stage.counts, [projected for _, projected in readable]))
-        for (work, projected), claimed in zip(readable, claims, strict=True):
-            self._apply(work, projected.fact, claimed)
+        await self._claim(readable)
         return works
 
     async def react(self, works: Sequence[Work]) -> None:
@@ -122,6 +120,23 @@ class Runner:
         if self.stage.counts != "door":
             await self._patiently(lambda: self.ledger.prune(self.stage.name, topic, partition, below))
 
+    async def _claim(self, readable: Sequence[tuple[Work, Projected]]) -> None:
+        """Rows that the tables refuse are found by halving, like reactions that fail."""
+        try:
+            claims = await self._patiently(lambda: self.ledger.claim(self.stage.name, self.stage.counts, [projected for _, projected in readable]))
+        except FatalError:
+            raise
+        except Exception as error:
+            if len(readable) == 1:
+                self._bury(readable[0][0], error)
+                return
+            middle = len(readable) // 2
+            await self._claim(readable[:middle])
+            await self._claim(readable[middle:])
+        else:
+            for (work, projected), claimed in zip(readable, claims, strict=True):
+                self._apply(work, projected.fact, claimed)
+
     async def _decoded(self, stored: StoredRecord) -> Work:
         work = Work(stored)
         try:
@@ -136,8 +151,6 @@ class Runner:
         fact = work.counted.fact
         try:
             return Projected(fact, tuple(self.stage.project(fact)))
-        except PermanentError as error:
-            self._bury(work, error)
         except Exception as error:
             self._bury(work, error)
         return None

@@ -125,6 +125,24 @@ async def test_the_same_id_with_another_payload_is_buried_and_the_first_stands(w
     assert works[1].burial.event.code == "DUPLICATE_ID"
 
 
+async def test_an_event_whose_rows_the_tables_refuse_is_buried_alone(world: World) -> None:
+    class Picky:
+        generation = GENERATION
+
+        async def claim(self, stage: str, counts: Any, events: Sequence[Any]) -> Any:
+            if any(event.fact.data.external_id == "bad" for event in events):
+                raise ValueError("out of range")
+            return await world.memory.claim(stage, counts, events)
+
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        return []
+
+    runner = runner_of(world, react)
+    runner.ledger = Picky()  # type: ignore[assignment]
+    works = await runner.claim(await records(world, "a", "bad", "b"))
+    assert [work.burial.event.code if work.burial else None for work in works] == [None, "BUG", None]
+
+
 async def test_documents_take_turns_in_the_waiting_room(world: World) -> None:
     async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
         return []
