@@ -17,7 +17,7 @@ DETECTION_SIDE = 1280
 class RapidOcr:
     """Implements Ocr. `threads` is per child; `aclose` ends the children."""
 
-    def __init__(self, *, workers: int = 1, threads: int = 1, deadline_s: float = 180.0, memory_bytes: int = 4 * 1024**3) -> None:
+    def __init__(self, *, workers: int = 1, threads: int = 1, deadline_s: float = 600.0, memory_bytes: int = 4 * 1024**3) -> None:
         self.fingerprint = fingerprint("rapidocr", VERSION, version("rapidocr"), version("onnxruntime"), DETECTION_SIDE)
         self._threads = threads
         self._sandbox = Sandbox(workers, SandboxLimits(deadline_s, memory_bytes))

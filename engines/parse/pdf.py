@@ -28,6 +28,9 @@ _MUCH_OF_PAGE = 0.5
 _MANY_PATHS = 300
 _PAGELESS = re.compile(rb"/Type\s*/Pages\b[^>]*/Count\s+0\b|/Count\s+0\b[^>]*/Type\s*/Pages\b")
 """pdfium does not open what has no pages"""
+_NO_TITLE = re.compile(
+    r"untitled|\(?anonymous\)?$|microsoft (?:word|powerpoint|excel) - |[^ ]*\.(?:docx?|pdf|xlsx?|pptx?|rtf|tex|dvi|indd|qxd|html?|txt)$|document\d*$", re.I
+)
 _PASSWORD = (c.FPDF_ERR_PASSWORD, c.FPDF_ERR_SECURITY)
 
 
@@ -48,7 +51,7 @@ def read(path: Path, pages: range) -> Piece:
     """The text layer of `pages` (1-based); pages without one are named in `unread`."""
     piece = Piece()
     with opened(path) as document:
-        piece.title = (document.get_metadata_value("Title") or "").strip() or None if pages.start == 1 else None
+        piece.title = _title(document) if pages.start == 1 else None
         found: list[tuple[Page, list[str]]] = []
         for loaded in _pages(document, pages):
             if _is_unread(loaded):
@@ -61,6 +64,12 @@ def read(path: Path, pages: range) -> Piece:
             piece.drafts += build(page, body, styled=True)
             piece.drafts += [Draft("paragraph", stamp, page=page.number) for stamp in stamps]
     return piece
+
+
+def _title(document: pdfium.PdfDocument) -> str | None:
+    """As the metadata say, unless a program wrote it there: a file name, "Untitled"."""
+    stated = " ".join((document.get_metadata_value("Title") or "").split())
+    return None if not stated or _NO_TITLE.match(stated) else stated
 
 
 def _forget_typewriter(pages: Sequence[Page]) -> None:

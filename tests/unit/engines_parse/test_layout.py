@@ -264,3 +264,14 @@ def test_a_divided_word_is_put_together(tmp_path: Path) -> None:
         column(canvas, 60, 760, ["The crew oils the pump and looks after its mainte-", "nance every week of the year without exception."], 10)
 
     assert "its maintenance every week" in read(tmp_path, draw).markdown
+
+
+@pytest.mark.parametrize(
+    ("stated", "title"), [("The Pump Book", "The Pump Book"), ("Untitled", None), ("Microsoft Word - a.doc", None), ("scan_17.pdf", None), ("", None)]
+)
+def test_a_title_that_a_program_made_up_is_none(tmp_path: Path, stated: str, title: str | None) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setTitle(stated)
+        column(canvas, 60, 760, lines_of("First", 3), 10)
+
+    assert read(tmp_path, draw).title == title
