@@ -17,6 +17,7 @@ from faust.app.base import BootStrategy
 from faust.tables import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from mode.threads import WorkerThread
 
 from streams.kafka.assignment import Assignment
 
@@ -26,14 +27,27 @@ _NONE_OF_OURS = {TP("", -1)}
 """aiokafka takes an empty set for all partitions."""
 
 
+class FetchingThread(WorkerThread):
+    def __init__(self, service: Any, **kwargs: Any) -> None:
+        super().__init__(service, **kwargs)
+        self.daemon = True  # a process that has to end does not wait for a broker
+
+
 class StageConsumerThread(driver.AIOKafkaConsumerThread):
     """The thread that fetches and sends heartbeats, however busy the event loop is."""
 
     app: StageApp
     mundane_level = "debug"
+    Worker = FetchingThread
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(**self.app.consumer_arguments)
+
+    async def stop(self) -> None:
+        """Also while it is only just starting, which Faust passes over: the thread would then run for ever."""
+        while self._thread is not None and self._thread.is_alive() and not self._started.is_set():
+            await asyncio.sleep(0.005)
+        await super().stop()
 
     def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
         """The app has the error; printing it too helps nobody."""

@@ -19,6 +19,8 @@ from streams.kafka.settings import KafkaSettings
 _log = logging.getLogger(__name__)
 _AGAIN_AFTER_S = 1.0
 _STOP_S = 10.0
+_HEARTBEAT_MS = 500
+"""Members learn of a rebalance by their next heartbeat; a stop in the middle of one waits that long."""
 _AT_ONCE = 100
 """Messages of a fetch that are handed over before a full sink can stop the rest."""
 
@@ -43,7 +45,7 @@ class FaustSubscriber:
             "group_id": group,
             "client_id": group,
             "session_timeout_ms": session_ms,
-            "heartbeat_interval_ms": session_ms // 5,
+            "heartbeat_interval_ms": _HEARTBEAT_MS,
             "rebalance_timeout_ms": 60_000,
             "request_timeout_ms": max(40_000, session_ms + 5_000),
             "max_poll_interval_ms": int(self._max_poll_interval_s * 1000),
