@@ -144,6 +144,9 @@ class MemoryBlobs:
     async def size(self, key: str) -> int | None:
         return len(self.data[key]) if key in self.data else None
 
+    async def link(self, key: str, lifetime_s: float) -> str | None:
+        return None
+
     async def copy(self, source: str, target: str) -> None:
         self.data[target] = await self.get(source)
 
