@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.links import Links
 from schemas.ports.engines import Blobs
 from schemas.ports.ledger import Generations
 from schemas.ports.search import Documents
@@ -101,3 +102,4 @@ class Services:
     health: Callable[[], Awaitable[dict[str, Any]]]
     metrics: Callable[[], tuple[bytes, str]]
     config_schema: Callable[[], dict[str, Any]]
+    links: Links

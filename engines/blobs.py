@@ -9,6 +9,7 @@ import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import IO, TypeVar
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -106,6 +107,13 @@ class Blobs:
             return (await self._ask(key, lambda: obstore.head_async(self._store, key)))["size"]
         except NotFound:
             return None
+
+    async def link(self, key: str, lifetime_s: float) -> str | None:
+        """Signed by the store's own credentials (S3 query authentication)."""
+        if not isinstance(self._store, S3Store):
+            return None
+        store = self._store
+        return await self._ask(key, lambda: obstore.sign_async(store, "GET", key, timedelta(seconds=lifetime_s)))
 
     async def copy(self, source: str, target: str) -> None:
         _check(target)

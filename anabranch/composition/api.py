@@ -15,10 +15,12 @@ from anabranch.intake import LogIntake
 from anabranch.metrics import Metrics
 from anabranch.questions import Asking
 from anabranch.readiness import Readiness
+from anabranch.secrets import link_secret
 from anabranch.settings import Settings
 from anabranch.settings_schema import config_schema
 from anabranch.usage import UsageBuffer
 from anabranch.version import program_version
+from api.links import Links
 from api.services import Services
 from retrieval.pipeline import Retriever
 from schemas.generations import Generation
@@ -73,6 +75,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             health=readiness.health,
             metrics=metrics.exposition,
             config_schema=config_schema,
+            links=Links(link_secret(settings.data_dir)),
         )
 
 

@@ -174,6 +174,9 @@ class Blobs(Protocol):
     async def size(self, key: str) -> int | None:
         """None when there is no such blob."""
 
+    async def link(self, key: str, lifetime_s: float) -> str | None:
+        """An address that anybody may read the blob from until it expires; None where the store has no such thing."""
+
     async def copy(self, source: str, target: str) -> None: ...
 
     async def delete(self, keys: Sequence[str]) -> None: ...

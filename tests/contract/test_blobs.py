@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import boto3
+import httpx2
 import pytest
 from moto.server import ThreadedMotoServer
 
@@ -143,3 +144,18 @@ async def test_a_store_that_does_not_answer_is_an_unavailable_engine() -> None:
 def test_an_address_that_is_none_is_a_configuration_error(url: str) -> None:
     with pytest.raises(ConfigurationError):
         open_blobs(url)
+
+
+async def test_a_link_reads_the_blob_without_any_key_where_the_store_can_sign(blobs: Blobs) -> None:
+    await blobs.put("t/signed", b"hello")
+    link = await blobs.link("t/signed", 60)
+    if link is None:
+        return
+    async with httpx2.AsyncClient() as client:
+        assert (await client.get(link)).content == b"hello"
+        assert (await client.get(link.partition("?")[0] + "-no-such-blob")).status_code >= 400
+
+
+async def test_only_s3_signs_links_of_its_own(blobs: Blobs, request: pytest.FixtureRequest) -> None:
+    await blobs.put("t/signed", b"hello")
+    assert (await blobs.link("t/signed", 60) is not None) == request.node.name.endswith("[s3]")

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid5
 
+from api.links import Links
 from api.services import Dependency, IngestRequest, Receipt, Services
 from schemas.errors import LimitExceeded, NotFound
 from schemas.generations import Generation, IndexConfig
@@ -29,6 +30,9 @@ class MemoryBlobs:
 
     async def get(self, key: str) -> bytes:
         return self.content[key]
+
+    async def link(self, key: str, lifetime_s: float) -> str | None:
+        return None
 
     async def get_ranges(self, key: str, ranges: Any) -> list[bytes]:
         return [self.content[key][offset : offset + length] for offset, length in ranges]
@@ -158,5 +162,6 @@ def services(**replaced: Any) -> Services:
         "health": health,
         "metrics": lambda: (b"metric 1\n", "text/plain"),
         "config_schema": lambda: {"settings": {}},
+        "links": Links(b"secret"),
     }
     return Services(**{**parts, **replaced})

@@ -9,6 +9,7 @@ import httpx2
 import pytest
 
 from api.app import create_app
+from api.links import Links
 from api.middleware import MAX_JSON_BYTES
 from api.ranges import requested_range
 from api.services import Dependency, Services
@@ -209,3 +210,11 @@ async def test_every_operation_has_a_name_and_problems_are_in_the_contract() -> 
         if path.startswith("/v1")
         for operation in methods.values()
     )
+
+
+async def test_a_signed_link_gives_the_file_until_it_expires_and_a_changed_one_gives_nothing(client: httpx2.AsyncClient) -> None:
+    link = (await client.get(f"/v1/documents/{DOCUMENT}/file", params={"signed": True})).json()
+    assert (await client.get(link["url"])).content == FILE
+    assert_problem(await client.get(link["url"] + "0"), 422, "LINK_FORGED")
+    past = Links(b"secret").sign(DOCUMENT, 1)
+    assert_problem(await client.get(f"/v1/documents/{DOCUMENT}/file", params={"expires": 1, "signature": past}), 422, "LINK_EXPIRED")

@@ -1,0 +1,23 @@
+"""What a data folder keeps to itself."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+
+
+def link_secret(data_dir: Path) -> bytes:
+    """The key that signs links of this data folder: made once, readable by its owner only. Processes may race for it; the first one's holds."""
+    path = data_dir / "link.key"
+    data_dir.mkdir(parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        draft = data_dir / f"link.key.{os.getpid()}"
+        draft.touch(mode=0o600)
+        draft.write_bytes(secrets.token_bytes(32))
+        try:
+            os.link(draft, path)
+        finally:
+            draft.unlink()
+    return path.read_bytes()
