@@ -26,8 +26,8 @@ def kafka_broker() -> Iterator[Broker]:
     root = Path(tempfile.mkdtemp(prefix="anabranch-kafka-"))
     broker = Broker(root, heap_mb=256)
     with ThreadPoolExecutor(1) as thread:  # the session may have an event loop of its own
-        thread.submit(lambda: asyncio.run(broker.start())).result()
         try:
+            thread.submit(lambda: asyncio.run(broker.start())).result()
             yield broker
         finally:
             thread.submit(lambda: asyncio.run(broker.stop())).result()
