@@ -8,10 +8,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import structlog
+
 from anabranch.settings import Settings
+from schemas.errors import DatabaseUnavailable
 from sql.embedded import THROWAWAY, EmbeddedPostgres
 
+log = structlog.get_logger(__name__)
 FOLDER = "postgres"
+KEEP_S = 1.0
 
 
 @asynccontextmanager
@@ -24,13 +29,29 @@ async def database(settings: Settings, *, throwaway: bool = False, shared: bool 
     server = EmbeddedPostgres(embedded_root(settings), settings=THROWAWAY if throwaway else None)
     left_running = shared and server.running
     await asyncio.to_thread(server.start)
+    keeping = asyncio.create_task(_keep(server))
     try:
         yield server.dsn
     finally:
+        keeping.cancel()
+        await asyncio.gather(keeping, return_exceptions=True)
         if not left_running:
             await asyncio.to_thread(server.stop)
         if throwaway:
             shutil.rmtree(server.root, ignore_errors=True)
+
+
+async def _keep(server: EmbeddedPostgres) -> None:
+    """Start it again, at the same address, should it be killed."""
+    while True:
+        await asyncio.sleep(KEEP_S)
+        if server.running:
+            continue
+        log.error("the embedded Postgres is gone: starting it again")
+        try:
+            await asyncio.to_thread(server.start)
+        except DatabaseUnavailable as error:
+            log.error("it does not start", detail=error.detail)
 
 
 def embedded_root(settings: Settings) -> Path:

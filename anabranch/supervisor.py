@@ -8,12 +8,13 @@ import os
 import socket
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any, TypeVar
 
 import httpx2
+import structlog
 
 from anabranch.children import Child
 from anabranch.data_folder import SERVER, Server, keep_log, locked, write_server
@@ -21,9 +22,11 @@ from anabranch.database import database
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
 
+log = structlog.get_logger(__name__)
 T = TypeVar("T")
 RUN = "run"
 PORT_PATIENCE_S = 5.0
+TELL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,18 +132,30 @@ async def _unless(failed: asyncio.Future[None], work: Coroutine[None, None, T]) 
 
 async def _until_ready(url: str, report: Path | None) -> str | None:
     """The address of the worker's metrics, once both are ready."""
+    loop = asyncio.get_running_loop()
+    told = loop.time()
     async with httpx2.AsyncClient(timeout=5) as client:
-        while not await _answers(client, f"{url}/readyz"):
+        while missing := await _missing(client, f"{url}/readyz"):
+            if loop.time() - told > TELL_S:
+                told = loop.time()
+                log.info("not ready yet", missing=missing)
             await asyncio.sleep(0.1)
     while report is not None and not report.exists():
         await asyncio.sleep(0.05)
     return str(json.loads(report.read_text())["metrics_url"]) if report else None
 
 
-async def _answers(client: httpx2.AsyncClient, url: str) -> bool:
-    with suppress(httpx2.HTTPError):
-        return (await client.get(url)).status_code == 200
-    return False
+async def _missing(client: httpx2.AsyncClient, url: str) -> dict[str, str]:
+    """What is not there yet, and why."""
+    try:
+        response = await client.get(url)
+    except httpx2.HTTPError:
+        return {"api": "does not answer yet"}
+    if response.status_code == 200:
+        return {}
+    return {name: line["detail"] for name, line in response.json().get("dependencies", {}).items() if not line["ok"]} or {
+        "api": f"answers {response.status_code}"
+    }
 
 
 async def _port(settings: Settings) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -11,6 +12,7 @@ from prometheus_client import start_http_server
 
 from anabranch.composition.worker import prepare_worker, stages_named
 from anabranch.database import database
+from anabranch.gauges import Gauges
 from anabranch.metrics import Metrics
 from anabranch.settings import Settings
 from anabranch.version import program_version
@@ -27,7 +29,9 @@ async def work(settings: Settings, stages: Iterable[str], metrics_port: int, rep
         async with database(settings, shared=True) as dsn, prepare_worker(settings, dsn, stages=chosen, observer=metrics) as worker:
             log.info("worker reads", stages=[stage.name for stage in chosen], generation=worker.generation.name, log=settings.log_kind, metrics=url)
             _report(report, url)
-            await worker.run()
+            async with asyncio.TaskGroup() as group:
+                group.create_task(Gauges(worker.storage, metrics).run())
+                group.create_task(worker.run())
     finally:
         server.shutdown()
         server.server_close()

@@ -8,7 +8,7 @@ from fastapi import Depends, FastAPI
 
 from api import problems
 from api.guard import clean_input
-from api.middleware import BodyLimit, RequestId
+from api.middleware import BodyLimit, RequestId, Slots
 from api.routes import collections, config, dead_letters, documents, entities, files, generations, health, ingest, profiles, questions, runs
 from api.services import Services
 
@@ -19,11 +19,12 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(services: Services) -> FastAPI:
+def create_app(services: Services, *, most_requests: int = 256) -> FastAPI:
     """Answers as soon as the services do; starting and stopping them is the caller's."""
     app = routes_only()
     app.state.services = services
     app.add_middleware(BodyLimit, max_bytes=services.max_bytes)
+    app.add_middleware(Slots, most=most_requests)
     app.add_middleware(RequestId)
     return app
 

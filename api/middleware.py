@@ -1,4 +1,4 @@
-"""Around every request: an id, and a bound on bodies that are read into memory."""
+"""Around every request: an id, a bound on how many run at once, and one on bodies that are read into memory."""
 
 from __future__ import annotations
 
@@ -75,3 +75,25 @@ def _counting(receive: Receive, limit: int) -> Receive:
 
 def _refusal(scope: Scope, limit: int, what: str) -> ASGIApp:
     return problem(Request(scope), 413, "LIMIT_EXCEEDED", f"{what} is over the limit of {limit} bytes", REMEDY_OF_STATUS[413], {"Connection": "close"})
+
+
+class Slots:
+    """At most so many requests at once; one more is told to come back. Health checks always get through."""
+
+    def __init__(self, app: ASGIApp, most: int) -> None:
+        self.app, self.most, self.now = app, most, 0
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or not scope["path"].startswith("/v1/"):
+            await self.app(scope, receive, send)
+            return
+        if self.now >= self.most:
+            await problem(Request(scope), 503, "BUSY", f"{self.most} requests are under way", "Come back after the seconds in Retry-After.")(
+                scope, receive, send
+            )
+            return
+        self.now += 1
+        try:
+            await self.app(scope, receive, send)
+        finally:
+            self.now -= 1

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from cyclopts import App, Parameter
 
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_json, print_table
 
 app = App(name="db", help="The tables: migrations and checksum.", result_action="return_value")
 Flag = Parameter(negative="")
@@ -58,7 +58,6 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
         With revisions, tombstones and history: equal for the same log.
     """
     from sql.checksum import checksum as of_tables
-
     from sql.pool import close_pool, open_pool
 
     async def run(dsn: str) -> dict[str, Any]:
@@ -73,7 +72,7 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
         print_json(found)
     else:
         print_table(("table", "rows", "checksum"), [(name, table["rows"], table["checksum"]) for name, table in found["tables"].items()])
-        say(f"checksum {found['checksum']}")
+        print(f"checksum  {found['checksum']}")
     return 0
 
 

@@ -13,6 +13,7 @@ from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.indexing import check_same, index_config, wanted_config
 from anabranch.maintenance import Maintenance
+from anabranch.outcome_log import OutcomeLog
 from anabranch.settings import Settings
 from anabranch.warming import warming
 from engines.fetch import HttpFetcher
@@ -95,7 +96,9 @@ def stages_named(names: Iterable[str], stages: Sequence[Stage] = STAGES) -> list
 
 def _host(stage: Stage, storage: Storage, generation: Generation, ports: Ports, observer: Observer, overrides: Overrides) -> Host:
     codec = Codec()
-    runner = Runner(stage, PgLedger(storage.pool, generation), storage.log, ports, Publisher(stage.name, generation, codec, overrides.clock), codec, observer)
+    runner = Runner(
+        stage, PgLedger(storage.pool, generation), OutcomeLog(storage.log), ports, Publisher(stage.name, generation, codec, overrides.clock), codec, observer
+    )
     return Host(runner, storage.subscriber, generation.topics.get(stage.topic, stage.topic))
 
 

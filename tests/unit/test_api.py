@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import errno
 from collections.abc import AsyncIterator
 from typing import Any
@@ -218,3 +219,33 @@ async def test_a_signed_link_gives_the_file_until_it_expires_and_a_changed_one_g
     assert_problem(await client.get(link["url"] + "0"), 422, "LINK_FORGED")
     past = Links(b"secret").sign(DOCUMENT, 1)
     assert_problem(await client.get(f"/v1/documents/{DOCUMENT}/file", params={"expires": 1, "signature": past}), 422, "LINK_EXPIRED")
+
+
+async def test_a_streamed_question_ends_in_an_answer_or_in_an_error_with_code_and_remedy(client: httpx2.AsyncClient) -> None:
+    response = await client.post("/v1/query", json={"query": "x", "stream": True})
+    assert (response.status_code, response.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
+    names = [line.removeprefix("event: ") for line in response.text.splitlines() if line.startswith("event: ")]
+    assert names == ["started", "error"]
+    assert '"status": 404' in response.text
+
+
+async def test_one_request_too_many_is_told_to_come_back_and_health_still_answers() -> None:
+    entered, leave = asyncio.Event(), asyncio.Event()
+
+    class Slow(FakeIntake):
+        async def accept(self, *arguments: Any) -> Any:
+            entered.set()
+            await leave.wait()
+            return await super().accept(*arguments)
+
+    transport = httpx2.ASGITransport(create_app(services(intake=Slow()), most_requests=1))
+    async with httpx2.AsyncClient(transport=transport, base_url="http://api") as client:
+        first = asyncio.create_task(client.post("/v1/ingest", json={"text": "x"}))
+        await entered.wait()
+        second = await client.get("/v1/documents")
+        assert_problem(second, 503, "BUSY")
+        assert second.headers["retry-after"]
+        assert (await client.get("/livez")).status_code == 200
+        leave.set()
+        assert (await first).status_code == 202
+        assert (await client.get("/v1/documents")).status_code == 200

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from uuid import UUID
+
+from anabranch.usage import UsageBuffer
+from schemas.errors import LogUnavailable
+from schemas.events import QueryAnswered, QueryReceived
+from schemas.records import Position, Record
+from streams.codec import Codec
+from streams.memory import MemoryLog
+from streams.topics import MAX_EVENT_BYTES, QUERIES, partition_counts
+
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class MoodyLog(MemoryLog):
+    away = False
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        if self.away:
+            raise LogUnavailable("away")
+        return await super().append(records)
+
+
+async def buffer_over(most: int = 100) -> tuple[UsageBuffer, MoodyLog, list[int]]:
+    log, lost = MoodyLog(), list[int]()
+    await log.create_topics(partition_counts(1), retention_ms={})
+    return UsageBuffer(log, Codec(), lambda: NOW, lost.append, most=most, pause_s=0), log, lost
+
+
+def received(number: int) -> QueryReceived:
+    return QueryReceived(run_id=UUID(int=number), tenant="default", kind="query", request={"query": "x"}, received_at=NOW)
+
+
+async def numbers_in(log: MoodyLog) -> list[int]:
+    return [(await Codec().decode(stored)).data.run_id.int async for stored in log.read(QUERIES)]
+
+
+async def test_what_is_offered_reaches_the_log_in_its_order() -> None:
+    buffer, log, lost = await buffer_over()
+    for number in range(3):
+        buffer.offer(received(number))
+    await buffer.flush()
+    assert await numbers_in(log) == [0, 1, 2]
+    assert lost == []
+
+
+async def test_a_log_that_is_away_loses_the_oldest_and_counts_them() -> None:
+    buffer, log, lost = await buffer_over(most=2)
+    log.away = True
+    for number in range(5):
+        buffer.offer(received(number))
+    assert sum(lost) == 3
+    log.away = False
+    await buffer.flush()
+    assert await numbers_in(log) == [3, 4]
+
+
+async def test_what_waits_is_sent_when_the_log_comes_back() -> None:
+    buffer, log, lost = await buffer_over()
+    log.away = True
+    sending = asyncio.create_task(buffer.run())
+    buffer.offer(received(1))
+    await asyncio.sleep(0)
+    log.away = False
+    async with asyncio.timeout(10):
+        while not await numbers_in(log):
+            await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    assert lost == []
+
+
+async def test_what_is_still_there_at_the_end_is_counted_as_lost() -> None:
+    buffer, log, lost = await buffer_over()
+    log.away = True
+    buffer.offer(received(1))
+    await buffer.flush()
+    assert sum(lost) == 1
+
+
+async def test_a_fact_too_large_for_the_log_is_lost_alone() -> None:
+    buffer, log, lost = await buffer_over()
+    large = QueryAnswered(run_id=UUID(int=1), tenant="default", generation="g1", answered_at=NOW, response={"text": "x" * MAX_EVENT_BYTES})
+    buffer.offer(large)
+    buffer.offer(received(2))
+    await buffer.flush()
+    assert await numbers_in(log) == [2]
+    assert sum(lost) == 1
