@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import sys
 import tempfile
 import time
@@ -13,6 +14,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+import structlog
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
@@ -48,6 +51,7 @@ class Pipeline:
 
 @asynccontextmanager
 async def pipeline(overrides: Overrides, **settings: Any) -> AsyncIterator[Pipeline]:
+    quiet()
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
         Path(folder).chmod(0o755)
         server = EmbeddedPostgres(Path(folder) / "postgres")
@@ -65,6 +69,11 @@ async def pipeline(overrides: Overrides, **settings: Any) -> AsyncIterator[Pipel
                 await asyncio.gather(running, return_exceptions=True)
         finally:
             await asyncio.to_thread(server.stop)
+
+
+def quiet() -> None:
+    """One log line a document is no part of what is measured, as a log file would take it."""
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
 
 
 async def text_documents(texts: Iterable[str], prefix: str = "doc") -> list[Record]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from uuid import UUID
 
+import numpy as np
+from numpy.typing import NDArray
+
 from schemas.ids import content_id
-from schemas.ports.engines import File, ParsePlan
+from schemas.ports.engines import Embedded, EmbeddedQuery, File, ParsePlan
 from schemas.values import Block, ChildChunk, ParentChunk, Span, Transcript
 
 CHILD_WORDS = 150
@@ -26,6 +30,22 @@ class NullParser:
     def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
         text = parts[0].decode()
         return Transcript(markdown=text, blocks=[Block(kind="paragraph", span=Span(char_start=0, char_end=len(text)))], language="en")
+
+
+class FlatEmbedder:
+    """A vector that depends on the text's hash alone."""
+
+    fingerprint, model, dimension, state_dimension = "flat", "flat", 384, 0
+
+    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+        return [Embedded(self._vector(text)) for text in texts]
+
+    async def embed_query(self, text: str) -> EmbeddedQuery:
+        return EmbeddedQuery(self._vector(text).astype(np.float32))
+
+    def _vector(self, text: str) -> NDArray[np.float16]:
+        vector = np.frombuffer(hashlib.shake_128(text.encode()).digest(self.dimension), np.int8).astype(np.float32)
+        return (vector / np.linalg.norm(vector)).astype(np.float16)
 
 
 class WordChunker:

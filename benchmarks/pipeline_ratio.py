@@ -11,15 +11,14 @@ from typing import Any
 
 from anabranch.composition.overrides import Overrides
 from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, synthetic, text_documents
-from benchmarks.nulls import NullParser, WordChunker
-from engines.embed.null import NullEmbedder
+from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 
 TABLES = ("documents", "document_revisions", "revision_texts", "parent_chunks", "child_chunks", "chunk_vectors")
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:
-    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=NullEmbedder(), extractor=NullExtractor())
+    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor())
     records = await text_documents(synthetic(documents, words))
     async with pipeline(overrides) as bench:
         with Stopwatch() as whole:

@@ -21,8 +21,7 @@ from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from api.app import create_app
 from benchmarks.harness import Pipeline, pipeline, report, synthetic, text_documents
-from benchmarks.nulls import NullParser, WordChunker
-from engines.embed.null import NullEmbedder
+from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 from schemas.ports.search import Seed
 from schemas.questions import Filters
@@ -84,7 +83,7 @@ async def over_http(bench: Pipeline, overrides: Overrides, asked: Sequence[str],
 
 async def measure(documents: int, count: int) -> dict[str, Any]:
     texts = synthetic(documents, 1200)
-    embedder = NullEmbedder(state_dimension=0)
+    embedder = FlatEmbedder()
     overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=embedder, extractor=NullExtractor())
     async with pipeline(overrides) as bench:
         records = await text_documents(texts)
@@ -110,7 +109,7 @@ async def measure(documents: int, count: int) -> dict[str, Any]:
 class FixedEmbedder:
     """The same vector for every question: the model's time is not what is measured."""
 
-    def __init__(self, inner: NullEmbedder, vector: Any) -> None:
+    def __init__(self, inner: FlatEmbedder, vector: Any) -> None:
         self.inner, self.vector = inner, vector
         self.fingerprint, self.model, self.dimension, self.state_dimension = inner.fingerprint, inner.model, inner.dimension, inner.state_dimension
 

@@ -12,15 +12,14 @@ from typing import Any
 
 from anabranch.composition.overrides import NONE, Overrides
 from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, synthetic, text_documents
-from benchmarks.nulls import NullParser, WordChunker
-from engines.embed.null import NullEmbedder
+from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 
 WARM_UP = 5
 
 
 async def measure(repeats: int, null: bool) -> dict[str, Any]:
-    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=NullEmbedder(), extractor=NullExtractor()) if null else NONE
+    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor()) if null else NONE
     records = await text_documents(synthetic(repeats + WARM_UP, 500))
     async with pipeline(overrides) as bench:
         seconds = [await one(bench, [record], number + 1) for number, record in enumerate(records)][WARM_UP:]
