@@ -5,7 +5,7 @@ Topics are channels; what anyone may send and what the system sends are operatio
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from schemas.events import Event, declared
 from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW, RAW_RETENTION_MS, partition_counts
@@ -34,7 +34,7 @@ HEADERS: dict[str, Any] = {
 
 def event_schema(event: type[Event]) -> dict[str, Any]:
     """The JSON Schema of an event's payload. One that is read from others is validated as it comes, our own as they are written."""
-    mode = "validation" if event.topic == RAW else "serialization"
+    mode: Literal["validation", "serialization"] = "validation" if event.topic == RAW else "serialization"
     return {"$schema": JSON_SCHEMA, "$id": schema_file(event)} | event.model_json_schema(mode=mode)
 
 

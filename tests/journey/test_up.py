@@ -135,6 +135,24 @@ def test_a_killed_worker_or_api_comes_back_and_takes_nothing_with_it(folder: Pat
         assert first.process.poll() is None
 
 
+def test_a_killed_postgres_comes_back_at_the_same_address(folder: Path) -> None:
+    with up(folder) as (first, server):
+        assert httpx2.post(f"{server['url']}/v1/ingest", json={"text": "Before the fall: the weir holds."}, timeout=60).status_code == 202
+        os.kill(int((EmbeddedPostgres(folder / FOLDER).data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        deadline = time.monotonic() + START_S
+        while not any("weir" in snippet for snippet in _found_or_nothing(server["url"], "the weir holds")):
+            assert time.monotonic() < deadline
+            time.sleep(0.3)
+        assert first.process.poll() is None
+
+
+def _found_or_nothing(url: str, words: str) -> list[str]:
+    try:
+        return found(url, words)
+    except (httpx2.HTTPError, KeyError):
+        return []
+
+
 def test_an_ephemeral_server_leaves_nothing_behind(tmp_path: Path) -> None:
     with up(tmp_path / "unused", "--ephemeral") as (first, server):
         place = Path(server["data_dir"])

@@ -91,7 +91,9 @@ def test_lists_are_written_with_commas_in_the_environment(monkeypatch: pytest.Mo
 def test_each_setting_can_be_found_by_its_name_in_the_environment() -> None:
     names = [environment_name(key) for key in known_keys()]
     assert len(names) == len(set(names))
-    assert {"ANABRANCH_DATA_DIR", "ANABRANCH_DATABASE__URL", "ANABRANCH_EMBED__DIMENSION", "ANABRANCH_STORAGE__URL", "ANABRANCH_KAFKA__SASL_PASSWORD"} <= set(names)
+    assert {"ANABRANCH_DATA_DIR", "ANABRANCH_DATABASE__URL", "ANABRANCH_EMBED__DIMENSION", "ANABRANCH_STORAGE__URL", "ANABRANCH_KAFKA__SASL_PASSWORD"} <= set(
+        names
+    )
 
 
 def test_an_embedding_server_needs_a_model_and_a_dimension() -> None:
