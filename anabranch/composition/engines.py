@@ -79,7 +79,7 @@ async def _ocr(settings: Settings, config: OcrConfig, stack: AsyncExitStack) -> 
         case "rapidocr":
             from engines.ocr.rapidocr import RapidOcr
 
-            local = RapidOcr()
+            local = RapidOcr(workers=min(2, os.cpu_count() or 1))
             stack.push_async_callback(local.aclose)
             return local
         case "openai":

@@ -16,8 +16,8 @@ import pypdfium2.raw as c
 from engines.drafts import Draft, Piece
 from engines.layout import Page, body_of, build
 from engines.parse.archive import corrupt
+from engines.parse.limits import check_pages
 from engines.parse.pdf_text import page_text
-from engines.parse.worker import check_pages
 from schemas.errors import UnreadableDocument
 
 DPI = 200

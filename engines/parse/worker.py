@@ -7,11 +7,12 @@ from pathlib import Path
 
 from engines.drafts import Piece
 from engines.parse import archive, detect
-from schemas.errors import LimitExceeded, UnreadableDocument
+from engines.parse.limits import check_pages
 from schemas.values import Notice
 
 WHOLE = "all"
-TEXT_PART, OCR_PART = 16, 4
+TEXT_PART, OCR_PART = 16, 2
+"""Pages of one part. OCR takes seconds a page, and one part is what another document waits for."""
 _ZIPPED = frozenset({detect.DOCX, detect.PPTX, detect.XLSX, detect.ODT, detect.ODS, detect.EPUB})
 
 
@@ -40,15 +41,6 @@ def _parts(file: Path, media_type: str, max_pages: int) -> tuple[list[str], int 
         check_pages(pages, max_pages)
         return _ranges(pages, OCR_PART), pages
     return [WHOLE], None
-
-
-def check_pages(pages: int, most: int) -> None:
-    if pages == 0:
-        raise UnreadableDocument("the document has no pages", code="NO_PAGES", remedy="Export it again; a document needs at least one page.")
-    if pages > most:
-        raise LimitExceeded(
-            f"the document has {pages} pages, more than {most}", code="TOO_MANY_PAGES", remedy="Split it, or raise ANABRANCH_INGEST__MAX_PAGES."
-        )
 
 
 def _ranges(pages: int, size: int) -> list[str]:

@@ -1,8 +1,9 @@
 """Every fact that the system can state, each declared once. The JSON Schemas and the AsyncAPI document are generated from these."""
 
+from schemas.events.catalogue import declared, event_types
 from schemas.events.control import GenerationCreated, GenerationPromoted
 from schemas.events.dead_letters import EventBuried
-from schemas.events.declaration import Event, Fact, declared, event_class, event_types
+from schemas.events.declaration import Event, Fact
 from schemas.events.outcomes import DocumentFailed, DocumentIndexed, DocumentSuperseded, RemovalCompleted
 from schemas.events.pipeline import (
     ChunksEmbedded,
@@ -39,6 +40,5 @@ __all__ = [
     "QueryReceived",
     "RemovalCompleted",
     "declared",
-    "event_class",
     "event_types",
 ]

@@ -55,19 +55,3 @@ class Fact(Generic[E]):
     payload_sha256: str = ""
     position: Position | None = None
     appended_at: datetime | None = None
-
-
-def declared() -> tuple[type[Event], ...]:
-    """All declared event classes, in a fixed order."""
-    from schemas.events import control, dead_letters, outcomes, pipeline, raw, usage
-
-    return (*raw.EVENTS, *pipeline.EVENTS, *outcomes.EVENTS, *usage.EVENTS, *control.EVENTS, *dead_letters.EVENTS)
-
-
-def event_types() -> dict[tuple[str, str], type[Event]]:
-    """By topic (without prefix or generation) and CloudEvents type."""
-    return {(event.topic, event.event_type()): event for event in declared()}
-
-
-def event_class(topic: str, event_type: str) -> type[Event] | None:
-    return event_types().get((topic, event_type))

@@ -85,7 +85,7 @@ async def test_only_pages_without_text_go_to_ocr(parser: LocalParser, ocr: FakeO
     before = ocr.seen
     plan, found = await transcript(parser, file(tmp_path, "a.pdf", writing.scan(WORDS, text_pages=5)))
     assert ocr.seen == before + 1
-    assert plan.parts == ("pages 1-4", "pages 5-6")
+    assert plan.parts == ("pages 1-2", "pages 3-4", "pages 5-6")
     assert found.ocr_pages == [6]
     last = found.blocks[-1]
     assert found.markdown[last.span.char_start : last.span.char_end] == WORDS

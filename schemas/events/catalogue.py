@@ -1,0 +1,15 @@
+"""All declared events, in a fixed order, and how to find one."""
+
+from __future__ import annotations
+
+from schemas.events import control, dead_letters, outcomes, pipeline, raw, usage
+from schemas.events.declaration import Event
+
+
+def declared() -> tuple[type[Event], ...]:
+    return (*raw.EVENTS, *pipeline.EVENTS, *outcomes.EVENTS, *usage.EVENTS, *control.EVENTS, *dead_letters.EVENTS)
+
+
+def event_types() -> dict[tuple[str, str], type[Event]]:
+    """By topic (without prefix or generation) and CloudEvents type."""
+    return {(event.topic, event.event_type()): event for event in declared()}
