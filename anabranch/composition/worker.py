@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
+import structlog
+
 from anabranch.composition.engines import Engines, models_folder, prepare_engines
 from anabranch.composition.genesis import current_generation, publish_first
 from anabranch.composition.overrides import NONE, Overrides
@@ -18,9 +20,10 @@ from anabranch.settings import Settings
 from anabranch.warming import warming
 from engines.fetch import HttpFetcher
 from processors import STAGES
-from schemas.errors import ConfigurationError
+from schemas.errors import ConfigurationError, TransientError
 from schemas.generations import Generation
 from schemas.ports.bundle import Limits, Ports
+from schemas.ports.ledger import Counts
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
 from sql.memo import PgMemo
@@ -33,6 +36,10 @@ from streams.runner import Runner
 from streams.stage import Stage
 from streams.submission import SOURCE
 
+log = structlog.get_logger(__name__)
+OF_A_GENERATION: tuple[Counts, ...] = ("latest", "visible")
+MADE_POLL_S = 0.05
+
 
 @dataclass(frozen=True, slots=True)
 class Worker:
@@ -44,10 +51,30 @@ class Worker:
     maintenance: Maintenance
 
     async def run(self) -> None:
+        """Stages that write into the generation's tables begin when stage `control`, here or in another worker, has made them."""
+        made = asyncio.Event()
         async with asyncio.TaskGroup() as group:
-            group.create_task(self.maintenance.run())
             for host in self.hosts:
-                group.create_task(host.run())
+                group.create_task(_after(made, host) if host.runner.stage.counts in OF_A_GENERATION else host.run())
+            await self._made()
+            made.set()
+            group.create_task(self.maintenance.run())
+
+    async def _made(self) -> None:
+        log.debug("waiting until stage control has made the tables", generation=self.generation.name)
+        while not await self._is_made():
+            await asyncio.sleep(MADE_POLL_S)
+
+    async def _is_made(self) -> bool:
+        try:
+            return await PgGenerations(self.storage.pool).get(self.generation.name) is not None
+        except TransientError:
+            return False
+
+
+async def _after(event: asyncio.Event, host: Host) -> None:
+    await event.wait()
+    await host.run()
 
 
 @asynccontextmanager
