@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from anabranch.cli.exits import OK, PARTLY
+from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, say
 
@@ -30,7 +30,7 @@ def ingest(
     concurrency: int = 4,
     common: Remote = Remote(),  # noqa: B008
 ) -> int:
-    """Take in documents. Exits 5 when some failed. Without --wait it returns once the log has them.
+    """Take in documents. Exits 5 when some failed, 1 when some had not ended in time. Without --wait it returns once the log has them.
 
     Parameters
     ----------
@@ -64,6 +64,9 @@ def ingest(
         counts = report["counts"]
         accepted = sum(document["state"] == "accepted" for document in report["documents"])
         say(", ".join(f"{number} {name}" for name, number in {**counts, "accepted": accepted}.items() if number) or "nothing to do", quiet=common.quiet)
+    if wait and any(not source.ended for source in sources):
+        say(f"not all documents ended within {timeout}; they go on: `anabranch documents list` says where they are")
+        return FAILED
     return PARTLY if report["counts"]["failed"] else OK
 
 

@@ -7,6 +7,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.cli.output import say
@@ -70,17 +71,24 @@ def _rendered(job: Ingestion) -> Table:
     from rich.table import Table
 
     table = Table(title=_summary(job), title_justify="left", box=None)
-    for heading in ("document", *STAGES, "state"):
-        table.add_column(heading, no_wrap=heading != "state")
+    table.add_column("document", max_width=32, overflow="ellipsis", no_wrap=True)
+    table.add_column(f"{STAGES[0]} → {STAGES[-1]}", no_wrap=True)
+    table.add_column("at")
     active = [source for source in job.sources if not source.ended] + [source for source in reversed(job.sources) if source.ended]
     for source in active[:SHOWN]:
-        table.add_row(source.path, *(_mark(source, stage) for stage in STAGES), _outcome(source))
+        table.add_row(Path(source.path).name or source.path, " ".join(_mark(source, stage) for stage in STAGES), _now(source))
     return table
 
 
 def _mark(source: Source, stage: str) -> str:
     found = [line for line in source.stages if line["stage"] == stage]
-    return " ".join(dict.fromkeys(MARKS.get(line["state"], "…") for line in found)) if found else "·"
+    return MARKS.get(found[0]["state"], "…") if found else "·"
+
+
+def _now(source: Source) -> str:
+    if source.ended:
+        return f"{source.state}: {source.error['code']}" if source.error else source.state
+    return next((line["stage"] for line in source.stages if line["state"] != "done"), source.state)
 
 
 def _outcome(source: Source) -> str:
