@@ -101,7 +101,7 @@ class WorkerSettings(Section):
 
 
 class Settings(BaseSettings):
-    model_config = SettingsConfigDict(env_prefix="ANABRANCH_", env_nested_delimiter="__", frozen=True, extra="forbid")
+    model_config = SettingsConfigDict(env_prefix="ANABRANCH_", env_nested_delimiter="__", env_ignore_empty=True, frozen=True, extra="forbid")
 
     data_dir: Path = Path("anabranch-data")
     profiles_dir: Path | None = Field(None, description="profiles of your own (*.yaml); unset: `profiles` in the data folder")

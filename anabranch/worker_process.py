@@ -20,11 +20,11 @@ from anabranch.version import program_version
 log = structlog.get_logger(__name__)
 
 
-async def work(settings: Settings, stages: Iterable[str], metrics_port: int, report: Path | None) -> None:
+async def work(settings: Settings, stages: Iterable[str], metrics_at: tuple[str, int], report: Path | None) -> None:
     """Until cancelled. Raises what stopped a stage."""
     chosen, metrics = stages_named(stages), Metrics(program_version())
-    server, thread = start_http_server(metrics_port, "127.0.0.1", metrics.registry)
-    url = f"http://127.0.0.1:{server.server_port}/metrics"
+    server, thread = start_http_server(metrics_at[1], metrics_at[0], metrics.registry)
+    url = f"http://{metrics_at[0]}:{server.server_port}/metrics"
     try:
         async with database(settings, shared=True) as dsn, prepare_worker(settings, dsn, stages=chosen, observer=metrics) as worker:
             log.info("worker reads", stages=[stage.name for stage in chosen], generation=worker.generation.name, log=settings.log_kind, metrics=url)

@@ -10,6 +10,11 @@ import asyncpg
 from sql.errors import database_errors
 from sql.migrate import read_migrations
 
+HORIZON = """
+select pid, application_name as application, state, round(extract(epoch from clock_timestamp() - xact_start), 3)::float8 as seconds
+from pg_stat_activity where backend_xid is not null and pid <> pg_backend_pid() order by age(backend_xid) desc limit 1
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
@@ -45,6 +50,17 @@ async def migration_status(dsn: str) -> list[dict[str, Any]]:
 async def pending(dsn: str) -> list[str]:
     """Files that `migrate` would apply. Raises DatabaseUnavailable."""
     return [row["file"] for row in await migration_status(dsn) if row["applied_at"] is None]
+
+
+async def horizon_holder(dsn: str) -> dict[str, Any] | None:
+    """The oldest open transaction that has written: readers of the log see nothing that came after it. None when there is none. Raises DatabaseUnavailable."""
+    with database_errors():
+        connection = await asyncpg.connect(dsn, statement_cache_size=0)
+        try:
+            row = await connection.fetchrow(HORIZON)
+            return dict(row) if row else None
+        finally:
+            await connection.close()
 
 
 async def _status(connection: asyncpg.Connection) -> list[dict[str, Any]]:

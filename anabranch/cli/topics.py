@@ -70,7 +70,7 @@ def lag(*, common: Common = DEFAULT) -> int:
 
         return await stage_lags(storage)
 
-    return _report(common, "stages", gather, ("stage", "topic", "lag", "acknowledged", "end"))
+    return _report(common, "stages", gather, ("stage", "topic", "lag", "acknowledged", "end"), holder=True)
 
 
 async def _topic(storage: Storage, topic: str) -> dict[str, Any]:
@@ -84,18 +84,21 @@ def _names() -> list[str]:
     return list(partition_counts(1))
 
 
-def _report(common: Common, name: str, gather: Any, columns: tuple[str, ...]) -> int:
+def _report(common: Common, name: str, gather: Any, columns: tuple[str, ...], *, holder: bool = False) -> int:
     from anabranch.cli.storing import database_url
     from anabranch.composition.storage import prepare_storage
+    from sql.inspection import horizon_holder
 
-    async def run() -> list[dict[str, Any]]:
+    async def run() -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
         settings = common.settings()
         async with database_url(common, settings) as dsn, prepare_storage(settings, dsn, pool_size=3, name="anabranch topics") as storage:
-            return list(await gather(storage))
+            return list(await gather(storage)), await horizon_holder(dsn) if holder and settings.log_kind == "postgres" else None
 
-    rows = asyncio.run(run())
+    rows, held = asyncio.run(run())
     if common.json:
-        print_json({name: rows})
-    else:
-        print_table(columns, [[row.get(column) for column in columns] for row in rows])
+        print_json({name: rows, **({"horizon": held} if holder else {})})
+        return 0
+    print_table(columns, [[row.get(column) for column in columns] for row in rows])
+    if held:
+        say(f"the log is held back by {held['application']} (pid {held['pid']}, {held['state']}, {held['seconds']} s)", quiet=common.quiet)
     return 0

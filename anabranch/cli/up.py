@@ -127,6 +127,7 @@ def worker(
     *,
     stages: str = "all",
     metrics_port: int = 0,
+    metrics_host: str = "127.0.0.1",
     attached: Annotated[bool, Hidden] = False,
     report: Annotated[Path | None, Hidden] = None,
     common: Common = Common(),  # noqa: B008
@@ -138,7 +139,9 @@ def worker(
     stages
         Names separated by commas, or `all`.
     metrics_port
-        Of Prometheus metrics, on the loopback address; 0 takes a free one.
+        Of Prometheus metrics; 0 takes a free one.
+    metrics_host
+        Address on which metrics are served.
     attached
         Stop when stdin ends.
     report
@@ -150,4 +153,4 @@ def worker(
 
     settings = common.settings()
     configure_logs(settings.logging)
-    return asyncio.run(until_stopped(work(settings, stages.split(","), metrics_port, report), with_parent=attached))
+    return asyncio.run(until_stopped(work(settings, stages.split(","), (metrics_host, metrics_port), report), with_parent=attached))
