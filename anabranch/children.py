@@ -20,6 +20,7 @@ log = structlog.get_logger(__name__)
 MISCONFIGURED = 2
 HEALTHY_S = 30.0
 GRACE_S = 8.0
+FIRST_STARTS = 5
 
 
 @dataclass(slots=True)
@@ -33,18 +34,28 @@ class Child:
     started: Callable[[], None]
     first_pause_s: float = 0.5
     most_pause_s: float = 15.0
+    settled: bool = False
     process: Process | None = None
 
     async def keep(self) -> None:
-        """Until cancelled. Raises FatalError with code MISCONFIGURED when the child says that starting again is of no use."""
+        """Until cancelled. Before it is `settled` it raises FatalError: with code MISCONFIGURED when the child says that starting again is of no use,
+        or when it keeps ending. Afterwards it is always started again: what else runs should go on."""
         pause = self.first_pause_s
+        starts = 0
         while True:
             lived, code = await self._once()
-            if code == MISCONFIGURED:
-                raise FatalError(f"{self.name} cannot start as configured; its own message is above", code="MISCONFIGURED")
+            starts += 1
+            if not self.settled:
+                self._give_up(code, starts)
             pause = self.first_pause_s if lived > HEALTHY_S else min(self.most_pause_s, pause * 2)
             log.error("process ended: starting it again", process=self.name, exit_code=code, pause_s=pause)
             await asyncio.sleep(pause)
+
+    def _give_up(self, code: int, starts: int) -> None:
+        if code == MISCONFIGURED:
+            raise FatalError(f"{self.name} cannot start as configured; its own message is above", code="MISCONFIGURED")
+        if starts >= FIRST_STARTS:
+            raise FatalError(f"{self.name} ended {starts} times before it was ready; its own messages are above", code="KEEPS_ENDING")
 
     async def _once(self) -> tuple[float, int]:
         """How long it lived, and its exit code."""

@@ -55,6 +55,8 @@ async def running(plan: Plan) -> AsyncIterator[tuple[Server, asyncio.Future[None
         children = _children(plan, dsn, port)
         failed = await stack.enter_async_context(_kept(children))
         server = await _ready(plan, dsn, port, failed)
+        for child in children:
+            child.settled = True
         write_server(plan.settings.data_dir / SERVER, server)
         stack.callback((plan.settings.data_dir / SERVER).unlink, missing_ok=True)
         yield server, failed

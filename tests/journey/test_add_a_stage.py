@@ -1,0 +1,53 @@
+"""The example of 'Add a stage', as it stands on the page, in the whole system."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import anabranch.composition.worker as composition
+from anabranch.composition.overrides import Overrides
+from anabranch.settings import Settings
+from processors import STAGES
+from tests.journey.conftest import World, running
+
+PAGE = Path(__file__).parents[2] / "docs/how-to/add-a-stage.md"
+
+
+@pytest.fixture
+def references() -> ModuleType:
+    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
+    assert programs[1].strip() == "references.STAGE,"
+    module = ModuleType("processors.references")
+    exec(compile(programs[0], "references.py", "exec"), module.__dict__)
+    return module
+
+
+@pytest.fixture
+def with_it(references: ModuleType, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """The one line: the stage is among those that a worker runs."""
+    original = composition.prepare_worker
+    stages = (*STAGES, references.STAGE)
+    monkeypatch.setattr("tests.journey.conftest.prepare_worker", lambda *given, **named: original(*given, **{"stages": stages, **named}))
+    yield
+
+
+async def test_a_new_stage_is_one_file_and_one_line(with_it: None, settings: Settings, database: str, overrides: Overrides) -> None:
+    async with running(settings, database, overrides) as world:
+        await world.searchable("# Insurance\n\nThe ferry is insured under policy AM-55871.", "policy.md")
+        found = await entities(world, "AM-55871")
+    assert [entity["type"] for entity in found] == ["REFERENCE"]
+
+
+async def entities(world: World, text: str) -> list[dict[str, Any]]:
+    """Those of that name, once there are any: the graph may follow the words."""
+    async with asyncio.timeout(60):
+        while not (items := [item for item in (await world.http.get("/v1/entities", params={"text": text})).json()["items"] if item["type"] == "REFERENCE"]):
+            await asyncio.sleep(0.05)
+    return items

@@ -1,0 +1,65 @@
+"""Embedding, reranking and answering by an OpenAI-compatible server, named by nothing but settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from anabranch.composition.overrides import NONE
+from anabranch.composition.worker import prepare_worker
+from anabranch.settings import Settings
+from anabranch.settings_loading import load_settings
+from schemas.errors import GenerationMismatch
+from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
+from tests.journey.conftest import World, running
+
+FACTS = "# Ferry\n\nThe ferry to Sable Point leaves at nine. The ticket office closes at eight in the evening."
+
+
+@pytest.fixture(scope="module")
+def models() -> Iterator[FakeOpenAI]:
+    with fake_openai(api_key="key") as fake:
+        yield fake
+
+
+@pytest.fixture
+def settings(tmp_path: Path, models: FakeOpenAI) -> Settings:
+    server = [f"{section}.{key}={value}" for section in ("chat", "embed", "rerank") for key, value in (("base_url", models.url), ("api_key", "key"))]
+    named = ["chat.model=writer", "embed.model=vectors", f"embed.dimension={NATIVE_DIMENSION}", "rerank.model=judge"]
+    return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *server, *named])
+
+
+@pytest.fixture
+async def world(settings: Settings, database: str) -> AsyncIterator[World]:
+    async with running(settings, database, NONE) as found:
+        yield found
+
+
+async def test_the_server_embeds_reranks_and_writes_and_the_trace_names_its_models(world: World, models: FakeOpenAI) -> None:
+    await world.searchable(FACTS, "ferry.md", external_id="ferry")
+    answer = await world.ask("When does the ticket office close?")
+    assert not answer["refused"], answer
+    assert "eight" in answer["answer"]
+    assert answer["citations"][0]["quote"] in FACTS
+    assert (answer["trace"]["models"], answer["trace"]["reranker"]) == ({"embed": "vectors", "answer": "writer"}, "judge")
+    assert answer["trace"]["model_calls"] == 1
+    paths = {path.removeprefix("/v1") for path, _ in models.requests}
+    assert {"/embeddings", "/rerank", "/chat/completions"} <= paths
+
+
+async def test_a_chat_server_that_fails_leaves_a_quoted_answer_that_says_so(world: World, models: FakeOpenAI) -> None:
+    await world.searchable(FACTS, "ferry.md")
+    models.say(*["this is not the JSON that was asked for"] * 10)
+    answer = await world.ask("When does the ticket office close?")
+    models._said.clear()
+    assert "eight in the evening" in answer["answer"]
+    assert any("writer" in limitation for limitation in answer["limitations"])
+
+
+async def test_an_index_made_with_one_model_refuses_another(world: World, settings: Settings, database: str) -> None:
+    other = settings.model_copy(update={"embed": settings.embed.model_copy(update={"model": "other"})})
+    with pytest.raises(GenerationMismatch, match=r"embed\.model"):
+        async with prepare_worker(other, database):
+            raise AssertionError("it started")
