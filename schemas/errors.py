@@ -111,4 +111,4 @@ class ConfigurationError(FatalError):
 
 class GenerationMismatch(FatalError):
     code = "GENERATION_MISMATCH"
-    remedy = "Put the setting back, use another --data folder, or build a new generation with `anabranch reindex`."
+    remedy = "Put the setting back, or use another --data folder."

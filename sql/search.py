@@ -107,4 +107,4 @@ class PgSnapshot:
 def _unknown(generation: str | None) -> NotFound:
     if generation is None:
         return NotFound("There is no live generation yet.", code="NO_GENERATION", remedy="Start a worker (`anabranch up`): it creates the first one.")
-    return NotFound(f"There is no generation {generation}.", code="NO_SUCH_GENERATION", remedy="`anabranch generations` lists them.")
+    return NotFound(f"There is no generation {generation}.", code="NO_SUCH_GENERATION", remedy="GET /v1/generations lists them.")

@@ -31,7 +31,7 @@ def translated(error: BaseException, doing: str) -> AnabranchError:
             )
         case errors.UnknownTopicOrPartitionError():
             return ConfigurationError(
-                what, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create --apply`, or check ANABRANCH_KAFKA__TOPIC_PREFIX."
+                what, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX."
             )
         case errors.UnsupportedVersionError() | errors.IncompatibleBrokerVersion():
             return FatalError(what, code="KAFKA_VERSION", remedy="Kafka 2.1 or later is needed.")

@@ -1,0 +1,46 @@
+"""Write the generated parts of the docs: `python -m docs.generate [--check]`.
+
+A part stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; everything else in a file is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+
+from docs.tables import PARTS, ROOT
+
+
+def filled(text: str, name: str, content: str) -> str:
+    """Raises ValueError where the markers are missing."""
+    pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(\n?<!-- end: {name} -->)", re.DOTALL)
+    if len(pattern.findall(text)) != 1:
+        raise ValueError(f"the markers of {name} are not there exactly once")
+    return pattern.sub(lambda found: f"{found[1]}{content}\n{found[2].lstrip()}", text)
+
+
+def drifted() -> dict[str, str]:
+    """File → its text as it should be, for those that hold something else."""
+    wanted = {}
+    for path, parts in PARTS.items():
+        before = text = (ROOT / path).read_text(encoding="utf-8")
+        for name, render in parts.items():
+            text = filled(text, name, render())
+        if text != before:
+            wanted[path] = text
+    return wanted
+
+
+def main() -> int:
+    found = drifted()
+    if "--check" in sys.argv[1:]:
+        print("\n".join(f"{path} differs from the code: run `make contracts`" for path in found) or "the docs agree with the code")
+        return int(bool(found))
+    for path, text in found.items():
+        (ROOT / path).write_text(text, encoding="utf-8")
+    print("\n".join(found) or "nothing changed")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

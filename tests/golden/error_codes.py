@@ -1,0 +1,48 @@
+"""Every code that the program can give, read from its source."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+ROOMS = ("schemas", "sql", "streams", "engines", "processors", "retrieval", "evaluation", "api", "anabranch")
+CODE = re.compile(r"^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$")
+
+
+def codes() -> set[str]:
+    return {code for room in ROOMS for path in (ROOT / room).rglob("*.py") for code in _of(ast.parse(path.read_text(encoding="utf-8")))}
+
+
+def _of(tree: ast.AST) -> Iterator[str]:
+    for node in ast.walk(tree):
+        match node:
+            case ast.keyword(arg="code", value=value):
+                yield from _constants(value)
+            case ast.ClassDef():
+                yield from (code for statement in node.body for code in _class_attribute(statement))
+            case ast.Dict(keys=keys, values=values):
+                fields = {key.value: value for key, value in zip(keys, values, strict=True) if isinstance(key, ast.Constant)}
+                if {"code", "detail"} <= fields.keys():
+                    yield from _constants(fields["code"])
+
+
+def _class_attribute(statement: ast.stmt) -> Iterator[str]:
+    match statement:
+        case ast.Assign(targets=[ast.Name(id="code")], value=value):
+            yield from _constants(value)
+
+
+def _constants(value: ast.AST) -> Iterator[str]:
+    """Of the value itself: of `a if b else c`, both; nothing of what it calls."""
+    match value:
+        case ast.Constant(value=str(text)) if CODE.match(text):
+            yield text
+        case ast.IfExp(body=first, orelse=second):
+            yield from _constants(first)
+            yield from _constants(second)
+        case ast.BoolOp(values=values):
+            for one in values:
+                yield from _constants(one)

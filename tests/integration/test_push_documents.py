@@ -1,0 +1,206 @@
+"""A producer that has read nothing but the page 'Push documents to Kafka' and the published schemas: its programs are taken from the page as they stand."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+import shutil
+import subprocess
+import threading
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import jsonschema
+import pytest
+
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.worker import prepare_worker
+from anabranch.settings_loading import load_settings
+from engines.embed.null import NullEmbedder
+from streams.kafka.jars import default_jars_dir
+from streams.kafka.settings import KafkaSettings
+
+pytestmark = pytest.mark.kafka
+
+ROOT = Path(__file__).parents[2]
+PAGE = (ROOT / "docs/how-to/push-documents-to-kafka.md").read_text(encoding="utf-8")
+RECEIVED, WITHDRAWN = "document.received.v1", "document.withdrawn.v1"
+
+
+def programs(language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
+
+
+def schema(event_type: str) -> Any:
+    return json.loads((ROOT / f"docs/reference/events/{event_type}.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def shop(kafka_settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, ModuleType]]:
+    """`push` and `outcomes` of the page."""
+    monkeypatch.setenv("KAFKA", kafka_settings.bootstrap_servers)
+    monkeypatch.setenv("TOPIC_PREFIX", kafka_settings.topic_prefix)
+    push, outcomes = ModuleType("push"), ModuleType("outcomes")
+    for module, program in zip((push, outcomes), programs("python"), strict=True):
+        assert "anabranch" not in program
+        exec(compile(program, f"{module.__name__}.py", "exec"), module.__dict__)
+    yield push, outcomes
+    assert push.producer.flush(30) == 0
+    del push.producer
+
+
+@pytest.fixture
+def web(tmp_path: Path) -> Iterator[str]:
+    folder = tmp_path / "web"
+    folder.mkdir()
+    (folder / "tides.html").write_text("<html><body><h1>Tides</h1><p>High water comes at noon.</p></body></html>")
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+@pytest.fixture
+async def at_work(kafka_settings: KafkaSettings, database: str, web: str, tmp_path: Path) -> AsyncIterator[Path]:
+    """A worker with all stages, and its blob store's folder."""
+    sets = [
+        f"kafka.bootstrap_servers={kafka_settings.bootstrap_servers}",
+        f"kafka.topic_prefix={kafka_settings.topic_prefix}",
+        "kafka.partitions=4",
+        f"ingest.url_allow={web}",
+        'ingest.sources={"shop/contracts": ["default"], "shop/notices": ["default"]}',
+    ]
+    settings = load_settings(data_dir=tmp_path / "data", sets=sets)
+    async with prepare_worker(settings, database, overrides=Overrides(embedder=NullEmbedder(32, 8))) as worker:
+        working = asyncio.create_task(worker.run())
+        yield tmp_path / "data" / "blobs"
+        working.cancel()
+        await asyncio.gather(working, return_exceptions=True)
+
+
+async def ended(shop: tuple[ModuleType, ModuleType], *event_ids: str) -> dict[str, tuple[str, dict[str, Any]]]:
+    push, outcomes = shop
+    assert push.producer.flush(30) == 0
+    async with asyncio.timeout(120):
+        return dict(await asyncio.to_thread(outcomes.outcomes, set(event_ids)))
+
+
+async def test_documents_in_every_form_are_pushed_by_the_page_and_their_fate_is_learned(
+    shop: tuple[ModuleType, ModuleType], at_work: Path, web: str, tmp_path: Path
+) -> None:
+    push = shop[0]
+    payloads = {
+        "text": {"external_id": "note-1", "content": {"text": "# Locks\n\nThe lock is closed on Mondays."}, "collection": "notes", "tags": ["lock"]},
+        "url": {"external_id": "tides", "content": {"url": f"http://{web}/tides.html"}},
+        "storage": {"external_id": "log-1", "filename": "log.txt", "content": {"storage_key": "uploads/default/log.txt"}},
+        "structured": {"external_id": "note-2", "content": {"text": "The weir was built in 1911."}},
+    }
+    for payload in payloads.values():
+        jsonschema.validate(payload, schema(RECEIVED))
+    (at_work / "uploads/default").mkdir(parents=True, exist_ok=True)
+    (at_work / "uploads/default/log.txt").write_text("Level 2.40 m at six.\n")
+    for name in ("text", "url", "storage"):
+        push.send(RECEIVED, payloads[name], name)
+    push.send_structured(RECEIVED, payloads["structured"], "structured")
+    small = tmp_path / "fares.csv"
+    small.write_text("ticket,fare\nbicycle,1.00\n")
+    file_id = push.send_file(small, "fares")
+    found = await ended(shop, *payloads, file_id)
+    assert {kind for kind, _ in found.values()} == {"document.indexed.v1"}, found
+    for event_id, (kind, payload) in found.items():
+        jsonschema.validate(payload, schema(kind))
+        assert payload["source"] == push.SOURCE
+        assert payload["chunks_count"] >= 1, event_id
+    assert found["text"][1]["external_id"] == "note-1"
+
+
+async def test_what_cannot_be_taken_is_answered_with_a_reason_and_its_neighbours_pass(shop: tuple[ModuleType, ModuleType], at_work: Path) -> None:
+    push = shop[0]
+    good = {"external_id": "good", "content": {"text": "A good neighbour."}}
+    bad = {"external_id": "bad", "content": {"text": "two", "base64": "dHdv"}}
+    push.send(RECEIVED, good, "before")
+    push.send(RECEIVED, bad, "two-contents")
+    push.send(RECEIVED, {"external_id": "stray", "tenant": "elsewhere", "content": {"text": "x"}}, "stray")
+    push.send(RECEIVED, {"external_id": "lost", "content": {"storage_key": "uploads/default/nothing"}}, "lost")
+    push.send(RECEIVED, {"external_id": "after", "content": {"text": "Another good neighbour."}}, "after")
+    found = await ended(shop, "before", "two-contents", "stray", "lost", "after")
+    assert {event_id: payload.get("code") for event_id, (_, payload) in found.items()} == {
+        "before": None,
+        "two-contents": "MALFORMED_EVENT",
+        "stray": "FORBIDDEN_TENANT",
+        "lost": "NO_SUCH_BLOB",
+        "after": None,
+    }
+    reason = found["two-contents"][1]
+    assert "exactly one of" in reason["detail"] and reason["remedy"] and reason["external_id"] == "bad"
+
+
+async def test_a_document_is_replaced_repeated_and_withdrawn_as_the_page_says(shop: tuple[ModuleType, ModuleType], at_work: Path) -> None:
+    push = shop[0]
+    first = {"external_id": "contract-17", "content": {"text": "Notice is 45 days."}}
+    push.send(RECEIVED, first, "one", sequence=10)
+    assert (await ended(shop, "one"))["one"][0] == "document.indexed.v1"
+    push.send(RECEIVED, first, "again", sequence=11)
+    push.send(RECEIVED, first | {"content": {"text": "Notice is 30 days."}}, "late", sequence=9)
+    found = await ended(shop, "again", "late")
+    assert (found["again"][0], found["again"][1]["code"]) == ("document.indexed.v1", "UNCHANGED")
+    assert found["late"][0] == "document.superseded.v1"
+    withdrawal = {"external_id": "contract-17", "reason": "expired"}
+    jsonschema.validate(withdrawal, schema(WITHDRAWN))
+    push.send(WITHDRAWN, withdrawal, "gone", sequence=12)
+    assert (await ended(shop, "gone"))["gone"][0] == "document.removed.v1"
+
+
+async def test_the_same_event_again_is_one_event_and_the_same_id_for_another_payload_is_refused(shop: tuple[ModuleType, ModuleType], at_work: Path) -> None:
+    push = shop[0]
+    payload = {"external_id": "twice", "content": {"text": "Said once."}}
+    push.send(RECEIVED, payload, "twice")
+    assert (await ended(shop, "twice"))["twice"][0] == "document.indexed.v1"
+    push.send(RECEIVED, payload, "twice")
+    push.send(RECEIVED, payload | {"content": {"text": "Said otherwise."}}, "twice")
+    push.send(RECEIVED, {"external_id": "fence", "content": {"text": "The end."}}, "fence")
+    await ended(shop, "fence")
+    async with asyncio.timeout(60):
+        while "DUPLICATE_ID" not in (codes := await asyncio.to_thread(codes_of, shop[1], "twice")):
+            await asyncio.sleep(0.1)
+    assert sorted(code or "" for code in codes) == ["", "DUPLICATE_ID"]
+
+
+def codes_of(outcomes: ModuleType, event_id: str) -> list[str | None]:
+    """Of all outcomes of an event, in the order in which they stand in the topic."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": outcomes.SERVERS, "group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True})
+    topic = outcomes.PREFIX + "outcomes"
+    partitions = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
+    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
+    found, ends = [], 0
+    while ends < len(partitions):
+        message = consumer.poll(5.0)
+        if message is None or message.error():
+            ends += 1
+        elif (payload := json.loads(message.value()))["event_id"] == event_id:
+            found.append(payload.get("code"))
+    consumer.close()
+    return found
+
+
+@pytest.mark.skipif(shutil.which("javac") is None, reason="no Java compiler")
+async def test_the_java_program_of_the_page_pushes_a_document(
+    shop: tuple[ModuleType, ModuleType], at_work: Path, kafka_settings: KafkaSettings, tmp_path: Path
+) -> None:
+    (program,) = programs("java")
+    source = tmp_path / "Push.java"
+    source.write_text(program.replace("UUID.randomUUID().toString()", '"from-java"').replace("import java.util.UUID;\n", ""))
+    command = ["java", "-cp", f"{default_jars_dir()}/*", str(source), kafka_settings.bootstrap_servers, kafka_settings.topic_prefix]
+    done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    kind, payload = (await ended(shop, "from-java"))["from-java"]
+    assert (kind, payload["external_id"]) == ("document.indexed.v1", "notice-1")
