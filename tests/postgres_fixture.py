@@ -107,6 +107,12 @@ def database(postgres_server: EmbeddedPostgres, template_database: str) -> Itera
     yield from _cloned(postgres_server.dsn, template_database)
 
 
+@pytest.fixture
+def other_database(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
+    """A second one, to compare with."""
+    yield from _cloned(postgres_server.dsn, template_database)
+
+
 def _cloned(dsn: str, template: str) -> Iterator[str]:
     name = f"test_{uuid4().hex}"
     administer(dsn, f'create database "{name}" template "{template}" strategy file_copy')

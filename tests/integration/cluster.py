@@ -1,0 +1,225 @@
+"""A pipeline of worker processes on real Kafka, watched from outside: a bare producer in, a bare consumer of `outcomes` out."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from anabranch.composition.genesis import FIRST
+from processors import STAGES
+from sql.checksum import checksum
+from sql.pool import close_pool, open_pool
+from streams.hosting import group_name
+from streams.kafka.log import KafkaLog
+from streams.kafka.settings import KafkaSettings
+from streams.stage import Stage
+from tests.integration.null_worker import READY
+from tests.postgres_fixture import elsewhere
+
+ROOT = Path(__file__).parents[2]
+PATIENCE_S = 120.0
+
+
+def until(true: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + PATIENCE_S
+    while not true():
+        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        time.sleep(0.05)
+
+
+@dataclass
+class Worker:
+    process: subprocess.Popen[bytes]
+    notes: Path
+    errors: Path
+
+    @property
+    def noted(self) -> list[str]:
+        return self.notes.read_text().splitlines() if self.notes.exists() else []
+
+    @property
+    def ready(self) -> bool:
+        assert self.process.poll() is None, f"the worker ended: {self.errors.read_text()[-3000:]}"
+        return READY in self.noted
+
+    @property
+    def embedded(self) -> list[str]:
+        """The last word of each text that this worker has embedded."""
+        return [line for line in self.noted if line != READY]
+
+    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+        if self.process.poll() is None:
+            self.process.send_signal(how)
+        self.process.wait()
+
+
+@dataclass
+class Cluster:
+    """Worker processes with one prefix, one database and one data folder."""
+
+    settings: KafkaSettings
+    dsn: str
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+    workers: list[Worker] = field(default_factory=list)
+
+    def start(self, *stages: str, pause_s: float = 0.0, real_parser: bool = False) -> Worker:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        name = f"worker-{len(self.workers) + 1}"
+        notes, errors = self.folder / f"{name}.notes", self.folder / f"{name}.log"
+        arguments = [str(notes), *(stages or ("all",)), "--pause", str(pause_s), *(["--real-parser"] if real_parser else [])]
+        with errors.open("wb") as log:
+            command = [sys.executable, "-m", "tests.integration.null_worker", *arguments]
+            process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self._settings()}, stdout=log, stderr=log)
+        self.workers.append(Worker(process, notes, errors))
+        return self.workers[-1]
+
+    def _settings(self) -> dict[str, str]:
+        return {
+            "ANABRANCH_DATA_DIR": str(self.folder / "data"),
+            "ANABRANCH_DATABASE__URL": self.dsn,
+            "ANABRANCH_DATABASE__WORKER_POOL": "6",
+            "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS": self.settings.bootstrap_servers,
+            "ANABRANCH_KAFKA__TOPIC_PREFIX": self.settings.topic_prefix,
+            "ANABRANCH_KAFKA__SESSION_TIMEOUT_S": "6",
+            **self.environment,
+        }
+
+    def topic(self, name: str) -> str:
+        return self.settings.topic_prefix + name
+
+    def await_members(self, stage_group: str, count: int) -> None:
+        """Until so many workers share the group's partitions and no rebalance is under way."""
+        group = self.settings.topic_prefix + stage_group
+        admin = AdminClient({"bootstrap.servers": self.settings.bootstrap_servers})
+
+        def joined() -> bool:
+            try:
+                found = admin.describe_consumer_groups([group])[group].result()
+            except KafkaException as error:
+                assert error.args[0].code() in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE), error
+                return False
+            return found.state == ConsumerGroupState.STABLE and sum(bool(member.assignment.topic_partitions) for member in found.members) == count
+
+        until(joined, f"{count} members of {group}")
+
+    def push(self, records: Iterable[tuple[str | None, Mapping[str, str], bytes]]) -> None:
+        """(key, headers, value) onto `raw`."""
+        producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers, "enable.idempotence": True})
+        for key, headers, value in records:
+            producer.produce(self.topic("raw"), value, key=key, headers=dict(headers))
+        assert producer.flush(30) == 0
+
+    def await_quiet(self) -> None:
+        """Until every stage has finished what is in its topic."""
+
+        async def lag() -> int:
+            log = KafkaLog(self.settings)
+            try:
+                return sum([await _lag(log, stage) for stage in STAGES])
+            finally:
+                await log.close()
+
+        until(lambda: elsewhere(lag) == 0, "every stage to have read its topic")
+
+    def checksum(self) -> dict[str, Any]:
+        async def summed() -> dict[str, Any]:
+            pool = await open_pool(self.dsn, size=2, name="test")
+            try:
+                return await checksum(pool)
+            finally:
+                await close_pool(pool)
+
+        return elsewhere(summed)
+
+    def select(self, query: str) -> list[tuple[Any, ...]]:
+        async def rows() -> list[tuple[Any, ...]]:
+            pool = await open_pool(self.dsn, size=2, name="test")
+            try:
+                return [tuple(row) for row in await pool.fetch(query)]
+            finally:
+                await close_pool(pool)
+
+        return elsewhere(rows)
+
+
+@contextmanager
+def cluster(settings: KafkaSettings, dsn: str, folder: Path, **environment: str) -> Iterator[Cluster]:
+    """Its workers are gone when the context is left."""
+    found = Cluster(settings, dsn, folder, environment)
+    try:
+        yield found
+    finally:
+        for worker in found.workers:
+            worker.end(signal.SIGKILL)
+
+
+async def _lag(log: KafkaLog, stage: Stage) -> int:
+    ends = await log.ends(stage.topic)
+    read = await log.acknowledged(group_name(stage.name, None if stage.shared else FIRST), stage.topic)
+    return sum(after_last - max(first, read.get(partition, 0)) for partition, (first, after_last) in ends.items())
+
+
+@dataclass(frozen=True)
+class Found:
+    """A record as a bare consumer sees it."""
+
+    key: str
+    headers: Mapping[str, str]
+    value: bytes
+    at: tuple[int, int, int]
+    """Append time in milliseconds, partition, offset."""
+
+    @classmethod
+    def of(cls, message: Message) -> Found:
+        assert message.error() is None, message.error()
+        headers = {name: value.decode() if isinstance(value, bytes) else "" for name, value in dict(message.headers() or []).items()}
+        key, place = message.key() or b"", (message.timestamp()[1], message.partition() or 0, message.offset() or 0)
+        return cls(key.decode() if isinstance(key, bytes) else key, headers, message.value() or b"", place)
+
+    @property
+    def data(self) -> dict[str, Any]:
+        return dict(json.loads(self.value))
+
+
+class Tail:
+    """A topic from its beginning, read by a bare consumer outside any group."""
+
+    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+        self._consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False})
+        self._found: list[Found] = []
+        name = settings.topic_prefix + topic
+        until(lambda: bool(self._partitions(name)), f"topic {name}")
+        self._consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in self._partitions(name)])
+
+    def _partitions(self, name: str) -> list[int]:
+        return list(self._consumer.list_topics(name, timeout=10).topics[name].partitions)
+
+    def poll(self) -> list[Found]:
+        """All that has come so far."""
+        self._found += map(Found.of, self._consumer.consume(500, 0.2))
+        return self._found
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+@contextmanager
+def tail(settings: KafkaSettings, topic: str) -> Iterator[Tail]:
+    reading = Tail(settings, topic)
+    try:
+        yield reading
+    finally:
+        reading.close()

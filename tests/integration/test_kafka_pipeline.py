@@ -1,0 +1,165 @@
+"""The whole pipeline on real Kafka in several worker processes: killed, scaled, shared, slowed down."""
+
+from __future__ import annotations
+
+import json
+import random
+import signal
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from processors import STAGES
+from streams.kafka.settings import KafkaSettings
+from tests.integration.cluster import Cluster, Found, Tail, cluster, tail, until
+
+pytestmark = pytest.mark.kafka
+
+DOCUMENTS = 300
+SOURCE = "archive"
+Event = tuple[str, Mapping[str, str], bytes]
+
+
+def received(name: str, number: int, text: str) -> Event:
+    return event(name, number, "document.received.v1", {"external_id": name, "content": {"text": text}})
+
+
+def withdrawn(name: str, number: int) -> Event:
+    return event(name, number, "document.withdrawn.v1", {"external_id": name})
+
+
+def event(name: str, number: int, kind: str, payload: dict[str, Any]) -> Event:
+    headers = {"ce_specversion": "1.0", "ce_id": f"{name}/{number}", "ce_source": SOURCE, "ce_type": kind, "content-type": "application/json"}
+    return name, headers, json.dumps(payload).encode()
+
+
+def text(name: str, number: int, mood: random.Random) -> str:
+    """Some lines that share words with those of other documents, and people and sums of money to extract."""
+    people = ["Ada Lovelace", "Grace Hopper", "Carl Friedrich Gauss", "Emmy Noether"]
+    lines = [f"{name} revision {number} was signed by {mood.choice(people)} and {mood.choice(people)} for EUR {mood.randrange(1, 99)},000."]
+    lines += [" ".join(mood.choices(["heron", "river", "delta", "weir", "silt", "ferry", "bank", "reed"], k=12)) + "." for _ in range(mood.randrange(6))]
+    return "\n\n".join(lines)
+
+
+def histories(mood: random.Random) -> dict[str, list[Event]]:
+    """Document → its events in their order: one revision, several, the same again, withdrawn, sent again after that, unreadable."""
+    found: dict[str, list[Event]] = {}
+    for place in range(DOCUMENTS):
+        name = f"doc-{place}"
+        revisions = 1 + mood.choice([0, 0, 0, 1, 2])
+        events = [received(name, number, text(name, number, mood)) for number in range(revisions)]
+        match place % 10:
+            case 3:
+                events.append(withdrawn(name, revisions))
+            case 5:
+                events += [withdrawn(name, revisions), received(name, revisions + 1, text(name, revisions + 1, mood))]
+            case 7:
+                events.append(received(name, revisions, json.loads(events[-1][2])["content"]["text"]))
+            case 9 if place % 20 == 9:
+                events = [received(name, 0, "locked")]
+        found[name] = events
+    return found
+
+
+def shuffled(documents: dict[str, list[Event]], mood: random.Random) -> list[Event]:
+    """All events, each document's in their order."""
+    queues = {name: list(events) for name, events in documents.items()}
+    order = [name for name, events in documents.items() for _ in events]
+    mood.shuffle(order)
+    return [queues[name].pop(0) for name in order]
+
+
+def told(outcomes: Tail) -> dict[str, set[str]]:
+    """Event → what topic `outcomes` has said of it, up to now."""
+    said: dict[str, set[str]] = defaultdict(set)
+    for outcome in outcomes.poll():
+        said[outcome.data["event_id"]].add(outcome.headers["ce_type"])
+    return said
+
+
+@pytest.fixture
+def clean_settings(kafka_settings: KafkaSettings) -> KafkaSettings:
+    return replace(kafka_settings, topic_prefix=f"clean-{kafka_settings.topic_prefix}")
+
+
+@pytest.fixture
+def troubled(kafka_settings: KafkaSettings, database: str, tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(kafka_settings, database, tmp_path / "troubled") as found:
+        yield found
+
+
+@pytest.fixture
+def clean(clean_settings: KafkaSettings, other_database: str, tmp_path: Path) -> Iterator[Cluster]:
+    with cluster(clean_settings, other_database, tmp_path / "clean") as found:
+        yield found
+
+
+def run_with_a_kill(system: Cluster, events: Sequence[Event]) -> dict[str, set[str]]:
+    """Two workers, one of them killed in the middle, a third in its place. Gives what was told of each event."""
+    first, second = system.start(pause_s=0.05), system.start(pause_s=0.05)
+    until(lambda: first.ready and second.ready, "two workers")
+    most = len(events) * 2 // 3
+    with tail(system.settings, "outcomes") as outcomes:
+        system.push(events[:most])
+        until(lambda: len(told(outcomes)) > most // 5 and bool(first.embedded) and bool(second.embedded), "the middle")
+        first.end(signal.SIGKILL)
+        assert len(told(outcomes)) < most, "killed in the middle"
+        third = system.start()
+        until(lambda: third.ready, "a third worker")
+        system.push(events[most:])
+        until(lambda: len(told(outcomes)) == len(events) and bool(third.embedded), "every outcome, and the third worker's share")
+        system.await_quiet()
+        return told(outcomes)
+
+
+def run_without_trouble(system: Cluster, events: Iterable[Event], count: int) -> dict[str, set[str]]:
+    worker = system.start()
+    until(lambda: worker.ready, "a worker")
+    system.push(events)
+    with tail(system.settings, "outcomes") as outcomes:
+        until(lambda: len(told(outcomes)) == count, "every outcome of the clean run")
+        system.await_quiet()
+        return told(outcomes)
+
+
+def as_appended(system: Cluster, topic: str, count: int) -> list[Found]:
+    """What a topic holds, in the order in which the door numbers revisions."""
+    with tail(system.settings, topic) as records:
+        until(lambda: len(records.poll()) == count, f"all of {topic}")
+        return sorted(records.poll(), key=lambda record: record.at)
+
+
+def test_killing_one_of_two_workers_and_starting_a_third_ends_in_the_tables_of_a_clean_run(troubled: Cluster, clean: Cluster) -> None:
+    documents = histories(random.Random(7))
+    events = shuffled(documents, random.Random(8))
+    said = run_with_a_kill(troubled, events)
+    again = [(record.key, record.headers, record.value) for record in as_appended(troubled, "raw", len(events))]
+    expected = run_without_trouble(clean, again, len(events))
+    assert {len(kinds) for kinds in said.values()} == {1}, "nobody is told two things of one event"
+    last = [history[-1][1]["ce_id"] for history in documents.values()]
+    assert [said[event] for event in last] == [expected[event] for event in last]
+    found, wanted = troubled.checksum()["tables"], clean.checksum()["tables"]
+    assert found == wanted
+    assert found["documents"]["rows"] == DOCUMENTS - 30 - 15, "all but the withdrawn and the unreadable"
+    assert all(found[table]["rows"] for table in ("child_chunks", "chunk_vectors", "chunk_states", "entity_mentions", "relations", "lexical_counts")), found
+
+
+def test_two_workers_for_one_stage_share_its_partitions(troubled: Cluster) -> None:
+    others = [stage.name for stage in STAGES if stage.name != "embed"]
+    one, two, rest = troubled.start("embed"), troubled.start("embed"), troubled.start(*others)
+    until(lambda: one.ready and two.ready and rest.ready, "three workers")
+    troubled.await_members("anabranch.embed.g1", 2)
+    names = [f"shared-{number}" for number in range(100)]
+    troubled.push(received(name, 0, f"Herons of {name}") for name in names)
+    with tail(troubled.settings, "outcomes") as outcomes:
+        until(lambda: len(outcomes.poll()) == len(names), "every outcome")
+    chunked = as_appended(troubled, "chunked", len(names))
+    partitions = {record.data["origin"]["external_id"]: record.at[1] for record in chunked}
+    by_one, by_two = ({partitions[name] for name in worker.embedded} for worker in (one, two))
+    assert sorted(one.embedded + two.embedded) == sorted(names), "each document is embedded once, by one of them"
+    assert by_one and by_two
+    assert not by_one & by_two, "a partition belongs to one of them"
