@@ -1,0 +1,37 @@
+"""The questions of the demo over the sample documents, with the real engines: text, OCR, tables, two languages."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from anabranch.composition.overrides import Overrides
+from anabranch.settings import Settings
+from tests.journey.conftest import World, running
+
+SAMPLES = Path(__file__).parents[2] / "samples"
+
+pytestmark = pytest.mark.slow
+
+
+async def test_the_sample_questions_cite_the_document_that_answers_them_and_the_last_is_refused(settings: Settings, database: str) -> None:
+    questions: list[dict[str, Any]] = yaml.safe_load((SAMPLES / "questions.yaml").read_text(encoding="utf-8"))
+    async with running(settings, database, Overrides()) as world:
+        await asyncio.gather(*(ingested(world, path) for path in sorted((SAMPLES / "corpus").iterdir())))
+        for question in questions:
+            answer = await world.ask(question["question"])
+            if question["document"] is None:
+                assert (answer["refused"], answer["code"]) == (True, question["code"]), answer
+            else:
+                lead = answer["citations"][0]
+                assert lead["external_id"] == question["document"], answer
+                assert question["says"] in lead["quote"], answer
+                assert answer["language"] == question["language"]
+
+
+async def ingested(world: World, path: Path) -> None:
+    await world.searchable(path.read_bytes(), path.name, external_id=path.name)
