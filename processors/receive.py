@@ -177,7 +177,7 @@ async def _fetched(fact: Fact[Incoming], url: str, data: DocumentReceived, ports
             fetched = await ports.fetcher.fetch(url, f"uploads/{data.tenant}/fetched/")
         except EngineUnavailable as error:
             # An address is no engine of ours: it gets a few tries, not patience without end.
-            raise TransientError(error.detail, code="FETCH_FAILED", remedy="Check that the address answers, then redrive the event or send it again.") from error
+            raise TransientError(error.detail, code="FETCH_FAILED", remedy="Check that the address answers, then send it again.") from error
         return [b"\n".join([fetched.blob.model_dump_json().encode(), (fetched.filename or "").encode()])]
 
     key = memo_key(data.tenant, fact.id, "fetch", f"{fact.id} {url}".encode())

@@ -60,13 +60,18 @@ def described(error: Exception) -> tuple[str, str, str, str | None]:
         case AnabranchError():
             return error.code, error.detail, error.remedy, None
         case TimeoutError():
-            return "DEADLINE_EXCEEDED", "the reaction did not end within its deadline", "Redrive it when the machine is less busy, or split the document.", None
+            return (
+                "DEADLINE_EXCEEDED",
+                "the reaction did not end within its deadline",
+                "Send it again when the machine is less busy, or split the document.",
+                None,
+            )
         case _:
             text = "".join(traceback.format_exception(error))
             return (
                 "BUG",
                 f"{type(error).__name__}: {error}",
-                "This is a defect of the program: report it with the traceback, redrive after the fix.",
+                "This is a defect of the program: report it with the traceback, and send the document again after the fix.",
                 text[-8000:],
             )
 

@@ -143,9 +143,7 @@ def translated(error: KafkaException, doing: str) -> AnabranchError:
     if cause.code() in _DENIED:
         return ConfigurationError(what, code="KAFKA_DENIED", remedy="Check the credentials in ANABRANCH_KAFKA__SASL_* and the cluster's access rules.")
     if cause.code() in _UNKNOWN:
-        return ConfigurationError(
-            what, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX."
-        )
+        return ConfigurationError(what, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX.")
     return LogUnavailable(what)
 
 

@@ -30,9 +30,7 @@ def translated(error: BaseException, doing: str) -> AnabranchError:
                 what, code="RECORD_TOO_LARGE", remedy="Keep records under the topic's max.message.bytes; put large content into the blob store."
             )
         case errors.UnknownTopicOrPartitionError():
-            return ConfigurationError(
-                what, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX."
-            )
+            return ConfigurationError(what, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX.")
         case errors.UnsupportedVersionError() | errors.IncompatibleBrokerVersion():
             return FatalError(what, code="KAFKA_VERSION", remedy="Kafka 2.1 or later is needed.")
         case _:
