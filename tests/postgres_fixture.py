@@ -98,22 +98,22 @@ def template_database(postgres_server: EmbeddedPostgres) -> str:
 @pytest.fixture
 def empty_database(postgres_server: EmbeddedPostgres) -> Iterator[str]:
     """A database without any table of ours."""
-    yield from _cloned(postgres_server.dsn, "template1")
+    yield from cloned(postgres_server.dsn, "template1")
 
 
 @pytest.fixture
 def database(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
     """A migrated database of this test's own."""
-    yield from _cloned(postgres_server.dsn, template_database)
+    yield from cloned(postgres_server.dsn, template_database)
 
 
 @pytest.fixture
 def other_database(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
     """A second one, to compare with."""
-    yield from _cloned(postgres_server.dsn, template_database)
+    yield from cloned(postgres_server.dsn, template_database)
 
 
-def _cloned(dsn: str, template: str) -> Iterator[str]:
+def cloned(dsn: str, template: str) -> Iterator[str]:
     name = f"test_{uuid4().hex}"
     administer(dsn, f'create database "{name}" template "{template}" strategy file_copy')
     yield database_dsn(dsn, name)

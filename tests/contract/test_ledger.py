@@ -10,13 +10,13 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
-from sql.ledger import PgLedger
 
 from processors import versions
 from schemas.generations import EmbedConfig, Generation, IndexConfig, chain_fingerprints
 from schemas.ids import content_id
 from schemas.ports.ledger import Claim, Claimed, Ledger, Projected
 from schemas.rows import GenerationRow
+from sql.ledger import PgLedger
 from sql.pool import close_pool, open_pool
 from streams.memory_ledger import MemoryLedger
 from tests.contract.ledger_facts import DIMENSION, accepted, chunked, document, embedded, projected, removed, transcribed

@@ -1,7 +1,8 @@
 """A deterministic server that speaks OpenAI's HTTP interface as OpenAI, Azure and vLLM do, with their refusals, and fails when told to.
 
 with fake_openai() as fake:
-    fake.fail(status=429, retry_after=0)        # the next request, once
+    fake.fail(status=429, retry_after=0)                  # the next request, once
+    fake.fail(on="rerank", times=100, status=500)         # the next hundred to /rerank; `mend` forgets what is left of them
     settings = ServerSettings(base_url=fake.url, model="fake")
 """
 
@@ -29,8 +30,9 @@ NATIVE_DIMENSION = 64
 
 @dataclass
 class Fault:
-    """What goes wrong with one request."""
+    """What goes wrong with one request. `on` is how its path ends; '' is any. `cut` and `stall` end or stop a stream after its first half."""
 
+    on: str = ""
     status: int = 0
     retry_after: float | None = None
     hang: bool = False
@@ -38,29 +40,44 @@ class Fault:
     nan: bool = False
     drop: bool = False
     wrong_dimension: bool = False
+    cut: bool = False
+    stall: bool = False
 
 
 @dataclass
 class FakeOpenAI:
-    """`kind` decides what is refused. `requests` holds (path, body) of all that came; `say` puts words in the model's mouth for the next answers."""
+    """`kind` decides what is refused. `requests` holds (path, body) of all that came, `hung_up` counts those whose caller went away before the answer;
+    `say` puts words in the model's mouth for the next answers."""
 
     kind: Literal["openai", "azure", "vllm"] = "openai"
     api_key: str = ""
     matryoshka: bool = True
     url: str = ""
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
+    hung_up: int = 0
     _faults: deque[Fault] = field(default_factory=deque)
     _said: deque[Any] = field(default_factory=deque)
 
     def fail(self, *, times: int = 1, **how: Any) -> None:
         self._faults.extend(Fault(**how) for _ in range(times))
 
+    def mend(self) -> None:
+        self._faults.clear()
+
+    def asked(self, on: str) -> list[dict[str, Any]]:
+        """Bodies of the requests whose path ends so."""
+        return [body for path, body in self.requests if path.endswith(on)]
+
     def say(self, *answers: Any) -> None:
         """Data to be sent as JSON, or a string to be sent as it is."""
         self._said.extend(answers)
 
-    def fault(self) -> Fault:
-        return self._faults.popleft() if self._faults else Fault()
+    def fault(self, path: str) -> Fault:
+        found = next((fault for fault in self._faults if path.endswith(fault.on)), None)
+        if found is None:
+            return Fault()
+        self._faults.remove(found)
+        return found
 
     def content(self, body: dict[str, Any]) -> str:
         if self._said:
@@ -107,9 +124,9 @@ def _app(fake: FakeOpenAI) -> FastAPI:
 async def _answered(fake: FakeOpenAI, request: Request) -> Response:
     path, body = request.url.path, await request.json()
     fake.requests.append((path, body))
-    fault = fake.fault()
-    while fault.hang and not await request.is_disconnected():
-        await asyncio.sleep(0.02)
+    fault = fake.fault(path)
+    if fault.hang:
+        await _until_gone(fake, request)
     if fault.status:
         headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
         return _refused(fault.status, "as told", headers)
@@ -120,6 +137,12 @@ async def _answered(fake: FakeOpenAI, request: Request) -> Response:
     return await _kinds[path.rsplit("/", 1)[1]](fake, body, fault)
 
 
+async def _until_gone(fake: FakeOpenAI, request: Request) -> None:
+    while not await request.is_disconnected():
+        await asyncio.sleep(0.02)
+    fake.hung_up += 1
+
+
 async def _chat(fake: FakeOpenAI, body: dict[str, Any], fault: Fault) -> Response:
     if problem := _chat_problem(fake, body):
         return _refused(400, problem)
@@ -127,7 +150,7 @@ async def _chat(fake: FakeOpenAI, body: dict[str, Any], fault: Fault) -> Respons
     usage = {"prompt_tokens": sum(len(_text(message["content"]).split()) for message in body["messages"]), "completion_tokens": len(content.split())}
     usage["total_tokens"] = sum(usage.values())
     if body.get("stream"):
-        return StreamingResponse(_streamed(body, content, usage), media_type="text/event-stream")
+        return StreamingResponse(_streamed(fake, body, content, usage, fault), media_type="text/event-stream")
     choice = {"index": 0, "message": {"role": "assistant", "content": content, "refusal": None}, "finish_reason": "stop"}
     return JSONResponse({"id": "chatcmpl-fake", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice], "usage": usage})
 
@@ -152,14 +175,31 @@ def _strict_problem(schema: dict[str, Any]) -> str | None:
     return _strict_problem(schema["items"]) if schema.get("type") == "array" else None
 
 
-async def _streamed(body: dict[str, Any], content: str, usage: dict[str, int]) -> AsyncIterator[str]:
+async def _streamed(fake: FakeOpenAI, body: dict[str, Any], content: str, usage: dict[str, int], fault: Fault) -> AsyncIterator[str]:
     shell = {"id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
-    for piece in [content[at : at + 8] for at in range(0, len(content), 8)]:
-        yield f"data: {json.dumps({**shell, 'choices': [{'index': 0, 'delta': {'content': piece}, 'finish_reason': None}]})}\n\n"
-    yield f"data: {json.dumps({**shell, 'choices': [{'index': 0, 'delta': {}, 'finish_reason': 'stop'}]})}\n\n"
+    pieces = [content[at : at + 8] for at in range(0, len(content), 8)]
+    for place, piece in enumerate(pieces):
+        if place > len(pieces) // 2 and (fault.cut or fault.stall):
+            await _stopped(fake, fault)
+        yield _event({**shell, "choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
+    yield _event({**shell, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     if body.get("stream_options", {}).get("include_usage"):
-        yield f"data: {json.dumps({**shell, 'choices': [], 'usage': usage})}\n\n"
+        yield _event({**shell, "choices": [], "usage": usage})
     yield "data: [DONE]\n\n"
+
+
+def _event(data: dict[str, Any]) -> str:
+    return f"data: {json.dumps(data)}\n\n"
+
+
+async def _stopped(fake: FakeOpenAI, fault: Fault) -> None:
+    """Raises: the server closes the connection (`cut`), or the caller does (`stall`)."""
+    if fault.cut:
+        raise ConnectionAbortedError("as told")
+    try:
+        await asyncio.Event().wait()
+    finally:
+        fake.hung_up += 1
 
 
 async def _embeddings(fake: FakeOpenAI, body: dict[str, Any], fault: Fault) -> Response:
