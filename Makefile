@@ -9,6 +9,10 @@ PACKAGES := schemas sql streams engines processors retrieval evaluation api anab
 COMPILE := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
 export UV_PYTHON_DOWNLOADS := never
+# As pip does, uv trusts what this machine trusts.
+ifneq ($(wildcard /etc/ssl/certs/ca-certificates.crt /etc/pki/tls/certs/ca-bundle.crt /etc/ssl/cert.pem),)
+export UV_SYSTEM_CERTS ?= true
+endif
 ifdef PIP_INDEX_URL
 export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
