@@ -10,7 +10,7 @@ import tempfile
 import time
 from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,8 @@ class Pipeline:
 
 
 @asynccontextmanager
-async def pipeline(overrides: Overrides, **settings: Any) -> AsyncIterator[Pipeline]:
+async def pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **settings: Any) -> AsyncIterator[Pipeline]:
+    """`maintenance_s` is how often deltas are folded and indexes looked after; a bulk load wants its vector index afterwards."""
     quiet()
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
         Path(folder).chmod(0o755)
@@ -58,7 +59,8 @@ async def pipeline(overrides: Overrides, **settings: Any) -> AsyncIterator[Pipel
         await asyncio.to_thread(server.start)
         try:
             made = Settings(data_dir=Path(folder), **settings)
-            async with prepare_worker(made, server.dsn, overrides=overrides) as worker:
+            async with prepare_worker(made, server.dsn, overrides=overrides) as prepared:
+                worker = replace(prepared, maintenance=replace(prepared.maintenance, every_s=maintenance_s))
                 found = Pipeline(made, server.dsn, worker)
                 running = asyncio.create_task(worker.run())
                 running.add_done_callback(

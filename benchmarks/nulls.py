@@ -55,7 +55,8 @@ class WordChunker:
 
     def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
         text = transcript.markdown
-        children, start = [], 0
+        children: list[ChildChunk] = []
+        start = 0
         while start < len(text):
             end = _after_words(text, start, CHILD_WORDS)
             piece = text[start:end]

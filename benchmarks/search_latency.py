@@ -25,6 +25,7 @@ from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 from schemas.ports.search import Seed
 from schemas.questions import Filters
+from sql.compaction import compact_lexical
 from sql.pool import close_pool, open_pool
 from sql.search import PgSearch
 from sql.vector_index import ensure_vector_index
@@ -85,12 +86,14 @@ async def measure(documents: int, count: int) -> dict[str, Any]:
     texts = synthetic(documents, 1200)
     embedder = FlatEmbedder()
     overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=embedder, extractor=NullExtractor())
-    async with pipeline(overrides) as bench:
+    async with pipeline(overrides, maintenance_s=3600) as bench:
         records = await text_documents(texts)
         for start in range(0, documents, 500):
             await bench.push(records[start : start + 500])
             await bench.searchable(min(documents, start + 500))
         pool = bench.worker.storage.pool
+        while await compact_lexical(pool, bench.worker.generation.name):
+            pass
         await ensure_vector_index(pool, bench.worker.generation)
         await pool.execute("vacuum analyze")
         asked = questions(texts, count)
