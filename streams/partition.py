@@ -30,6 +30,8 @@ class Bounds:
     claim_records: int = 256
     waiting: int = 512
     reactions: int = 32
+    reactions_of_one: int = 8
+    """Of one document."""
     group_bytes: int = 64 * 1024
     prune_every: int = 5_000
 
@@ -41,7 +43,7 @@ class PartitionSink:
         self.runner, self.partition, self.failed = runner, partition, failed
         self.bounds = bounds or Bounds()
         self.queue: deque[StoredRecord] = deque()
-        self.waiting = WaitingRoom()
+        self.waiting = WaitingRoom(self.bounds.reactions_of_one)
         self.done: deque[Work] = deque()
         self.order: deque[Work] = deque()
         self.bytes = 0
@@ -106,7 +108,7 @@ class PartitionSink:
 
     async def _react_loop(self) -> None:
         while True:
-            await self._until(self.changed, lambda: self.waiting.count > 0 and self.reacting < self.bounds.reactions)
+            await self._until(self.changed, lambda: self.waiting.ready and self.reacting < self.bounds.reactions)
             stage = self.runner.stage
             group = self.waiting.take(min(stage.batch, self.bounds.reactions - self.reacting), self.bounds.group_bytes)
             self.reacting += len(group)
@@ -120,6 +122,7 @@ class PartitionSink:
             await self.runner.react(group)
         finally:
             self.reacting -= len(group)
+            self.waiting.give_back(group)
             self.runner.observer.in_flight(self.runner.stage.name, -len(group))
         self.runner.observer.took(self.runner.stage.name, asyncio.get_running_loop().time() - started)
         self.done.extend(group)

@@ -148,8 +148,27 @@ async def test_documents_take_turns_in_the_waiting_room(world: World) -> None:
         return []
 
     works = await runner_of(world, react).claim(await records(world, "a", "b", "c"))
-    room = WaitingRoom()
+    room = WaitingRoom(at_once=9)
     for work in [works[0]] * 5 + [works[1], works[2]]:
         room.add(work)
     taken = [room.take(1, 1)[0] for _ in range(7)]
     assert [work is works[0] for work in taken] == [True, False, False, True, True, True, True]
+
+
+async def test_a_document_with_its_share_of_reactions_waits_for_one_of_them_to_end(world: World) -> None:
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        return []
+
+    long, short = await runner_of(world, react).claim(await records(world, "a", "b"))
+    room = WaitingRoom(at_once=2)
+    for _ in range(4):
+        room.add(long)
+    assert room.take(9, 1_000_000) == [long, long]
+    assert not room.ready
+    room.add(short)
+    room.add(long)
+    assert room.take(9, 1_000_000) == [short]
+    room.give_back([long])
+    assert (room.take(9, 1_000_000), room.count) == ([long], 2)
+    room.give_back([long, long, short])
+    assert (room.take(9, 1_000_000), room.count, room.ready) == ([long, long], 0, False)
