@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol, TypeVar
 
 import openai
 
@@ -30,6 +31,19 @@ class ServerSettings:
     timeout_s: float = 60.0
 
 
+class Gathering(Protocol):
+    """Takes the events of one streamed answer, JSON objects all, in order."""
+
+    @property
+    def complete(self) -> bool:
+        """False where more should have come."""
+
+    def take(self, part: Mapping[str, Any], /) -> None: ...
+
+
+G = TypeVar("G", bound=Gathering)
+
+
 class OpenAIServer:
     """POSTs JSON and returns JSON. Raises EngineUnavailable when the server does not answer, refuses the key or does not know the model;
     PermanentError with code ENGINE_REJECTED_INPUT when it will not take this input."""
@@ -43,26 +57,47 @@ class OpenAIServer:
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._remote.call(lambda: self._post(path, {"model": self.model, **body}))
 
+    async def post_streamed(self, path: str, body: Mapping[str, Any], begin: Callable[[], G]) -> G:
+        """Server-sent events, handed to what `begin` gives while they come; a try that breaks off is void, and the next one begins anew."""
+        whole = {"model": self.model, **body, "stream": True, "stream_options": {"include_usage": True}}
+        return await self._remote.call(lambda: self._stream(path, whole, begin()))
+
     async def close(self) -> None:
         await self._client.close()
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        try:
+        with self._translating():
             text = await self._client.post(path, cast_to=str, body=body, options={"headers": {"Accept": "application/json"}})
+        return self._parsed(text)
+
+    async def _stream(self, path: str, body: Mapping[str, Any], gathering: G) -> G:
+        with self._translating():
+            async with await self._client.post(path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]) as parts:
+                async for part in parts:
+                    gathering.take(_object(part))
+        if not gathering.complete:
+            raise self._broken("broke off its answer")
+        return gathering
+
+    @contextmanager
+    def _translating(self) -> Iterator[None]:
+        try:
+            yield
         except openai.APIStatusError as error:
             raise self._translated(error) from error
         except openai.APIConnectionError as error:
             raise Unanswered(f"{self._address} did not answer: {error}.") from error
-        return self._parsed(text)
+        except openai.APIError as error:
+            raise Unanswered(f"{self._address} failed in the middle of its answer: {error.message}.") from error
+        except ValueError as error:
+            raise self._broken("answered with something that is no JSON object") from error
 
     def _parsed(self, text: str) -> dict[str, Any]:
-        try:
-            value = json.loads(text)
-        except ValueError as error:
-            raise Unanswered(f"{self._address} answered with something that is not JSON.", code="ENGINE_BROKEN_ANSWER") from error
-        if not isinstance(value, dict):
-            raise Unanswered(f"{self._address} answered with a JSON {type(value).__name__}, not an object.", code="ENGINE_BROKEN_ANSWER")
-        return value
+        with self._translating():
+            return _object(json.loads(text))
+
+    def _broken(self, what: str) -> Unanswered:
+        return Unanswered(f"{self._address} {what}.", code="ENGINE_BROKEN_ANSWER")
 
     def _translated(self, error: openai.APIStatusError) -> Unanswered | PermanentError:
         status, said = error.status_code, f"{self._address} answered {error.status_code}: {_message(error)}"
@@ -82,6 +117,12 @@ def _client(settings: ServerSettings) -> openai.AsyncOpenAI:
     if not settings.api_version:
         raise ConfigurationError("An Azure server needs an API_VERSION.", remedy="Set ANABRANCH_CHAT__API_VERSION (or that of the engine concerned).")
     return openai.AsyncAzureOpenAI(azure_endpoint=settings.base_url, api_key=key, api_version=settings.api_version, timeout=settings.timeout_s, max_retries=0)
+
+
+def _object(value: object) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise ValueError(f"a JSON {type(value).__name__}, not an object")
+    return value
 
 
 def _message(error: openai.APIStatusError) -> str:

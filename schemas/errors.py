@@ -12,7 +12,8 @@
     │   ├── LimitExceeded
     │   ├── ForbiddenAddress
     │   ├── NotFound
-    │   └── InvalidRequest
+    │   ├── InvalidRequest
+    │   └── ModelOutput
     └── FatalError              the worker stops
         ├── NewerVersion        an event of ours is newer than this program: a rolling upgrade
         ├── ConfigurationError
@@ -94,6 +95,17 @@ class NotFound(PermanentError):
 
 class InvalidRequest(PermanentError):
     code = "INVALID_REQUEST"
+
+
+class ModelOutput(PermanentError):
+    """A model that does not keep to the form it was asked for. `calls` and `tokens` are what it took to find out; another process is not told them."""
+
+    code = "MODEL_OUTPUT"
+    remedy = "Use a model that supports structured output."
+
+    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, calls: int = 1, tokens: int = 0) -> None:
+        super().__init__(detail, code=code, remedy=remedy)
+        self.calls, self.tokens = calls, tokens
 
 
 class FatalError(AnabranchError):

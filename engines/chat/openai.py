@@ -8,11 +8,13 @@ from typing import Any
 
 import jsonschema
 
+from engines.chat.streamed import Drafts
 from engines.openai_server import OpenAIServer, ServerSettings
 from engines.resilience import Patience
-from schemas.errors import PermanentError
-from schemas.ports.engines import ChatReply, ChatUsage
+from schemas.errors import ModelOutput
+from schemas.ports.engines import ChatReply, ChatUsage, Hear
 
+PATH = "/chat/completions"
 MAX_TOKENS = 4096
 TRIES = 2
 
@@ -24,27 +26,30 @@ class OpenAIChat:
         self.model = settings.model
         self._server, self._max_tokens = OpenAIServer(settings, patience), max_tokens
 
-    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str) -> ChatReply:
+    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, hear: Hear | None = None) -> ChatReply:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        usage, fault = ChatUsage(), ""
-        for _ in range(TRIES):
-            reply = await self._server.post("/chat/completions", self._body(messages, schema, name))
+        usage, fault, drafts = ChatUsage(), "", Drafts(hear) if hear else None
+        for call in range(1, TRIES + 1):
+            reply = await self._asked(self._body(messages, schema, name), drafts)
             usage = _sum(usage, reply.get("usage"))
             text, fault = _content(reply)
             data, fault = (None, fault) if fault else _checked(text, schema)
             if data is not None:
-                return ChatReply(data, str(reply.get("model") or self.model), usage)
+                return ChatReply(data, str(reply.get("model") or self.model), usage, call)
             messages = [
                 *messages,
                 {"role": "assistant", "content": text},
                 {"role": "user", "content": f"That was not valid: {fault} Answer again, as JSON that keeps to the schema."},
             ]
-        raise PermanentError(
-            f"{self.model} did not keep to the schema {name}: {fault}", code="MODEL_OUTPUT", remedy="Use a model that supports structured output."
-        )
+        raise ModelOutput(f"{self.model} did not keep to the schema {name}: {fault}", calls=TRIES, tokens=usage.input_tokens + usage.output_tokens)
 
     async def close(self) -> None:
         await self._server.close()
+
+    async def _asked(self, body: Mapping[str, Any], drafts: Drafts | None) -> Mapping[str, Any]:
+        if drafts is None:
+            return await self._server.post(PATH, body)
+        return (await self._server.post_streamed(PATH, body, drafts.begin)).reply()
 
     def _body(self, messages: list[dict[str, str]], schema: Mapping[str, Any], name: str) -> dict[str, Any]:
         form = {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from engines.embed.states import unit_rows
 from engines.openai_server import OpenAIServer, ServerSettings
 from engines.resilience import Patience, Unanswered
-from schemas.errors import PermanentError
+from schemas.errors import PermanentError, TransientError
 from schemas.ids import fingerprint
 from schemas.ports.engines import Embedded, EmbeddedQuery
 
@@ -85,12 +85,17 @@ class OpenAIEmbedder:
 
 
 def _rows(reply: Mapping[str, Any], count: int) -> Floats:
-    """[count, dimension] in the order asked, whatever the order of the answer. Raises PermanentError for what is no vector."""
+    """[count, dimension] in the order asked, whatever the order of the answer. Raises TransientError for what is no vector: a server that is unwell may say
+    better later, one that always says so of this input is not asked for ever."""
     try:
         found = {int(item["index"]): item["embedding"] for item in reply["data"]}
         rows = np.asarray([found[place] for place in range(count)], np.float32)
     except (KeyError, TypeError, ValueError) as error:
         raise Unanswered(f"The embedding server left out some of {count} vectors.", code="ENGINE_BROKEN_ANSWER") from error
     if rows.ndim != 2 or not np.isfinite(rows).all() or not np.linalg.norm(rows, axis=1).all():
-        raise PermanentError("The embedding server answered with NaN, infinite or empty vectors.", code="ENGINE_BROKEN_ANSWER")
+        raise TransientError(
+            "The embedding server answered with NaN, infinite or empty vectors.",
+            code="ENGINE_BROKEN_ANSWER",
+            remedy="Look into the model server's log; some models overflow in half precision.",
+        )
     return rows

@@ -146,13 +146,22 @@ class ChatReply:
     data: Mapping[str, Any]
     model: str
     usage: ChatUsage = ChatUsage()
+    calls: int = 1
+    """Answers that it took, `usage` being that of all of them."""
+
+
+class Hear(Protocol):
+    """Takes a piece of what a model says while it says it, unchecked. `draft` counts from 1 and grows when the model begins anew: what was heard before is void."""
+
+    def __call__(self, draft: int, piece: str, /) -> None: ...
 
 
 class Chat(Protocol):
     model: str
 
-    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str) -> ChatReply:
-        """Structured output. Raises EngineUnavailable, or PermanentError with code MODEL_OUTPUT when the model does not keep to the schema."""
+    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, hear: Hear | None = None) -> ChatReply:
+        """Structured output. Raises EngineUnavailable, PermanentError for a question that the server will never take, or ModelOutput when the model does not
+        keep to the schema."""
 
 
 class Blobs(Protocol):

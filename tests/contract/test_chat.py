@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 from engines.chat.openai import OpenAIChat
 from engines.openai_server import ServerSettings
 from engines.resilience import Patience
-from schemas.errors import PermanentError
+from schemas.errors import EngineUnavailable, ModelOutput
 from schemas.ports.engines import Chat
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 
@@ -59,12 +61,51 @@ async def test_a_question_that_the_context_does_not_answer_is_said_to_be_so(chat
 @pytest.mark.parametrize("broken", ["not json", {"sufficient": "yes"}, "[]"])
 async def test_an_answer_that_breaks_the_schema_is_asked_for_once_more(chat: Chat, fake: FakeOpenAI, broken: Any) -> None:
     fake.say(broken)
-    assert (await chat.ask("s", PROMPT, ANSWER, name="answer")).data["sufficient"] is True
-    assert len(fake.requests) == 2 and "not valid" in fake.requests[1][1]["messages"][-1]["content"]
+    reply = await chat.ask("s", PROMPT, ANSWER, name="answer")
+    assert reply.data["sufficient"] is True
+    assert reply.calls == len(fake.requests) == 2 and "not valid" in fake.requests[1][1]["messages"][-1]["content"]
+
+
+async def test_an_answer_can_be_heard_while_it_is_said_and_is_the_same(chat: Chat, fake: FakeOpenAI) -> None:
+    heard: list[tuple[int, str]] = []
+    plain = await chat.ask("Answer from the context.", PROMPT, ANSWER, name="answer")
+    streamed = await chat.ask("Answer from the context.", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: heard.append((draft, piece)))
+    assert streamed == plain
+    assert json.loads("".join(piece for _, piece in heard)) == plain.data
+    assert len(heard) > 5 and {draft for draft, _ in heard} == {1}
+    assert [bool(body.get("stream")) for _, body in fake.requests] == [False, True]
+
+
+@pytest.mark.parametrize("fault", [{"cut": True}, {"broken": True}])
+async def test_an_answer_that_breaks_off_is_void_and_the_next_one_is_another_draft(chat: Chat, fake: FakeOpenAI, fault: dict[str, bool]) -> None:
+    heard: list[tuple[int, str]] = []
+    fake.fail(**fault)
+    reply = await chat.ask("s", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: heard.append((draft, piece)))
+    assert {draft for draft, _ in heard} == {1, 2}
+    assert json.loads("".join(piece for draft, piece in heard if draft == 2)) == reply.data
+
+
+@pytest.mark.parametrize("fault", [{"malformed": True}, {"status": 500}, {"cut": True}, {"broken": True}])
+async def test_a_stream_that_always_fails_is_an_unavailable_engine(chat: Chat, fake: FakeOpenAI, fault: dict[str, Any]) -> None:
+    fake.fail(times=9, **fault)
+    with pytest.raises(EngineUnavailable):
+        await chat.ask("s", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: None)
+
+
+async def test_whoever_stops_listening_ends_the_models_work(chat: Chat, fake: FakeOpenAI) -> None:
+    began = asyncio.Event()
+    fake.fail(stall=True)
+    asking = asyncio.create_task(chat.ask("s", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: began.set()))
+    await began.wait()
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
+    async with asyncio.timeout(10):
+        while not fake.hung_up:
+            await asyncio.sleep(0.01)
 
 
 async def test_a_model_that_keeps_breaking_the_schema_fails_for_good(chat: Chat, fake: FakeOpenAI) -> None:
     fake.say("no", "no", "no")
-    with pytest.raises(PermanentError) as caught:
+    with pytest.raises(ModelOutput) as caught:
         await chat.ask("s", PROMPT, ANSWER, name="answer")
-    assert caught.value.code == "MODEL_OUTPUT" and len(fake.requests) == 2
+    assert caught.value.code == "MODEL_OUTPUT" and caught.value.calls == len(fake.requests) == 2 and caught.value.tokens > 20

@@ -12,7 +12,7 @@ from engines.embed.openai import OpenAIEmbedder
 from engines.openai_server import ServerSettings
 from engines.rerank.http import HttpReranker
 from engines.resilience import Patience
-from schemas.errors import EngineUnavailable, PermanentError
+from schemas.errors import EngineUnavailable, PermanentError, TransientError
 from tests.fakes.chunks import passage
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
 
@@ -101,8 +101,9 @@ async def test_nothing_listening_is_an_unavailable_engine() -> None:
 
 async def test_not_a_number_never_comes_through(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
     fake.fail(nan=True)
-    with pytest.raises(PermanentError, match="NaN"):
+    with pytest.raises(TransientError, match="NaN") as caught:
         await embedder.embed(["a"])
+    assert not isinstance(caught.value, EngineUnavailable), "an engine that is away is waited for without end"
 
 
 @pytest.mark.parametrize(("fault", "code"), [({"wrong_dimension": True}, "ENGINE_WRONG_DIMENSION"), ({"drop": True}, "ENGINE_BROKEN_ANSWER")])

@@ -30,7 +30,8 @@ NATIVE_DIMENSION = 64
 
 @dataclass
 class Fault:
-    """What goes wrong with one request. `on` is how its path ends; '' is any. `cut` and `stall` end or stop a stream after its first half."""
+    """What goes wrong with one request. `on` is how its path ends; '' is any. After the first half of a stream `cut` closes the connection,
+    `broken` sends an error in place of the rest, `stall` waits until the caller goes away."""
 
     on: str = ""
     status: int = 0
@@ -41,6 +42,7 @@ class Fault:
     drop: bool = False
     wrong_dimension: bool = False
     cut: bool = False
+    broken: bool = False
     stall: bool = False
 
 
@@ -181,6 +183,9 @@ async def _streamed(fake: FakeOpenAI, body: dict[str, Any], content: str, usage:
     for place, piece in enumerate(pieces):
         if place > len(pieces) // 2 and (fault.cut or fault.stall):
             await _stopped(fake, fault)
+        if place > len(pieces) // 2 and fault.broken:
+            yield _event({"error": {"message": "as told", "type": "server_error"}})
+            return
         yield _event({**shell, "choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
     yield _event({**shell, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     if body.get("stream_options", {}).get("include_usage"):
