@@ -35,18 +35,23 @@ async def retrieval_report(
         failed: dict[str, str] = {}
 
         async def ingest(documents: Sequence[TestDocument]) -> None:
-            failed.update(await _ingested(running, documents, overrides))
+            failed.update(await ingested(running, documents, overrides))
 
         async def ask(text: str, wanted: Sequence[Channel] | None) -> list[tuple[str, float]]:
-            request = SearchRequest(query=text, profile=profile, channels=list(wanted) if wanted else None)
-            ranked = await running.retriever.rank_documents(TENANT, request, DEPTH)
-            return [(external_id or str(document), score) for document, external_id, score in ranked]
+            return await ranked_documents(running, text, wanted, profile)
 
         report, run = await evaluate_retrieval(path, ingest, ask, channels=channels, clock=overrides.clock, profile=profile)
         return {**report, "failed": failed}, run
 
 
-async def _ingested(running: Trial, documents: Sequence[TestDocument], overrides: Overrides) -> dict[str, str]:
+async def ranked_documents(running: Trial, text: str, channels: Sequence[Channel] | None, profile: str) -> list[tuple[str, float]]:
+    """External ids and scores, best first, before refusal and trimming."""
+    request = SearchRequest(query=text, profile=profile, channels=list(channels) if channels else None)
+    ranked = await running.retriever.rank_documents(TENANT, request, DEPTH)
+    return [(external_id or str(document), score) for document, external_id, score in ranked]
+
+
+async def ingested(running: Trial, documents: Sequence[TestDocument], overrides: Overrides = NONE) -> dict[str, str]:
     """Why a document is not there, by its id. Returns when the graph has settled too."""
     bulk = Bulk(running.storage.log, running.storage.blobs, Codec(), overrides.clock, running.settings.ingest.inline_bytes, running.check)
     texts = [Text(document.id, document.title, document.text) for document in documents]
