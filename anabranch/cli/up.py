@@ -116,11 +116,11 @@ def api(
     """
     from anabranch.api_process import serve_api
     from anabranch.logs import configure_logs
-    from anabranch.stopping import until_stopped
+    from anabranch.stopping import leave, until_stopped
 
     settings = common.settings(*([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else []))
     configure_logs(settings.logging)
-    return asyncio.run(until_stopped(serve_api(settings), with_parent=attached))
+    leave(asyncio.run(until_stopped(serve_api(settings), with_parent=attached)))
 
 
 def worker(
@@ -148,9 +148,9 @@ def worker(
         Written once the stages read.
     """
     from anabranch.logs import configure_logs
-    from anabranch.stopping import until_stopped
+    from anabranch.stopping import leave, until_stopped
     from anabranch.worker_process import work
 
     settings = common.settings()
     configure_logs(settings.logging)
-    return asyncio.run(until_stopped(work(settings, stages.split(","), (metrics_host, metrics_port), report), with_parent=attached))
+    leave(asyncio.run(until_stopped(work(settings, stages.split(","), (metrics_host, metrics_port), report), with_parent=attached)))
