@@ -82,7 +82,7 @@ async def ask_channels(snapshot: Snapshot, ask: Ask, wanted: Sequence[Channel], 
         complete=frozenset(channel for channel, answer in answers.items() if len(answer.hits) < ask.k[channel]),
         lexical=next((answer.lexical for answer in answers.values() if answer.lexical), None),
         linked=next((answer.linked for answer in answers.values() if answer.linked), ()),
-        embedded=await _embedded(query, ask.profile.semantic.timeout_s),
+        embedded=await _embedded(query, 0.0 if "semantic" in errors else ask.profile.semantic.timeout_s),
     )
 
 
@@ -151,7 +151,7 @@ def weighted(seeds: Sequence[Seed], plan: Plan) -> list[Seed]:
 
 
 async def _embedded(query: asyncio.Task[EmbeddedQuery] | None, timeout_s: float) -> EmbeddedQuery | None:
-    """The question's vectors for later steps, or None where the embedder is away (the semantic channel has said so)."""
+    """The question's vectors for later steps, or None where the embedder is away (the semantic channel, where it was asked, has waited and said so)."""
     if query is None:
         return None
     await asyncio.wait({query}, timeout=timeout_s)

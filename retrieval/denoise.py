@@ -8,8 +8,11 @@ from retrieval.expand import RankedParent
 
 
 def trim(parents: Sequence[RankedParent], share: float, background: float) -> list[RankedParent]:
-    """Those that score at least `share` of the best one, counted above the background; in the order given. The best stays in any case."""
-    strengths = [strength(parent, background) for parent in parents]
+    """Those that score at least `share` of the best one, counted above the background; in the order given. The best stays in any case.
+    Beside reranked ones, a parent that was not counts as the least that was: its fused score is of another scale."""
+    reranked = [parent.rerank - background for parent in parents if parent.rerank is not None]
+    least = min(reranked, default=0.0)
+    strengths = [least if reranked and parent.rerank is None else strength(parent, background) for parent in parents]
     most = max(strengths, default=0.0)
     if most <= 0:
         return list(parents[:1])

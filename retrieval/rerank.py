@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -50,9 +51,12 @@ async def rerank(
     if reranker.role == "added" and not any(passage.states for passage in passages):
         return _unchanged(parents, "not reranked: no token states are stored for these passages")
     try:
-        scores = await reranker.rerank(question, query, passages)
+        async with asyncio.timeout(profile.timeout_s):
+            scores = await reranker.rerank(question, query, passages)
     except AnabranchError as error:
         return _unchanged(parents, f"not reranked: {error.detail}")
+    except TimeoutError:
+        return _unchanged(parents, f"not reranked: {reranker.name} gave no answer within {profile.timeout_s:g} s")
     notes = (f"{missing} of {len(passages)} passages were reranked without token states",) if missing and reranker.role == "added" else ()
     scored = {passage.id: score for passage, score in zip(passages, scores, strict=True) if reranker.role == "replaces" or passage.states}
     return _combined(offered, rest, scored, reranker, profile, notes, children)
@@ -98,12 +102,16 @@ def _combined(
     if reranker.role == "replaces":
         seen = [rescored(parent, scores[parent.parent_id], scores[parent.parent_id], {}) for parent in offered if parent.parent_id in scores]
         unseen = [parent for parent in (*offered, *rest) if parent.parent_id not in scores]
-        ranked = (*sorted(seen, key=lambda parent: parent.order), *unseen)
-        return Reranked(ranked, True, notes, numbers, children)
+        return Reranked((*sorted(seen, key=lambda parent: parent.order), *_behind(unseen, float(values.min()))), True, notes, numbers, children)
     z = dict(zip(scores, z_scores(values), strict=True))
     least = min(z.values())
     added = [_added(parent, scores.get(parent.parent_id), z.get(parent.parent_id, least), profile.weight) for parent in (*offered, *rest)]
     return Reranked(tuple(sorted(added, key=lambda parent: parent.order)), True, notes, numbers, children)
+
+
+def _behind(unseen: Sequence[RankedParent], least: float) -> list[RankedParent]:
+    """In their order and at their distances from each other, from the least score that was given downwards: scores of one list fall."""
+    return [rescored(parent, least - (unseen[0].score - parent.score), None, {}) for parent in unseen]
 
 
 def _added(parent: RankedParent, score: float | None, z: float, weight: float) -> RankedParent:

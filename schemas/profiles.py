@@ -41,6 +41,7 @@ class RerankProfile(Value):
     weight: float = Field(2.0, ge=0, le=10, description="of an added reranker's z-score")
     parents: int = Field(50, ge=1, le=200, description="offered to the reranker")
     keep: int = Field(10, ge=1, le=100)
+    timeout_s: float = Field(10.0, gt=0, le=120, title="Time-out", description="after which the fused order stands")
     expand: Literal["max", "sum"] = "max"
 
 

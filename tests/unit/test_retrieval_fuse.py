@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from retrieval.bigrams import adjacent, pair_scores, question_pairs
+from retrieval.denoise import trim
 from retrieval.duplicates import fold
-from retrieval.expand import at_most_per_document, expand
+from retrieval.expand import at_most_per_document, expand, rescored
 from retrieval.fuse import FEWEST, Fusion, Lists, fuse
 from schemas.ports.search import Hit
 from schemas.profiles import FusionProfile
@@ -162,3 +163,11 @@ def test_ids_decide_between_equal_parents() -> None:
     parents = expand(fused(index, {"lexical": hits(index, dict.fromkeys(range(25), 1.0))}, FusionProfile(method="rrf")).candidates, "sum")
     ranks = [parent.parent_id for parent in parents if parent.score == parents[0].score]
     assert ranks == sorted(ranks, key=UUID.__int__)
+
+
+def test_a_passage_that_was_not_reranked_pushes_none_out_that_was() -> None:
+    index = corpus(3)
+    parents = expand(fused(index, {"lexical": hits(index, {0: 9.0, 1: 8.0, 2: 7.0})}, FusionProfile()).candidates, "max")
+    ranked = [rescored(parents[0], 0.9, 0.9, {}), rescored(parents[1], 0.7, 0.7, {}), rescored(parents[2], 3.5, None, {})]
+    assert trim(ranked, 0.6, 0.0) == ranked
+    assert trim([rescored(parents[0], 0.9, 0.9, {}), rescored(parents[1], 0.2, 0.2, {}), ranked[2]], 0.6, 0.0) == ranked[:1]
