@@ -14,7 +14,7 @@ from anabranch.busy import Gate
 from anabranch.metrics import Metrics
 from retrieval.pipeline import Retriever
 from schemas.errors import AnabranchError
-from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell, untold
 
 log = structlog.get_logger(__name__)
 R = TypeVar("R", SearchResponse, QueryResponse)
@@ -32,9 +32,9 @@ class Asking:
         run = self.fresh_id()
         return await self._measured("search", run, lambda: self.retriever().search(self.tenant, request, run))
 
-    async def query(self, request: QueryRequest) -> QueryResponse:
+    async def query(self, request: QueryRequest, tell: Tell = untold) -> QueryResponse:
         run = self.fresh_id()
-        return await self._measured("query", run, lambda: self.retriever().query(self.tenant, request, run))
+        return await self._measured("query", run, lambda: self.retriever().query(self.tenant, request, run, tell))
 
     async def _measured(self, kind: str, run: UUID, ask: Callable[[], Awaitable[R]]) -> R:
         began = time.perf_counter()

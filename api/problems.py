@@ -86,9 +86,16 @@ def problem(request: Request, status: int, code: str, detail: str, remedy: str =
     return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=own | extra | (headers or {}))
 
 
-async def _ours(request: Request, error: Exception) -> JSONResponse:
-    assert isinstance(error, AnabranchError)
-    return problem(request, status_of(error), error.code, error.detail, error.remedy)
+def problem_of(request: Request, error: Exception) -> JSONResponse:
+    """Of any error; one that is none of ours is a bug, and logged as such."""
+    if isinstance(error, AnabranchError):
+        return problem(request, status_of(error), error.code, error.detail, error.remedy)
+    structlog.get_logger("api").error("request failed", request_id=request.scope.get("request_id"), path=request.url.path, exc_info=error)
+    return problem(request, 500, "BUG", "an error of ours; the server's log has it under this request id", "Report it with the request id.")
+
+
+async def _answered(request: Request, error: Exception) -> JSONResponse:
+    return problem_of(request, error)
 
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
@@ -106,17 +113,12 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 async def _os(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
         return problem(request, 507, "NO_SPACE", "the blob store has no space left", "Free disk space, or move the data folder.")
-    return await _bug(request, error)
-
-
-async def _bug(request: Request, error: Exception) -> JSONResponse:
-    structlog.get_logger("api").error("request failed", request_id=request.scope.get("request_id"), path=request.url.path, exc_info=error)
-    return problem(request, 500, "BUG", "an error of ours; the server's log has it under this request id", "Report it with the request id.")
+    return problem_of(request, error)
 
 
 def install(app: FastAPI) -> None:
-    app.add_exception_handler(AnabranchError, _ours)
+    app.add_exception_handler(AnabranchError, _answered)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
     app.add_exception_handler(OSError, _os)
-    app.add_exception_handler(Exception, _bug)
+    app.add_exception_handler(Exception, _answered)

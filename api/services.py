@@ -14,7 +14,7 @@ from schemas.ports.engines import Blobs
 from schemas.ports.ledger import Generations
 from schemas.ports.search import Documents
 from schemas.profiles import Profile
-from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell
 from schemas.values import BlobRef, DocumentFields, Notice
 
 
@@ -97,7 +97,7 @@ class Services:
     blobs: Blobs
     profiles: Callable[[], Sequence[Profile]]
     search: Callable[[SearchRequest], Awaitable[SearchResponse]]
-    query: Callable[[QueryRequest], Awaitable[QueryResponse]]
+    query: Callable[[QueryRequest, Tell], Awaitable[QueryResponse]]
     ready: Callable[[], Awaitable[Sequence[Dependency]]]
     health: Callable[[], Awaitable[dict[str, Any]]]
     metrics: Callable[[], tuple[bytes, str]]

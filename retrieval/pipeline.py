@@ -11,7 +11,8 @@ from uuid import UUID
 from retrieval.answer.drafts import Draft
 from retrieval.answer.extractive import extractive_answer
 from retrieval.answer.model import written_answer
-from retrieval.answer.quotables import quotables
+from retrieval.answer.quotables import Quotable, quotables
+from retrieval.answer.spoken import Spoken
 from retrieval.channels import Ask, embedding
 from retrieval.confidence import confidence
 from retrieval.denoise import trim
@@ -28,7 +29,7 @@ from retrieval.route import channels_of, escalated, route
 from retrieval.runs import Publish, answered, discard, received
 from retrieval.states import StateReader, Unpack
 from retrieval.timing import Clock, Stopwatch
-from schemas.errors import AnabranchError, InvalidRequest
+from schemas.errors import AnabranchError, InvalidRequest, ModelOutput
 from schemas.ports.engines import Blobs, Chat, EmbeddedQuery, Embedder, Languages, Names, Reranker, Sentences
 from schemas.ports.search import Search, Snapshot
 from schemas.profiles import Profile
@@ -42,7 +43,9 @@ from schemas.questions import (
     Route,
     SearchRequest,
     SearchResponse,
+    Tell,
     Trace,
+    untold,
 )
 
 
@@ -56,6 +59,11 @@ class Asked:
     profile: Profile
     plan: Plan
     watch: Stopwatch
+    tell: Tell
+
+    @property
+    def streams(self) -> bool:
+        return isinstance(self.request, QueryRequest) and self.request.stream
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,9 +109,9 @@ class Retriever:
         self._publish(answered(tenant, response, looked.ranking, _numbers(looked), self._clock()))
         return response
 
-    async def query(self, tenant: str, request: QueryRequest, run_id: UUID) -> QueryResponse:
-        """An answer from cited passages, or a refusal in the question's language."""
-        asked = self._received(tenant, request, run_id)
+    async def query(self, tenant: str, request: QueryRequest, run_id: UUID, tell: Tell = untold) -> QueryResponse:
+        """An answer from cited passages, or a refusal in the question's language. Steps are told as they happen, and with `stream` the model's words."""
+        asked = self._received(tenant, request, run_id, tell)
         looked = await self._look(asked, read_contexts=True)
         if (looked.suitability.refused and asked.profile.answer.refuse) or not looked.contexts:
             response = self._refusal(asked, looked, "NO_SUITABLE_CONTEXT", None, None)
@@ -123,17 +131,17 @@ class Retriever:
             ranking = await self._rank(asked, routed, snapshot, depth)
         return documents(ranking.parents)[:depth]
 
-    def _received(self, tenant: str, request: SearchRequest, run_id: UUID) -> Asked:
-        asked = self._asked(tenant, request, run_id)
+    def _received(self, tenant: str, request: SearchRequest, run_id: UUID, tell: Tell = untold) -> Asked:
+        asked = self._asked(tenant, request, run_id, tell)
         self._publish(received(run_id, tenant, request, self._clock()))
         return asked
 
-    def _asked(self, tenant: str, request: SearchRequest, run_id: UUID) -> Asked:
-        watch = Stopwatch(self._clock)
+    def _asked(self, tenant: str, request: SearchRequest, run_id: UUID, tell: Tell = untold) -> Asked:
+        watch = Stopwatch(self._clock, tell)
         profile = self._profiles.get(request.profile)
         with watch.step("plan"):
             planned = plan(request.query, request.language, self._languages, self._names)
-        return Asked(tenant, run_id, request, profile, planned, watch)
+        return Asked(tenant, run_id, request, profile, planned, watch, tell)
 
     async def _look(self, asked: Asked, *, read_contexts: bool) -> Looked:
         """Again with all channels, once, where a rule had chosen fewer and they found nothing that suits."""
@@ -182,16 +190,19 @@ class Retriever:
     async def _draft(self, asked: Asked, looked: Looked) -> Draft:
         """By the chat model where there is one; quoted where there is none, or where it does not answer."""
         items = quotables(looked.contexts, self._sentences)
-        query = looked.ranking.found.embedded
-        note = None
         if self._chat is not None and asked.profile.answer.model == "default":
             try:
                 async with asyncio.timeout(asked.profile.answer.timeout_s):
-                    return await written_answer(looked.contexts, items, asked.plan, self._chat)
+                    return await written_answer(looked.contexts, items, asked.plan, self._chat, Spoken(asked.tell).hear if asked.streams else None)
             except (AnabranchError, TimeoutError) as error:
-                note = f"The chat model {self._chat.model} gave no usable answer ({error or 'timed out'}); the answer is quoted instead."
-        draft = await extractive_answer(items, asked.plan, query, self._embedder, self._reranker)
-        return replace(draft, limitations=(note, *draft.limitations), calls=1) if note else draft
+                return _instead(await self._quoted(asked, looked, items), self._chat.model, error, asked.profile.answer.timeout_s)
+        return await self._quoted(asked, looked, items)
+
+    async def _quoted(self, asked: Asked, looked: Looked, items: Sequence[Quotable]) -> Draft:
+        """Servers that were away for the ranking are not asked again."""
+        query, reranked = looked.ranking.found.embedded, looked.ranking.reranked
+        usable = self._reranker is not None and (reranked.done if reranked else self._reranker.role == "added")
+        return await extractive_answer(items, asked.plan, query, self._embedder, self._reranker if usable else None, asked.profile.rerank.timeout_s)
 
     def _refusal(self, asked: Asked, looked: Looked, code: RefusalCode, draft: Draft | None, judgement: Judgement | None) -> QueryResponse:
         return self._response(asked, looked, draft, judgement, code)
@@ -276,6 +287,14 @@ async def _settled(query: asyncio.Task[EmbeddedQuery] | None) -> None:
 def _candidates(asked: Asked, depth: int | None) -> dict[Channel, int]:
     profile, least = asked.profile, max(depth or 0, asked.request.k)
     return {"lexical": max(profile.lexical.k, least), "semantic": max(profile.semantic.k, least), "graph": max(profile.graph.k, least)}
+
+
+def _instead(quoted: Draft, model: str, error: AnabranchError | TimeoutError, timeout_s: float) -> Draft:
+    """The quoted answer, which says why it is not a written one and what the failure cost."""
+    why = error.detail if isinstance(error, AnabranchError) else f"no answer within {timeout_s:g} s"
+    note = f"The chat model {model} gave no usable answer ({why}); the answer is quoted instead."
+    spent = error if isinstance(error, ModelOutput) else None
+    return replace(quoted, limitations=(note, *quoted.limitations), calls=spent.calls if spent else 1, tokens=spent.tokens if spent else 0)
 
 
 def _numbers(looked: Looked) -> dict[str, Any]:

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
 
+from schemas.questions import Step, Tell, untold
+
 Clock = Callable[[], datetime]
 """Now, in UTC."""
 
@@ -15,20 +17,23 @@ def milliseconds(began: datetime, ended: datetime) -> float:
 
 
 class Stopwatch:
-    """`ms` holds the time of each step by name; a step that runs twice adds up."""
+    """`ms` holds the time of each step by name; a step that runs twice adds up. Each is told as it begins and ends."""
 
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
+    def __init__(self, clock: Clock, tell: Tell = untold) -> None:
+        self._clock, self._tell = clock, tell
         self._began = clock()
         self.ms: dict[str, float] = {}
 
     @contextmanager
     def step(self, name: str) -> Iterator[None]:
         began = self._clock()
+        self._tell(Step(name=name))
         try:
             yield
         finally:
-            self.ms[name] = round(self.ms.get(name, 0.0) + milliseconds(began, self._clock()), 3)
+            took = milliseconds(began, self._clock())
+            self.ms[name] = round(self.ms.get(name, 0.0) + took, 3)
+            self._tell(Step(name=name, ms=took))
 
     def finished(self) -> dict[str, float]:
         return {**self.ms, "total": milliseconds(self._began, self._clock())}

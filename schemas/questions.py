@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import date
 from typing import Any, Literal
 from uuid import UUID
@@ -43,7 +44,7 @@ class SearchRequest(BaseModel):
 
 
 class QueryRequest(SearchRequest):
-    stream: bool = False
+    stream: bool = Field(False, description="answer with server-sent events")
     return_context: bool = True
     debug: bool = False
 
@@ -173,3 +174,26 @@ class QueryResponse(Value):
     assumptions: list[str] = []
     limitations: list[str] = []
     trace: Trace
+
+
+class Step(Value):
+    """A step of a question began, or ended after `ms` milliseconds. One that runs again is told again."""
+
+    name: str = Field(description="plan, channels, chunks, fuse, rerank, read, answer, judge")
+    ms: float | None = Field(None, description="null when it begins")
+
+
+class Delta(Value):
+    """More words of an answer that a model is writing: a draft, before any sentence of it is proven. The answer at the end is what holds."""
+
+    draft: int = Field(description="from 1; grows when the model begins anew, and what was told before is void")
+    text: str
+
+
+Progress = Step | Delta
+Tell = Callable[[Progress], None]
+"""Takes what happens while a question is under way, and returns at once."""
+
+
+def untold(progress: Progress) -> None:
+    """For those who wait for the answer alone."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import StreamingResponse
 
 from api.access import Use
-from api.streaming import answer_stream
-from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from api.streaming import EVENTS, MEDIA_TYPE, answer_stream
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, untold
 
 router = APIRouter(tags=["questions"])
 
@@ -18,7 +18,10 @@ async def search(wanted: SearchRequest, use: Use) -> SearchResponse:
     return await use.search(wanted)
 
 
-@router.post("/query", operation_id="query", response_model=QueryResponse, responses={200: {"content": {"text/event-stream": {}}}})
-async def query(wanted: QueryRequest, use: Use) -> QueryResponse | StreamingResponse:
-    """An answer with its citations, or a refusal (200, `refused: true`). With `stream`, server-sent events: `started`, then `answer` or `error`."""
-    return answer_stream(use.query(wanted)) if wanted.stream else await use.query(wanted)
+STREAMED = {"schema": {"type": "string", "description": EVENTS}}
+
+
+@router.post("/query", operation_id="query", response_model=QueryResponse, responses={200: {"content": {MEDIA_TYPE: STREAMED}}})
+async def query(wanted: QueryRequest, use: Use, request: Request) -> QueryResponse | StreamingResponse:
+    """An answer with its citations, or a refusal (200, `refused: true`); with `stream` as server-sent events."""
+    return answer_stream(request, lambda tell: use.query(wanted, tell)) if wanted.stream else await use.query(wanted, untold)

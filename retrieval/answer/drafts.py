@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from schemas.questions import Citation
@@ -31,3 +32,8 @@ class Draft:
     def text(self) -> str:
         """The sentences, each with its citation marks."""
         return " ".join(f"{sentence.text} {''.join(f'[{n}]' for n in sentence.citations)}" for sentence in self.sentences)
+
+
+def without_marks(text: str) -> str:
+    """The model's own `[n]` marks count contexts; ours count citations."""
+    return re.sub(r"\s*\[\d+(?:\s*,\s*\d+)*\]", "", text).strip()

@@ -5,8 +5,9 @@ Sentences are chosen by MaxSim + .5 × the share of the question's words they ho
 
 from __future__ import annotations
 
+import asyncio
 import math
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,8 +38,11 @@ SUPPORT = 0.75
 _NOTE = "Quoted from the documents; no language model wrote this."
 
 
-async def extractive_answer(items: Sequence[Quotable], plan: Plan, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None) -> Draft:
-    chosen = await _best(items, plan, query, embedder, reranker)
+async def extractive_answer(
+    items: Sequence[Quotable], plan: Plan, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None, timeout_s: float
+) -> Draft:
+    """After `timeout_s` without an answer of the engines the words alone choose."""
+    chosen = await _best(items, plan, query, embedder, reranker, timeout_s)
     cited = [(item, citation) for n, item in enumerate(chosen, 1) if (citation := cite(n, item)) is not None]
     sentences = tuple(Sentence(_said(item, plan.question), (citation.n,)) for item, citation in cited)
     return Draft(sentences, tuple(citation for _, citation in cited), MODEL, limitations=(_NOTE,))
@@ -49,14 +53,16 @@ def _said(item: Quotable, question: str) -> str:
     return marked(text, find_value(value_kind(question), text, question))
 
 
-async def _best(items: Sequence[Quotable], plan: Plan, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None) -> list[Quotable]:
+async def _best(
+    items: Sequence[Quotable], plan: Plan, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None, timeout_s: float
+) -> list[Quotable]:
     """The lead first, then what supports it, in the order of the contexts."""
     overlaps = overlap(items, plan)
     offered = _preselected(items, overlaps)
     if not offered:
         return []
     lexical = np.array([overlaps[place] for place in offered])
-    close = await closeness([items[place] for place in offered], plan.question, query, embedder, reranker)
+    close = await _within(timeout_s, closeness([items[place] for place in offered], plan.question, query, embedder, reranker))
     score = LEXICAL_WEIGHT * _min_max(lexical) + (_min_max(close) if close is not None else 0.0) + _bonus([items[place] for place in offered], plan.question)
     order = sorted(range(len(offered)), key=lambda row: (-score[row], row))
     lead, *others = order
@@ -86,25 +92,31 @@ def _preselected(items: Sequence[Quotable], overlaps: Floats) -> list[int]:
     return sorted(chosen)
 
 
-async def closeness(items: Sequence[Quotable], question: str, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None) -> Floats | None:
-    """Each sentence's score by the reranker, or its cosine where there is none; None where the engines are away and words must do."""
-    texts = [item.readable for item in items]
+async def _within(timeout_s: float, asked: Awaitable[Floats | None]) -> Floats | None:
+    """None where the engines are away and words must do."""
     try:
-        if reranker is not None and reranker.role == "replaces":
-            return np.array(await reranker.rerank(question, query, [Passage(content_id("quote", text), text) for text in texts]))
-        if query is None:
-            return None
-        embedded = await embedder.embed(texts)
-        if reranker is None or query.states is None or any(item.states is None for item in embedded):
-            return np.array([float(item.vector.astype(np.float32) @ query.vector) for item in embedded])
-        passages = [
-            Passage(content_id("quote", text), text, (item.states,), (item.token_ids,))
-            for text, item in zip(texts, embedded, strict=True)
-            if item.states is not None and item.token_ids is not None
-        ]
-        return np.asarray(await reranker.rerank(question, query, passages), np.float64)
-    except AnabranchError:
+        async with asyncio.timeout(timeout_s):
+            return await asked
+    except (AnabranchError, TimeoutError):
         return None
+
+
+async def closeness(items: Sequence[Quotable], question: str, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None) -> Floats | None:
+    """Each sentence's score by the reranker, or its cosine where there is none; None without either. Raises what the engines raise."""
+    texts = [item.readable for item in items]
+    if reranker is not None and reranker.role == "replaces":
+        return np.array(await reranker.rerank(question, query, [Passage(content_id("quote", text), text) for text in texts]))
+    if query is None:
+        return None
+    embedded = await embedder.embed(texts)
+    if reranker is None or query.states is None or any(item.states is None for item in embedded):
+        return np.array([float(item.vector.astype(np.float32) @ query.vector) for item in embedded])
+    passages = [
+        Passage(content_id("quote", text), text, (item.states,), (item.token_ids,))
+        for text, item in zip(texts, embedded, strict=True)
+        if item.states is not None and item.token_ids is not None
+    ]
+    return np.asarray(await reranker.rerank(question, query, passages), np.float64)
 
 
 def _bonus(items: Sequence[Quotable], question: str) -> Floats:

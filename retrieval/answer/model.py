@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -10,13 +9,13 @@ from typing import Any
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from retrieval.answer.citations import cite
-from retrieval.answer.drafts import Draft, Sentence
+from retrieval.answer.drafts import Draft, Sentence, without_marks
 from retrieval.answer.quotables import Quotable
 from retrieval.answer.support import best_support, unsupported_numbers
 from retrieval.pack import Context
 from retrieval.plan import Plan
-from schemas.errors import PermanentError
-from schemas.ports.engines import Chat, ChatReply
+from schemas.errors import ModelOutput
+from schemas.ports.engines import Chat, ChatReply, Hear
 from schemas.questions import Citation
 
 LEAST_SUPPORT = 0.4
@@ -41,9 +40,9 @@ class Written(BaseModel):
     limitations: list[str]
 
 
-async def written_answer(contexts: Sequence[Context], items: Sequence[Quotable], plan: Plan, chat: Chat) -> Draft:
-    """Raises what the chat port raises; PermanentError with code MODEL_OUTPUT for an answer of another shape."""
-    reply = await chat.ask(system_prompt(plan.language), user_prompt(contexts, plan.question), answer_schema(), name="answer")
+async def written_answer(contexts: Sequence[Context], items: Sequence[Quotable], plan: Plan, chat: Chat, hear: Hear | None = None) -> Draft:
+    """Raises what the chat port raises; ModelOutput for an answer of another shape."""
+    reply = await chat.ask(system_prompt(plan.language), user_prompt(contexts, plan.question), answer_schema(), name="answer", hear=hear)
     return _verified(_read(reply), reply, items, plan)
 
 
@@ -80,7 +79,8 @@ def _read(reply: ChatReply) -> Written:
     try:
         return Written.model_validate(dict(reply.data))
     except ValidationError as error:
-        raise PermanentError(f"{reply.model} gave an answer of another shape: {error.error_count()} errors", code="MODEL_OUTPUT") from error
+        spent = reply.usage.input_tokens + reply.usage.output_tokens
+        raise ModelOutput(f"{reply.model} gave an answer of another shape: {error.error_count()} errors", calls=reply.calls, tokens=spent) from error
 
 
 def _verified(written: Written, reply: ChatReply, items: Sequence[Quotable], plan: Plan) -> Draft:
@@ -88,18 +88,18 @@ def _verified(written: Written, reply: ChatReply, items: Sequence[Quotable], pla
     citations: dict[tuple[object, int], Citation] = {}
     kept = []
     for part in written.sentences if written.sufficient else []:
-        text = _without_marks(part.text)
+        text = without_marks(part.text)
         if numbers := _cited(text, set(part.citations), items, plan, citations):
             kept.append(Sentence(text, numbers))
     dropped = len(written.sentences) - len(kept) if written.sufficient else 0
-    limitations = [*written.limitations, *([f"{dropped} sentences without a verified citation were left out."] if dropped else [])]
+    limitations = [*written.limitations, *([f"Sentences without a verified citation were left out: {dropped}."] if dropped else [])]
     return Draft(
         tuple(kept),
         tuple(citations.values()),
         reply.model,
         tuple(written.assumptions),
         tuple(limitations),
-        calls=1,
+        calls=reply.calls,
         tokens=reply.usage.input_tokens + reply.usage.output_tokens,
     )
 
@@ -132,8 +132,3 @@ def _number(item: Quotable, citations: dict[tuple[object, int], Citation]) -> in
             return None
         citations[key] = citation
     return citations[key].n
-
-
-def _without_marks(text: str) -> str:
-    """The model's own `[n]` marks count contexts; ours count citations."""
-    return re.sub(r"\s*\[\d+(?:\s*,\s*\d+)*\]", "", text).strip()

@@ -14,7 +14,7 @@ from schemas.generations import Generation, IndexConfig
 from schemas.ids import sha256_hex
 from schemas.ports.search import DocumentText
 from schemas.profiles import Profile
-from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Step, Tell
 from schemas.values import BlobRef
 
 SPACE = UUID("00000000-0000-0000-0000-00000000a11a")
@@ -135,7 +135,8 @@ async def search(request: SearchRequest) -> SearchResponse:
     raise NotFound("no generation", remedy="None.")
 
 
-async def query(request: QueryRequest) -> QueryResponse:
+async def query(request: QueryRequest, tell: Tell) -> QueryResponse:
+    tell(Step(name="plan"))
     raise NotFound("no generation", remedy="None.")
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from retrieval.words import content_words, guess_language
 from schemas.errors import EngineUnavailable, NotFound
-from schemas.ports.engines import ChatReply, ChatUsage, Embedded, EmbeddedQuery, Passage
+from schemas.ports.engines import ChatReply, ChatUsage, Embedded, EmbeddedQuery, Hear, Passage
 from schemas.values import BlobRef
 
 DIMENSION = 32
@@ -109,10 +110,12 @@ class ScriptedChat:
     model: str = "scripted"
     seen: list[tuple[str, str]] = field(default_factory=list)
 
-    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str) -> ChatReply:
+    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, hear: Hear | None = None) -> ChatReply:
         self.seen.append((system, user))
         if isinstance(self.answer, Exception):
             raise self.answer
+        for letter in json.dumps(self.answer) if hear else ():
+            hear(1, letter)
         return ChatReply(self.answer, self.model, ChatUsage(100, 20))
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import json
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -15,6 +16,7 @@ from api.middleware import MAX_JSON_BYTES
 from api.ranges import requested_range
 from api.services import Dependency, Services
 from schemas.errors import AnabranchError, DatabaseUnavailable, FatalError, InvalidRequest, LogUnavailable, TransientError
+from schemas.questions import QueryRequest, QueryResponse, Tell
 from tests.unit.api_services import DOCUMENT, FILE, JOB, MAX_BYTES, FakeIntake, services
 
 
@@ -225,8 +227,18 @@ async def test_a_streamed_question_ends_in_an_answer_or_in_an_error_with_code_an
     response = await client.post("/v1/query", json={"query": "x", "stream": True})
     assert (response.status_code, response.headers["content-type"].partition(";")[0]) == (200, "text/event-stream")
     names = [line.removeprefix("event: ") for line in response.text.splitlines() if line.startswith("event: ")]
-    assert names == ["started", "error"]
-    assert '"status": 404' in response.text
+    assert names == ["started", "step", "error"]
+    problem = json.loads(response.text.strip().splitlines()[-1].removeprefix("data: "))
+    assert (problem["status"], problem["code"], problem["remedy"], problem["request_id"]) == (404, "NOT_FOUND", "None.", response.headers["x-request-id"])
+
+
+async def test_a_bug_in_a_streamed_question_is_told_as_one() -> None:
+    async def broken(request: QueryRequest, tell: Tell) -> QueryResponse:
+        raise RuntimeError("a secret of the inside")
+
+    async with client_of(services(query=broken)) as client:
+        text = (await client.post("/v1/query", json={"query": "x", "stream": True})).text
+    assert "event: error" in text and '"code":"BUG"' in text and "secret" not in text
 
 
 async def test_one_request_too_many_is_told_to_come_back_and_health_still_answers() -> None:

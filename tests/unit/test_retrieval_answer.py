@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 from uuid import UUID
 
 import pytest
@@ -8,9 +9,10 @@ from retrieval.answer.asked_for import find_value, marked, value_kind
 from retrieval.answer.citations import spans_between, verified
 from retrieval.answer.model import answer_schema, system_prompt
 from retrieval.answer.quotables import blocks, cells, prefix_header
+from retrieval.answer.spoken import Spoken
 from retrieval.answer.support import share_held, unsupported_numbers
-from schemas.errors import PermanentError
-from schemas.questions import QueryRequest, QueryResponse
+from schemas.errors import ModelOutput
+from schemas.questions import Delta, Progress, QueryRequest, QueryResponse, Step
 from schemas.values import Span
 from tests.unit.retrieval_corpus import House, house
 from tests.unit.retrieval_fakes import ScriptedChat
@@ -59,7 +61,7 @@ async def test_the_model_sees_numbered_passages_one_a_line_and_the_question() ->
 async def test_a_sentence_without_a_verified_citation_is_removed(sentence: tuple[str, list[int]]) -> None:
     _, response = await asked(written(("The replacement costs 18,740 euros.", [1]), sentence))
     assert response.answer == "The replacement costs 18,740 euros. [1]"
-    assert response.limitations == ["1 sentences without a verified citation were left out."]
+    assert response.limitations == ["Sentences without a verified citation were left out: 1."]
 
 
 async def test_an_answer_of_which_nothing_is_left_is_refused() -> None:
@@ -67,7 +69,7 @@ async def test_an_answer_of_which_nothing_is_left_is_refused() -> None:
     assert response.refused and response.code == "INSUFFICIENT_CONTEXT" and response.citations == []
 
 
-@pytest.mark.parametrize("failure", [PermanentError("no JSON", code="MODEL_OUTPUT"), {"sentences": "oops"}])
+@pytest.mark.parametrize("failure", [ModelOutput("no JSON"), {"sentences": "oops"}])
 async def test_a_model_that_breaks_its_schema_is_replaced_by_quotes(failure: object) -> None:
     _, response = await asked(ScriptedChat(failure))  # type: ignore[arg-type]
     assert response.answer is not None and response.trace.models["answer"] == "extractive"
@@ -142,3 +144,35 @@ def test_numbers_and_words_are_compared_with_their_sources() -> None:
     assert unsupported_numbers("It costs 18.740 euros in 2024.", ["18,740 euros"]) == ["2024"]
     assert share_held("The replacement costs euros", ["Replacing costs: euros"]) == pytest.approx(2 / 3, abs=0.34)
     assert share_held("the of and", ["nothing"]) == 1.0
+
+
+@pytest.mark.parametrize("ascii_only", [True, False])
+def test_words_are_told_while_they_are_said_and_never_taken_back(ascii_only: bool) -> None:
+    sentences = [{"text": 'A “quoted” \\u00 "word" costs 5 € 😀 [1, 2].', "citations": [1]}, {"text": "Two [3]", "citations": []}]
+    told: list[Progress] = []
+    spoken = Spoken(told.append)
+    for letter in json.dumps({"sufficient": True, "sentences": sentences}, ensure_ascii=ascii_only):
+        spoken.hear(1, letter)
+    words = [progress.text for progress in told if isinstance(progress, Delta)]
+    assert "".join(words) == 'A “quoted” \\u00 "word" costs 5 € 😀. Two'
+    assert len(words) > 20
+
+
+def test_a_new_draft_begins_from_nothing() -> None:
+    told: list[Progress] = []
+    spoken = Spoken(told.append)
+    spoken.hear(1, '{"sentences": [{"text": "The first try')
+    spoken.hear(2, '{"sentences": [{"text": "The second')
+    assert told == [Delta(draft=1, text="The first try"), Delta(draft=2, text="The second")]
+
+
+@pytest.mark.parametrize(("stream", "words"), [(True, "Replacing the bearing costs 18,740 euros."), (False, "")])
+async def test_steps_are_told_and_the_models_words_only_to_those_who_stream(stream: bool, words: str) -> None:
+    built, told = house(), list[Progress]()
+    built.chat = written(("Replacing the bearing costs 18,740 euros.", [1]))
+    response = await built.retriever().query("default", QueryRequest(query=COST, stream=stream), RUN, told.append)
+    steps = [progress for progress in told if isinstance(progress, Step)]
+    assert [step.name for step in steps if step.ms is None] == ["plan", "channels", "chunks", "fuse", "rerank", "read", "answer", "judge"]
+    assert {step.name: step.ms for step in steps if step.ms is not None} == {name: ms for name, ms in response.trace.timings_ms.items() if name != "total"}
+    drafted = "".join(progress.text for progress in told if isinstance(progress, Delta))
+    assert drafted == words

@@ -1,18 +1,19 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from uuid import UUID
 
 import pytest
 
 from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidRequest
 from schemas.events import QueryAnswered, QueryReceived
-from schemas.ports.engines import EmbeddedQuery
+from schemas.ports.engines import EmbeddedQuery, Passage
 from schemas.ports.search import Seed
 from schemas.profiles import AnswerProfile, FusionProfile, GraphProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
 from tests.unit.retrieval_corpus import LEASE, PUMP, house
-from tests.unit.retrieval_fakes import ScriptedChat
+from tests.unit.retrieval_fakes import ScriptedChat, WordMaxSim
 
 RUN = UUID(int=7)
 COST = "How much does the replacement of the bearing cost?"
@@ -185,6 +186,33 @@ async def test_a_reranker_that_is_away_leaves_the_fused_order_and_says_so() -> N
     built.reranker.away = True  # type: ignore[union-attr]
     response = await built.retriever().search("default", SearchRequest(query=COST), RUN)
     assert response.results[0].external_id == "pump" and response.trace.notes == ["not reranked: the reranker does not answer"]
+
+
+async def test_what_a_replacing_reranker_did_not_see_follows_with_falling_scores() -> None:
+    built = house()
+    built.reranker = WordMaxSim(role="replaces")
+    built.profiles = [Profile(name="few", rerank=RerankProfile(parents=3))]
+    response = await built.retriever().search("default", SearchRequest(query=COST, profile="few", explain=True), RUN)
+    scores = [result.score for result in response.results]
+    seen = [result.explanation["rerank_score"] for result in response.results if result.explanation]
+    assert scores == sorted(scores, reverse=True) and len(scores) == 10
+    assert seen[:3] == scores[:3] and seen[3:] == [None] * 7
+
+
+async def test_a_reranker_that_does_not_answer_in_time_leaves_the_fused_order_and_is_not_asked_for_the_quotes() -> None:
+    class Silent(WordMaxSim):
+        async def rerank(self, question: str, query: EmbeddedQuery | None, passages: Sequence[Passage]) -> list[float]:
+            self.offered = [*self.offered, *passages]
+            await asyncio.Event().wait()
+            raise AssertionError
+
+    built = house()
+    built.reranker = Silent(role="replaces")
+    built.profiles = [Profile(name="quick", rerank=RerankProfile(timeout_s=0.01))]
+    response = await built.retriever().query("default", QueryRequest(query=COST, profile="quick"), RUN)
+    assert response.answer is not None and "18,740" in response.answer and response.trace.reranker is None
+    assert response.trace.notes == ["not reranked: words gave no answer within 0.01 s"]
+    assert len(built.reranker.offered) <= 50, "asked once"
 
 
 async def test_passages_without_states_are_ranked_all_the_same_and_counted() -> None:
