@@ -32,14 +32,16 @@ WAYS: dict[str, tuple[tuple[Channel, ...] | None, str]] = {
     "hybrid without graph": (("lexical", "semantic"), "default"),
     "rrf": (None, "rrf"),
 }
+COMPARED = ("lexical", "hybrid")
 
 
-async def measure(path: Path) -> dict[str, Any]:
+async def measure(path: Path, ways: Sequence[str]) -> dict[str, Any]:
     async with trial(Settings()) as running:
         failed: dict[str, str] = {}
         found: dict[str, Any] = {}
         runs: dict[str, Any] = {}
-        for way, (channels, profile) in WAYS.items():
+        for way in ways:
+            channels, profile = WAYS[way]
 
             async def ingest(documents: Sequence[TestDocument]) -> None:
                 if not found:
@@ -62,9 +64,11 @@ async def measure(path: Path) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+")
+    parser.add_argument("--also", choices=[way for way in WAYS if way not in COMPARED], action="append", default=[], help="ask in this way too")
+    given = parser.parse_args()
     quiet()
-    for folder in parser.parse_args().folders:
-        report({"benchmark": "retrieval_sets", **asyncio.run(measure(folder))})
+    for folder in given.folders:
+        report({"benchmark": "retrieval_sets", **asyncio.run(measure(folder, [*COMPARED, *given.also]))})
 
 
 if __name__ == "__main__":
