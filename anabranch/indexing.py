@@ -12,19 +12,19 @@ if TYPE_CHECKING:
     from anabranch.composition.engines import Engines
 
 
-def wanted_config(settings: Settings) -> IndexConfig:
-    """The configuration by the settings alone; fingerprints are still empty."""
+def wanted_config(settings: Settings, live: IndexConfig | None = None) -> IndexConfig:
+    """The configuration by the settings; fingerprints are still empty. What they leave open stays as it is in the index that is there, `live`."""
     return IndexConfig(
-        ocr=OcrConfig(engine="openai", model=_named(settings.ocr, "ocr")) if settings.ocr.base_url else OcrConfig(),
+        ocr=OcrConfig(engine="openai", model=model_of(settings.ocr, "ocr")) if settings.ocr.base_url else OcrConfig(),
         chunk=ChunkConfig(**settings.chunk.model_dump()),
-        extract=_extract(settings),
+        extract=_extract(settings, live),
         embed=_embed(settings),
     )
 
 
-def index_config(settings: Settings, engines: Engines) -> IndexConfig:
+def index_config(wanted: IndexConfig, engines: Engines) -> IndexConfig:
     """With the fingerprints of the engines that were built by it (or handed in)."""
-    wanted, embedder = wanted_config(settings), engines.embedder
+    embedder = engines.embedder
     embed = EmbedConfig(
         engine=wanted.embed.engine,
         model=embedder.model,
@@ -58,9 +58,14 @@ def _differences(wanted: dict[str, dict[str, object]], live: dict[str, dict[str,
     ]
 
 
-def _extract(settings: Settings) -> ExtractConfig:
-    model = settings.extraction_model()
-    return ExtractConfig() if model is None else ExtractConfig(engine="openai", model=_named(model, "extract"))
+def _extract(settings: Settings, live: IndexConfig | None) -> ExtractConfig:
+    """A chat model that is set later does not change who extracts."""
+    given = settings.extract.model_dump(exclude_none=True)
+    if not given and live is not None:
+        return ExtractConfig(engine=live.extract.engine, model=live.extract.model)
+    if settings.extract.engine == "rules" or not (given or settings.chat.base_url):
+        return ExtractConfig()
+    return ExtractConfig(engine="openai", model=model_of(settings.extraction_server(), "extract" if given else "chat"))
 
 
 def _embed(settings: Settings) -> EmbedConfig:
@@ -69,10 +74,11 @@ def _embed(settings: Settings) -> EmbedConfig:
         return EmbedConfig(state_dimension=embed.state_dimension)
     if embed.dimension is None:
         raise ConfigurationError("embed.base_url is set, embed.dimension is not", remedy="Set ANABRANCH_EMBED__DIMENSION to the length of the model's vectors.")
-    return EmbedConfig(engine="openai", model=_named(embed, "embed"), dimension=embed.dimension, state_dimension=0)
+    return EmbedConfig(engine="openai", model=model_of(embed, "embed"), dimension=embed.dimension, state_dimension=0)
 
 
-def _named(model: ModelSettings, section: str) -> str:
+def model_of(model: ModelSettings, section: str) -> str:
+    """Its name. Raises ConfigurationError where the settings give none."""
     if not model.model:
         raise ConfigurationError(f"{section}.base_url is set, {section}.model is not", remedy=f"Set ANABRANCH_{section.upper()}__MODEL.")
     return model.model

@@ -67,6 +67,12 @@ class EmbedSettings(ModelSettings):
     state_dimension: int = Field(64, ge=0, le=384, description="of the token states that the local reranker compares; 0 keeps none")
 
 
+class ExtractSettings(ModelSettings):
+    engine: Literal["rules", "openai"] | None = Field(
+        None, description="what finds entities; unset: the model of `CHAT__` where one is set when the index is made, else the local rules"
+    )
+
+
 class IngestSettings(Section):
     max_bytes: int = Field(512 * MIB, ge=1, description="of one document")
     inline_bytes: int = Field(700_000, ge=1, le=20 * MIB, description="of base64 or text in an event, decoded")
@@ -112,7 +118,7 @@ class Settings(BaseSettings):
     embed: EmbedSettings = EmbedSettings()
     rerank: ModelSettings = ModelSettings()
     ocr: ModelSettings = ModelSettings()
-    extract: ModelSettings = ModelSettings()
+    extract: ExtractSettings = ExtractSettings()
     chunk: ChunkSettings = ChunkSettings()
     ingest: IngestSettings = IngestSettings()
     api: ApiSettings = ApiSettings()
@@ -127,9 +133,8 @@ class Settings(BaseSettings):
     def mode(self) -> Literal["embedded", "external"]:
         return "external" if self.database.url else "embedded"
 
-    def extraction_model(self) -> ModelSettings | None:
-        """The server that extracts entities, where any of `EXTRACT__` is set; what it leaves open comes from `CHAT__`. None: the local rules."""
-        given = self.extract.model_dump(exclude_none=True)
-        if not given:
-            return None
-        return ModelSettings(**{**self.chat.model_dump(exclude_none=True), **given})
+    def extraction_server(self) -> ModelSettings:
+        """The server that extracts entities, where one does: what `EXTRACT__` leaves open comes from `CHAT__`. Key and kind belong to an address, and go to no other."""
+        given = self.extract.model_dump(exclude_none=True, exclude={"engine"})
+        elsewhere = self.extract.base_url not in (None, self.chat.base_url)
+        return ModelSettings(**{**self.chat.model_dump(exclude_none=True, include={"model"} if elsewhere else None), **given})

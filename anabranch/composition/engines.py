@@ -101,7 +101,7 @@ async def _extractor(settings: Settings, config: ExtractConfig, stack: AsyncExit
             from engines.chat.openai import OpenAIChat
             from engines.extract.openai import OpenAIExtractor
 
-            chat = OpenAIChat(server(settings.extraction_model() or settings.chat, "extract", config.model))
+            chat = OpenAIChat(server(settings.extraction_server(), "extract", config.model))
             stack.push_async_callback(chat.close)
             return OpenAIExtractor(chat)
     raise _unknown("extract", config.engine)

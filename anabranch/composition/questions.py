@@ -9,6 +9,7 @@ from pathlib import Path
 from anabranch.composition.engines import embedder_of, models_folder, server
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage
+from anabranch.indexing import model_of
 from anabranch.settings import Settings
 from anabranch.warming import warming
 from engines.embed.states import unpack_states
@@ -74,7 +75,7 @@ async def _reranker(settings: Settings, generation: Generation, stack: AsyncExit
     if settings.rerank.base_url:
         from engines.rerank.http import HttpReranker
 
-        remote = HttpReranker(server(settings.rerank, "rerank", settings.rerank.model or ""))
+        remote = HttpReranker(server(settings.rerank, "rerank", model_of(settings.rerank, "rerank")))
         stack.push_async_callback(remote.close)
         return remote
     if not generation.config.embed.state_dimension:
@@ -89,6 +90,6 @@ async def _chat(settings: Settings, stack: AsyncExitStack) -> Chat | None:
         return None
     from engines.chat.openai import OpenAIChat
 
-    chat = OpenAIChat(server(settings.chat, "chat", settings.chat.model or ""))
+    chat = OpenAIChat(server(settings.chat, "chat", model_of(settings.chat, "chat")))
     stack.push_async_callback(chat.close)
     return chat

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
@@ -21,7 +21,7 @@ from anabranch.warming import warming
 from engines.fetch import HttpFetcher
 from processors import STAGES
 from schemas.errors import ConfigurationError, TransientError
-from schemas.generations import Generation
+from schemas.generations import Generation, IndexConfig
 from schemas.ports.bundle import Limits, Ports
 from schemas.ports.ledger import Counts
 from sql.generations import PgGenerations
@@ -82,24 +82,30 @@ async def prepare_worker(
     settings: Settings, dsn: str, *, stages: Sequence[Stage] = STAGES, overrides: Overrides = NONE, observer: Observer | None = None
 ) -> AsyncIterator[Worker]:
     """Raises GenerationMismatch where the settings ask for another index than the one that is there."""
-    async with (
-        prepare_storage(settings, dsn, pool_size=settings.database.worker_pool, name="anabranch worker", relaxed=True, overrides=overrides) as storage,
-        prepare_engines(settings, wanted_config(settings), overrides) as engines,
-    ):
-        generation = await agreed_generation(settings, storage, engines, overrides)
+    async with AsyncExitStack() as stack:
+        storage = await stack.enter_async_context(
+            prepare_storage(settings, dsn, pool_size=settings.database.worker_pool, name="anabranch worker", relaxed=True, overrides=overrides)
+        )
+        found = await _found(storage)
+        wanted = wanted_config(settings, found.config if found else None)
+        engines = await stack.enter_async_context(prepare_engines(settings, wanted, overrides))
+        generation = await agreed_generation(index_config(wanted, engines), storage, overrides)
         ports = _ports(settings, storage, generation, engines, overrides)
         hosts = [_host(stage, storage, generation, ports, observer or Silent(), overrides) for stage in stages]
-        async with warming(_used(engines, stages), models_folder(settings)):
-            yield Worker(generation, storage, hosts, Maintenance(storage, generation))
+        await stack.enter_async_context(warming(_used(engines, stages), models_folder(settings)))
+        yield Worker(generation, storage, hosts, Maintenance(storage, generation))
 
 
-async def agreed_generation(settings: Settings, storage: Storage, engines: Engines, overrides: Overrides = NONE) -> Generation:
-    """The live generation, made by the settings where there is none."""
-    generations, codec, wanted = PgGenerations(storage.pool), Codec(), index_config(settings, engines)
-    found = await current_generation(generations, storage.log, codec)
+async def _found(storage: Storage) -> Generation | None:
+    return await current_generation(PgGenerations(storage.pool), storage.log, Codec())
+
+
+async def agreed_generation(wanted: IndexConfig, storage: Storage, overrides: Overrides = NONE) -> Generation:
+    """The live generation, made as wanted where there is none."""
+    found = await _found(storage)
     if found is None:
-        await publish_first(wanted, storage.log, codec, overrides.clock)
-        found = await current_generation(generations, storage.log, codec)
+        await publish_first(wanted, storage.log, Codec(), overrides.clock)
+        found = await _found(storage)
     assert found is not None
     check_same(wanted, found.config, found.name)
     return found

@@ -75,12 +75,52 @@ def test_a_setting_that_this_version_does_not_have_yet_is_refused_and_not_ignore
     assert caught.value.code == "SETTING_NOT_AVAILABLE"
 
 
-def test_extraction_takes_from_chat_what_it_leaves_open_and_stays_local_when_it_says_nothing() -> None:
-    chat = ["chat.base_url=http://models/v1", "chat.model=large", "chat.api_key=k"]
-    assert load_settings(sets=chat).extraction_model() is None
-    model = load_settings(sets=[*chat, "extract.model=small"]).extraction_model()
-    assert model is not None
-    assert (model.base_url, model.model, model.api_key.get_secret_value() if model.api_key else None) == ("http://models/v1", "small", "k")
+CHAT = ("chat.base_url=http://models/v1", "chat.model=large", "chat.api_key=k", "chat.kind=vllm")
+
+
+def extraction(*sets: str) -> tuple[str | None, str | None, str | None, str | None]:
+    server = load_settings(sets=sets).extraction_server()
+    return server.base_url, server.model, server.api_key.get_secret_value() if server.api_key else None, server.kind
+
+
+def test_extraction_takes_from_chat_what_it_leaves_open() -> None:
+    assert extraction(*CHAT) == ("http://models/v1", "large", "k", "vllm")
+    assert extraction(*CHAT, "extract.model=small") == ("http://models/v1", "small", "k", "vllm")
+
+
+def test_the_chat_servers_key_goes_to_no_other_address() -> None:
+    assert extraction(*CHAT, "extract.base_url=http://others/v1") == ("http://others/v1", "large", None, None)
+    assert extraction(*CHAT, "extract.base_url=http://others/v1", "extract.api_key=o") == ("http://others/v1", "large", "o", None)
+
+
+@pytest.mark.parametrize(
+    ("sets", "new", "beside_rules"),
+    [
+        ((), ("rules", ""), ("rules", "")),
+        (CHAT, ("openai", "large"), ("rules", "")),
+        ((*CHAT, "extract.engine=rules"), ("rules", ""), ("rules", "")),
+        ((*CHAT, "extract.engine=openai"), ("openai", "large"), ("openai", "large")),
+        ((*CHAT, "extract.model=small"), ("openai", "small"), ("openai", "small")),
+    ],
+)
+def test_a_chat_model_extracts_for_a_new_index_and_changes_nothing_about_one_that_is_there(
+    sets: tuple[str, ...], new: tuple[str, str], beside_rules: tuple[str, str]
+) -> None:
+    settings, rules = load_settings(sets=sets), wanted_config(load_settings())
+    made, kept = wanted_config(settings).extract, wanted_config(settings, rules).extract
+    assert ((made.engine, made.model), (kept.engine, kept.model)) == (new, beside_rules)
+
+
+def test_an_index_that_a_chat_model_extracted_stays_with_that_model() -> None:
+    live = wanted_config(load_settings(sets=CHAT))
+    for sets in ((), (*CHAT, "chat.model=newer")):
+        assert wanted_config(load_settings(sets=sets), live).extract.model == "large"
+
+
+def test_a_model_server_without_a_model_is_a_mistake_that_is_named() -> None:
+    for section in ("chat", "extract", "ocr"):
+        with pytest.raises(ConfigurationError, match=rf"{section}\.model is not"):
+            wanted_config(load_settings(sets=[f"{section}.base_url=http://models/v1"]))
 
 
 def test_lists_are_written_with_commas_in_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
