@@ -121,27 +121,6 @@ async def test_documents_in_every_form_are_pushed_by_the_page_and_their_fate_is_
     assert found["text"][1]["external_id"] == "note-1"
 
 
-async def test_what_cannot_be_taken_is_answered_with_a_reason_and_its_neighbours_pass(shop: tuple[ModuleType, ModuleType], at_work: Path) -> None:
-    push = shop[0]
-    good = {"external_id": "good", "content": {"text": "A good neighbour."}}
-    bad = {"external_id": "bad", "content": {"text": "two", "base64": "dHdv"}}
-    push.send(RECEIVED, good, "before")
-    push.send(RECEIVED, bad, "two-contents")
-    push.send(RECEIVED, {"external_id": "stray", "tenant": "elsewhere", "content": {"text": "x"}}, "stray")
-    push.send(RECEIVED, {"external_id": "lost", "content": {"storage_key": "uploads/default/nothing"}}, "lost")
-    push.send(RECEIVED, {"external_id": "after", "content": {"text": "Another good neighbour."}}, "after")
-    found = await ended(shop, "before", "two-contents", "stray", "lost", "after")
-    assert {event_id: payload.get("code") for event_id, (_, payload) in found.items()} == {
-        "before": None,
-        "two-contents": "MALFORMED_EVENT",
-        "stray": "FORBIDDEN_TENANT",
-        "lost": "NO_SUCH_BLOB",
-        "after": None,
-    }
-    reason = found["two-contents"][1]
-    assert "exactly one of" in reason["detail"] and reason["remedy"] and reason["external_id"] == "bad"
-
-
 async def test_a_document_is_replaced_repeated_and_withdrawn_as_the_page_says(shop: tuple[ModuleType, ModuleType], at_work: Path) -> None:
     push = shop[0]
     first = {"external_id": "contract-17", "content": {"text": "Notice is 45 days."}}
@@ -156,40 +135,6 @@ async def test_a_document_is_replaced_repeated_and_withdrawn_as_the_page_says(sh
     jsonschema.validate(withdrawal, schema(WITHDRAWN))
     push.send(WITHDRAWN, withdrawal, "gone", sequence=12)
     assert (await ended(shop, "gone"))["gone"][0] == "document.removed.v1"
-
-
-async def test_the_same_event_again_is_one_event_and_the_same_id_for_another_payload_is_refused(shop: tuple[ModuleType, ModuleType], at_work: Path) -> None:
-    push = shop[0]
-    payload = {"external_id": "twice", "content": {"text": "Said once."}}
-    push.send(RECEIVED, payload, "twice")
-    assert (await ended(shop, "twice"))["twice"][0] == "document.indexed.v1"
-    push.send(RECEIVED, payload, "twice")
-    push.send(RECEIVED, payload | {"content": {"text": "Said otherwise."}}, "twice")
-    push.send(RECEIVED, {"external_id": "fence", "content": {"text": "The end."}}, "fence")
-    await ended(shop, "fence")
-    async with asyncio.timeout(60):
-        while "DUPLICATE_ID" not in (codes := await asyncio.to_thread(codes_of, shop[1], "twice")):
-            await asyncio.sleep(0.1)
-    assert sorted(code or "" for code in codes) == ["", "DUPLICATE_ID"]
-
-
-def codes_of(outcomes: ModuleType, event_id: str) -> list[str | None]:
-    """Of all outcomes of an event, in the order in which they stand in the topic."""
-    from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
-
-    consumer = Consumer({"bootstrap.servers": outcomes.SERVERS, "group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True})
-    topic = outcomes.PREFIX + "outcomes"
-    partitions = list(consumer.list_topics(topic, timeout=10).topics[topic].partitions)
-    consumer.assign([TopicPartition(topic, partition, OFFSET_BEGINNING) for partition in partitions])
-    found, ends = [], 0
-    while ends < len(partitions):
-        message = consumer.poll(5.0)
-        if message is None or message.error():
-            ends += 1
-        elif (payload := json.loads(message.value()))["event_id"] == event_id:
-            found.append(payload.get("code"))
-    consumer.close()
-    return found
 
 
 @pytest.mark.skipif(shutil.which("javac") is None, reason="no Java compiler")

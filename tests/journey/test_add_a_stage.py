@@ -22,10 +22,11 @@ PAGE = Path(__file__).parents[2] / "docs/how-to/add-a-stage.md"
 
 @pytest.fixture
 def references() -> ModuleType:
-    programs = re.findall(r"```python\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
-    assert programs[1].strip() == "references.STAGE,"
+    page = PAGE.read_text(encoding="utf-8")
+    (program,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    assert re.findall(r"^\+(.*)$", page, re.MULTILINE) == ["    references.STAGE,"]
     module = ModuleType("processors.references")
-    exec(compile(programs[0], "references.py", "exec"), module.__dict__)
+    exec(compile(program, "references.py", "exec"), module.__dict__)
     return module
 
 
