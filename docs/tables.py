@@ -175,9 +175,17 @@ def _endpoint(path: str, method: str, call: dict[str, Any]) -> str:
         lines.append(f"- `{parameter['name']}` ({parameter['in']}{need}){_about(parameter)}")
     for media_type, content in call.get("requestBody", {}).get("content", {}).items():
         lines.append(f"- body `{media_type}`: {_body(content['schema'])}")
-    lines += [""] if lines[-1] else []
+    lines += ["", *_streams(call), ""] if _streams(call) else [""] if lines[-1] else []
     lines += [f"Answers {', '.join(f'`{status}`' for status in call['responses'])}."]
     return "\n".join(lines)
+
+
+def _streams(call: dict[str, Any]) -> list[str]:
+    """What is said of answers that are no JSON."""
+    contents = [content for response in call["responses"].values() for content in response.get("content", {}).values()]
+    return [
+        content["schema"]["description"] for content in contents if content.get("schema", {}).get("type") == "string" and "description" in content["schema"]
+    ]
 
 
 def _about(parameter: dict[str, Any]) -> str:
