@@ -56,8 +56,9 @@ def asyncapi_document(version: str) -> dict[str, Any]:
 
 
 def _home(event: type[Event]) -> str:
-    """The first topic that carries a type of this name: two topics may tell facts of the same name."""
-    return next(other.topic for other in declared() if other.event_type() == event.event_type())
+    """The topic whose file has the plain name, where two tell facts of the same one: that which others write or read, else the first."""
+    topics = [other.topic for other in declared() if other.event_type() == event.event_type()]
+    return next((topic for topic in (RAW, OUTCOMES) if topic in topics), topics[0])
 
 
 def _channel(topic: str, events: list[type[Event]]) -> dict[str, Any]:

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from schemas.events.declaration import Event
 
 
 class Outcome(Event):
+    """Every field is always there; what does not apply is null."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", json_schema_serialization_defaults_required=True)
+
     external_id: str | None = None
     tenant: str | None = None
     document_id: UUID | None = Field(None, description="null when the event could not be read")

@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import Any, Self
+from uuid import UUID
 
 from pydantic import ConfigDict, Field, model_validator
 
 from schemas.events.declaration import Event
+from schemas.ids import document_id
 from schemas.values import DocumentFields, Value
+
+
+def _exactly_one(*names: str) -> dict[str, Any]:
+    """In JSON Schema: one of these properties is a text, the others are null or left out."""
+    return {"oneOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in names]}
 
 
 class Content(Value):
     """Exactly one of the four."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_exactly_one("base64", "text", "url", "storage_key"))
 
     base64: str | None = Field(None, description="the file's bytes; small ones only")
     text: str | None = Field(None, description="plain text or Markdown; becomes UTF-8 bytes")
@@ -36,11 +45,16 @@ class DocumentReceived(DocumentFields, Event, name="document.received", topic="r
     content: Content
     force: bool = Field(False, description="process again even if nothing changed")
 
+    def document(self, source: str, content_sha256: str | None = None) -> UUID | None:
+        """The document that this is a revision of. `source` is the ce_source if it numbers its changes, else ''. None where only its bytes would tell."""
+        name = self.external_id or self.source_uri or self.content.url or content_sha256
+        return document_id(self.tenant, source, name) if name else None
+
 
 class DocumentWithdrawn(Event, name="document.withdrawn", topic="raw"):
     """A document is gone, whatever order events arrive in. Named by external id, or by the id the system gave it."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_exactly_one("external_id", "document_id"))
 
     tenant: str = Field("default", min_length=1, max_length=255)
     external_id: str | None = Field(None, min_length=1, max_length=1024)
@@ -52,6 +66,15 @@ class DocumentWithdrawn(Event, name="document.withdrawn", topic="raw"):
         if (self.external_id is None) == (self.document_id is None):
             raise ValueError("give external_id or document_id, one of them")
         return self
+
+    def document(self, source: str) -> UUID | None:
+        """As `DocumentReceived.document`. None where `document_id` is no UUID."""
+        if self.external_id is not None:
+            return document_id(self.tenant, source, self.external_id)
+        try:
+            return UUID(self.document_id)
+        except ValueError:
+            return None
 
 
 EVENTS: tuple[type[Event], ...] = (DocumentReceived, DocumentWithdrawn)
