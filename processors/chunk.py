@@ -11,7 +11,7 @@ from schemas.events import DocumentChunked, DocumentTranscribed, Fact
 from schemas.ports.bundle import Ports
 from schemas.ports.ledger import Claim
 from schemas.rows import Row, TextRow
-from schemas.values import ParentChunk
+from schemas.values import ChildChunk, ParentChunk
 from streams.stage import Counted, Stage, Statement
 from streams.topics import OCR_DONE
 
@@ -19,6 +19,7 @@ VERSION = 1
 PART_CHILDREN = 64
 PART_BYTES = 400_000
 """Characters of one part at most, so that its event stays well under the log's limit."""
+SPAN_BYTES = 100
 
 
 def project(fact: Fact[DocumentTranscribed]) -> Iterable[Row]:
@@ -79,7 +80,7 @@ def packed(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
     groups: list[list[ParentChunk]] = [[]]
     children = size = 0
     for piece in (piece for parent in parents for piece in _pieces(parent)):
-        weight = len(piece.text) + sum(len(child.text) + len(child.prefix) for child in piece.children)
+        weight = len(piece.text) + len(piece.section) + sum(map(_weight, piece.children))
         if groups[-1] and (children + len(piece.children) > PART_CHILDREN or size + weight > PART_BYTES):
             groups.append([])
             children = size = 0
@@ -87,6 +88,10 @@ def packed(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
         children += len(piece.children)
         size += weight
     return groups
+
+
+def _weight(child: ChildChunk) -> int:
+    return len(child.text) + len(child.prefix) + SPAN_BYTES * len(child.spans)
 
 
 def _pieces(parent: ParentChunk) -> Iterable[ParentChunk]:

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from schemas.errors import EngineUnavailable, InvalidRequest, LimitExceeded, MalformedEvent, NotFound, PermanentError, TransientError, UnreadableDocument
 from schemas.events import Content, DocumentAccepted, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
-from schemas.ids import document_id, sha256_hex, sha256_of_file
+from schemas.ids import sha256_hex, sha256_of_file
 from schemas.ports.bundle import Ports, blob_key
 from schemas.ports.engines import File, ParsePlan
 from schemas.values import BlobRef, DocumentFields, Origin
@@ -50,7 +50,8 @@ async def _accepted(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) 
         raise UnreadableDocument(
             "the document has 0 bytes", code="EMPTY_DOCUMENT", remedy="Send the file's content; to remove a document send document.withdrawn.v1."
         )
-    identity = document_id(data.tenant, _numbered(fact), data.external_id or data.source_uri or data.content.url or incoming.sha256)
+    identity = data.document(_numbered(fact), incoming.sha256)
+    assert identity is not None, "bytes have a hash"
     blob = await _pinned(incoming, data.tenant, identity, ports)
     plan = await _looked_at(blob, data, filename, ports)
     fields = data.model_dump(include=set(DocumentFields.model_fields))
@@ -75,7 +76,9 @@ async def _accepted(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) 
 
 
 async def _removed(fact: Fact[Incoming], data: DocumentWithdrawn, ports: Ports) -> DocumentRemoved:
-    identity = _named(data) or document_id(data.tenant, _numbered(fact), data.external_id or "")
+    identity = data.document(_numbered(fact))
+    if identity is None:
+        raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID")
     latest = await ports.revisions.latest(data.tenant, identity)
     if latest is None and data.external_id is None:
         raise NotFound(f"tenant {data.tenant!r} has no document {identity}")
@@ -94,13 +97,6 @@ async def _removed(fact: Fact[Incoming], data: DocumentWithdrawn, ports: Ports) 
         numbered=fact.sequence is not None or bool(latest and latest.numbered),
         reason=data.reason,
     )
-
-
-def _named(data: DocumentWithdrawn) -> UUID | None:
-    try:
-        return UUID(data.document_id) if data.document_id else None
-    except ValueError as error:
-        raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID") from error
 
 
 def _numbered(fact: Fact[Incoming]) -> str:

@@ -18,6 +18,12 @@ class Record:
     value: bytes | None
     headers: Headers = field(default_factory=dict)
 
+    @property
+    def size(self) -> int:
+        """Bytes of key, value and headers: what bounded queues count."""
+        headers = sum(len(name) + len(value) for name, value in self.headers.items())
+        return len(self.key or b"") + len(self.value or b"") + headers
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
@@ -37,6 +43,4 @@ class StoredRecord:
 
     @property
     def size(self) -> int:
-        """Bytes of key, value and headers: what bounded queues count."""
-        headers = sum(len(name) + len(value) for name, value in self.record.headers.items())
-        return len(self.record.key or b"") + len(self.record.value or b"") + headers
+        return self.record.size

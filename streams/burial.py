@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import traceback
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from schemas.errors import AnabranchError, PermanentError
-from schemas.events import DocumentFailed, EventBuried, Fact
+from schemas.errors import AnabranchError
+from schemas.events import DocumentFailed, DocumentReceived, DocumentWithdrawn, EventBuried, Fact
 from schemas.events.dead_letters import Place
 from schemas.ids import content_id
 from schemas.ports.bundle import Ports
 from schemas.records import StoredRecord
-from streams.codec import base_topic, clues
+from streams.codec import base_topic, clues, guessed_external_id
 from streams.stage import Stage, Statement
 from streams.topics import RAW
+
+LONGEST_DETAIL = 2000
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +41,7 @@ class Burial:
             document_id=fact.document_id if fact else None,
             place=Place(topic=position.topic, partition=position.partition, offset=position.offset),
             code=code,
-            detail=detail,
+            detail=detail if len(detail) <= LONGEST_DETAIL else f"{detail[:LONGEST_DETAIL]} …",
             remedy=remedy,
             traceback=trace,
             attempts=attempts,
@@ -48,10 +49,6 @@ class Burial:
             producer_source=_producer(stored, fact)[1],
         )
         return cls(stored, fact, event)
-
-
-def unreadable(stored: StoredRecord, stage: Stage, generation: str | None, error: PermanentError) -> Burial:
-    return Burial.of(stored, None, stage, generation, error, 1)
 
 
 def described(error: Exception) -> tuple[str, str, str, str | None]:
@@ -113,9 +110,9 @@ def _outcome(burial: Burial) -> DocumentFailed:
     event, data = burial.event, burial.fact.data if burial.fact else None
     origin = getattr(data, "origin", None)
     return DocumentFailed(
-        external_id=origin.external_id if origin else getattr(data, "external_id", None) or _guessed_external_id(burial),
+        external_id=origin.external_id if origin else getattr(data, "external_id", None) or guessed_external_id(burial.stored.record),
         tenant=event.tenant,
-        document_id=event.document_id,
+        document_id=_document(burial),
         event_id=event.producer_event_id,
         source=event.producer_source,
         code=event.code,
@@ -124,15 +121,12 @@ def _outcome(burial: Burial) -> DocumentFailed:
     )
 
 
-def _guessed_external_id(burial: Burial) -> str | None:
-    """An invalid payload may still name its document."""
-    try:
-        payload = json.loads(burial.stored.record.value or b"null")
-    except ValueError:
-        return None
-    payload = payload.get("data", payload) if isinstance(payload, dict) else None
-    name = payload.get("external_id") if isinstance(payload, dict) else None
-    return name if isinstance(name, str) else None
+def _document(burial: Burial) -> UUID | None:
+    """Of an event that could be read, also where it came to nothing at the door."""
+    fact = burial.fact
+    if fact is not None and isinstance(fact.data, DocumentReceived | DocumentWithdrawn):
+        return fact.data.document(fact.source if fact.sequence is not None else "")
+    return burial.event.document_id
 
 
 def _stand_in(burial: Burial) -> Fact[Any]:

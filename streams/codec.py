@@ -19,9 +19,12 @@ from schemas.events import Event, Fact, declared, event_types
 from schemas.ids import canonical_json, received_id, sha256_hex
 from schemas.ports.ledger import Keys
 from schemas.records import Record, StoredRecord
-from streams.topics import RAW
+from streams.topics import OUTCOMES, RAW
 
 STRUCTURED = "application/cloudevents+json"
+LONGEST_ATTRIBUTE = 1024
+"""Characters of those attributes that every fact carries on."""
+_CARRIED = ("id", "source", "type", "correlationid", "traceparent")
 _TYPE = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
 
 
@@ -49,7 +52,7 @@ class Codec:
         self.newest = {(event.topic, event.name): event.version for event in declared()}
 
     async def encode(self, fact: Fact[Any], topic: str, key: str) -> Record:
-        payload = fact.data.model_dump_json(exclude_none=True).encode()
+        payload = fact.data.model_dump_json(exclude_none=fact.data.topic != OUTCOMES).encode()
         headers = _headers(fact)
         if fact.document_id is not None and fact.tenant is not None:
             payload, sealed = await self.keys.seal(fact.tenant, fact.document_id, payload)
@@ -67,12 +70,13 @@ class Codec:
         if record.value is None:
             raise MalformedEvent("the record has no value")
         if _content_type(record) == STRUCTURED:
-            return _structured(record.value)
+            attributes, payload = _structured(record.value)
+            return _measured(attributes), payload
         attributes = {name[3:]: _text(name, value) for name, value in record.headers.items() if name.startswith("ce_")}
         missing = [name for name in ("specversion", "id", "source", "type") if not attributes.get(name)]
         if missing:
             raise MalformedEvent(f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}")
-        return attributes, await self.keys.open(record.headers, record.value)
+        return _measured(attributes), await self.keys.open(record.headers, record.value)
 
     def _event_class(self, topic: str, event_type: str) -> type[Event]:
         found = self.types.get((topic, event_type))
@@ -90,13 +94,41 @@ class Codec:
 
 def clues(record: Record) -> tuple[str | None, str | None, str | None]:
     """What can still be told of a record that cannot be read: the producer's event id, its source, the event type."""
+    found = {name[3:]: value.decode(errors="replace") for name, value in record.headers.items() if name.startswith("ce_")}
+    if _content_type(record) == STRUCTURED:
+        found |= {name: value for name, value in _guessed(record.value or b"").items() if isinstance(value, str)}
+    event_id, source, event_type = (value and value[:LONGEST_ATTRIBUTE] for value in map(found.get, ("id", "source", "type")))
+    return event_id, source, event_type
+
+
+def guessed_external_id(record: Record) -> str | None:
+    """An invalid payload may still name its document."""
+    payload = _guessed(record.value or b"")
+    inner = payload.get("data", payload)
+    name = inner.get("external_id") if isinstance(inner, dict) else None
+    return name[:LONGEST_ATTRIBUTE] if isinstance(name, str) else None
+
+
+def _guessed(value: bytes) -> dict[str, Any]:
     try:
-        attributes = _structured(record.value or b"")[0] if _content_type(record) == STRUCTURED else {}
+        found = _loaded(value, "it")
     except MalformedEvent:
-        attributes = {}
-    headers = {name[3:]: value.decode(errors="replace") for name, value in record.headers.items() if name.startswith("ce_")}
-    found = headers | attributes
-    return found.get("id"), found.get("source"), found.get("type")
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _loaded(value: bytes, what: str) -> Any:
+    try:
+        return json.loads(value)
+    except (ValueError, RecursionError) as error:
+        raise MalformedEvent(f"{what} is not JSON that can be read: {error}") from error
+
+
+def _measured(attributes: dict[str, str]) -> dict[str, str]:
+    for name in _CARRIED:
+        if (length := len(attributes.get(name, ""))) > LONGEST_ATTRIBUTE:
+            raise MalformedEvent(f"ce_{name} has {length} characters; {LONGEST_ATTRIBUTE} are allowed")
+    return attributes
 
 
 def _content_type(record: Record) -> str:
@@ -114,10 +146,7 @@ def _text(name: str, value: bytes) -> str:
 
 
 def _structured(value: bytes) -> tuple[dict[str, str], bytes]:
-    try:
-        envelope = json.loads(value)
-    except ValueError as error:
-        raise MalformedEvent(f"the CloudEvent is not JSON: {error}") from error
+    envelope = _loaded(value, "the CloudEvent")
     if not isinstance(envelope, dict) or "data" not in envelope:
         raise MalformedEvent("a structured CloudEvent is a JSON object with `data`")
     missing = [name for name in ("specversion", "id", "source", "type") if not isinstance(envelope.get(name), str)]
@@ -172,7 +201,7 @@ def _foreign(attributes: Mapping[str, str], data: Event, payload: bytes, stored:
         correlation_id=attributes.get("correlationid"),
         traceparent=attributes.get("traceparent"),
         sequence=_sequence(attributes),
-        payload_sha256=sha256_hex(attributes["type"].encode() + b"\n" + canonical_json(json.loads(payload))),
+        payload_sha256=sha256_hex(attributes["type"].encode() + b"\n" + canonical_json(_loaded(payload, "the payload"))),
         position=stored.position,
         appended_at=stored.appended_at,
     )

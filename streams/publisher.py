@@ -7,12 +7,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from schemas.errors import LimitExceeded
 from schemas.events import Event, Fact
 from schemas.generations import Generation
 from schemas.ids import content_id, derived_id
 from schemas.records import Record
 from streams.codec import Codec
 from streams.stage import Statement
+from streams.topics import MAX_EVENT_BYTES
 
 Clock = Callable[[], datetime]
 
@@ -28,6 +30,7 @@ class Publisher:
         return [await self.record(statement) for statement in statements]
 
     async def record(self, statement: Statement) -> Record:
+        """Raises LimitExceeded for what no log would take, before anything is handed to one."""
         cause, data = statement.cause, statement.data
         identity = content_id("event", *statement.id_parts) if statement.id_parts else derived_id(self.author, self.how, cause.id, statement.ordinal)
         fact = Fact(
@@ -43,10 +46,21 @@ class Publisher:
             correlation_id=cause.correlation_id or str(cause.id),
             traceparent=cause.traceparent,
         )
-        return await self.codec.encode(fact, self.topic(data), str(fact.document_id or identity))
+        return _fitting(await self.codec.encode(fact, self.topic(data), str(fact.document_id or cause.id)), data)
 
     def topic(self, data: Event) -> str:
         return self.generation.topics.get(data.topic, data.topic) if self.generation else data.topic
+
+
+def _fitting(record: Record, data: Event) -> Record:
+    size = record.size
+    if size > MAX_EVENT_BYTES:
+        raise LimitExceeded(
+            f"{data.event_type()} would have {size} bytes; an event has at most {MAX_EVENT_BYTES}",
+            code="EVENT_TOO_LARGE",
+            remedy="Send less metadata, or split the document.",
+        )
+    return record
 
 
 def own_fact(data: Event, identity: UUID, source: str, clock: Clock, **envelope: Any) -> Fact[Any]:

@@ -21,8 +21,8 @@ from schemas.events import EventBuried, Fact
 from schemas.ports.bundle import Ports
 from schemas.ports.ledger import Claim, Claimed, Ledger, Projected
 from schemas.ports.log import EventLog
-from schemas.records import StoredRecord
-from streams.burial import Burial, buried_facts, unreadable
+from schemas.records import Record, StoredRecord
+from streams.burial import Burial, buried_facts
 from streams.codec import Codec
 from streams.observe import Observer
 from streams.publisher import Publisher
@@ -102,19 +102,37 @@ class Runner:
 
     async def finish(self, works: Sequence[Work]) -> None:
         """Publish what was stated, wait until the log has it, then run the second transaction."""
-        statements = [statement for work in works for statement in work.statements]
+        await self._publish(works)
         burials = [work.burial for work in works if work.burial is not None]
-        records = await self.publisher.records(statements)
-        for burial in burials:
-            records += await self.publisher.records(await buried_facts(burial, self.stage, self.ports))
-        if records:
-            await self._patiently(lambda: self.log.append(records))
         reacted = [work.counted.fact.id for work in works if work.counted is not None and work.burial is None]
         buried: list[EventBuried] = [burial.event for burial in burials]
         if self.stage.react is not None or buried:
             await self._patiently(lambda: self.ledger.settle(self.stage.name, reacted, buried))
         for work in works:
             self.observer.finished(self.stage.name, work.burial.event.code if work.burial else None)
+
+    async def _publish(self, works: Sequence[Work]) -> None:
+        """Facts that are too large, or that the log refuses for good, are found by halving; the event that they follow from is buried."""
+        try:
+            records = [record for work in works for record in await self._records(work)]
+            if records:
+                await self._patiently(lambda: self.log.append(records))
+        except PermanentError as error:
+            if len(works) > 1:
+                middle = len(works) // 2
+                await self._publish(works[:middle])
+                await self._publish(works[middle:])
+                return
+            if works[0].burial is not None:
+                raise
+            self._bury(works[0], error)
+            await self._publish(works)
+
+    async def _records(self, work: Work) -> list[Record]:
+        burial, said = work.burial, list(work.statements)
+        if burial is not None:
+            said += await self._patiently(lambda: buried_facts(burial, self.stage, self.ports))
+        return await self.publisher.records(said)
 
     async def prune(self, topic: str, partition: int, below: int) -> None:
         if self.stage.counts != "door":
@@ -141,8 +159,10 @@ class Runner:
         work = Work(stored)
         try:
             work.counted = Counted(await self.codec.decode(stored), Claim.OWED)
-        except PermanentError as error:
-            work.burial = unreadable(stored, self.stage, self._generation(), error)
+        except FatalError:
+            raise
+        except Exception as error:
+            self._bury(work, error)
         return work
 
     def _projected(self, work: Work) -> Projected | None:

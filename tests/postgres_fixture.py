@@ -116,5 +116,7 @@ def other_database(postgres_server: EmbeddedPostgres, template_database: str) ->
 def cloned(dsn: str, template: str) -> Iterator[str]:
     name = f"test_{uuid4().hex}"
     administer(dsn, f'create database "{name}" template "{template}" strategy file_copy')
-    yield database_dsn(dsn, name)
-    administer(dsn, f'drop database "{name}" with (force)')
+    try:
+        yield database_dsn(dsn, name)
+    finally:
+        administer(dsn, f'drop database "{name}" with (force)')

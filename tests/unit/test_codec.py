@@ -11,7 +11,7 @@ from schemas.errors import MalformedEvent, NewerVersion
 from schemas.events import Content, DocumentIndexed, DocumentReceived, Fact
 from schemas.ids import received_id
 from schemas.records import Position, Record, StoredRecord
-from streams.codec import Codec, clues
+from streams.codec import Codec, clues, guessed_external_id
 from streams.submission import submission
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -76,6 +76,9 @@ async def test_a_submission_is_what_any_producer_would_send() -> None:
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"three"}, "ce_sequence 'three'"),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"yesterday"}, "ce_time 'yesterday'"),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_source": b"\xff"}, "ce_source is not UTF-8"),
+        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_id": b"i" * 1025}, "ce_id has 1025 characters; 1024 are allowed"),
+        (b"[" * 100_000, {"content-type": b"application/cloudevents+json"}, "not JSON that can be read"),
+        (b'{"a": ' * 100_000, HEADERS, "Invalid JSON"),
     ],
 )
 async def test_what_cannot_be_read_is_named(value: bytes | None, headers: dict[str, bytes], complaint: str) -> None:
@@ -99,3 +102,27 @@ async def test_a_generations_own_topic_is_read_like_the_plain_one() -> None:
 def test_an_unreadable_record_still_gives_what_its_headers_say() -> None:
     assert clues(Record("raw", None, b"\x00", HEADERS)) == ("e1", "shop", "document.received.v1")
     assert clues(Record("raw", None, b"\x00", {})) == (None, None, None)
+    assert clues(Record("raw", None, b"{}", HEADERS | {"ce_id": b"i" * 2000}))[0] == "i" * 1024
+
+
+@pytest.mark.parametrize("data", [{}, {"data": {"external_id": 7}}, {"data": None}])
+def test_half_a_structured_event_still_gives_what_is_there(data: dict[str, Any]) -> None:
+    record = Record("raw", None, json.dumps({"id": "e1", "source": "shop", "type": 7} | data).encode(), {"content-type": b"application/cloudevents+json"})
+    assert clues(record) == ("e1", "shop", None)
+    assert guessed_external_id(record) is None
+
+
+def test_an_invalid_payload_may_still_name_its_document() -> None:
+    assert guessed_external_id(Record("raw", None, b'{"external_id": "a", "content": 7}', HEADERS)) == "a"
+    assert guessed_external_id(Record("raw", None, b'{"data": {"external_id": "b"}}', {})) == "b"
+    assert guessed_external_id(Record("raw", None, b"[" * 100_000, HEADERS)) is None
+
+
+async def test_an_outcome_says_null_where_there_is_nothing_to_say_and_other_facts_leave_it_out() -> None:
+    def fact(data: Any) -> Fact[Any]:
+        return Fact(UUID(int=7), data, "anabranch/index", "7", NOW)
+
+    outcome = await Codec().encode(fact(DocumentIndexed(chunks_count=3)), "outcomes", "key")
+    assert json.loads(outcome.value or b"").keys() == DocumentIndexed.model_fields.keys()
+    other = await Codec().encode(fact(DocumentReceived(content=Content(text="x"))), "raw", "key")
+    assert json.loads(other.value or b"")["content"] == {"text": "x"}

@@ -7,9 +7,12 @@ from typing import Any
 
 import pytest
 
-from schemas.errors import EngineUnavailable, FatalError, UnreadableDocument
-from schemas.events import Content, DocumentReceived
-from schemas.records import StoredRecord
+from schemas.errors import EngineUnavailable, FatalError, LimitExceeded, UnreadableDocument
+from schemas.events import Content, DocumentIndexed, DocumentReceived, EventBuried
+from schemas.events.outcomes import Outcome
+from schemas.ids import document_id
+from schemas.records import Position, Record, StoredRecord
+from streams.codec import Codec
 from streams.observe import Silent
 from streams.partition import Bounds
 from streams.publisher import Publisher
@@ -172,3 +175,69 @@ async def test_a_document_with_its_share_of_reactions_waits_for_one_of_them_to_e
     assert (room.take(9, 1_000_000), room.count) == ([long], 2)
     room.give_back([long, long, short])
     assert (room.take(9, 1_000_000), room.count, room.ready) == ([long, long], 0, False)
+
+
+async def test_a_fact_that_is_too_large_buries_its_event_alone_and_its_neighbours_are_said_once(world: World) -> None:
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        return [Statement(item.fact, DocumentIndexed(detail=item.fact.data.external_id * (900_000 if item.fact.event_id == "e1" else 1))) for item in counted]
+
+    works = await handled(runner_of(world, react), await records(world, "a", "b", "c"))
+    assert [work.burial.event.code if work.burial else None for work in works] == [None, "EVENT_TOO_LARGE", None]
+    said = [Outcome.model_validate_json(stored.record.value or b"") for stored in world.log.topics["outcomes"]]
+    assert [(outcome.event_id, outcome.code, outcome.detail) for outcome in said if outcome.code is None] == [(None, None, "a"), (None, None, "c")]
+    assert [(outcome.event_id, outcome.code) for outcome in said if outcome.code] == [("e1", "EVENT_TOO_LARGE")]
+
+
+async def test_an_event_that_the_log_refuses_for_good_is_buried_alone(world: World) -> None:
+    class Picky:
+        async def append(self, given: Sequence[Record]) -> list[Position]:
+            if any(b"bad" in (record.value or b"") and record.topic == "outcomes" and b"REFUSED" not in (record.value or b"") for record in given):
+                raise LimitExceeded("the broker says no", code="REFUSED")
+            return await world.log.append(given)
+
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        return [Statement(item.fact, DocumentIndexed(external_id=item.fact.data.external_id)) for item in counted]
+
+    runner = runner_of(world, react)
+    runner.log = Picky()  # type: ignore[assignment]
+    works = await handled(runner, await records(world, "a", "bad", "c"))
+    assert [work.burial.event.code if work.burial else None for work in works] == [None, "REFUSED", None]
+
+
+async def test_a_record_that_trips_over_a_defect_of_the_reader_is_buried_with_its_traceback(world: World) -> None:
+    class Broken(Codec):
+        async def decode(self, stored: StoredRecord) -> Any:
+            if b"bad" in (stored.record.value or b""):
+                raise ZeroDivisionError("in the codec")
+            return await super().decode(stored)
+
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        return []
+
+    runner = runner_of(world, react)
+    runner.codec = Broken()
+    works = await handled(runner, await records(world, "a", "bad", "c"))
+    assert [work.burial.event.code if work.burial else None for work in works] == [None, "BUG", None]
+
+
+async def test_a_readable_event_that_fails_at_the_door_is_told_under_its_document(world: World) -> None:
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        raise UnreadableDocument("x" * 10_000, code="BAD")
+
+    await handled(runner_of(world, react), await records(world, "a"))
+    (told,) = world.log.topics["outcomes"]
+    outcome = Outcome.model_validate_json(told.record.value or b"")
+    assert outcome.document_id == document_id("default", "", "a")
+    assert told.record.key == str(outcome.document_id).encode()
+    assert outcome.detail is not None and len(outcome.detail) < 2_100
+
+
+async def test_an_unreadable_record_is_told_under_the_id_that_it_is_buried_by(world: World) -> None:
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        return []
+
+    world.log.keep(Record("raw", None, b"{", {}))
+    await handled(runner_of(world, react), world.log.topics["raw"])
+    (told,), (buried,) = world.log.topics["outcomes"], world.log.topics["dead_letters"]
+    assert Outcome.model_validate_json(told.record.value or b"").document_id is None
+    assert told.record.key == buried.record.key == str(EventBuried.model_validate_json(buried.record.value or b"").event_id).encode()

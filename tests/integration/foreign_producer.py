@@ -1,0 +1,85 @@
+"""Somebody else's program: pushes what it is told to topic `raw` and reports what topic `outcomes` says of it. It knows Kafka and JSON, nothing more.
+
+    python foreign_producer.py BOOTSTRAP PREFIX < orders.json > outcomes.json
+
+Orders: {"events": [{"attributes": {...}, "data": ..., "mode": "binary" or "structured", "key": ..., "partitioner": ...} or {"headers": {...}, "value": ...}],
+"answers": how many outcomes to wait for}. An event's attributes go without the prefix `ce_`.
+"""
+
+import json
+import sys
+import time
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+
+PATIENCE_S = 100
+
+
+def binary(attributes, data):
+    headers = {f"ce_{name}": value for name, value in attributes.items()}
+    return {**headers, "content-type": "application/json"}, json.dumps(data)
+
+
+def structured(attributes, data):
+    return {"content-type": "application/cloudevents+json; charset=utf-8"}, json.dumps({**attributes, "datacontenttype": "application/json", "data": data})
+
+
+def written(order):
+    if "headers" in order:
+        return order["headers"], order["value"]
+    form = structured if order.get("mode") == "structured" else binary
+    return form({"specversion": "1.0", **order["attributes"]}, order["data"])
+
+
+def push(servers, topic, orders):
+    """By one producer for each partitioner, one after the other where it changes, so that the order of the orders is the order in the log."""
+    producers = {}
+    last = None
+    for order in orders:
+        name = order.get("partitioner", "consistent_random")
+        if last and last != name:
+            producers[last].flush()
+        if name not in producers:
+            producers[name] = Producer({"bootstrap.servers": servers, "partitioner": name, "enable.idempotence": True})
+        headers, value = written(order)
+        producers[name].produce(topic, value, key=order.get("key"), headers=headers)
+        last = name
+    for producer in producers.values():
+        if producer.flush(30):
+            raise SystemExit("Kafka did not take everything")
+
+
+def listener(servers, topic):
+    """Stands at the end of the topic before anything is pushed."""
+    consumer = Consumer({"bootstrap.servers": servers, "group.id": "somebody-else", "enable.auto.commit": False})
+    places = [TopicPartition(topic, number) for number in consumer.list_topics(topic, timeout=10).topics[topic].partitions]
+    ends = [TopicPartition(topic, place.partition, consumer.get_watermark_offsets(place, timeout=10)[1] or OFFSET_BEGINNING) for place in places]
+    consumer.assign(ends)
+    return consumer
+
+
+def heard(consumer, count):
+    answers, deadline = [], time.monotonic() + PATIENCE_S
+    while len(answers) < count and time.monotonic() < deadline:
+        message = consumer.poll(0.5)
+        if message is not None and message.error() is None:
+            answers.append(answer(message))
+    return answers
+
+
+def answer(message):
+    headers = {name: value.decode() for name, value in message.headers()}
+    return {"key": message.key().decode(), "type": headers["ce_type"], "headers": headers, "data": json.loads(message.value())}
+
+
+def main():
+    servers, prefix = sys.argv[1:]
+    orders = json.load(sys.stdin)
+    consumer = listener(servers, prefix + "outcomes")
+    push(servers, prefix + "raw", orders["events"])
+    json.dump(heard(consumer, orders["answers"]), sys.stdout)
+    consumer.close()
+
+
+if __name__ == "__main__":
+    main()
