@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from anabranch.metrics import Metrics
 from schemas.errors import TransientError
+from schemas.ports.search import Search, Snapshot
 
 WAIT_S = 5.0
 QUEUED_PER_SLOT = 16
@@ -47,3 +49,16 @@ class Gate:
         return TransientError(
             f"too many {self.name} at once", code="BUSY", remedy="Come back after the seconds in Retry-After, or raise ANABRANCH_DATABASE__API_POOL."
         )
+
+
+@dataclass(frozen=True, slots=True)
+class GatedSearch:
+    """`Search` through a gate: a question is counted while it holds a snapshot, and with it connections. It holds none while a model writes."""
+
+    search: Search
+    gate: Gate
+
+    @asynccontextmanager
+    async def snapshot(self, generation: str | None = None) -> AsyncIterator[Snapshot]:
+        async with self.gate.entered(), self.search.snapshot(generation) as snapshot:
+            yield snapshot

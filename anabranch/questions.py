@@ -1,4 +1,4 @@
-"""Questions from outside: one at a time through the gate, measured, with one line in the log and no text in it."""
+"""Questions from outside: measured, with one line in the log and no text in it."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from uuid import UUID
 
 import structlog
 
-from anabranch.busy import Gate
 from anabranch.metrics import Metrics
 from retrieval.pipeline import Retriever
 from schemas.errors import AnabranchError
@@ -24,7 +23,6 @@ R = TypeVar("R", SearchResponse, QueryResponse)
 class Asking:
     retriever: Callable[[], Retriever]
     tenant: str
-    gate: Gate
     metrics: Metrics
     fresh_id: Callable[[], UUID]
 
@@ -39,8 +37,7 @@ class Asking:
     async def _measured(self, kind: str, run: UUID, ask: Callable[[], Awaitable[R]]) -> R:
         began = time.perf_counter()
         try:
-            async with self.gate.entered():
-                response = await ask()
+            response = await ask()
         except AnabranchError as error:
             self.metrics.asked(kind, 0.0, "error", None)
             log.warning("question failed", kind=kind, run=str(run), code=error.code, detail=error.detail)

@@ -18,6 +18,7 @@ from anabranch.settings import DatabaseSettings, KafkaSettings, Settings, Storag
 from retrieval.pipeline import Retriever
 from schemas.errors import FatalError
 from sql.pool import close_pool, open_pool
+from sql.search import PgSearch
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +50,7 @@ async def trial(settings: Settings, overrides: Overrides = NONE) -> AsyncIterato
         worker = await stack.enter_async_context(prepare_worker(own, dsn, overrides=overrides))
         pool = await open_pool(dsn, size=own.database.api_pool, name="anabranch trial")
         stack.push_async_callback(close_pool, pool)
-        retriever = await stack.enter_async_context(prepare_questions(own, worker.storage, pool, worker.generation, overrides=overrides))
+        retriever = await stack.enter_async_context(prepare_questions(own, worker.storage, PgSearch(pool), worker.generation, overrides=overrides))
         working = asyncio.create_task(worker.run())
         stack.push_async_callback(_ended, [working])
         yield Trial(own, worker.storage, worker, retriever, working)

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import math
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol, TypeVar
 
 import openai
 
-from engines.resilience import Patience, Remote, Unanswered
+from engines.resilience import ABANDONED, Patience, Remote, Unanswered
 from schemas.errors import ConfigurationError, PermanentError
 
 Kind = Literal["openai", "azure", "vllm"]
@@ -73,8 +74,7 @@ class OpenAIServer:
     async def _stream(self, path: str, body: Mapping[str, Any], gathering: G) -> G:
         with self._translating():
             async with await self._client.post(path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]) as parts:
-                async for part in parts:
-                    gathering.take(_object(part))
+                await _gathered(parts, gathering)
         if not gathering.complete:
             raise self._broken("broke off its answer")
         return gathering
@@ -117,6 +117,16 @@ def _client(settings: ServerSettings) -> openai.AsyncOpenAI:
     if not settings.api_version:
         raise ConfigurationError("An Azure server needs an API_VERSION.", remedy="Set ANABRANCH_CHAT__API_VERSION (or that of the engine concerned).")
     return openai.AsyncAzureOpenAI(azure_endpoint=settings.base_url, api_key=key, api_version=settings.api_version, timeout=settings.timeout_s, max_retries=0)
+
+
+async def _gathered(parts: AsyncIterable[object], gathering: Gathering) -> None:
+    begun = False
+    try:
+        async for part in parts:
+            begun = True
+            gathering.take(_object(part))
+    except asyncio.CancelledError as error:
+        raise asyncio.CancelledError(ABANDONED) if begun else error from None
 
 
 def _object(value: object) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import TypeVar
@@ -13,6 +14,9 @@ from purgatory.domain.model import OpenedState
 from schemas.errors import EngineUnavailable, PermanentError
 
 T = TypeVar("T")
+
+ABANDONED = "the caller went away while the server was answering"
+"""Said by a CancelledError that is no failure of the server. Any other one is: it was waited for in vain."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,10 @@ class Patience:
     rest: float = 15.0
 
 
+def _abandoned(error: BaseException) -> bool:
+    return ABANDONED in error.args
+
+
 class Unanswered(EngineUnavailable):
     """A server did not answer, or asked to be left alone for `retry_after` seconds."""
 
@@ -41,7 +49,7 @@ class Remote:
 
     def __init__(self, name: str, patience: Patience | None = None) -> None:
         self._name, self._patience = name, patience or Patience()
-        self._breakers = AsyncCircuitBreakerFactory(self._patience.failures, self._patience.rest, exclude=[PermanentError])
+        self._breakers = AsyncCircuitBreakerFactory(self._patience.failures, self._patience.rest, exclude=[PermanentError, (asyncio.CancelledError, _abandoned)])
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` returns. `work` raises Unanswered or PermanentError; the last Unanswered comes through when no attempt is left."""

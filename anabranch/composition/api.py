@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 
 from anabranch.answering import answering
-from anabranch.busy import Gate
+from anabranch.busy import Gate, GatedSearch
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.questions import prepare_questions, profiles_of
 from anabranch.composition.storage import Storage, prepare_storage
@@ -30,6 +30,7 @@ from sql.generations import PgGenerations
 from sql.jobs import PgJobs
 from sql.pool import close_pool, open_pool
 from sql.records import PgRecords
+from sql.search import PgSearch
 from streams.codec import Codec
 
 TENANT = "default"
@@ -47,14 +48,15 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
         pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
         stack.push_async_callback(close_pool, pool)
         usage = await stack.enter_async_context(_usage(storage, metrics, overrides))
+        gate = Gate("questions", max(1, settings.database.api_pool // QUESTION_CONNECTIONS), metrics)
+        search = GatedSearch(PgSearch(pool), gate)
 
         def questions(live: Generation) -> AbstractAsyncContextManager[Retriever]:
-            return prepare_questions(settings, storage, pool, live, publish=usage.offer, overrides=overrides)
+            return prepare_questions(settings, storage, search, live, publish=usage.offer, overrides=overrides)
 
         ready = await stack.enter_async_context(answering(PgGenerations(storage.pool), questions))
         documents = PgDocuments(storage.pool)
-        gate = Gate("questions", max(1, settings.database.api_pool // QUESTION_CONNECTIONS), metrics)
-        asking = Asking(ready.retriever, TENANT, gate, metrics, overrides.fresh_id)
+        asking = Asking(ready.retriever, TENANT, metrics, overrides.fresh_id)
         profiles = profiles_of(settings)
         readiness = Readiness(settings, storage, ready)
         yield Services(

@@ -22,8 +22,7 @@ from schemas.errors import GenerationMismatch
 from schemas.events import Event
 from schemas.generations import Generation
 from schemas.ports.engines import Chat, Embedder, Reranker
-from sql.pool import Pool
-from sql.search import PgSearch
+from schemas.ports.search import Search
 
 SHIPPED_PROFILES = (Path(__file__).parents[1] / "_profiles", Path(__file__).parents[2] / "profiles")
 """In the wheel, in the sources."""
@@ -31,7 +30,7 @@ SHIPPED_PROFILES = (Path(__file__).parents[1] / "_profiles", Path(__file__).pare
 
 @asynccontextmanager
 async def prepare_questions(
-    settings: Settings, storage: Storage, pool: Pool, generation: Generation, *, publish: Callable[[Event], None] | None = None, overrides: Overrides = NONE
+    settings: Settings, storage: Storage, search: Search, generation: Generation, *, publish: Callable[[Event], None] | None = None, overrides: Overrides = NONE
 ) -> AsyncIterator[Retriever]:
     """Raises GenerationMismatch where the embedding model of the settings is not the one of the index."""
     async with AsyncExitStack() as stack:
@@ -39,7 +38,7 @@ async def prepare_questions(
         _check_embedder(embedder, generation)
         await stack.enter_async_context(warming([embedder], models_folder(settings)))
         yield Retriever(
-            PgSearch(pool),
+            search,
             embedder,
             overrides.reranker or await _reranker(settings, generation, stack),
             overrides.chat or await _chat(settings, stack),

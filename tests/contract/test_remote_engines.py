@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 
 import numpy as np
@@ -139,6 +140,27 @@ async def test_a_rerank_answer_with_holes_is_not_taken(fake: FakeOpenAI) -> None
         with pytest.raises(EngineUnavailable):
             await engine.rerank("bearing", None, [passage("bearing"), passage("cat")])
     await engine.close()
+
+
+async def test_callers_who_go_away_while_the_model_speaks_open_no_circuit_and_those_who_wait_in_vain_do(fake: FakeOpenAI) -> None:
+    chat = OpenAIChat(settings(fake), patience=QUICK)
+    schema = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
+    for fault, opened in (({"stall": True}, False), ({"hang": True}, True)):
+        for _ in range(QUICK.failures):
+            fake.fail(**fault)
+            seen, spoke = len(fake.requests), asyncio.Event()
+            asking = asyncio.create_task(chat.ask("s", "u", schema, name="t", hear=lambda draft, piece, spoke=spoke: spoke.set()))
+            await (asyncio.sleep(0) if opened else spoke.wait())
+            while len(fake.requests) == seen:
+                await asyncio.sleep(0.01)
+            asking.cancel()
+            await asyncio.gather(asking, return_exceptions=True)
+        if opened:
+            with pytest.raises(EngineUnavailable, match="left alone"):
+                await chat.ask("s", "u", schema, name="t")
+        else:
+            assert (await chat.ask("s", "u", schema, name="t")).data == {"x": ""}
+    await chat.close()
 
 
 async def test_azure_is_asked_at_its_deployment_with_its_version() -> None:
