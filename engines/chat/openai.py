@@ -75,13 +75,25 @@ def _content(reply: Mapping[str, Any]) -> tuple[str, str]:
 
 def _checked(text: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
     try:
-        data = json.loads(text)
+        data = _text_only(json.loads(text))
         jsonschema.validate(data, schema)
     except ValueError as error:
         return None, f"not JSON ({error})."
     except jsonschema.ValidationError as error:
         return None, f"{error.json_path}: {error.message[:300]}."
     return (data, "") if isinstance(data, dict) else (None, "not a JSON object.")
+
+
+def _text_only(value: Any) -> Any:
+    """Without NUL and lone surrogates, which JSON can spell and neither UTF-8 nor a database can hold."""
+    match value:
+        case str():
+            return value.encode("utf-8", "ignore").decode().replace("\0", "")
+        case list():
+            return [_text_only(item) for item in value]
+        case dict():
+            return {name: _text_only(item) for name, item in value.items()}
+    return value
 
 
 def _sum(usage: ChatUsage, more: Mapping[str, Any] | None) -> ChatUsage:

@@ -42,4 +42,4 @@ def spoken_words(answer: str) -> str:
 
 def _decoded(raw: str) -> str:
     whole = _WHOLE.match(raw)
-    return str(json.loads(f'"{whole.group() if whole else ""}"', strict=False))
+    return str(json.loads(f'"{whole.group() if whole else ""}"', strict=False)).replace("\0", "")

@@ -58,6 +58,12 @@ async def test_a_question_that_the_context_does_not_answer_is_said_to_be_so(chat
     assert reply.data["sufficient"] is False and reply.data["sentences"] == []
 
 
+async def test_letters_that_no_text_can_hold_are_left_out(chat: Chat, fake: FakeOpenAI) -> None:
+    fake.say(json.dumps({"sufficient": True, "sentences": [{"text": "a\0b\ud83dc", "citations": [1]}], "assumptions": ["\ude00"], "limitations": ["😀"]}))
+    data = (await chat.ask("s", PROMPT, ANSWER, name="answer")).data
+    assert (data["sentences"], data["assumptions"], data["limitations"]) == ([{"text": "abc", "citations": [1]}], [""], ["😀"])
+
+
 @pytest.mark.parametrize("broken", ["not json", {"sufficient": "yes"}, "[]"])
 async def test_an_answer_that_breaks_the_schema_is_asked_for_once_more(chat: Chat, fake: FakeOpenAI, broken: Any) -> None:
     fake.say(broken)
