@@ -6,7 +6,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from schemas.ports.log import Partition, Sink, Subscriber
-from streams.partition import Bounds, PartitionSink
+from streams.partition import Bounds, Held, PartitionSink
 from streams.runner import Runner
 
 
@@ -23,6 +23,7 @@ class Host:
     subscriber: Subscriber
     topic: str
     bounds: Bounds = field(default_factory=Bounds)
+    together: Held = field(default_factory=Held)
     failure: asyncio.Future[None] | None = None
 
     async def run(self) -> None:
@@ -40,7 +41,7 @@ class Host:
             await asyncio.gather(reading, return_exceptions=True)
 
     def open_sink(self, partition: Partition) -> Sink:
-        return PartitionSink(self.runner, partition, self._fail, self.bounds)
+        return PartitionSink(self.runner, partition, self._fail, self.bounds, self.together)
 
     def _fail(self, error: BaseException) -> None:
         if self.failure is not None and not self.failure.done():

@@ -26,7 +26,11 @@ log = structlog.get_logger(__name__)
 class Bounds:
     """How much a partition holds. Bytes are those of queued and unfinished records together."""
 
-    queue_bytes: int = 16 * 1024 * 1024
+    queue_bytes: int = 24 * 1024 * 1024
+    """Room for the parts of a document of 3,000 pages, so that what lies behind them is seen."""
+    stage_bytes: int = 48 * 1024 * 1024
+    """Of all partitions of the stage in this process; each may hold `share_bytes` whatever the others do."""
+    share_bytes: int = 2 * 1024 * 1024
     claim_records: int = 256
     waiting: int = 512
     reactions: int = 32
@@ -36,12 +40,22 @@ class Bounds:
     prune_every: int = 5_000
 
 
-class PartitionSink:
-    """The `Sink` of one partition. `failed` is called once if the stage must stop for good."""
+@dataclass(slots=True)
+class Held:
+    """Bytes that the partitions of a stage hold together."""
 
-    def __init__(self, runner: Runner, partition: Partition, failed: Callable[[BaseException], None], bounds: Bounds | None = None) -> None:
+    bytes: int = 0
+
+
+class PartitionSink:
+    """The `Sink` of one partition. `failed` is called once if the stage must stop for good. `together` is shared with the stage's other partitions."""
+
+    def __init__(
+        self, runner: Runner, partition: Partition, failed: Callable[[BaseException], None], bounds: Bounds | None = None, together: Held | None = None
+    ) -> None:
         self.runner, self.partition, self.failed = runner, partition, failed
         self.bounds = bounds or Bounds()
+        self.together = together or Held()
         self.queue: deque[StoredRecord] = deque()
         self.waiting = WaitingRoom(self.bounds.reactions_of_one)
         self.done: deque[Work] = deque()
@@ -58,19 +72,31 @@ class PartitionSink:
 
     def offer(self, record: StoredRecord) -> None:
         self.queue.append(record)
-        self.bytes += record.size
+        self._hold(record.size)
         self.paused = self.paused or self.full
         self.arrived.set()
 
     @property
     def full(self) -> bool:
-        return self.bytes > self.bounds.queue_bytes
+        crowded = self.together.bytes > self.bounds.stage_bytes and self.bytes > self.bounds.share_bytes
+        return self.bytes > self.bounds.queue_bytes or crowded
+
+    @property
+    def roomy(self) -> bool:
+        """Half empty: worth being resumed."""
+        half = (self.together.bytes <= self.bounds.stage_bytes // 2) or (self.bytes <= self.bounds.share_bytes // 2)
+        return self.bytes <= self.bounds.queue_bytes // 2 and half
 
     async def close(self) -> None:
         tasks = [task for task in self.tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        self._hold(-self.bytes)
+
+    def _hold(self, more: int) -> None:
+        self.bytes += more
+        self.together.bytes += more
 
     def _start(self, work: Callable[[], Awaitable[None]]) -> None:
         task = asyncio.create_task(self._guarded(work))
@@ -142,14 +168,14 @@ class PartitionSink:
     def _acknowledge(self, works: list[Work]) -> None:
         for work in works:
             work.finished = True
-            self.bytes -= work.stored.size
+            self._hold(-work.stored.size)
         last = None
         while self.order and self.order[0].finished:
             last = self.order.popleft()
             self.acknowledged += 1
         if last is not None:
             self.partition.acknowledge(last.stored.position.offset + 1)
-        if self.paused and self.bytes <= self.bounds.queue_bytes // 2:
+        if self.paused and self.roomy:
             self.paused = False
             self.partition.resume()
 
