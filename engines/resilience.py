@@ -49,7 +49,9 @@ class Remote:
 
     def __init__(self, name: str, patience: Patience | None = None) -> None:
         self._name, self._patience = name, patience or Patience()
-        self._breakers = AsyncCircuitBreakerFactory(self._patience.failures, self._patience.rest, exclude=[PermanentError, (asyncio.CancelledError, _abandoned)])
+        self._breakers = AsyncCircuitBreakerFactory(
+            self._patience.failures, self._patience.rest, exclude=[PermanentError, (asyncio.CancelledError, _abandoned)]
+        )
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` returns. `work` raises Unanswered or PermanentError; the last Unanswered comes through when no attempt is left."""
