@@ -35,6 +35,7 @@ from schemas.ports.search import Search, Snapshot
 from schemas.profiles import Profile
 from schemas.questions import (
     Channel,
+    Debug,
     Judgement,
     QueryRequest,
     QueryResponse,
@@ -117,8 +118,9 @@ class Retriever:
             response = self._refusal(asked, looked, "NO_SUITABLE_CONTEXT", None, None)
         else:
             response = await self._answer(asked, looked)
-        self._publish(answered(tenant, response, looked.ranking, _numbers(looked), self._clock()))
-        return response
+        fact = answered(tenant, response, looked.ranking, _numbers(looked), self._clock())
+        self._publish(fact)
+        return response.model_copy(update={"debug": Debug(candidates=fact.candidates, numbers=fact.numbers)}) if request.debug else response
 
     async def rank_documents(self, tenant: str, request: SearchRequest, depth: int = 100) -> list[tuple[UUID, str | None, float]]:
         """(document id, external id, score), each document by its best parent, before refusal and trimming; a folded document comes right behind the one

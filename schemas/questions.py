@@ -46,7 +46,7 @@ class SearchRequest(BaseModel):
 class QueryRequest(SearchRequest):
     stream: bool = Field(False, description="answer with server-sent events")
     return_context: bool = True
-    debug: bool = False
+    debug: bool = Field(False, description="add every candidate and every number that entered a sum")
 
 
 class ChannelPlace(Value):
@@ -159,6 +159,13 @@ class SearchResponse(Value):
 RefusalCode = Literal["NO_SUITABLE_CONTEXT", "INSUFFICIENT_CONTEXT", "JUDGE_BLOCKED"]
 
 
+class Debug(Value):
+    """What the question's fact on topic `queries` records."""
+
+    candidates: list[dict[str, Any]]
+    numbers: dict[str, Any]
+
+
 class QueryResponse(Value):
     run_id: UUID
     generation: str
@@ -174,6 +181,7 @@ class QueryResponse(Value):
     assumptions: list[str] = []
     limitations: list[str] = []
     trace: Trace
+    debug: Debug | None = Field(None, description="on request")
 
 
 class Step(Value):

@@ -340,3 +340,12 @@ async def test_results_carry_the_place_of_the_best_child() -> None:
     best = response.results[0]
     assert best.external_id == "lease" and best.snippet == LEASE and best.section == "Part 1"
     assert best.link == f"/v1/documents/{best.document_id}/file#page=1"
+
+
+async def test_debugging_a_query_shows_the_candidates_and_numbers_that_are_published_and_nothing_otherwise() -> None:
+    plain = await house().retriever().query("default", QueryRequest(query=COST), RUN)
+    shown = await house().retriever().query("default", QueryRequest(query=COST, debug=True), RUN)
+    assert plain.debug is None
+    assert shown.debug is not None
+    assert {str(citation.chunk_id) for citation in shown.citations} <= {candidate["chunk_id"] for candidate in shown.debug.candidates}
+    assert "fusion" in shown.debug.numbers
