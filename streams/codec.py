@@ -97,7 +97,7 @@ def clues(record: Record) -> tuple[str | None, str | None, str | None]:
     found = {name[3:]: value.decode(errors="replace") for name, value in record.headers.items() if name.startswith("ce_")}
     if _content_type(record) == STRUCTURED:
         found |= {name: value for name, value in _guessed(record.value or b"").items() if isinstance(value, str)}
-    event_id, source, event_type = (value and value[:LONGEST_ATTRIBUTE] for value in map(found.get, ("id", "source", "type")))
+    event_id, source, event_type = (value and _written(value[:LONGEST_ATTRIBUTE]) for value in map(found.get, ("id", "source", "type")))
     return event_id, source, event_type
 
 
@@ -106,7 +106,12 @@ def guessed_external_id(record: Record) -> str | None:
     payload = _guessed(record.value or b"")
     inner = payload.get("data", payload)
     name = inner.get("external_id") if isinstance(inner, dict) else None
-    return name[:LONGEST_ATTRIBUTE] if isinstance(name, str) else None
+    return _written(name[:LONGEST_ATTRIBUTE]) if isinstance(name, str) else None
+
+
+def _written(text: str) -> str:
+    """As it can be written: JSON may escape half of a surrogate pair, and Python takes it."""
+    return text.encode(errors="replace").decode()
 
 
 def _guessed(value: bytes) -> dict[str, Any]:
@@ -125,6 +130,9 @@ def _loaded(value: bytes, what: str) -> Any:
 
 
 def _measured(attributes: dict[str, str]) -> dict[str, str]:
+    for name, value in attributes.items():
+        if _written(value) != value:
+            raise MalformedEvent(f"ce_{name} holds half of a surrogate pair, which is no text")
     for name in _CARRIED:
         if (length := len(attributes.get(name, ""))) > LONGEST_ATTRIBUTE:
             raise MalformedEvent(f"ce_{name} has {length} characters; {LONGEST_ATTRIBUTE} are allowed")

@@ -126,3 +126,12 @@ async def test_an_outcome_says_null_where_there_is_nothing_to_say_and_other_fact
     assert json.loads(outcome.value or b"").keys() == DocumentIndexed.model_fields.keys()
     other = await Codec().encode(fact(DocumentReceived(content=Content(text="x"))), "raw", "key")
     assert json.loads(other.value or b"")["content"] == {"text": "x"}
+
+
+@pytest.mark.parametrize("attribute", ["id", "source", "type", "correlationid", "subject"])
+async def test_half_a_surrogate_pair_is_malformed_and_what_is_told_of_it_can_be_written(attribute: str) -> None:
+    record = structured(**{attribute: "a\ud800"})
+    with pytest.raises(MalformedEvent, match="surrogate"):
+        await Codec().decode(record)
+    assert "".join(filter(None, clues(record.record))).encode()
+    assert guessed_external_id(stored(b'{"external_id": "a\\ud800"}', {}).record) == "a?"
