@@ -6,7 +6,7 @@ Records are claimed in their order; their reactions run at once and end in any o
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from functools import partial
@@ -59,7 +59,9 @@ class PartitionSink:
         self.queue: deque[StoredRecord] = deque()
         self.waiting = WaitingRoom(self.bounds.reactions_of_one)
         self.done: deque[Work] = deque()
-        self.order: deque[Work] = deque()
+        self.order: deque[int] = deque()
+        """Offsets not yet acknowledged, in reading order. Of what is finished nothing else is kept: much may wait behind one long document."""
+        self.finished: Counter[int] = Counter()
         self.bytes = 0
         self.reacting = 0
         self.paused = False
@@ -123,7 +125,7 @@ class PartitionSink:
             self._sort(works)
 
     def _sort(self, works: list[Work]) -> None:
-        self.order.extend(works)
+        self.order.extend(work.stored.position.offset for work in works)
         for work in works:
             if work.burial is None and work.counted is not None:
                 self.waiting.add(work)
@@ -167,17 +169,23 @@ class PartitionSink:
 
     def _acknowledge(self, works: list[Work]) -> None:
         for work in works:
-            work.finished = True
+            self.finished[work.stored.position.offset] += 1
             self._hold(-work.stored.size)
         last = None
-        while self.order and self.order[0].finished:
+        while self.order and self.finished[self.order[0]]:
             last = self.order.popleft()
+            self._forget(last)
             self.acknowledged += 1
         if last is not None:
-            self.partition.acknowledge(last.stored.position.offset + 1)
+            self.partition.acknowledge(last + 1)
         if self.paused and self.roomy:
             self.paused = False
             self.partition.resume()
+
+    def _forget(self, offset: int) -> None:
+        self.finished[offset] -= 1
+        if not self.finished[offset]:
+            del self.finished[offset]
 
     async def _prune(self) -> None:
         """Claims are forgotten one round late, so that a record that is delivered twice in a row is still known."""
@@ -186,7 +194,7 @@ class PartitionSink:
         self.acknowledged = 0
         if self.prunable is not None:
             await self.runner.prune(self.partition.topic, self.partition.number, self.prunable)
-        self.prunable = self.order[0].stored.position.offset if self.order else None
+        self.prunable = self.order[0] if self.order else None
 
     async def _stand_still(self, error: NewerVersion) -> None:
         """A rolling upgrade: what comes is newer than this worker. The partition waits for one that can read it."""

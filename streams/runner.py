@@ -45,7 +45,6 @@ class Work:
     statements: list[Statement] = field(default_factory=list)
     burial: Burial | None = None
     attempts: int = 0
-    finished: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
+from uuid import UUID
 
 import pytest
 
+from schemas.events import Content, Fact
+from schemas.ports.ledger import Claim
 from schemas.records import Position, Record, StoredRecord
 from streams.observe import Silent
 from streams.partition import Bounds, Held, PartitionSink
 from streams.runner import Work
+from streams.stage import Counted, Stage
 from tests.property.world import EPOCH
 
 BOUNDS = Bounds(queue_bytes=1000, stage_bytes=1500, share_bytes=200)
@@ -108,3 +114,36 @@ async def test_a_closed_partition_gives_back_what_it_held() -> None:
         offer(one, 700)
         assert together.bytes == 700
     assert together.bytes == 0
+
+
+class Followed(dict[str, bytes]):
+    """Headers that a weak reference can follow."""
+
+
+@dataclass
+class StuckRunner(GatedRunner):
+    """The reaction to the first record never ends; the others need none."""
+
+    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
+        counted: Any = Counted(Fact(UUID(int=1), Content(text="x"), "s", "e", None), Claim.OWED)  # type: ignore[type-var]
+        return [Work(record, None if record.position.offset else counted) for record in records]
+
+    async def react(self, works: Sequence[Work]) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_what_is_finished_behind_a_long_reaction_keeps_its_place_and_not_its_bytes() -> None:
+    headers = [Followed() for _ in range(5)]
+    followed = [weakref.ref(each) for each in headers]
+    async with sink(StuckRunner()) as (one, calls):
+        for offset in range(5):
+            one.offer(StoredRecord(Record("t", None, b"x", headers.pop(0)), Position("t", 0, offset), EPOCH))
+            async with asyncio.timeout(10):
+                while one.bytes > 1 or one.queue:
+                    await asyncio.sleep(0)
+        gc.collect()
+        # The loops still look at the last one.
+        assert [each() is not None for each in followed][:-1] == [True, False, False, False]
+        assert calls.acknowledged == []
