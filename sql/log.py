@@ -90,7 +90,7 @@ class PgLog:
             )
 
     async def expire(self) -> None:
-        """Drop what is older than its topic keeps."""
+        """Drop what is older than its topic keeps, where every reader of the topic has finished it."""
         with log_errors():
             while await self._pool.fetchval(statement("expire_events"), BATCH_RECORDS):
                 """In short transactions, which readers wait for."""

@@ -1,9 +1,12 @@
--- Drop records that are older than their topic keeps them: at most $1 of each topic, the oldest, so that the transaction stays short.
+-- Drop records that are older than their topic keeps them and that all its readers have finished: at most $1 of each topic, the oldest, so that the
+-- transaction stays short. What was taken in and not yet read stays, however long nothing ran; so does what nobody has ever read.
 with expired as (
   select e.position
   from topics t
-  cross join lateral (select position, appended_at from events where topic = t.topic order by xact, position limit $1) e
+  cross join lateral (select xact, position, appended_at from events where topic = t.topic order by xact, position limit $1) e
   where t.retention_ms is not null and e.appended_at < clock_timestamp() - t.retention_ms * interval '1 millisecond'
+    and exists (select from log_readers r where r.topic = t.topic)
+    and not exists (select from log_readers r where r.topic = t.topic and (r.xact, r.position) < (e.xact, e.position))
 ), gone as (
   delete from events where position in (select position from expired) returning 1
 )
