@@ -81,7 +81,8 @@ async def _removed(fact: Fact[Incoming], data: DocumentWithdrawn, ports: Ports) 
         raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID")
     latest = await ports.revisions.latest(data.tenant, identity)
     if latest is None and data.external_id is None:
-        raise NotFound(f"tenant {data.tenant!r} has no document {identity}")
+        # Its acceptance may still be on its way to the table.
+        raise TransientError(f"tenant {data.tenant!r} has no document {identity}", code=NotFound.code, remedy="GET /v1/documents lists them.")
     order = _order(fact, ports)
     if fact.sequence is None and latest is not None and latest.numbered and latest.order is not None:
         order = [*latest.order[:2], 1]
