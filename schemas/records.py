@@ -34,6 +34,14 @@ class Position:
     offset: int
 
 
+def repeats(position: Position | None, first: Position | None) -> bool:
+    """Whether a record is a later one in the partition of `first`: with the same event, it was sent again. The reaction is owed to the first alone,
+    which is delivered until it is acknowledged: by the repeat's place the event would overtake what was sent between the two."""
+    if position is None or first is None:
+        return False
+    return (position.topic, position.partition) == (first.topic, first.partition) and position.offset > first.offset
+
+
 @dataclass(frozen=True, slots=True)
 class StoredRecord:
     record: Record

@@ -22,6 +22,8 @@ def judge(event: Projected, state: DocumentState, how: str | None) -> Verdict:
     assert isinstance(row, DocumentRow | WithdrawalRow), "transcribe projects a document or its withdrawal"
     newest = _later(row.order, state.latest) and _later(row.order, state.withdrawn)
     if isinstance(row, WithdrawalRow) and _later(row.order, state.withdrawn):
+        if not newest and _stands_in(state, row.order):
+            return Verdict(event, Claim.SUPERSEDED, written=False)
         gone = _withdraw(row, state)
         return Verdict(event, Claim.OWED, gone) if newest else Verdict(event, Claim.SUPERSEDED)
     if not newest:
@@ -56,6 +58,11 @@ def _accept(row: DocumentRow, state: DocumentState, unchanged: bool) -> None:
     state.revision += 1
     if state.shown and not unchanged:
         state.shown.overtaken = True
+
+
+def _stands_in(state: DocumentState, withdrawal: OrderKey) -> bool:
+    """Whether a revision behind this late withdrawal changed nothing and so lives on in the visible one, which is older than the withdrawal."""
+    return state.shown is not None and not state.shown.overtaken and _later(withdrawal, state.visible)
 
 
 def _withdraw(row: WithdrawalRow, state: DocumentState) -> Flip:

@@ -8,6 +8,7 @@ from uuid import UUID
 
 from schemas.generations import Generation
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
+from schemas.records import repeats
 from sql import acceptance
 from sql.claims import Handled, Verdict, claim_events, note_another_try, note_flips
 from sql.decisions import write_decisions
@@ -30,7 +31,7 @@ async def claim_shared(connection: Connection, stage: str, counts: Counts, event
     if fresh:
         await claim_events(connection, SHARED, stage, counts, [Verdict(event, Claim.OWED) for event in fresh])
         await write_decisions(connection, [row for event in fresh for row in event.rows])
-    handled = {**before, **{event.fact.id: Handled(Claimed(Claim.OWED), event.fact.payload_sha256) for event in fresh}}
+    handled = {**before, **{event.fact.id: Handled(Claimed(Claim.OWED), event.fact.payload_sha256, event.fact.position) for event in fresh}}
     return [_at_the_door(event, handled[event.fact.id]) if counts == "door" else handled[event.fact.id].claimed for event in events]
 
 
@@ -90,8 +91,9 @@ class _Run:
 
 
 def _at_the_door(event: Projected, handled: Handled) -> Claimed:
-    same = handled.payload_sha256 == event.fact.payload_sha256
-    return handled.claimed if same else Claimed(Claim.DUPLICATE)
+    if handled.payload_sha256 != event.fact.payload_sha256:
+        return Claimed(Claim.DUPLICATE)
+    return Claimed(Claim.DONE) if repeats(event.fact.position, handled.place) else handled.claimed
 
 
 def _fresh(events: Sequence[Projected], handled: Before) -> list[Projected]:

@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
+from schemas.records import Position
 from schemas.rows import SettledRow
 from sql.pool import Connection, Pool
 from sql.statements import statement
@@ -34,10 +35,11 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class Handled:
-    """A claim of before, with the hash of the payload that it was made for."""
+    """A claim of before, with the hash of the payload that it was made for and the place where that stands."""
 
     claimed: Claimed
     payload_sha256: str | None
+    place: Position | None
 
 
 class Collision(Exception):
@@ -46,7 +48,7 @@ class Collision(Exception):
 
 async def claimed_before(connection: Pool | Connection, generation: str, stage: str, ids: Sequence[UUID]) -> dict[UUID, Handled]:
     rows = await connection.fetch(statement("claimed_before"), generation, stage, ids)
-    return {row["event_id"]: Handled(_claimed(row), row["payload_sha256"]) for row in rows}
+    return {row["event_id"]: Handled(_claimed(row), row["payload_sha256"], _place(row)) for row in rows}
 
 
 async def note_another_try(connection: Connection, generation: str, stage: str, before: Mapping[UUID, Handled]) -> None:
@@ -96,6 +98,10 @@ def _is_all(verdict: Verdict) -> bool:
 def _claimed(row: asyncpg.Record) -> Claimed:
     flip = _flip(row["flip"]) if row["flip"] else None
     return Claimed(Claim.DONE if row["reacted"] else Claim(row["claim"]), flip, row["unchanged"])
+
+
+def _place(row: asyncpg.Record) -> Position:
+    return Position(row["log_topic"], row["log_partition"], row["log_offset"])
 
 
 def _flip_json(flip: Flip) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def _run(row: RunRow) -> tuple[Any, ...]:
 def _dead_letter(row: DeadLetterRow) -> tuple[Any, ...]:
     record = row.record.model_dump(mode="json") if row.record else None
     return (
-        *(row.event_id, row.stage, row.generation or "", row.buried_type, row.tenant, row.document_id, row.topic, row.partition, row.offset),
+        *(row.event_id, row.stage, row.generation or "", text(row.buried_type), text(row.tenant), row.document_id, row.topic, row.partition, row.offset),
         *(row.code, text(row.detail), text(row.remedy), text(row.traceback), row.attempts, record),
         *(text(row.producer_event_id), text(row.producer_source), row.buried_at),
     )

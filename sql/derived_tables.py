@@ -46,7 +46,7 @@ def entity_id(tenant: str, type_: str, key: str) -> UUID:
 def _text(row: TextRow, fact: Fact[Any]) -> Values:
     blob = row.blob.model_dump(mode="json") if row.blob else None
     return (
-        *(text(row.title), row.language, row.media_type, row.content_sha256, row.text_sha256, row.characters, row.pages, text(row.markdown)),
+        *(text(row.title), text(row.language), text(row.media_type), row.content_sha256, row.text_sha256, row.characters, row.pages, text(row.markdown)),
         *(blob, row.warnings, fact.how, *_place(fact)),
     )
 
@@ -58,7 +58,7 @@ def _parent(row: ParentRow, fact: Fact[Any]) -> Values:
 def _child(row: ChildRow, fact: Fact[Any]) -> Values:
     return (
         *(row.id, row.parent_id, row.ordinal, row.kind, text(row.text), text(row.prefix), row.char_start, row.char_end, row.spans, row.tokens),
-        *(row.language, text_config(row.language)),
+        *(text(row.language), text_config(row.language)),
     )
 
 

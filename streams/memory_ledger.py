@@ -10,6 +10,7 @@ from uuid import UUID
 from schemas.events import EventBuried, Fact
 from schemas.generations import Generation
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, MemoKey, Projected
+from schemas.records import Position, repeats
 from schemas.rows import ChildRow, DocumentRow, OrderKey, Row, SettledRow, TextRow, WithdrawalRow
 
 
@@ -18,12 +19,15 @@ class _Document:
     latest: OrderKey | None = None
     withdrawn: OrderKey | None = None
     row: DocumentRow | None = None
+    overtaken: bool = False
+    """A later revision than the visible one was accepted and changes something."""
 
 
 @dataclass(slots=True)
 class _Handled:
     answer: Claimed
     payload_sha256: str
+    place: Position | None
     reacted: bool = False
 
 
@@ -57,9 +61,11 @@ class MemoryLedger:
         if before is not None:
             if counts == "door" and before.payload_sha256 != fact.payload_sha256:
                 return Claimed(Claim.DUPLICATE)
+            if counts == "door" and repeats(fact.position, before.place):
+                return Claimed(Claim.DONE)
             return replace(before.answer, claim=Claim.DONE) if before.reacted else before.answer
         answer = self._judge(counts, event)
-        self.handled[stage, fact.id] = _Handled(answer, fact.payload_sha256)
+        self.handled[stage, fact.id] = _Handled(answer, fact.payload_sha256, fact.position)
         return answer
 
     def _judge(self, counts: Counts, event: Projected) -> Claimed:
@@ -77,14 +83,16 @@ class MemoryLedger:
         return Claimed(Claim.OWED, self._complete(document, order, event.rows))
 
     def _accept(self, state: _Document, event: Projected, order: OrderKey) -> Claimed:
-        if not self._later(order, state.latest) or not self._later(order, state.withdrawn):
-            return Claimed(Claim.SUPERSEDED)
         row = event.rows[0]
+        if not self._later(order, state.latest) or not self._later(order, state.withdrawn):
+            if isinstance(row, WithdrawalRow) and state.overtaken and self._later(order, state.withdrawn):
+                self._withdraw_late(state, row)
+            return Claimed(Claim.SUPERSEDED)
         if isinstance(row, WithdrawalRow):
             return Claimed(Claim.OWED, self._withdraw(state, row))
         assert isinstance(row, DocumentRow)
         unchanged = self._unchanged(state, row, event.fact)
-        state.latest, state.row = order, row
+        state.latest, state.row, state.overtaken = order, row, state.overtaken or not unchanged
         shown = self.visible.get(row.document_id)
         return Claimed(Claim.OWED, shown if unchanged else None, unchanged)
 
@@ -94,9 +102,15 @@ class MemoryLedger:
         self.rows = {key: kept for key, kept in self.rows.items() if key[1] != row.document_id}
         return Flip(row.document_id, row.order, 0, shown.order if shown else None)
 
+    def _withdraw_late(self, state: _Document, row: WithdrawalRow) -> None:
+        state.withdrawn = row.order
+        if self._older(self._visible_order(row.document_id) or row.order, row.order):
+            self.visible.pop(row.document_id)
+        self.rows = {key: kept for key, kept in self.rows.items() if key[1] != row.document_id or key[2] >= row.order}
+
     def _unchanged(self, state: _Document, row: DocumentRow, fact: Fact[Any]) -> bool:
         shown = self._visible_order(row.document_id)
-        if shown is None or state.row is None or fact.data.force:
+        if shown is None or state.overtaken or state.row is None or fact.data.force:
             return False
         text = self.rows.get(("TextRow", row.document_id, shown))
         same_text = (
@@ -118,6 +132,8 @@ class MemoryLedger:
         self.rows = {key: row for key, row in self.rows.items() if key[1] != document or key[2] >= order}
         chunks = sum(isinstance(row, ChildRow) for key, row in self.rows.items() if key[1:3] == (document, order))
         self.visible[document] = Flip(document, order, chunks, previous)
+        if state := self.documents.get(document):
+            state.overtaken = self._later(state.latest or order, order)
         return self.visible[document]
 
     def _write(self, rows: Sequence[Row]) -> None:

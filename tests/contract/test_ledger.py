@@ -11,15 +11,18 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from processors import versions
+from processors import dead_letters, versions
+from schemas.events import EventBuried, Fact
+from schemas.events.dead_letters import Place
 from schemas.generations import EmbedConfig, Generation, IndexConfig, chain_fingerprints
 from schemas.ids import content_id
 from schemas.ports.ledger import Claim, Claimed, Ledger, Projected
+from schemas.records import Position
 from schemas.rows import GenerationRow
 from sql.ledger import PgLedger
 from sql.pool import close_pool, open_pool
 from streams.memory_ledger import MemoryLedger
-from tests.contract.ledger_facts import DIMENSION, accepted, chunked, document, embedded, projected, removed, transcribed
+from tests.contract.ledger_facts import DIMENSION, NOW, accepted, chunked, document, embedded, projected, removed, transcribed
 
 CONFIG = IndexConfig(embed=EmbedConfig(dimension=DIMENSION, state_dimension=0))
 GENERATION = Generation(name="g1", config=CONFIG, how=chain_fingerprints(CONFIG, versions()), topics={}, state="live")
@@ -173,3 +176,37 @@ async def test_a_withdrawal_that_races_late_parts_leaves_nothing_visible(ledger:
         after = await claim(ledger, replace(embedded(name, 1, ["x"]), id=content_id("late", name)))
         assert after[0].claim is Claim.SUPERSEDED
         assert after[0].flip is None
+
+
+async def test_what_is_sent_again_is_not_owed_a_reaction_of_its_own_and_the_first_still_is(ledger: Ledger) -> None:
+    fact = accepted("a", 1)
+    first, again = (Projected(replace(fact, position=Position("raw", 0, offset)), ()) for offset in (10, 12))
+    for batch, expected in (([first, again], [Claim.OWED, Claim.DONE]), ([again], [Claim.DONE]), ([first], [Claim.OWED])):
+        assert [answer.claim for answer in await ledger.claim("receive", "door", batch)] == expected
+
+
+async def test_a_withdrawal_that_comes_late_leaves_what_a_later_unchanged_revision_lives_on(ledger: Ledger) -> None:
+    await show(ledger, "a", 1, ["x"])
+    again, late, after = await claim(ledger, accepted("a", 5), removed("a", 3), accepted("a", 6))
+    assert (again.unchanged, late.claim, late.flip, after.unchanged) == (True, Claim.SUPERSEDED, None, True)
+
+
+async def test_a_late_withdrawal_takes_what_a_later_changed_revision_has_not_yet_replaced(ledger: Ledger) -> None:
+    await show(ledger, "a", 1, ["x"])
+    await claim(ledger, accepted("a", 5, "other"), removed("a", 3))
+    assert not (await claim(ledger, accepted("a", 6)))[0].unchanged
+
+
+async def test_no_letter_that_a_producer_may_send_is_refused_by_the_tables(ledger: Ledger) -> None:
+    letter = EventBuried(
+        stage="receive", event_id=content_id("buried"), buried_type="a\0b", tenant="\0", place=Place(topic="raw", partition=0, offset=1), code="X",
+        detail="\0", remedy="\0", attempts=1, producer_event_id="\0", producer_source="\0",
+    )  # fmt: skip
+    fact = Fact(content_id("letter"), letter, "s", "e", NOW, position=Position("dead_letters", 0, 1))
+    rows = tuple(dead_letters.project(fact))
+    assert (await ledger.claim("dead_letters", "always", [Projected(fact, rows)]))[0].claim is Claim.OWED
+    spoken = transcribed("a", 1, how=HOW)
+    spoken = replace(spoken, data=spoken.data.model_copy(update={"language": "e\0", "media_type": "\0"}))
+    parts = chunked("a", 1, ["x"])
+    parts = replace(parts, data=parts.data.model_copy(update={"language": "e\0"}))
+    assert [answer.claim for answer in await claim(ledger, accepted("a", 1), spoken, parts)] == [Claim.OWED] * 3
