@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import binascii
+import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
@@ -23,6 +24,9 @@ from streams.stage import Counted, Stage, Statement
 from streams.topics import RAW
 
 VERSION = 1
+LONGEST_TENANT = 255
+_TENANT = re.compile(r"[^\x00-\x1f\x7f/\\.][^\x00-\x1f\x7f/\\]*")
+"""A tenant's name is a folder of the blob store, so that none lies within another's."""
 Incoming = DocumentReceived | DocumentWithdrawn
 
 
@@ -39,6 +43,8 @@ async def _pass_on(fact: Fact[Incoming], ports: Ports) -> Statement:
 
 def _check_source(fact: Fact[Incoming], ports: Ports) -> None:
     allowed, tenant = ports.limits.sources, fact.data.tenant
+    if not _TENANT.fullmatch(tenant) or len(tenant.encode()) > LONGEST_TENANT:
+        raise MalformedEvent(f"tenant {tenant!r} has a slash or a control character, begins with a dot, or is longer than {LONGEST_TENANT} bytes")
     if allowed and tenant not in allowed.get(fact.source, frozenset()):
         remedy = "Name the source and its tenants in ANABRANCH_INGEST__SOURCES."
         raise PermanentError(f"source {fact.source!r} may not write for tenant {tenant!r}", code="FORBIDDEN_TENANT", remedy=remedy)

@@ -77,6 +77,10 @@ async def test_withdrawing_a_numbered_document_without_a_number_comes_right_afte
         (DocumentReceived(tenant="theirs", content=Content(text="x")), Limits(sources={"shop": frozenset({"ours"})}), "FORBIDDEN_TENANT"),
         (DocumentReceived(content=Content(text="x")), Limits(sources={"else": frozenset({"default"})}), "FORBIDDEN_TENANT"),
         (DocumentWithdrawn(document_id="no-uuid"), Limits(), "MALFORMED_EVENT"),
+        (DocumentWithdrawn(tenant="\0", external_id="a"), Limits(), "MALFORMED_EVENT"),
+        (DocumentReceived(tenant="default/uploads", content=Content(text="x")), Limits(), "MALFORMED_EVENT"),
+        (DocumentReceived(tenant="..", content=Content(text="x")), Limits(), "MALFORMED_EVENT"),
+        (DocumentReceived(tenant="é" * 200, content=Content(text="x")), Limits(), "MALFORMED_EVENT"),
         (DocumentWithdrawn(document_id=str(UUID(int=4))), Limits(), "NOT_FOUND"),
     ],
 )
