@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 
-_TALKATIVE = ("faust", "mode", "aiokafka")
+_TALKATIVE = ("faust", "mode", "aiokafka", "streams.kafka.app")
+"""Faust's app logs under the name of the module of our subclass."""
 _REPEATING = (
     "streams.kafka.worker",
     "aiokafka",

@@ -16,6 +16,7 @@ import pytest
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker, stages_named
+from anabranch.lag import stage_lags
 from anabranch.settings import KafkaSettings as KafkaOptions
 from anabranch.settings import Settings
 from engines.embed.null import NullEmbedder
@@ -191,6 +192,10 @@ async def test_a_slow_partition_is_paused_holds_few_bytes_and_loses_nothing(kafk
             assert stage.watched.partitions[SLOW].resumed == 0
             stage.embedder.gate.set()
             await have_embedded(2 * EVENTS)
+            async with asyncio.timeout(PATIENCE_S):
+                while (lag := {line["stage"]: line for line in await stage_lags(stage.worker.storage)}["embed"])["lag"]:
+                    await asyncio.sleep(0.05)
+            assert (lag["acknowledged"], lag["end"]) == (2 * EVENTS, 2 * EVENTS), "both partitions together"
         assert stage.watched.partitions[SLOW].resumed > 0
         assert {str(document).encode() for document in await embedded(stage.worker)} == {record.key for record in (*slow, *quick)}
     waiting = sum(len(record.value or b"") for record in slow)
