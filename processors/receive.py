@@ -24,6 +24,7 @@ from streams.stage import Counted, Stage, Statement
 from streams.topics import RAW
 
 VERSION = 1
+LONGEST_NAME = 1024
 LONGEST_TENANT = 255
 _TENANT = re.compile(r"[^\x00-\x1f\x7f/\\.][^\x00-\x1f\x7f/\\]*")
 """A tenant's name is a folder of the blob store, so that none lies within another's."""
@@ -42,7 +43,9 @@ async def _pass_on(fact: Fact[Incoming], ports: Ports) -> Statement:
 
 
 def _check_source(fact: Fact[Incoming], ports: Ports) -> None:
-    allowed, tenant = ports.limits.sources, fact.data.tenant
+    allowed, tenant, name = ports.limits.sources, fact.data.tenant, fact.data.external_id or ""
+    if len(name.encode()) > LONGEST_NAME:
+        raise MalformedEvent(f"external_id has {len(name.encode())} bytes; {LONGEST_NAME} are allowed")
     if not _TENANT.fullmatch(tenant) or len(tenant.encode()) > LONGEST_TENANT:
         raise MalformedEvent(f"tenant {tenant!r} has a slash or a control character, begins with a dot, or is longer than {LONGEST_TENANT} bytes")
     if allowed and tenant not in allowed.get(fact.source, frozenset()):

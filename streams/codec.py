@@ -23,7 +23,7 @@ from streams.topics import OUTCOMES, RAW
 
 STRUCTURED = "application/cloudevents+json"
 LONGEST_ATTRIBUTE = 1024
-"""Characters of those attributes that every fact carries on."""
+"""Bytes of those attributes that every fact carries on: an index of the tables takes three names of this kind, and no more."""
 _CARRIED = ("id", "source", "type", "correlationid", "traceparent")
 _TYPE = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
 
@@ -97,7 +97,7 @@ def clues(record: Record) -> tuple[str | None, str | None, str | None]:
     found = {name[3:]: value.decode(errors="replace") for name, value in record.headers.items() if name.startswith("ce_")}
     if _content_type(record) == STRUCTURED:
         found |= {name: value for name, value in _guessed(record.value or b"").items() if isinstance(value, str)}
-    event_id, source, event_type = (value and _written(value[:LONGEST_ATTRIBUTE]) for value in map(found.get, ("id", "source", "type")))
+    event_id, source, event_type = (value and _short(value) for value in map(found.get, ("id", "source", "type")))
     return event_id, source, event_type
 
 
@@ -106,7 +106,11 @@ def guessed_external_id(record: Record) -> str | None:
     payload = _guessed(record.value or b"")
     inner = payload.get("data", payload)
     name = inner.get("external_id") if isinstance(inner, dict) else None
-    return _written(name[:LONGEST_ATTRIBUTE]) if isinstance(name, str) else None
+    return _short(name) if isinstance(name, str) else None
+
+
+def _short(text: str) -> str:
+    return text.encode(errors="replace")[:LONGEST_ATTRIBUTE].decode(errors="ignore")
 
 
 def _written(text: str) -> str:
@@ -134,8 +138,8 @@ def _measured(attributes: dict[str, str]) -> dict[str, str]:
         if _written(value) != value:
             raise MalformedEvent(f"ce_{name} holds half of a surrogate pair, which is no text")
     for name in _CARRIED:
-        if (length := len(attributes.get(name, ""))) > LONGEST_ATTRIBUTE:
-            raise MalformedEvent(f"ce_{name} has {length} characters; {LONGEST_ATTRIBUTE} are allowed")
+        if (length := len(attributes.get(name, "").encode())) > LONGEST_ATTRIBUTE:
+            raise MalformedEvent(f"ce_{name} has {length} bytes; {LONGEST_ATTRIBUTE} are allowed")
     return attributes
 
 

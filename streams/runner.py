@@ -151,6 +151,8 @@ class Runner:
             await self._claim(readable[:middle])
             await self._claim(readable[middle:])
         else:
+            if readable and self.stage.react is None:
+                self.bugs = 0
             for (work, projected), claimed in zip(readable, claims, strict=True):
                 self._apply(work, projected.fact, claimed)
 

@@ -76,7 +76,7 @@ async def test_a_submission_is_what_any_producer_would_send() -> None:
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"three"}, "ce_sequence 'three'"),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"yesterday"}, "ce_time 'yesterday'"),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_source": b"\xff"}, "ce_source is not UTF-8"),
-        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_id": b"i" * 1025}, "ce_id has 1025 characters; 1024 are allowed"),
+        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_id": b"i" * 1025}, "ce_id has 1025 bytes; 1024 are allowed"),
         (b"[" * 100_000, {"content-type": b"application/cloudevents+json"}, "not JSON that can be read"),
         (b'{"a": ' * 100_000, HEADERS, "Invalid JSON"),
     ],
@@ -135,3 +135,10 @@ async def test_half_a_surrogate_pair_is_malformed_and_what_is_told_of_it_can_be_
         await Codec().decode(record)
     assert "".join(filter(None, clues(record.record))).encode()
     assert guessed_external_id(stored(b'{"external_id": "a\\ud800"}', {}).record) == "a?"
+
+
+async def test_a_name_is_measured_in_bytes_and_what_is_told_of_it_is_as_short() -> None:
+    record = structured(id="\u00e9" * 600)
+    with pytest.raises(MalformedEvent, match="1200 bytes"):
+        await Codec().decode(record)
+    assert clues(record.record)[0] == "\u00e9" * 512

@@ -79,6 +79,7 @@ async def test_withdrawing_a_numbered_document_without_a_number_comes_right_afte
         (DocumentWithdrawn(document_id="no-uuid"), Limits(), "MALFORMED_EVENT"),
         (DocumentWithdrawn(tenant="\0", external_id="a"), Limits(), "MALFORMED_EVENT"),
         (DocumentReceived(tenant="default/uploads", content=Content(text="x")), Limits(), "MALFORMED_EVENT"),
+        (DocumentReceived(external_id="é" * 1000, content=Content(text="x")), Limits(), "MALFORMED_EVENT"),
         (DocumentReceived(tenant="..", content=Content(text="x")), Limits(), "MALFORMED_EVENT"),
         (DocumentReceived(tenant="é" * 200, content=Content(text="x")), Limits(), "MALFORMED_EVENT"),
         (DocumentWithdrawn(document_id=str(UUID(int=4))), Limits(), "NOT_FOUND"),

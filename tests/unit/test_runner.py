@@ -241,3 +241,13 @@ async def test_an_unreadable_record_is_told_under_the_id_that_it_is_buried_by(wo
     (told,), (buried,) = world.log.topics["outcomes"], world.log.topics["dead_letters"]
     assert Outcome.model_validate_json(told.record.value or b"").document_id is None
     assert told.record.key == buried.record.key == str(EventBuried.model_validate_json(buried.record.value or b"").event_id).encode()
+
+
+async def test_bugs_with_successes_between_them_do_not_stop_a_stage_that_only_projects(world: World) -> None:
+    def project(fact: Any) -> Sequence[Any]:
+        return [][0] if fact.data.external_id.startswith("bad") else []
+
+    runner = runner_of(world, None, project=project)
+    for record in await records(world, *(f"{kind}{number}" for number in range(30) for kind in ("bad", "good"))):
+        await runner.finish([work for work in await runner.claim([record]) if work.burial])
+    assert runner.bugs == 0
