@@ -7,20 +7,38 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import random
+import re
 import statistics
+from pathlib import Path
 from typing import Any
 
 from anabranch.composition.overrides import NONE, Overrides
-from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, synthetic, text_documents
+from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, text_documents
 from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 
 WARM_UP = 5
+WORDS = 500
+PROSE = Path(__file__).parents[1] / "samples" / "source" / "annual-report-2025.md"
+
+
+def pages(count: int, words: int) -> list[str]:
+    """Different pages of the same prose: its sentences, shuffled."""
+    sentences = [sentence for sentence in re.split(r"(?<=[.?!])\s+", PROSE.read_text()) if "|" not in sentence and "#" not in sentence]
+    return [_page(random.Random(seed), sentences, words) for seed in range(count)]
+
+
+def _page(mood: random.Random, sentences: list[str], words: int) -> str:
+    page: list[str] = []
+    while len(page) < words:
+        page += mood.choice(sentences).split()
+    return " ".join(page[:words])
 
 
 async def measure(repeats: int, null: bool) -> dict[str, Any]:
     overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor()) if null else NONE
-    records = await text_documents(synthetic(repeats + WARM_UP, 500))
+    records = await text_documents(pages(repeats + WARM_UP, WORDS))
     async with pipeline(overrides) as bench:
         seconds = [await one(bench, [record], number + 1) for number, record in enumerate(records)][WARM_UP:]
     ordered = sorted(seconds)
