@@ -100,7 +100,7 @@ def _field(name: str, given: list[str]) -> Any:
         try:
             return json.loads(given[0])
         except (ValueError, RecursionError) as error:
-            raise InvalidRequest(f"form field {name} is not JSON: {error}") from error
+            raise InvalidRequest(f"form field {name} is not JSON: {error}", remedy="Write it as JSON.") from error
     return given if name in _LISTS else given[-1]
 
 
