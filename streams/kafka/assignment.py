@@ -83,7 +83,15 @@ class AssignedPartition:
     def _stored(self, message: Message) -> StoredRecord:
         headers = {name: value or b"" for name, value in message.headers or ()}
         record = Record(self.topic, message.key, message.value, headers)
-        return StoredRecord(record, Position(self.topic, self.number, message.offset), datetime.fromtimestamp(message.timestamp, UTC))
+        return StoredRecord(record, Position(self.topic, self.number, message.offset), _moment(message.timestamp))
+
+
+def _moment(seconds: float) -> datetime:
+    """The broker's time; where somebody else made the topic it may be the producer's, and beyond all calendars."""
+    try:
+        return datetime.fromtimestamp(seconds, UTC)
+    except (ValueError, OverflowError, OSError):
+        return datetime.fromtimestamp(0, UTC)
 
 
 class Assignment:

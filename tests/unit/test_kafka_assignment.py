@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
 import pytest
@@ -162,3 +163,12 @@ async def test_a_sink_that_cannot_be_opened_ends_the_assignment() -> None:
     assignment.begin([FIRST], 1, Consumer())
     with pytest.raises(ZeroDivisionError):
         await assignment.failed
+
+
+@pytest.mark.parametrize("timestamp", [1e17, -1e17, float("nan")])
+async def test_a_producers_impossible_time_stops_nothing(world: World, timestamp: float) -> None:
+    world.begin(1)
+    world.take(Message(0, timestamp=timestamp), Message(1))
+    assert not world.assignment.failed.done()
+    assert [record.position.offset for record in world.sinks[0].records] == [0, 1]
+    assert world.sinks[0].records[0].appended_at == datetime.fromtimestamp(0, UTC)
