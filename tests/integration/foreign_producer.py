@@ -40,7 +40,7 @@ def push(servers, topic, orders):
         if last and last != name:
             producers[last].flush()
         if name not in producers:
-            producers[name] = Producer({"bootstrap.servers": servers, "partitioner": name, "enable.idempotence": True})
+            producers[name] = Producer({"bootstrap.servers": servers, "partitioner": name, "enable.idempotence": True, "message.max.bytes": 9_000_000})
         headers, value = written(order)
         producers[name].produce(topic, value, key=order.get("key"), headers=headers)
         last = name

@@ -238,8 +238,9 @@ def test_what_is_too_much_for_the_log_stops_nothing(system: Cluster) -> None:
     deep = {"headers": {"content-type": "application/cloudevents+json", "ce_id": "deep"}, "value": "[" * 200_000}
     deep_data = raw_order("deep-data", '{"external_id": "deep-data", "content": {"text": "x"}, "metadata": {"a": ' + "[" * 100_000 + "]" * 100_000 + "}}")
     long_id, long_type = raw_order("i" * 600_000, json.dumps(document("long-id"))), raw_order("long-type", "{}", ce_type="t" * 700_000)
+    large = order("large", document("large", "x" * 5_000_000))
     last = order("after-too-much", document("after-too-much"))
-    hostile = [many_blocks, long_heading, growing, deep, deep_data, long_id, long_type, last]
+    hostile = [many_blocks, long_heading, growing, deep, deep_data, long_id, long_type, large, last]
     answers = pushed(system, *(sent | {"key": "one partition"} for sent in hostile))
     found = {name[:20]: (answer["type"], answer["data"]["code"]) for name, answer in by_event(answers).items()}
     assert found == {
@@ -250,6 +251,7 @@ def test_what_is_too_much_for_the_log_stops_nothing(system: Cluster) -> None:
         "deep-data": (FAILED, "MALFORMED_EVENT"),
         "i" * 20: (FAILED, "MALFORMED_EVENT"),
         "long-type": (FAILED, "MALFORMED_EVENT"),
+        "large": (FAILED, "INLINE_TOO_LARGE"),
         "after-too-much": (INDEXED, None),
     }
 
