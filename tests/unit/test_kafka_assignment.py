@@ -170,5 +170,5 @@ async def test_a_producers_impossible_time_stops_nothing(world: World, timestamp
     world.begin(1)
     world.take(Message(0, timestamp=timestamp), Message(1))
     assert not world.assignment.failed.done()
-    assert [record.position.offset for record in world.sinks[0].records] == [0, 1]
-    assert world.sinks[0].records[0].appended_at == datetime.fromtimestamp(0, UTC)
+    assert [record.position.offset for record in world.sinks[0].received] == [0, 1]
+    assert world.sinks[0].received[0].appended_at == datetime.fromtimestamp(0, UTC)
