@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from typing import IO
 
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
@@ -35,13 +36,21 @@ class Server:
 @contextmanager
 def locked(folder: Path) -> Iterator[None]:
     """Hold the folder alone. Raises ConfigurationError with code DATA_DIR_IN_USE where another process does. A killed holder leaves no lock behind."""
-    folder.mkdir(parents=True, exist_ok=True)
-    with (folder / LOCK).open("a") as lock:
+    with _lock_file(folder) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise _in_use(folder) from None
         yield
+
+
+def _lock_file(folder: Path) -> IO[str]:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        return (folder / LOCK).open("a")
+    except OSError as error:
+        remedy = "Name a folder that can be made and written with --data or ANABRANCH_DATA_DIR."
+        raise ConfigurationError(f"{folder} cannot be a data folder: {error.strerror}", code="DATA_DIR_UNUSABLE", remedy=remedy) from error
 
 
 def write_server(path: Path, server: Server) -> None:

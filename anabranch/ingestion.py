@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import mimetypes
 import sys
 from collections.abc import Sequence
@@ -46,6 +47,9 @@ class Source:
         }
 
 
+STDIN = ("-", "/dev/stdin")
+
+
 def gather_sources(paths: Sequence[str], *, glob: str, recursive: bool) -> list[Source]:
     """Raises ConfigurationError without any, NotFound for a path that is not there."""
     if not paths:
@@ -54,7 +58,9 @@ def gather_sources(paths: Sequence[str], *, glob: str, recursive: bool) -> list[
 
 
 def _sources(path: str, glob: str, recursive: bool) -> list[Source]:
-    if path == "-":
+    if not path.strip():
+        raise ConfigurationError("an empty path", remedy="Name files, folders, addresses, or - for stdin; . is this folder.")
+    if path in STDIN:
         return [Source("-", "stdin")]
     if path.startswith(("http://", "https://")):
         return [Source(path, "url")]
@@ -108,11 +114,13 @@ class Ingestion:
             return await client.post("/v1/ingest", {"url": source.path, **given})
         form = {name: ("true" if value is True else value) for name, value in given.items()}
         if source.kind == "stdin":
-            return await _upload(client, form, ("stdin", sys.stdin.buffer, "application/octet-stream"))
+            # Read first: an upload says how long it is, and a pipe cannot be asked.
+            body = io.BytesIO(await asyncio.to_thread(sys.stdin.buffer.read))
+            return await _upload(client, form, ("stdin", body, "application/octet-stream"))
         path = Path(source.path)
-        with await asyncio.to_thread(path.open, "rb") as body:
+        with await asyncio.to_thread(path.open, "rb") as file:
             media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
-            return await _upload(client, form | {"source_uri": path.resolve().as_uri()}, (path.name, body, media_type))
+            return await _upload(client, form | {"source_uri": path.resolve().as_uri()}, (path.name, file, media_type))
 
     async def _wait(self, client: ApiClient) -> None:
         """Until all ended or the time is over; whatever has not ended keeps its state."""

@@ -18,7 +18,7 @@ from streams.topics import OCR_DONE
 VERSION = 1
 PART_CHILDREN = 64
 PART_BYTES = 400_000
-"""Characters of one part at most, so that its event stays well under the log's limit."""
+"""Bytes of one part at most, so that its event stays well under the log's limit."""
 SPAN_BYTES = 100
 
 
@@ -80,7 +80,7 @@ def packed(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
     groups: list[list[ParentChunk]] = [[]]
     children = size = 0
     for piece in (piece for parent in parents for piece in _pieces(parent)):
-        weight = len(piece.text) + len(piece.section) + sum(map(_weight, piece.children))
+        weight = _bytes(piece.text, piece.section) + sum(map(_weight, piece.children))
         if groups[-1] and (children + len(piece.children) > PART_CHILDREN or size + weight > PART_BYTES):
             groups.append([])
             children = size = 0
@@ -91,7 +91,12 @@ def packed(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
 
 
 def _weight(child: ChildChunk) -> int:
-    return len(child.text) + len(child.prefix) + SPAN_BYTES * len(child.spans)
+    return _bytes(child.text, child.prefix) + SPAN_BYTES * len(child.spans)
+
+
+def _bytes(*texts: str) -> int:
+    """As JSON writes them, near enough: UTF-8, whatever the script."""
+    return sum(len(text.encode()) for text in texts)
 
 
 def _pieces(parent: ParentChunk) -> Iterable[ParentChunk]:

@@ -19,7 +19,7 @@ from streams.stage import Counted, Stage, Statement
 from streams.topics import ACCEPTED
 
 VERSION = 1
-INLINE_CHARACTERS = 120_000
+INLINE_BYTES = 120_000
 INLINE_BLOCKS = 2_000
 """A transcript with more of either lies in a blob, so that the event stays under the log's limit."""
 
@@ -86,7 +86,7 @@ async def _transcribed(data: DocumentAccepted, ports: Ports) -> DocumentTranscri
         transcript = ports.parser.assemble(file, plan, parts)
     language = data.language or transcript.language or ports.languages.detect(transcript.markdown[:20_000])
     transcript = transcript.model_copy(update={"language": language, "warnings": [*plan.notices, *_doubts(transcript)]})
-    inline = len(transcript.markdown) <= INLINE_CHARACTERS and len(transcript.blocks) <= INLINE_BLOCKS
+    inline = len(transcript.markdown.encode()) <= INLINE_BYTES and len(transcript.blocks) <= INLINE_BLOCKS
     return DocumentTranscribed(
         tenant=data.tenant,
         document_id=data.document_id,

@@ -7,7 +7,7 @@ from datetime import date
 from typing import Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, field_validator
 
 from schemas.values import Span, Value
 
@@ -41,6 +41,13 @@ class SearchRequest(BaseModel):
     language: str | None = Field(None, description="of the question; detected when not given")
     generation: str | None = None
     explain: bool = False
+
+    @field_validator("query")
+    @classmethod
+    def has_a_word(cls, query: str) -> str:
+        if not any(character.isalnum() for character in query):
+            raise ValueError("the question has no word in it")
+        return query
 
 
 class QueryRequest(SearchRequest):

@@ -61,6 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     if tokens == ["--version"]:
         tokens = ["version"]
+    # A lone dash would be taken for an option.
+    tokens = ["/dev/stdin" if token == "-" else token for token in tokens]
     try:
         return int(application()(tokens) or 0)
     except KeyboardInterrupt:
