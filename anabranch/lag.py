@@ -19,7 +19,5 @@ async def stage_lags(storage: Storage) -> list[dict[str, Any]]:
         group = group_name(stage.name, None if stage.shared or live is None else live.name)
         read = await storage.log.acknowledged(group, topic)
         end = sum(following for _, following in (await storage.log.ends(topic)).values())
-        lines.append(
-            {"stage": stage.name, "topic": topic, "lag": await storage.waiting(group, topic), "acknowledged": sum(read.values()), "end": end}
-        )
+        lines.append({"stage": stage.name, "topic": topic, "lag": await storage.waiting(group, topic), "acknowledged": sum(read.values()), "end": end})
     return lines
