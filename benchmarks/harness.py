@@ -75,7 +75,7 @@ async def pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **setti
 
 def quiet() -> None:
     """One log line a document is no part of what is measured, as a log file would take it."""
-    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING))
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
 
 async def text_documents(texts: Iterable[str], prefix: str = "doc") -> list[Record]:
