@@ -29,13 +29,13 @@ from tests.integration.null_worker import READY
 from tests.postgres_fixture import elsewhere
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 120.0
+PATIENCE_S = 200.0
 
 
-def until(true: Callable[[], bool], what: str) -> None:
+def until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
     deadline = time.monotonic() + PATIENCE_S
     while not true():
-        assert time.monotonic() < deadline, f"waited in vain: {what}"
+        assert time.monotonic() < deadline, f"waited in vain: {what if isinstance(what, str) else what()}"
         time.sleep(0.05)
 
 
