@@ -111,7 +111,9 @@ def run_with_a_kill(system: Cluster, events: Sequence[Event]) -> dict[str, set[t
         third = system.start()
         until(lambda: third.ready, "a third worker")
         system.push(events[most:])
-        until(lambda: len(told(outcomes)) == len(events), lambda: f"outcomes of {sorted({headers['ce_id'] for _, headers, _ in events} - told(outcomes).keys())}")
+        until(
+            lambda: len(told(outcomes)) == len(events), lambda: f"outcomes of {sorted({headers['ce_id'] for _, headers, _ in events} - told(outcomes).keys())}"
+        )
         system.await_quiet()
         return told(outcomes)
 
