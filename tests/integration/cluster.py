@@ -29,7 +29,7 @@ from tests.integration.null_worker import READY
 from tests.postgres_fixture import elsewhere
 
 ROOT = Path(__file__).parents[2]
-PATIENCE_S = 150.0
+PATIENCE_S = 120.0
 
 
 def until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
