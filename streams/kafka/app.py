@@ -1,14 +1,15 @@
 """Faust, as the stages use it: one app is one consumer group that hands raw messages of one topic to an assignment.
 
-It reads by Faust's agent and commits by Faust's acknowledgements, and sets three things right: sinks are closed and offsets committed *before* partitions go
-(Faust forgets what was acknowledged since the last commit), a paused partition is asked for again at once, and polling goes on while all are paused
-(else the group takes the silence for death)."""
+It reads by Faust's agent and commits by Faust's acknowledgements, and sets four things right: sinks are closed and offsets committed *before* partitions go
+(Faust forgets what was acknowledged since the last commit), a partition of which nothing is committed yet is read from its beginning after each rebalance
+(Faust drops what arrives during one and then seeks to what is committed, which passes such partitions over: their first records were lost), a paused
+partition is asked for again at once, and polling goes on while all are paused (else the group takes the silence for death)."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Mapping
 from typing import Any
 
 import faust
@@ -43,6 +44,9 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(**self.app.consumer_arguments)
 
+    async def seek_to_committed(self) -> Mapping[TP, int]:
+        return dict(await self.call_thread(seek_to_unread, self._ensure_consumer()))
+
     async def stop(self) -> None:
         """Also while it is only just starting, which Faust passes over: the thread would then run for ever."""
         while self._thread is not None and self._thread.is_alive() and not self._started.is_set():
@@ -57,6 +61,14 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
             super()._start_thread()
         except Exception as error:
             _log.debug("the fetching thread ended with what the app crashed of: %r", error)
+
+
+async def seek_to_unread(consumer: AIOKafkaConsumer) -> Mapping[TP, int | None]:
+    """To the first record not yet acknowledged. aiokafka's `seek_to_committed` leaves a partition where it is if the group has committed nothing of it."""
+    committed: Mapping[TP, int | None] = await consumer.seek_to_committed()
+    if unread := {tp for tp, offset in committed.items() if not offset} & consumer.assignment():
+        await consumer.seek_to_beginning(*unread)
+    return committed
 
 
 class StageConsumer(driver.Consumer):

@@ -139,7 +139,6 @@ def as_appended(system: Cluster, topic: str, count: int) -> list[Found]:
         return sorted(records.poll(), key=lambda record: record.at)
 
 
-@pytest.mark.xfail(reason="on a loaded machine an event was twice left without its outcome; the cause is not found yet", strict=False)
 def test_killing_one_of_two_workers_and_starting_a_third_ends_in_the_tables_of_a_clean_run(troubled: Cluster, clean: Cluster) -> None:
     documents = histories(random.Random(7))
     events = shuffled(documents, random.Random(8))

@@ -9,22 +9,24 @@ import subprocess
 import sys
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
+from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Producer
 
 from schemas.errors import ConfigurationError, LimitExceeded, LogUnavailable
 from schemas.ports.log import Partition
 from schemas.records import Record, StoredRecord
-from streams.kafka.app import FetchingThread
+from streams.kafka.app import FetchingThread, seek_to_unread
 from streams.kafka.broker import Broker
 from streams.kafka.log import KafkaLog, KafkaSettings
 from streams.kafka.worker import FaustSubscriber
-from tests.contract.logs import Collector, reading, until
+from tests.contract.logs import PATIENCE_S, Collector, reading, until
 
 pytestmark = pytest.mark.kafka
 
@@ -151,6 +153,33 @@ class TestSlowness:
             await asyncio.sleep(2)
             assert len(reader.records) <= 5 + 100, "at most what one fetch handed over"
             assert len(reader.open) == 6
+
+
+class TestRebalance:
+    async def test_what_a_rebalance_dropped_is_read_again_from_the_beginning_of_a_partition_of_which_nothing_is_committed(
+        self, log: KafkaLog, kafka_settings: KafkaSettings
+    ) -> None:
+        await append(log, range(100))
+        consumer = AIOKafkaConsumer(kafka_settings.topic_prefix + TOPIC, **kafka_settings.for_aiokafka(), group_id="g", auto_offset_reset="earliest")
+        await consumer.start()
+        try:
+            first = await read(consumer, 100)
+            partition, offsets = next(iter(first.items()))
+            await consumer.commit({partition: offsets[4]})
+            await seek_to_unread(consumer)
+            assert await read(consumer, 96) == first | {partition: offsets[4:]}
+        finally:
+            await consumer.stop()
+
+
+async def read(consumer: AIOKafkaConsumer, count: int) -> dict[Any, list[int]]:
+    """Partition → offsets."""
+    found: dict[Any, list[int]] = defaultdict(list)
+    async with asyncio.timeout(PATIENCE_S):
+        while sum(map(len, found.values())) < count:
+            for partition, records in (await consumer.getmany(timeout_ms=1000)).items():
+                found[partition] += [record.offset for record in records]
+    return dict(found)
 
 
 class TestForeignTransactions:
