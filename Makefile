@@ -1,6 +1,7 @@
 # `make demo` and `make test` build what they need first. Nothing but Python 3.11 (or later) and make has to be here; uv comes from PyPI.
 PYTHON ?= python3
 VENV := .venv
+PROCESSES ?= 2
 BIN := $(VENV)/bin
 UV := build/uv/bin/uv
 SYNCED := $(VENV)/.synced
@@ -29,7 +30,7 @@ demo: $(INSTALLED) ## Take in the sample documents, ask three questions
 	$(BIN)/python -m samples.demo
 
 test: $(INSTALLED) ## Run all tests; those on real Kafka where Java and Maven are found
-	$(BIN)/pytest
+	$(BIN)/pytest -n $(PROCESSES) --dist loadfile
 
 check: lint ## Lint, types, layers, contracts and the fast tests
 	$(BIN)/pytest -q tests/unit tests/golden -m "not slow and not kafka"
