@@ -19,7 +19,7 @@ export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test check lint format contracts compose lock samples clean
+.PHONY: help install demo test check lint format contracts compose asyncapi lock samples clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -61,10 +61,19 @@ samples: $(INSTALLED) ## Make the sample documents again
 compose: build/check-jsonschema/.synced ## Validate docker-compose.yml
 	build/check-jsonschema/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml
 
+asyncapi: build/asyncapi/.synced ## Validate the AsyncAPI document with the AsyncAPI project's own parser (needs Node)
+	cd build/asyncapi && node check.mjs ../../docs/reference/asyncapi.json
+
 lock: $(UV) ## Pin the dependencies of pyproject.toml again
 	$(COMPILE) --all-extras pyproject.toml -o requirements.lock
 	echo uv | $(COMPILE) - -o .ci/uv.lock
 	echo check-jsonschema | $(COMPILE) - -o .ci/check-jsonschema.lock
+
+build/asyncapi/.synced: .ci/asyncapi/package-lock.json .ci/asyncapi/check.mjs
+	mkdir -p build/asyncapi
+	cp .ci/asyncapi/* build/asyncapi/
+	cd build/asyncapi && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error
+	@touch $@
 
 clean: ## Remove what was built here; data folders stay
 	rm -rf $(VENV) build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis .import_linter_cache
