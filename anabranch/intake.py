@@ -58,7 +58,7 @@ class LogIntake:
             content_sha256=sha256,
             duplicate=duplicate,
             warnings=[Notice(code="DUPLICATE", detail="the document has these bytes already; nothing is done again unless its fields differ")]
-            if duplicate
+            if duplicate and not request.force
             else [],
         )
 
@@ -89,7 +89,7 @@ class LogIntake:
             return Content(storage_key=request.storage_key), await self._hash_of(tenant, request.storage_key)
         stored = upload or await self._stored_text(tenant, request.text or "")
         if stored.size == 0:
-            raise UnreadableDocument("the document has 0 bytes", code="EMPTY_DOCUMENT", remedy="Send the file's content; DELETE removes a document.")
+            raise UnreadableDocument("the document has 0 bytes", code="EMPTY_DOCUMENT", remedy="Send the content; to remove a document, withdraw it.")
         return Content(storage_key=stored.key), stored.sha256
 
     async def _stored_text(self, tenant: str, text: str) -> BlobRef:
@@ -106,7 +106,8 @@ class LogIntake:
         if size is None:
             raise NotFound(f"there is no blob under storage_key {key!r}", code="NO_SUCH_BLOB", remedy="Upload the file first.")
         if size > self.max_bytes:
-            raise LimitExceeded(f"the document has {size} bytes, the limit is {self.max_bytes}", remedy="Split it, or raise ANABRANCH_INGEST__MAX_BYTES.")
+            remedy = "Split it, or raise ANABRANCH_INGEST__MAX_BYTES."
+            raise LimitExceeded(f"the document has {size} bytes, the limit is {self.max_bytes}", code="TOO_LARGE", remedy=remedy)
         async with self.blobs.local(key) as path:
             return await asyncio.to_thread(sha256_of_file, path)
 

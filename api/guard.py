@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
 from fastapi import Request
 
+from api.problems import no_json
 from schemas.errors import InvalidRequest
 
 
@@ -34,6 +36,8 @@ async def read_json(request: Request) -> Any:
     """Raises InvalidRequest for what is no JSON."""
     try:
         return await request.json()
+    except json.JSONDecodeError as error:
+        raise no_json(error.doc, error.pos, error.msg) from error
     except (ValueError, RecursionError) as error:
         raise InvalidRequest(f"the body is not JSON: {error}", remedy="Send well-formed JSON in UTF-8.") from error
 

@@ -9,7 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.problems import REMEDY_OF_STATUS, problem
+from api.problems import CODE_OF_STATUS, REMEDY_OF_STATUS, problem
 
 MAX_JSON_BYTES = 32 * 1024 * 1024
 _GIVEN = re.compile(rb"^[A-Za-z0-9._:-]{1,128}$")
@@ -74,7 +74,7 @@ def _counting(receive: Receive, limit: int) -> Receive:
 
 
 def _refusal(scope: Scope, limit: int, what: str) -> ASGIApp:
-    return problem(Request(scope), 413, "LIMIT_EXCEEDED", f"{what} is over the limit of {limit} bytes", REMEDY_OF_STATUS[413], {"Connection": "close"})
+    return problem(Request(scope), 413, CODE_OF_STATUS[413], f"{what} is over the limit of {limit} bytes", REMEDY_OF_STATUS[413], {"Connection": "close"})
 
 
 class Slots:

@@ -9,8 +9,9 @@ from typing import Any
 import structlog
 from fastapi import FastAPI, Request
 from fastapi.exceptions import RequestValidationError
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 
 from schemas.errors import (
     AnabranchError,
@@ -26,6 +27,8 @@ from schemas.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
+CLIENT_GONE = 499
+UNTYPED = "Send JSON with the header Content-Type: application/json, and compare it with /openapi.json."
 
 STATUS_OF_CODE = {"FORBIDDEN_KEY": 403, "UNSUPPORTED_MEDIA_TYPE": 415, "DUPLICATE_ID": 409, "IDEMPOTENCY_KEY_REUSED": 422, "RANGE_NOT_SATISFIABLE": 416}
 STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
@@ -39,7 +42,7 @@ STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
     (FatalError, 500),
 )
 
-CODE_OF_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLOWED", 413: "LIMIT_EXCEEDED", 415: "UNSUPPORTED_MEDIA_TYPE"}
+CODE_OF_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLOWED", 413: "TOO_LARGE", 415: "UNSUPPORTED_MEDIA_TYPE"}
 REMEDY_OF_STATUS = {
     400: "Send well-formed JSON in UTF-8.",
     404: "See /docs for the paths there are.",
@@ -100,8 +103,23 @@ async def _answered(request: Request, error: Exception) -> JSONResponse:
 
 async def _invalid(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in error.errors()[:5])
-    return problem(request, 422, "INVALID_REQUEST", problems, "Compare the request with /openapi.json.")
+    found = error.errors()[:5]
+    if found[0]["type"] == "json_invalid":
+        return problem_of(request, no_json(str(error.body), found[0]["loc"][-1], found[0]["ctx"]["error"]))
+    problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in found)
+    return problem(request, 422, "INVALID_REQUEST", problems, UNTYPED if isinstance(error.body, bytes) else "Compare the request with /openapi.json.")
+
+
+def no_json(text: str, place: int, why: str) -> InvalidRequest:
+    """`place` is where reading ended, as an index into the text."""
+    line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
+    return InvalidRequest(f"the body is not JSON: {why} at line {line}, column {column}", remedy="Mend it there: send well-formed JSON in UTF-8.")
+
+
+async def _gone(request: Request, error: Exception) -> Response:
+    """Nobody is there to read it; 499 as proxies write it into their logs."""
+    structlog.get_logger("api").info("the client went away", request_id=request.scope.get("request_id"), path=request.url.path)
+    return Response(status_code=CLIENT_GONE)
 
 
 async def _http(request: Request, error: Exception) -> JSONResponse:
@@ -120,5 +138,6 @@ def install(app: FastAPI) -> None:
     app.add_exception_handler(AnabranchError, _answered)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _http)
+    app.add_exception_handler(ClientDisconnect, _gone)
     app.add_exception_handler(OSError, _os)
     app.add_exception_handler(Exception, _answered)

@@ -9,6 +9,7 @@ from fastapi import APIRouter, Query, Response
 
 from api.access import After, Limit, Use
 from schemas.errors import NotFound
+from schemas.states import DocumentState
 
 router = APIRouter(tags=["documents"])
 Word = Annotated[str | None, Query(min_length=1, max_length=1024)]
@@ -20,7 +21,7 @@ def _unknown(document: UUID) -> NotFound:
 
 @router.get("/documents", operation_id="list_documents")
 async def find(
-    use: Use, external_id: Word = None, collection: Word = None, tag: Word = None, state: Word = None, after: After = None, limit: Limit = 50
+    use: Use, external_id: Word = None, collection: Word = None, tag: Word = None, state: DocumentState | None = None, after: After = None, limit: Limit = 50
 ) -> dict[str, Any]:
     items, following = await use.documents.find(use.tenant, external_id=external_id, collection=collection, tag=tag, state=state, after=after, limit=limit)
     return {"items": items, "next": following}

@@ -49,7 +49,7 @@ class FakeIntake:
         async for chunk in chunks:
             body += chunk
             if len(body) > MAX_BYTES:
-                raise LimitExceeded(f"over {MAX_BYTES} bytes", remedy="Send less.")
+                raise LimitExceeded(f"over {MAX_BYTES} bytes", code="TOO_LARGE", remedy="Send less.")
         reference = BlobRef(key=f"uploads/{tenant}/{sha256_hex(body)}", sha256=sha256_hex(body), size=len(body), media_type=media_type)
         self.stored[reference.key] = body
         return reference

@@ -17,6 +17,7 @@ from api.ranges import requested_range
 from api.services import Dependency, Services
 from schemas.errors import AnabranchError, DatabaseUnavailable, FatalError, InvalidRequest, LogUnavailable, TransientError
 from schemas.questions import QueryRequest, QueryResponse, Tell
+from schemas.states import DOCUMENT_STATES
 from tests.unit.api_services import DOCUMENT, FILE, JOB, MAX_BYTES, FakeIntake, services
 
 
@@ -65,7 +66,7 @@ async def test_json_is_taken_as_well(client: httpx2.AsyncClient, intake: FakeInt
 
 async def test_a_file_over_the_limit_is_refused_while_it_streams_in(client: httpx2.AsyncClient, intake: FakeIntake) -> None:
     response = await client.post("/v1/ingest", files={"file": ("big.bin", b"x" * (MAX_BYTES + 1), "application/octet-stream")})
-    assert_problem(response, 413, "LIMIT_EXCEEDED")
+    assert_problem(response, 413, "TOO_LARGE")
     assert intake.accepted == []
 
 
@@ -79,7 +80,7 @@ async def test_a_claim_of_ten_gigabytes_is_refused_before_a_byte_is_read(client:
 
     headers = {"Content-Length": str(10 * 1024**3), "Content-Type": "multipart/form-data; boundary=b"}
     response = await client.post("/v1/ingest", content=body(), headers=headers)
-    assert_problem(response, 413, "LIMIT_EXCEEDED")
+    assert_problem(response, 413, "TOO_LARGE")
     assert read == 0
 
 
@@ -89,7 +90,7 @@ async def test_a_body_that_is_larger_than_it_claims_is_cut_off(client: httpx2.As
             yield b" " * 1_000_000
 
     response = await client.post("/v1/search", content=body(), headers={"Content-Type": "application/json"})
-    assert_problem(response, 413, "LIMIT_EXCEEDED")
+    assert_problem(response, 413, "TOO_LARGE")
 
 
 @pytest.mark.parametrize(
@@ -125,6 +126,25 @@ async def test_a_bad_parameter_is_a_problem(client: httpx2.AsyncClient, path: st
 @pytest.mark.parametrize("body", [{}, {"query": ""}, {"query": "x", "k": 0}, {"query": "x", "channels": ["smell"]}, {"query": "a\x00b"}, {"query": "x" * 9000}])
 async def test_a_bad_question_is_a_problem(client: httpx2.AsyncClient, body: dict[str, Any]) -> None:
     assert_problem(await client.post("/v1/query", json=body), 422, "INVALID_REQUEST")
+
+
+@pytest.mark.parametrize("path", ["/v1/query", "/v1/search", "/v1/ingest"])
+async def test_json_that_breaks_off_is_told_with_its_line_and_column(client: httpx2.AsyncClient, path: str) -> None:
+    broken = '{"query": "é",\n "k": 3'
+    body = assert_problem(await client.post(path, content=broken, headers={"Content-Type": "application/json"}), 422, "INVALID_REQUEST")
+    assert body["detail"] == "the body is not JSON: Expecting ',' delimiter at line 2, column 8"
+    assert "JSON in UTF-8" in body["remedy"]
+
+
+async def test_a_question_that_does_not_say_it_is_json_is_told_to(client: httpx2.AsyncClient) -> None:
+    body = assert_problem(await client.post("/v1/query", content=b'{"query": "x"}'), 422, "INVALID_REQUEST")
+    assert "Content-Type: application/json" in body["remedy"]
+
+
+async def test_an_unknown_state_is_refused_with_those_there_are(client: httpx2.AsyncClient) -> None:
+    body = assert_problem(await client.get("/v1/documents?state=done"), 422, "INVALID_REQUEST")
+    assert all(state in body["detail"] for state in DOCUMENT_STATES)
+    assert [(await client.get("/v1/documents", params={"state": state})).status_code for state in DOCUMENT_STATES] == [200] * len(DOCUMENT_STATES)
 
 
 async def test_paths_and_methods_that_are_not_there_are_problems_too(client: httpx2.AsyncClient) -> None:
