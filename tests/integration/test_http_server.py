@@ -57,14 +57,12 @@ async def test_what_is_no_http_is_a_problem_with_a_way_out(header: bytes) -> Non
 
 
 async def test_a_caller_who_leaves_in_the_middle_of_an_upload_is_no_error() -> None:
-    intake, left = FakeIntake(), asyncio.Event()
+    intake, begun = FakeIntake(), asyncio.Event()
 
     class Waiting(FakeIntake):
         async def store(self, *given: Any) -> Any:
-            try:
-                return await intake.store(*given)
-            finally:
-                left.set()
+            begun.set()
+            return await intake.store(*given)
 
     structlog.reset_defaults()
     with capture_logs() as lines:
@@ -73,9 +71,9 @@ async def test_a_caller_who_leaves_in_the_middle_of_an_upload_is_no_error() -> N
             head = b"POST /v1/ingest HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000\r\n\r\n"
             writer.write(head + b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhalf of')
             await writer.drain()
+            await asyncio.wait_for(begun.wait(), 20)
             writer.close()
             await writer.wait_closed()
-            await asyncio.wait_for(left.wait(), 20)
             await until(lambda: bool(lines))
     assert [(line["log_level"], line["event"]) for line in lines] == [("info", "the client went away")]
     assert intake.accepted == []
