@@ -1,0 +1,30 @@
+"""Decisions about what documents are taken from: topic `control`."""
+
+from __future__ import annotations
+
+from schemas.events.declaration import Event
+from schemas.sources import Reset, SourceSpec
+
+
+class SourceAdded(Event, name="source.added", topic="control"):
+    """Documents come from here too. `epoch` is above that of an earlier source of the same name, so that what was withdrawn with it comes back."""
+
+    source: SourceSpec
+    epoch: int = 1
+
+
+class SourceRemoved(Event, name="source.removed", topic="control"):
+    """Nothing is read from this source any more. Its documents stay, unless `withdraw`."""
+
+    source: str
+    withdraw: bool = False
+
+
+class SourceReset(Event, name="source.reset", topic="control"):
+    """The numbers of a source begin anew: its database was restored. `source` is its name, or the ce_source of another producer that numbers its changes."""
+
+    source: str
+    reset: Reset
+
+
+EVENTS: tuple[type[Event], ...] = (SourceAdded, SourceRemoved, SourceReset)

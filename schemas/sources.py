@@ -1,0 +1,185 @@
+"""Sources: what documents are taken from, and the changes of a row on their way to becoming one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from schemas.values import Value
+
+SourceKind = Literal["debezium", "postgres", "folder", "urls"]
+Column = Annotated[str, Field(min_length=1, max_length=255)]
+ColumnType = Literal["date", "timestamp_ms", "timestamp_us", "timestamp_ns", "time_ms", "time_us", "time_ns", "decimal", "bytes", "json"]
+NAME = r"^[a-z][a-z0-9_-]{0,39}$"
+
+
+class ColumnEncoding(Value):
+    """How a column is written where its events carry no schema."""
+
+    type: ColumnType
+    scale: int = Field(0, ge=0, le=1000, description="of a decimal that comes as bytes")
+
+
+class RowMapping(Value):
+    """Which columns of a row are what of a document."""
+
+    body: list[Column] = Field(min_length=1, description="joined by blank lines; a single column of bytes is taken as a file")
+    id: list[Column] = Field(default=[], description="the document's external id, joined by `/`; by default the columns of the row's key")
+    title: Column | None = None
+    language: Column | None = None
+    filename: Column | None = Field(None, description="of a body of bytes")
+    metadata: list[Column] = []
+    encodings: dict[str, ColumnEncoding] = Field({}, description="of columns whose events carry no schema")
+
+    @property
+    def columns(self) -> list[str]:
+        """All that are read, each once."""
+        named = [name for name in (self.title, self.language, self.filename) if name]
+        return list(dict.fromkeys([*self.id, *self.body, *self.metadata, *named]))
+
+
+class DebeziumSource(Value):
+    kind: Literal["debezium"] = "debezium"
+    topic: str = Field(min_length=1, max_length=249, description="as it is called on the broker, without our prefix")
+    mapping: RowMapping
+
+
+class PostgresSource(Value):
+    kind: Literal["postgres"] = "postgres"
+    dsn: str | None = Field(None, description="without a password; unset: ANABRANCH_SOURCES__<NAME> of the worker")
+    table: str = Field(pattern=r"^[^.]+(\.[^.]+)?$", description="schema.table; the schema is `public` where none is given")
+    mapping: RowMapping
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Schema and table."""
+        schema, _, table = self.table.rpartition(".")
+        return schema or "public", table
+
+
+class FolderSource(Value):
+    kind: Literal["folder"] = "folder"
+    path: str = Field(min_length=1, description="absolute, on the machine of the worker")
+    glob: str = Field("*", description="of file names, at any depth")
+    every_s: float = Field(2.0, ge=0.05, le=86_400, description="between two looks")
+
+
+class UrlsSource(Value):
+    kind: Literal["urls"] = "urls"
+    urls: list[Annotated[str, Field(pattern=r"^https?://", max_length=8192)]] = Field(min_length=1, max_length=10_000)
+    every_s: float = Field(3600.0, ge=0.05, le=31_536_000, description="between two requests for the same address")
+    gone_after: int = Field(3, ge=1, le=100, description="answers 404 or 410 in a row until the document is withdrawn")
+
+
+class SourceSpec(Value):
+    """What a source is told once. Its documents belong to `ce_source`."""
+
+    name: str = Field(pattern=NAME)
+    tenant: str = Field("default", min_length=1, max_length=255)
+    collection: str | None = Field(None, max_length=255)
+    tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256)
+    takes: Annotated[DebeziumSource | PostgresSource | FolderSource | UrlsSource, Field(discriminator="kind")]
+
+    @property
+    def ce_source(self) -> str:
+        return f"anabranch/source/{self.name}"
+
+
+class Reset(Value):
+    """From here on the numbers of a source begin anew: its database was restored. `begins` says where in its topic, by partition."""
+
+    epoch: int
+    begins: dict[int, int] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredSource:
+    """A source as the decisions on `control` leave it."""
+
+    spec: SourceSpec
+    epoch: int
+    resets: tuple[Reset, ...] = ()
+    removed: bool = False
+    withdraw: bool = False
+    """With its removal its documents go too."""
+
+    def epoch_at(self, partition: int, offset: int) -> int:
+        """The epoch of a record of its topic."""
+        later = [reset.epoch for reset in self.resets if offset >= reset.begins.get(partition, 0)]
+        return max(later, default=self.epoch - len(self.resets))
+
+
+Mark = tuple[int, int]
+"""Epoch and number: what a floor is compared by."""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row as one change leaves it. `columns` holds the mapped columns that the change knows, `unknown` names those it says are as before."""
+
+    key: str
+    table: str
+    epoch: int
+    sequence: int
+    read: bool = False
+    """By a snapshot: of a change with the same number it is the earlier one."""
+    gone: bool = False
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    unknown: tuple[str, ...] = ()
+    old_key: str | None = None
+    """Where the row's key changed with this: what the row was called before."""
+
+    @property
+    def mark(self) -> Mark:
+        return self.epoch, self.sequence
+
+    @property
+    def order(self) -> tuple[int, int, int]:
+        return self.epoch, self.sequence, 0 if self.read else 1
+
+
+@dataclass(frozen=True, slots=True)
+class Floors:
+    """Of one table: the latest TRUNCATE, and the beginning of the latest full snapshot that has ended."""
+
+    truncated: Mark = (0, 0)
+    read: Mark = (0, 0)
+
+    @property
+    def highest(self) -> Mark:
+        return max(self.truncated, self.read)
+
+    def bury(self, change: Change) -> bool:
+        """Whether the change is of a row that is no more: it came before a TRUNCATE, or a later snapshot has not seen the row."""
+        return change.mark <= self.truncated or change.mark < self.read
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What `raw` was told of a row last. `step` counts corrections of the same number: a text that came late. `owed` until the log has it."""
+
+    table: str
+    epoch: int
+    sequence: int
+    step: int
+    digest: str
+    external_id: str
+    live: bool
+    left: str | None = None
+    """An external id that the row gave up with this."""
+    owed: bool = True
+
+    @property
+    def mark(self) -> Mark:
+        return self.epoch, self.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class RowState:
+    """All that is known of a row."""
+
+    changes: tuple[Change, ...] = ()
+    said: Said | None = None

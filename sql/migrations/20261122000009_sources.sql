@@ -1,0 +1,83 @@
+-- Sources: what is declared (a view of `control`), and what their readers remember (operational: losing it costs reading a source again).
+set local search_path = anabranch, extensions, public;
+
+-- A row without `spec` is a producer of somebody else's that numbers its changes, and whose numbers began anew.
+create table sources (
+  name text primary key,
+  ce_source text not null,
+  spec jsonb,
+  epoch int not null,
+  resets jsonb not null default '[]',
+  removed bool not null default false,
+  withdraw bool not null default false
+);
+
+-- `reader` names this state: a reader that finds another name begins anew.
+create table source_states (
+  source text primary key,
+  reader uuid not null default gen_random_uuid(),
+  passed_at timestamptz not null default clock_timestamp()
+);
+
+-- Rows of the source as single changes left them: what is as before in a later one, or under another key, is found here.
+create table source_changes (
+  source text not null,
+  key text not null,
+  epoch int not null,
+  sequence bigint not null,
+  read bool not null,
+  tbl text not null,
+  gone bool not null,
+  columns jsonb not null,
+  unknown text[] not null,
+  old_key text,
+  added_at timestamptz not null default clock_timestamp(),
+  primary key (source, key, epoch, sequence, read, gone)
+);
+create index source_changes_by_old_key on source_changes (source, old_key) where old_key is not null;
+
+-- What `raw` was told of each row last.
+create table source_rows (
+  source text not null,
+  key text not null,
+  tbl text not null,
+  epoch int not null,
+  sequence bigint not null,
+  step int not null,
+  digest text not null,
+  external_id text not null,
+  live bool not null,
+  left_id text,
+  owed bool not null,
+  primary key (source, key)
+);
+create index source_rows_live on source_rows (source, tbl, key) where live;
+create index source_rows_owed on source_rows (source, key) where owed;
+create index source_rows_by_external_id on source_rows (source, external_id);
+
+create table source_tables (
+  source text not null,
+  tbl text not null,
+  truncated bigint[] not null default '{0,0}',
+  read bigint[] not null default '{0,0}',
+  ended bigint[],
+  ended_topic text,
+  ended_ends jsonb,
+  primary key (source, tbl)
+);
+
+create table source_progress (
+  source text not null,
+  topic text not null,
+  partition int not null,
+  next_offset bigint not null,
+  primary key (source, topic, partition)
+);
+
+-- What else a reader remembers: files, addresses, how far a snapshot is, why it stopped.
+create table source_notes (
+  source text not null,
+  key text not null,
+  value jsonb not null,
+  primary key (source, key)
+);
