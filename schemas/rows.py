@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.generations import Generation
+from schemas.judgements import Judged
+from schemas.sources import Reset, SourceSpec
 from schemas.values import BlobRef
 
 OrderKey = tuple[int, ...]
@@ -202,16 +204,54 @@ class ClaimRow:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRow:
-    """A generation and, with it, its partitions of every derived table."""
+    """A generation and, with it, its partitions of every derived table. One that is made beside another (`base`) gets its indexes when it is loaded."""
 
     generation: Generation
+    base: str | None = None
+    purpose: str = "first"
+
+
+@dataclass(frozen=True, slots=True)
+class BuiltRow:
+    """A generation that was building can answer: all below the barrier (topic → partition → next offset) is settled, its indexes are there."""
+
+    generation: str
+    barrier: dict[str, dict[int, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class LiveRow:
-    """The generation that answers. The first one becomes live by being created."""
+    """The generation that answers. The first one becomes live by being created. `decided_at` is the decision's offset: an earlier one changes nothing."""
 
     generation: str
+    decided_at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedRow:
+    """A generation that is given up; its partitions go soon after."""
+
+    generation: str
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRow:
+    """A source that is read from now on."""
+
+    spec: SourceSpec
+    epoch: int
+
+
+@dataclass(frozen=True, slots=True)
+class SourceEndRow:
+    source: str
+    withdraw: bool
+
+
+@dataclass(frozen=True, slots=True)
+class SourceResetRow:
+    source: str
+    reset: Reset
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,6 +268,22 @@ class RunRow:
     answered_at: datetime | None
     candidates: list[dict[str, Any]]
     numbers: dict[str, Any]
+    basis: dict[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackRow:
+    """What somebody said of an answer, with the passages that were judged."""
+
+    feedback_id: UUID
+    tenant: str
+    given_at: datetime
+    run_id: UUID | None
+    query: str | None
+    useful: bool | None
+    judgements: tuple[Judged, ...]
+    corrected_answer: str | None
+    note: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -265,7 +321,13 @@ Row = (
     | RelationRow
     | ClaimRow
     | GenerationRow
+    | BuiltRow
     | LiveRow
+    | SourceRow
+    | SourceEndRow
+    | SourceResetRow
+    | DroppedRow
     | RunRow
+    | FeedbackRow
     | DeadLetterRow
 )

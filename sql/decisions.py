@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from schemas.generations import Generation
-from schemas.rows import DeadLetterRow, GenerationRow, LiveRow, Row, RunRow
+from schemas.rows import BuiltRow, DeadLetterRow, DroppedRow, FeedbackRow, GenerationRow, LiveRow, Row, RunRow, SourceEndRow, SourceResetRow, SourceRow
 from sql.partitions import create_partitions
 from sql.pool import Connection
+from sql.source_decisions import declare
 from sql.statements import statement
 from sql.storable import text
 
@@ -17,37 +17,53 @@ async def write_decisions(connection: Connection, rows: Iterable[Row]) -> None:
     """One at a time and in order: they are few, and later ones build on earlier ones."""
     for row in rows:
         match row:
-            case GenerationRow(generation=generation):
-                await _create(connection, generation)
-            case LiveRow(generation=name):
-                await connection.execute(statement("promote"), name)
+            case GenerationRow():
+                await _create(connection, row)
+            case BuiltRow(generation=name, barrier=barrier):
+                await connection.execute(statement("generation_built"), name, barrier)
+            case LiveRow(generation=name, decided_at=offset):
+                await connection.execute(statement("promote"), name, offset)
+            case DroppedRow(generation=name):
+                await connection.execute(statement("generation_dropped"), name)
+            case SourceRow() | SourceEndRow() | SourceResetRow():
+                await declare(connection, row)
             case RunRow():
                 await connection.execute(statement("answer_run"), *_run(row))
+            case FeedbackRow():
+                await connection.execute(statement("give_feedback"), *_feedback(row))
             case DeadLetterRow():
                 await connection.execute(statement("bury"), *_dead_letter(row))
             case _:
                 raise TypeError(f"{type(row).__name__} belongs to a document: its stage must count by `latest` or `visible`")
 
 
-async def _create(connection: Connection, generation: Generation) -> None:
-    """The first one answers from the start."""
-    values = generation.model_dump(mode="json")
+async def _create(connection: Connection, row: GenerationRow) -> None:
+    """The first one answers from the start, and needs its indexes from the start."""
+    values = row.generation.model_dump(mode="json")
     columns = [values[name] for name in ("name", "config", "how", "topics", "state")]
     new = await connection.fetchval(
-        "insert into generations (name, config, how, topics, state) values ($1, $2, $3, $4, $5) on conflict do nothing returning name", *columns
+        "insert into generations (name, config, how, topics, state, base, purpose) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing returning name",
+        *columns,
+        row.base,
+        row.purpose,
     )
     if new is None:
         return
-    await create_partitions(connection, generation)
-    if await connection.fetchval("insert into live_generation (name) values ($1) on conflict do nothing returning name", generation.name):
-        await connection.execute("update generations set state = 'live' where name = $1", generation.name)
+    await create_partitions(connection, row.generation, indexed=row.base is None)
+    if await connection.fetchval("insert into live_generation (name) values ($1) on conflict do nothing returning name", row.generation.name):
+        await connection.execute("update generations set state = 'live' where name = $1", row.generation.name)
 
 
 def _run(row: RunRow) -> tuple[Any, ...]:
     return (
         *(row.run_id, row.tenant, row.kind, row.request, row.received_at, row.generation, row.response, row.answered_at),
-        *(row.candidates, row.numbers),
+        *(row.candidates, row.numbers, row.basis),
     )
+
+
+def _feedback(row: FeedbackRow) -> tuple[Any, ...]:
+    judged = [passage.model_dump(mode="json") for passage in row.judgements]
+    return (row.feedback_id, row.tenant, row.given_at, row.run_id, text(row.query), row.useful, text(row.corrected_answer), text(row.note), judged)
 
 
 def _dead_letter(row: DeadLetterRow) -> tuple[Any, ...]:

@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import asyncio
+
+import asyncpg
+
 from schemas.generations import Generation
 from sql.derived_tables import PARTITIONED
-from sql.pool import Connection
+from sql.errors import database_errors
+from sql.pool import Connection, Pool
+from sql.secondary_indexes import create_indexes
+from sql.statements import statement
 
 LOCK_TIMEOUT = "2s"
+TRIES = 30
+PAUSE_S = 0.5
 
 
-async def create_partitions(connection: Connection, generation: Generation) -> None:
+async def create_partitions(connection: Connection, generation: Generation, *, indexed: bool) -> None:
     """Each is made standalone and then attached: `create table … partition of` would wait behind one reader and hold up all queries behind it.
 
-    Raises LockNotAvailableError when somebody holds a parent table for longer than the lock's time-out; nothing is left behind then.
+    Not `indexed`, they have primary keys only. Raises LockNotAvailableError when somebody holds a parent table for longer than the lock's time-out;
+    nothing is left behind then.
     """
     await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
     for table in PARTITIONED:
@@ -25,6 +35,37 @@ async def create_partitions(connection: Connection, generation: Generation) -> N
         if table == "chunk_vectors":
             await _fix_dimension(connection, partition, generation.config.embed.dimension)
         await connection.execute(f"alter table {table} attach partition {partition} for values in ('{generation.name}')")
+    if indexed:
+        await create_indexes(connection, generation.name)
+
+
+async def drop_partitions(pool: Pool, generation: str) -> int:
+    """Detach each and drop it; returns how many there were. Queries of other generations go on meanwhile; a transaction that has read one of the tables is
+    waited for. What a call that was cut off has left, the next one finishes. Raises DatabaseUnavailable."""
+    dropped = 0
+    with database_errors():
+        async with pool.acquire(timeout=60) as connection:
+            for table in PARTITIONED:
+                dropped += await _drop(connection, table, f"{table}_{generation}")
+    return dropped
+
+
+async def _drop(connection: Connection, table: str, partition: str) -> bool:
+    state = await connection.fetchrow(statement("partition_state"), partition)
+    if state is None:
+        return False
+    if state["attached"]:
+        await connection.execute(f"alter table {table} detach partition {partition} {'finalize' if state['detaching'] else 'concurrently'}")
+    for attempt in range(TRIES):
+        try:
+            async with connection.transaction():
+                await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'; drop table if exists {partition}")
+            break
+        except asyncpg.LockNotAvailableError:
+            if attempt == TRIES - 1:
+                raise
+            await asyncio.sleep(PAUSE_S)
+    return True
 
 
 async def _fix_dimension(connection: Connection, partition: str, dimension: int) -> None:

@@ -1,9 +1,10 @@
 """Every fact that the system can state, each declared once. The JSON Schemas and the AsyncAPI document are generated from these."""
 
 from schemas.events.catalogue import declared, event_types
-from schemas.events.control import GenerationCreated, GenerationPromoted
+from schemas.events.control import GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
 from schemas.events.dead_letters import EventBuried
 from schemas.events.declaration import Event, Fact
+from schemas.events.feedback import FeedbackGiven
 from schemas.events.outcomes import DocumentFailed, DocumentIndexed, DocumentSuperseded, RemovalCompleted
 from schemas.events.pipeline import (
     ChunksEmbedded,
@@ -15,6 +16,7 @@ from schemas.events.pipeline import (
     EntitiesExtracted,
 )
 from schemas.events.raw import Content, DocumentReceived, DocumentWithdrawn
+from schemas.events.sources import SourceAdded, SourceRemoved, SourceReset
 from schemas.events.usage import QueryAnswered, QueryReceived
 
 __all__ = [
@@ -34,11 +36,17 @@ __all__ = [
     "Event",
     "EventBuried",
     "Fact",
+    "FeedbackGiven",
+    "GenerationBuilt",
     "GenerationCreated",
+    "GenerationDropped",
     "GenerationPromoted",
     "QueryAnswered",
     "QueryReceived",
     "RemovalCompleted",
+    "SourceAdded",
+    "SourceRemoved",
+    "SourceReset",
     "declared",
     "event_types",
 ]

@@ -1,6 +1,9 @@
--- Switch to another generation; the one that answered stands by.
+-- Switch to another generation by the decision at offset $2 of topic `control`; the one that answered stands by. An earlier decision changes nothing, nor one
+-- for a generation that was dropped since.
 with live as (
-  insert into live_generation (name) values ($1) on conflict (singleton) do update set name = excluded.name returning name
+  update live_generation set name = $1, decided_at = $2
+  where decided_at < $2 and exists (select from generations where name = $1 and state <> 'dropped')
+  returning name
 )
 update generations g set state = case when g.name = $1 then 'live' else 'standby' end
 from live where g.name = $1 or g.state = 'live'

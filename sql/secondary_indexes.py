@@ -1,0 +1,84 @@
+"""The indexes of a generation's partitions beside their primary keys: there from the start where a generation answers from the start, else built when it is loaded."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+from sql.errors import database_errors
+from sql.pool import Connection, Pool
+from sql.statements import statement
+
+BUILD_MEMORY = "512MB"
+
+
+@dataclass(frozen=True, slots=True)
+class SecondaryIndex:
+    table: str
+    suffix: str
+    columns: str
+
+    def name(self, generation: str) -> str:
+        return f"{self.table}_{generation}_{self.suffix}"
+
+    def definition(self, generation: str, *, concurrently: bool) -> str:
+        return f"create index {'concurrently ' if concurrently else ''}{self.name(generation)} on {self.table}_{generation} {self.columns}"
+
+
+SECONDARY = (
+    # Without a pending list: a question would have to read all of it.
+    SecondaryIndex("child_chunks", "by_word", "using gin (tsv) with (fastupdate = off)"),
+    SecondaryIndex("child_chunks", "by_id", "(id)"),
+    SecondaryIndex("child_chunks", "by_parent", "(parent_id)"),
+    SecondaryIndex("parent_chunks", "by_id", "(id)"),
+    SecondaryIndex("lexical_deltas", "by_word", "(tenant, cfg, lexeme) include (delta)"),
+    SecondaryIndex("corpus_deltas", "by_tenant", "(tenant, cfg) include (chunks)"),
+    # Lets the planner go through a small tenant's vectors one by one instead of through the graph of all.
+    SecondaryIndex("chunk_vectors", "by_tenant", "(tenant)"),
+    SecondaryIndex("visible", "by_tenant", "(tenant)"),
+    SecondaryIndex("entity_mentions", "by_key", "(tenant, key, type)"),
+    SecondaryIndex("entity_mentions", "by_entity", "(entity_id) include (chunk_id, document_id, ord)"),
+    SecondaryIndex("entity_mentions", "by_chunk", "(chunk_id)"),
+    SecondaryIndex("claims", "by_subject", "(subject_id)"),
+    SecondaryIndex("relations", "by_subject", "(subject_id, weight desc) include (object_id, document_id, ord)"),
+    SecondaryIndex("relations", "by_object", "(object_id, weight desc) include (subject_id, document_id, ord)"),
+)
+
+
+async def create_indexes(connection: Connection, generation: str) -> None:
+    """On empty partitions, within a transaction."""
+    for index in SECONDARY:
+        await connection.execute(index.definition(generation, concurrently=False))
+
+
+async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
+    """Those that are missing, on filled partitions, one after the other; yields the name of each when it is complete. One that was cut off is built again.
+
+    Blocks neither readers nor writers. One caller a generation at a time. Raises DatabaseUnavailable.
+    """
+    with database_errors():
+        async with pool.acquire(timeout=60) as connection:
+            await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
+            try:
+                for index in SECONDARY:
+                    if await _built(connection, index, generation):
+                        yield index.name(generation)
+            finally:
+                await connection.execute("reset maintenance_work_mem")
+            await _analyze(connection, generation)
+
+
+async def _built(connection: Connection, index: SecondaryIndex, generation: str) -> bool:
+    valid = await connection.fetchval(statement("index_state"), index.name(generation))
+    if valid:
+        return False
+    if valid is not None:
+        await connection.execute(f"drop index concurrently if exists {index.name(generation)}")
+    await connection.execute(index.definition(generation, concurrently=True))
+    return True
+
+
+async def _analyze(connection: Connection, generation: str) -> None:
+    """A partition that was loaded in one go has no statistics yet, and the first questions would be planned by guesses."""
+    for table in dict.fromkeys(index.table for index in SECONDARY):
+        await connection.execute(f"analyze {table}_{generation}")
