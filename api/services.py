@@ -10,6 +10,7 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.links import Links
+from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.ports.engines import Blobs
 from schemas.ports.ledger import Generations
 from schemas.ports.search import Documents
@@ -98,6 +99,7 @@ class Services:
     profiles: Callable[[], Sequence[Profile]]
     search: Callable[[SearchRequest], Awaitable[SearchResponse]]
     query: Callable[[QueryRequest, Tell], Awaitable[QueryResponse]]
+    feedback: Callable[[str, FeedbackRequest], Awaitable[FeedbackReceipt]]
     ready: Callable[[], Awaitable[Sequence[Dependency]]]
     health: Callable[[], Awaitable[dict[str, Any]]]
     metrics: Callable[[], tuple[bytes, str]]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from processors import chunk, control, dead_letters, embed, extract, graph, index, receive, runs, transcribe
+from processors import chunk, control, dead_letters, embed, extract, graph, index, judgements, receive, runs, transcribe
 from streams.stage import Stage
 
 STAGES: tuple[Stage, ...] = (
@@ -15,6 +15,7 @@ STAGES: tuple[Stage, ...] = (
     graph.STAGE,
     control.STAGE,
     runs.STAGE,
+    judgements.STAGE,
     dead_letters.STAGE,
 )
 

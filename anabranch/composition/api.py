@@ -11,6 +11,7 @@ from anabranch.busy import Gate, GatedSearch
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.questions import prepare_questions, profiles_of
 from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.feedback import LogFeedback
 from anabranch.intake import LogIntake
 from anabranch.metrics import Metrics
 from anabranch.questions import Asking
@@ -26,6 +27,7 @@ from retrieval.pipeline import Retriever
 from schemas.generations import Generation
 from sql.documents import PgDocuments
 from sql.entities import PgEntities
+from sql.feedback import PgFeedback
 from sql.generations import PgGenerations
 from sql.jobs import PgJobs
 from sql.pool import close_pool, open_pool
@@ -73,6 +75,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             profiles=lambda: [profiles.get(name) for name in profiles.names],
             search=asking.search,
             query=asking.query,
+            feedback=LogFeedback(storage.log, PgFeedback(storage.pool), Codec(), overrides.clock, overrides.fresh_id).give,
             ready=readiness.lines,
             health=readiness.health,
             metrics=metrics.exposition,

@@ -12,6 +12,7 @@ from api.services import Dependency, IngestRequest, Receipt, Services
 from schemas.errors import LimitExceeded, NotFound
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import sha256_hex
+from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.ports.search import DocumentText
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Step, Tell
@@ -140,6 +141,10 @@ async def query(request: QueryRequest, tell: Tell) -> QueryResponse:
     raise NotFound("no generation", remedy="None.")
 
 
+async def feedback(tenant: str, said: FeedbackRequest) -> FeedbackReceipt:
+    return FeedbackReceipt(feedback_id=JOB, judgements=len(said.graded()))
+
+
 def services(**replaced: Any) -> Services:
     async def ready() -> list[Dependency]:
         return [Dependency("database", True, "answers")]
@@ -159,6 +164,7 @@ def services(**replaced: Any) -> Services:
         "profiles": lambda: [Profile()],
         "search": search,
         "query": query,
+        "feedback": feedback,
         "ready": ready,
         "health": health,
         "metrics": lambda: (b"metric 1\n", "text/plain"),

@@ -1,0 +1,65 @@
+"""What people say of answers, on its way into the log."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from schemas.errors import NotFound
+from schemas.events import FeedbackGiven
+from schemas.ids import content_id
+from schemas.judgements import FeedbackReceipt, FeedbackRequest, Judged, Passage
+from schemas.ports.log import EventLog
+from streams.codec import Codec
+from streams.publisher import own_fact
+from streams.topics import FEEDBACK
+
+AUTHOR = "anabranch/api"
+
+
+class Asked(Protocol):
+    async def passages(self, tenant: str, chunk_ids: Sequence[UUID]) -> Mapping[UUID, Passage]: ...
+
+    async def question(self, tenant: str, run_id: UUID) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogFeedback:
+    """Chunks are turned into passages while they are there: a judgement outlives them."""
+
+    log: EventLog
+    asked: Asked
+    codec: Codec
+    clock: Callable[[], datetime]
+    fresh_id: Callable[[], UUID]
+
+    async def give(self, tenant: str, request: FeedbackRequest) -> FeedbackReceipt:
+        """Returns once the log has it. Raises NotFound for chunks that answer in no generation, LogUnavailable."""
+        judged = await self._judged(tenant, request.graded())
+        query = request.query or (await self.asked.question(tenant, request.run_id) if request.run_id else None)
+        said = FeedbackGiven(
+            feedback_id=self.fresh_id(),
+            tenant=tenant,
+            given_at=self.clock(),
+            run_id=request.run_id,
+            query=query,
+            useful=request.useful,
+            judgements=judged,
+            corrected_answer=request.corrected_answer,
+            note=request.note,
+        )
+        await self._publish(said)
+        return FeedbackReceipt(feedback_id=said.feedback_id, judgements=len(judged))
+
+    async def _judged(self, tenant: str, grades: Mapping[UUID, int]) -> list[Judged]:
+        passages = await self.asked.passages(tenant, list(grades)) if grades else {}
+        if unknown := [str(chunk) for chunk in grades if chunk not in passages]:
+            raise NotFound(f"no chunk {', '.join(unknown)}", remedy="Take `chunk_id` from a result; a document that changed since has other chunks.")
+        return [Judged(**passages[chunk].model_dump(), grade=grade) for chunk, grade in grades.items()]
+
+    async def _publish(self, said: FeedbackGiven) -> None:
+        fact = own_fact(said, content_id("feedback", said.feedback_id), AUTHOR, self.clock, tenant=said.tenant)
+        await self.log.append([await self.codec.encode(fact, FEEDBACK, str(said.run_id or said.feedback_id))])

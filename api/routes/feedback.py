@@ -1,0 +1,16 @@
+"""What people say of answers."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter
+
+from api.access import Use
+from schemas.judgements import FeedbackReceipt, FeedbackRequest
+
+router = APIRouter(tags=["feedback"])
+
+
+@router.post("/feedback", status_code=202, operation_id="give_feedback")
+async def feedback(said: FeedbackRequest, use: Use) -> FeedbackReceipt:
+    """Keeps what was said as judgements of passages, by document, revision, place and quote. Answers once the event is durable in the log."""
+    return await use.feedback(use.tenant, said)

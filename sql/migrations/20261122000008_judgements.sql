@@ -1,0 +1,30 @@
+-- What people say of answers. A judgement points at a place in a document, so that it outlives a change of chunker.
+set local search_path = anabranch, extensions, public;
+
+create table feedback (
+  id uuid primary key,
+  tenant text not null,
+  given_at timestamptz not null,
+  run_id uuid,
+  query text,
+  useful bool,
+  corrected_answer text,
+  note text
+);
+create index feedback_by_time on feedback (tenant, given_at);
+create index feedback_by_run on feedback (run_id);
+
+create table judgements (
+  feedback_id uuid not null,
+  part int not null,
+  tenant text not null,
+  document_id uuid not null,
+  external_id text,
+  revision int not null,
+  char_start int not null,
+  char_end int not null,
+  quote text not null,
+  grade int not null,
+  primary key (feedback_id, part)
+);
+create index judgements_by_document on judgements (document_id);
