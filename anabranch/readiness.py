@@ -15,10 +15,13 @@ from api.services import Dependency
 from schemas.errors import AnabranchError, NotFound
 from sql.documents import PgDocuments
 from sql.generations import PgGenerations
+from sql.records import PgRecords
 from streams.topics import RAW
 
 PATIENCE_S = 5.0
 PROBE = "uploads/_probe"
+TENANT = "default"
+DEAD_LETTERS = "/v1/dead-letters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,12 +37,14 @@ class Readiness:
     async def health(self) -> dict[str, Any]:
         lines = await self.lines()
         live = await PgGenerations(self.storage.pool).live()
+        buried = await PgRecords(self.storage.pool).dead_letter_counts(TENANT)
         return {
             "status": "ok" if all(line.ok for line in lines) else "degraded",
             "version": program_version(),
             "log": self.settings.log_kind,
             "generation": live.name if live else None,
-            "documents": await PgDocuments(self.storage.pool).counts("default"),
+            "documents": await PgDocuments(self.storage.pool).counts(TENANT),
+            "dead_letters": {"total": sum(buried.values()), "stages": buried, "list": DEAD_LETTERS},
             "dependencies": {line.name: line.ok for line in lines},
         }
 

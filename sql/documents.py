@@ -7,6 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
+from schemas import ids
 from schemas.ids import derived_id, received_id
 from schemas.ports.search import DocumentText
 from sql.cursor import cursor, read_cursor
@@ -16,6 +17,9 @@ from sql.statements import statement
 from sql.status import door_line, door_state, stage_lines
 
 Body = dict[str, Any]
+_UNKNOWN = ("source", "source_uri", "filename", "media_type", "title", "language", "collection", "document_date", "content_sha256", "blob", "bytes")
+NOT_YET: Body = dict.fromkeys((*_UNKNOWN, "received_at", "visible_revision", "characters", "pages", "error")) | {"tags": [], "metadata": {}, "revision": 0}
+"""What is known of a document of which no event has passed the door, beside its status."""
 
 
 class PgDocuments:
@@ -29,17 +33,19 @@ class PgDocuments:
     ) -> tuple[list[Body], str | None]:
         """The latest received first. Withdrawn documents only where `state` asks for them. Raises InvalidRequest for an `after` that is not ours."""
         received_at, last = read_cursor(after)
-        rows = await self._fetch("documents", tenant, None, external_id, collection, tag, state, received_at, last, limit + 1)
+        by_name = ids.document_id(tenant, "", external_id) if external_id else None
+        rows = await self._fetch("documents", tenant, None, external_id, collection, tag, state, received_at, last, limit + 1, by_name)
         page = rows[:limit]
         following = cursor(page[-1]["received_at"], page[-1]["document_id"]) if len(rows) > limit else None
         return [_document(row) for row in page], following
 
     async def get(self, tenant: str, document_id: UUID) -> Body | None:
-        """The document with its status, or None. A withdrawn one is still known."""
-        rows = await self._fetch("documents", tenant, document_id, *([None] * 6), 1)
-        if not rows:
+        """The document with its status, or None. A withdrawn one is still known, and so is one that is at the door, or failed there."""
+        rows = await self._fetch("documents", tenant, document_id, *([None] * 6), 1, None)
+        status = await self.status(tenant, document_id=document_id)
+        if not rows and status is None:
             return None
-        return _document(rows[0]) | (await self.status(tenant, document_id=document_id) or {})
+        return (_document(rows[0]) if rows else NOT_YET) | (status or {})
 
     async def revisions(self, tenant: str, document_id: UUID) -> list[Body]:
         return [dict(row) for row in await self._fetch("revisions", tenant, document_id)]
@@ -63,6 +69,8 @@ class PgDocuments:
         rows = await self._fetch("status", tenant, job_id, document_id)
         if rows:
             return _status(dict(rows[0]))
+        if job_id is None:
+            [job_id] = [row["event_id"] for row in await self._fetch("latest_event", tenant, document_id)] or [None]
         return await self._at_door(tenant, job_id, event_id, source) if job_id is not None else None
 
     async def counts(self, tenant: str) -> dict[str, int]:
@@ -92,7 +100,7 @@ class PgDocuments:
 def _document(row: asyncpg.Record) -> Body:
     body = dict(row)
     del body["generation"]
-    return body | {"bytes": row["blob"]["size"]}
+    return body | {"bytes": row["blob"]["size"] if row["blob"] else None}
 
 
 def _status(row: Body) -> Body:
@@ -114,6 +122,8 @@ def _late(row: Body) -> list[Body]:
     """What a person should know of a document that answers already."""
     if row["state"] != "searchable":
         return []
+    if row["unchanged"] and row["visible"] != row["ord"]:
+        return [{"code": "UNCHANGED", "detail": f"revision {row['revision']} changed nothing: the visible one, of the same content, answers"}]
     lost = [burial for burial in row["burials"] if burial["stage"] in ("extract", "graph")]
     if lost:
         return [{"code": "GRAPH_INCOMPLETE", "detail": f"its entities could not be taken out: {lost[-1]['detail']}"}]

@@ -42,6 +42,10 @@ class PgRecords:
         last = rows[limit - 1] if len(rows) > limit else None
         return [dict(row) for row in rows[:limit]], cursor(last["buried_at"], last["event_id"]) if last else None
 
+    async def dead_letter_counts(self, tenant: str) -> dict[str, int]:
+        """Stage → dead letters."""
+        return {row["stage"]: row["events"] for row in await self._fetch("dead_letter_counts", tenant)}
+
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         with database_errors():
             return list(await self._pool.fetch(statement(name), *parameters))

@@ -7,17 +7,16 @@ from uuid import UUID
 from schemas.ports.bundle import Latest
 from sql.errors import database_errors
 from sql.pool import Pool
+from sql.statements import statement
 
 
 class PgRevisions:
-    """Implements `LatestRevisions`."""
+    """Implements `LatestRevisions`. A document that the API has let in counts as known before any table has its revision."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
 
     async def latest(self, tenant: str, document_id: UUID) -> Latest | None:
         with database_errors():
-            row = await self.pool.fetchrow(
-                "select numbered, external_id, latest from documents where tenant = $1 and id = $2 and latest is not null", tenant, document_id
-            )
-        return Latest(row["numbered"], row["external_id"], tuple(row["latest"])) if row else None
+            row = await self.pool.fetchrow(statement("latest_revision"), tenant, document_id)
+        return Latest(row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None) if row else None

@@ -38,7 +38,7 @@ class Burial:
             event_id=_identity(stored, fact, code),
             buried_type=fact.data.event_type() if fact else clues(stored.record)[2],
             tenant=fact.tenant if fact else None,
-            document_id=fact.document_id if fact else None,
+            document_id=_document(fact),
             place=Place(topic=position.topic, partition=position.partition, offset=position.offset),
             code=code,
             detail=detail if len(detail) <= LONGEST_DETAIL else f"{detail[:LONGEST_DETAIL]} …",
@@ -112,7 +112,7 @@ def _outcome(burial: Burial) -> DocumentFailed:
     return DocumentFailed(
         external_id=origin.external_id if origin else getattr(data, "external_id", None) or guessed_external_id(burial.stored.record),
         tenant=event.tenant,
-        document_id=_document(burial),
+        document_id=event.document_id,
         event_id=event.producer_event_id,
         source=event.producer_source,
         code=event.code,
@@ -121,12 +121,11 @@ def _outcome(burial: Burial) -> DocumentFailed:
     )
 
 
-def _document(burial: Burial) -> UUID | None:
+def _document(fact: Fact[Any] | None) -> UUID | None:
     """Of an event that could be read, also where it came to nothing at the door."""
-    fact = burial.fact
     if fact is not None and isinstance(fact.data, DocumentReceived | DocumentWithdrawn):
         return fact.data.document(fact.source if fact.sequence is not None else "")
-    return burial.event.document_id
+    return fact.document_id if fact else None
 
 
 def _stand_in(burial: Burial) -> Fact[Any]:

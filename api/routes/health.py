@@ -31,7 +31,7 @@ async def readyz(use: Use) -> JSONResponse:
 
 @router.get("/health", operation_id="health")
 async def health(use: Use) -> dict[str, Any]:
-    """A summary: version, mode, generation, counts of documents."""
+    """A summary: version, log, generation, documents by state, and dead letters by stage with the call that lists them."""
     return await use.health()
 
 

@@ -71,7 +71,10 @@ async def test_a_job_is_accepted_while_no_table_knows_its_document(database: str
         assert (found["state"], found["document_id"], found["external_id"]) == ("accepted", DOC.id, "a")
         assert found["stages"][0]["stage"] == "receive" and found["chunks_count"] == 0
         assert await PgDocuments(desk.pool).status("other", job_id=job_of(DOC)) is None
-        assert await PgDocuments(desk.pool).get("default", DOC.id) is None
+        told = await PgDocuments(desk.pool).get("default", DOC.id)
+        assert told is not None and (told["state"], told["document_id"], told["revision"], told["blob"]) == ("accepted", DOC.id, 0, None)
+        assert await PgDocuments(desk.pool).get("other", DOC.id) is None
+        assert (await PgDocuments(desk.pool).find("default", **dict.fromkeys(("external_id", "collection", "tag", "state", "after")), limit=5))[0] == []
 
 
 async def test_an_event_of_any_producer_is_found_by_its_own_name(database: str) -> None:
@@ -147,7 +150,7 @@ async def test_an_older_revision_is_superseded_and_an_unchanged_one_is_answered_
     async with stand(database) as desk:
         await add(desk.connection, DOC)
         await add(desk.connection, second)
-        await accept(desk.connection, same, unchanged=True)
+        await accept(desk.connection, same)
         assert [(await status(desk, doc))["state"] for doc in (DOC, second, same)] == ["superseded", "searchable", "searchable"]
         assert set(stages(await status(desk, same)).values()) == {"done"}
         listed = await PgDocuments(desk.pool).revisions("default", DOC.id)

@@ -1,0 +1,11 @@
+-- What is known of a document's newest revision; of one that the API has let in or the door has buried, and no table has seen, that it is there.
+select numbered, external_id, latest
+from (
+  select numbered, external_id, latest, 1 as place from documents where tenant = $1 and id = $2 and latest is not null
+  union all
+  select false, external_id, null, 2 from jobs where tenant = $1 and document_id = $2
+  union all
+  select false, external_id, null, 3 from door_failures where tenant = $1 and document_id = $2
+) every
+order by place
+limit 1

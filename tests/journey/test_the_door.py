@@ -1,0 +1,113 @@
+"""Documents that came no further than the door, or have not come to it yet: they are found, and they can be withdrawn."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import httpx2
+import pytest
+
+from anabranch.composition.api import prepare_api
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.worker import prepare_worker
+from anabranch.settings import Settings
+from api.app import create_app
+from schemas.events import Content, DocumentReceived
+from schemas.ids import document_id
+from streams.codec import Codec
+from streams.submission import submission
+from tests.journey.conftest import PATIENCE_S, World, running
+
+NO_PDF = b"%PDF-1.7\nthat is all there is"
+
+
+async def get(world: World, path: str, **parameters: str) -> dict[str, Any]:
+    response = await world.http.get(path, params=parameters)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+async def until(world: World, document: str, state: str) -> dict[str, Any]:
+    async with asyncio.timeout(PATIENCE_S):
+        while True:
+            response = await world.http.get(f"/v1/documents/{document}")
+            if response.status_code == 200 and response.json()["state"] == state:
+                return dict(response.json())
+            await asyncio.sleep(0.02)
+
+
+async def test_a_document_that_failed_at_the_door_is_listed_counted_and_told_by_its_id(world: World) -> None:
+    receipt = await world.ingest(NO_PDF, "torn.pdf", external_id="torn")
+    assert (await world.ended(receipt))["state"] == "failed"
+    await world.searchable("A whole note about lighthouses.", external_id="whole")
+    [listed] = (await get(world, "/v1/documents", state="failed"))["items"]
+    assert (listed["document_id"], listed["external_id"], listed["state"]) == (receipt["document_id"], "torn", "failed")
+    told = await get(world, f"/v1/documents/{receipt['document_id']}")
+    assert told["state"] == "failed"
+    assert told["stages"][0]["error"] == listed["error"]
+    assert listed["error"]["code"] and listed["error"]["remedy"]
+    assert {item["external_id"] for item in (await get(world, "/v1/documents"))["items"]} == {"torn", "whole"}
+    assert [item["external_id"] for item in (await get(world, "/v1/documents", external_id="torn"))["items"]] == ["torn"]
+    health = await get(world, "/health")
+    assert health["documents"] == {"failed": 1, "searchable": 1}
+    assert health["dead_letters"] == {"total": 1, "stages": {"receive": 1}, "list": "/v1/dead-letters"}
+    [buried] = (await get(world, health["dead_letters"]["list"]))["items"]
+    assert buried["document_id"] == receipt["document_id"]
+
+
+async def test_a_failed_document_of_another_producer_is_found_by_its_external_id_alone(world: World) -> None:
+    event = DocumentReceived(external_id="theirs", content=Content(base64="%%%"))
+    await world.worker.storage.log.append([await submission(event, "e-1", source="crm", time=Overrides().clock(), codec=Codec())])
+    document = str(document_id("default", "", "theirs"))
+    told = await until(world, document, "failed")
+    assert told["stages"][0]["error"]["code"] == "NOT_BASE64"
+    [listed] = (await get(world, "/v1/documents", external_id="theirs", state="failed"))["items"]
+    assert (listed["document_id"], listed["external_id"], listed["source"]) == (document, "theirs", "crm")
+
+
+async def test_a_document_that_is_mended_is_no_failure_any_more(world: World) -> None:
+    receipt = await world.ingest(NO_PDF, "torn.pdf", external_id="torn")
+    await world.ended(receipt)
+    await world.searchable("A page about tides.", external_id="torn")
+    assert (await get(world, "/v1/documents", state="failed"))["items"] == []
+    assert (await get(world, f"/v1/documents/{receipt['document_id']}"))["state"] == "searchable"
+    assert (await get(world, "/health"))["documents"] == {"searchable": 1}
+
+
+async def test_a_document_that_failed_at_the_door_can_be_withdrawn(world: World) -> None:
+    receipt = await world.ingest(NO_PDF, "torn.pdf", external_id="torn")
+    await world.ended(receipt)
+    assert (await world.http.delete(f"/v1/documents/{receipt['document_id']}")).status_code == 202
+    await until(world, receipt["document_id"], "withdrawn")
+    assert (await get(world, "/v1/documents", state="failed"))["items"] == []
+
+
+@pytest.mark.parametrize("fields", [{}, {"external_id": "named"}], ids=["by its bytes", "by its external id"])
+async def test_a_delete_right_behind_an_upload_wins_though_nothing_has_read_the_upload(
+    settings: Settings, database: str, overrides: Overrides, fields: dict[str, str]
+) -> None:
+    receipt = await uploaded_and_deleted(settings, database, overrides, fields)
+    async with running(settings, database, overrides) as world:
+        await until(world, receipt["document_id"], "withdrawn")
+        assert (await world.ended(receipt))["state"] in ("withdrawn", "superseded")
+        assert await world.search("otters holding hands") == []
+        assert (await get(world, "/v1/documents"))["items"] == []
+        assert (await get(world, "/v1/dead-letters", stage="receive"))["items"] == []
+        assert await world.worker.storage.pool.fetchval("select count(*) from visible") == 0
+
+
+async def uploaded_and_deleted(settings: Settings, database: str, overrides: Overrides, fields: dict[str, str]) -> dict[str, Any]:
+    """While no worker runs."""
+    async with prepare_worker(settings, database, overrides=overrides):
+        pass
+    async with prepare_api(settings, database, overrides=overrides) as services:
+        transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as http:
+            upload = await http.post("/v1/ingest", files={"file": ("note.md", b"Otters sleep holding hands.")}, data=fields)
+            document = UUID(upload.json()["document_id"])
+            assert (await http.get(f"/v1/documents/{document}")).json()["state"] == "accepted"
+            deleted = await http.delete(f"/v1/documents/{document}")
+            assert (deleted.status_code, deleted.json()["document_id"]) == (202, str(document))
+            return dict(upload.json())
