@@ -45,6 +45,14 @@ class KafkaSettings(Section):
     session_timeout_s: float = Field(20.0, ge=6, le=1800, description="after which a worker that fell silent is given up and others take its partitions")
 
 
+class LogSettings(Section):
+    encrypt: bool = Field(True, description="seal what the log says of a document with a key of its own, so that it can be erased")
+    plain_tenants: Names = Field((), description="whose events stay readable on the topics; their receipts of erasure say what remains")
+    master_key: SecretStr | None = Field(
+        None, description="wraps the documents' keys: 32 bytes in base64, the same for every process; unset: `master.key` in the data folder"
+    )
+
+
 class StorageSettings(Section):
     url: str | None = Field(None, description="file://… or s3://bucket?endpoint=…; unset: a folder in the data folder")
     access_key: str | None = None
@@ -113,6 +121,7 @@ class Settings(BaseSettings):
     profiles_dir: Path | None = Field(None, description="profiles of your own (*.yaml); unset: `profiles` in the data folder")
     database: DatabaseSettings = DatabaseSettings()
     kafka: KafkaSettings = KafkaSettings()
+    log: LogSettings = LogSettings()
     storage: StorageSettings = StorageSettings()
     chat: ModelSettings = ModelSettings()
     embed: EmbedSettings = EmbedSettings()

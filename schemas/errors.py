@@ -13,6 +13,7 @@
     │   ├── ForbiddenAddress
     │   ├── NotFound
     │   ├── InvalidRequest
+    │   ├── Erased              its key was destroyed: it is passed over
     │   └── ModelOutput
     └── FatalError              the worker stops
         ├── NewerVersion        an event of ours is newer than this program: a rolling upgrade
@@ -95,6 +96,11 @@ class NotFound(PermanentError):
 
 class InvalidRequest(PermanentError):
     code = "INVALID_REQUEST"
+
+
+class Erased(PermanentError):
+    code = "ERASED"
+    remedy = "Nothing brings it back; send the document again if it is wanted after all."
 
 
 class ModelOutput(PermanentError):

@@ -1,6 +1,6 @@
 """Facts as records and back: CloudEvents 1.0, Kafka protocol binding, binary mode (structured mode is read as well).
 
-The payload of a document's events may be sealed with the document's key; everything that routing and erasing need is a clear header.
+The payload of what is said of a document or a run is sealed with its key; everything that routing and erasing need is a clear header.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from schemas.errors import MalformedEvent, NewerVersion
+from schemas.errors import MalformedEvent, NewerVersion, PermanentError
 from schemas.events import Event, Fact, declared, event_types
 from schemas.ids import canonical_json, received_id, sha256_hex
-from schemas.ports.ledger import Keys
+from schemas.ports.keys import Keys
 from schemas.records import Record, StoredRecord
-from streams.topics import OUTCOMES, RAW
+from streams.topics import CONTROL, OUTCOMES, RAW
 
 STRUCTURED = "application/cloudevents+json"
 LONGEST_ATTRIBUTE = 1024
@@ -28,14 +28,19 @@ _CARRIED = ("id", "source", "type", "correlationid", "traceparent")
 _TYPE = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
 
 
+CLEAR_TOPICS = frozenset({RAW, OUTCOMES, CONTROL})
+"""What foreign producers write and read, and decisions, which hold no text of a document."""
+SEALED = "application/octet-stream"
+
+
 class PlainKeys:
     """No encryption: payloads stay readable."""
 
-    async def seal(self, tenant: str, document_id: UUID, payload: bytes) -> tuple[bytes, dict[str, bytes]]:
-        return payload, {}
+    async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> None:
+        return None
 
-    async def open(self, headers: Mapping[str, bytes], payload: bytes) -> bytes:
-        return payload
+    async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
+        raise PermanentError("the payload is sealed, and this process has no keystore", code="KEY_MISSING", remedy="Read it where the keystore is.")
 
 
 def base_topic(topic: str) -> str:
@@ -54,19 +59,24 @@ class Codec:
     async def encode(self, fact: Fact[Any], topic: str, key: str) -> Record:
         payload = fact.data.model_dump_json(exclude_none=fact.data.topic != OUTCOMES).encode()
         headers = _headers(fact)
-        if fact.document_id is not None and fact.tenant is not None:
-            payload, sealed = await self.keys.seal(fact.tenant, fact.document_id, payload)
-            headers |= sealed
+        subject, tenant = _subject(fact), fact.tenant or getattr(fact.data, "tenant", None)
+        if subject is not None and tenant is not None:
+            sealed = await self.keys.seal(tenant, subject, payload, context=_context(fact.event_id, fact.data.event_type()), key=fact.key)
+            if sealed is not None:
+                payload = sealed[1]
+                headers |= {"ce_keyid": str(sealed[0]).encode(), "content-type": SEALED.encode()}
         return Record(topic, key.encode(), payload, headers)
 
     async def decode(self, stored: StoredRecord) -> Fact[Any]:
         topic = base_topic(stored.position.topic)
-        attributes, payload = await self._open(stored.record)
+        attributes, payload = self._attributes(stored.record)
+        if topic not in CLEAR_TOPICS and "keyid" in attributes:
+            payload = await self.keys.open(_uuid(attributes, "keyid"), payload, context=_context(attributes["id"], attributes["type"]))
         event = self._event_class(topic, attributes.get("type", ""))
         data = _validated(event, payload)
         return _foreign(attributes, data, payload, stored) if topic == RAW else _own(attributes, data, stored)
 
-    async def _open(self, record: Record) -> tuple[dict[str, str], bytes]:
+    def _attributes(self, record: Record) -> tuple[dict[str, str], bytes]:
         if record.value is None:
             raise MalformedEvent("the record has no value")
         if _content_type(record) == STRUCTURED:
@@ -76,7 +86,7 @@ class Codec:
         missing = [name for name in ("specversion", "id", "source", "type") if not attributes.get(name)]
         if missing:
             raise MalformedEvent(f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}")
-        return _measured(attributes), await self.keys.open(record.headers, record.value)
+        return _measured(attributes), record.value
 
     def _event_class(self, topic: str, event_type: str) -> type[Event]:
         found = self.types.get((topic, event_type))
@@ -220,14 +230,9 @@ def _foreign(attributes: Mapping[str, str], data: Event, payload: bytes, stored:
 
 
 def _own(attributes: Mapping[str, str], data: Event, stored: StoredRecord) -> Fact[Any]:
-    try:
-        identity = UUID(attributes["id"])
-        cause = UUID(attributes["causationid"]) if "causationid" in attributes else None
-        document = UUID(attributes["document"]) if "document" in attributes else None
-    except ValueError as error:
-        raise MalformedEvent(f"an id of {attributes['type']} is not a UUID: {error}") from error
+    cause, document, key = (_uuid(attributes, name) if name in attributes else None for name in ("causationid", "document", "keyid"))
     return Fact(
-        id=identity,
+        id=_uuid(attributes, "id"),
         data=data,
         source=attributes["source"],
         event_id=attributes["id"],
@@ -238,9 +243,28 @@ def _own(attributes: Mapping[str, str], data: Event, stored: StoredRecord) -> Fa
         causation_id=cause,
         correlation_id=attributes.get("correlationid"),
         traceparent=attributes.get("traceparent"),
+        key=key,
         position=stored.position,
         appended_at=stored.appended_at,
     )
+
+
+def _uuid(attributes: Mapping[str, str], name: str) -> UUID:
+    try:
+        return UUID(attributes[name])
+    except ValueError as error:
+        raise MalformedEvent(f"ce_{name} of {attributes['type']} is not a UUID: {error}") from error
+
+
+def _subject(fact: Fact[Any]) -> UUID | None:
+    """Whose key seals it."""
+    subject: UUID | None = fact.document_id or getattr(fact.data, "run_id", None)
+    return None if fact.data.topic in CLEAR_TOPICS else subject
+
+
+def _context(identity: str, event_type: str) -> bytes:
+    """What a sealed payload is bound to, so that it cannot be moved to another event."""
+    return f"{identity} {event_type}".encode()
 
 
 def _headers(fact: Fact[Any]) -> dict[str, bytes]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Any
@@ -27,7 +28,7 @@ class Publisher:
         self.how = generation.how.get(author, "") if generation else ""
 
     async def records(self, statements: Sequence[Statement]) -> list[Record]:
-        return [await self.record(statement) for statement in statements]
+        return await asyncio.gather(*map(self.record, statements))
 
     async def record(self, statement: Statement) -> Record:
         """Raises LimitExceeded for what no log would take, before anything is handed to one."""
@@ -45,6 +46,7 @@ class Publisher:
             causation_id=cause.id,
             correlation_id=cause.correlation_id or str(cause.id),
             traceparent=cause.traceparent,
+            key=cause.key,
         )
         return _fitting(await self.codec.encode(fact, self.topic(data), str(fact.document_id or cause.id)), data)
 

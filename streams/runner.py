@@ -16,7 +16,17 @@ from typing import Any, TypeVar
 
 import structlog
 
-from schemas.errors import AnabranchError, DatabaseUnavailable, DuplicateEventId, EngineUnavailable, FatalError, LogUnavailable, PermanentError, TransientError
+from schemas.errors import (
+    AnabranchError,
+    DatabaseUnavailable,
+    DuplicateEventId,
+    EngineUnavailable,
+    Erased,
+    FatalError,
+    LogUnavailable,
+    PermanentError,
+    TransientError,
+)
 from schemas.events import EventBuried, Fact
 from schemas.ports.bundle import Ports
 from schemas.ports.ledger import Claim, Claimed, Ledger, Projected
@@ -82,7 +92,7 @@ class Runner:
     async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
         """Decode and run the first transaction. What is owed a reaction has `counted`, what cannot be processed has `burial`, the rest is done.
         Raises NewerVersion with nothing claimed."""
-        works = [await self._decoded(stored) for stored in records]
+        works = await asyncio.gather(*map(self._decoded, records))
         readable = [(work, projected) for work in works if (projected := self._projected(work)) is not None]
         await self._claim(readable)
         return works
@@ -113,7 +123,7 @@ class Runner:
     async def _publish(self, works: Sequence[Work]) -> None:
         """Facts that are too large, or that the log refuses for good, are found by halving; the event that they follow from is buried."""
         try:
-            records = [record for work in works for record in await self._records(work)]
+            records = [record for told in await asyncio.gather(*map(self._records, works)) for record in told]
             if records:
                 await self._patiently(lambda: self.log.append(records))
         except PermanentError as error:
@@ -131,7 +141,10 @@ class Runner:
         burial, said = work.burial, list(work.statements)
         if burial is not None:
             said += await self._patiently(lambda: buried_facts(burial, self.stage, self.ports))
-        return await self.publisher.records(said)
+        try:
+            return await self._patiently(lambda: self.publisher.records(said))
+        except Erased:
+            return []
 
     async def prune(self, topic: str, partition: int, below: int) -> None:
         if self.stage.counts != "door":
@@ -157,9 +170,12 @@ class Runner:
                 self._apply(work, projected.fact, claimed)
 
     async def _decoded(self, stored: StoredRecord) -> Work:
+        """What was erased is passed over: it has neither a fact nor a burial."""
         work = Work(stored)
         try:
-            work.counted = Counted(await self.codec.decode(stored), Claim.OWED)
+            work.counted = Counted(await self._patiently(lambda: self.codec.decode(stored)), Claim.OWED)
+        except Erased as error:
+            log.info("passed over", stage=self.stage.name, topic=stored.position.topic, offset=stored.position.offset, detail=error.detail)
         except FatalError:
             raise
         except Exception as error:
@@ -182,7 +198,7 @@ class Runner:
         elif claimed.claim is Claim.DONE or self.stage.react is None:
             work.counted = None
         else:
-            work.counted = Counted(fact, claimed.claim, claimed.flip, claimed.unchanged)
+            work.counted = Counted(fact, claimed.claim, claimed.flip, claimed.unchanged, claimed.revived)
 
     async def _attempt(self, works: Sequence[Work]) -> Exception | None:
         """Statements on success; the error that will not go away otherwise."""

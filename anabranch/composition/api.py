@@ -75,7 +75,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             profiles=lambda: [profiles.get(name) for name in profiles.names],
             search=asking.search,
             query=asking.query,
-            feedback=LogFeedback(storage.log, PgFeedback(storage.pool), Codec(), overrides.clock, overrides.fresh_id).give,
+            feedback=LogFeedback(storage.log, PgFeedback(storage.pool), storage.codec, overrides.clock, overrides.fresh_id).give,
             ready=readiness.lines,
             health=readiness.health,
             metrics=metrics.exposition,
@@ -86,7 +86,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
 
 @asynccontextmanager
 async def _usage(storage: Storage, metrics: Metrics, overrides: Overrides) -> AsyncIterator[UsageBuffer]:
-    usage = UsageBuffer(storage.log, Codec(), overrides.clock, metrics.usage_lost.inc)
+    usage = UsageBuffer(storage.log, storage.codec, overrides.clock, metrics.usage_lost.inc)
     sending = asyncio.create_task(usage.run())
     try:
         yield usage

@@ -10,6 +10,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from anabranch.composition.overrides import NONE, Overrides
+from anabranch.composition.sealing import sealing_codec
 from anabranch.settings import KafkaSettings as KafkaOptions
 from anabranch.settings import Settings
 from engines.blobs import open_blobs
@@ -20,6 +21,7 @@ from sql.log import PgLog
 from sql.log_reader import PgSubscriber
 from sql.migrate import migrate
 from sql.pool import RELAXED, Pool, close_pool, open_pool
+from streams.codec import Codec
 from streams.kafka.settings import KafkaSettings
 from streams.topics import RAW, RAW_RETENTION_MS, partition_counts
 
@@ -33,6 +35,7 @@ class Storage:
     log: EventLog
     subscriber: Subscriber
     blobs: Blobs
+    codec: Codec
     stamp: Callable[[Position, datetime], list[int]]
 
     async def waiting(self, group: str, topic: str) -> int:
@@ -62,7 +65,8 @@ async def prepare_storage(
         log, subscriber = _log(settings, dsn, pool)
         try:
             await log.create_topics(partition_counts(settings.kafka.partitions), retention_ms={RAW: RAW_RETENTION_MS})
-            yield Storage(dsn, pool, log, subscriber, overrides.blobs or blobs_of(settings), _stamp(settings))
+            codec = await sealing_codec(settings, pool)
+            yield Storage(dsn, pool, log, subscriber, overrides.blobs or blobs_of(settings), codec, _stamp(settings))
         finally:
             await log.close()
     finally:

@@ -52,6 +52,8 @@ class Fact(Generic[E]):
     traceparent: str | None = None
     sequence: int | None = None
     """CloudEvents' Sequence extension, where the source numbers its changes."""
+    key: UUID | None = None
+    """What its payload was sealed with; what follows from it is sealed with the same."""
     payload_sha256: str = ""
     position: Position | None = None
     appended_at: datetime | None = None

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from schemas.events import EventBuried, Fact
 from schemas.generations import Generation
-from schemas.rows import OrderKey, Row
+from schemas.rows import DocumentRow, OrderKey, Row
 
 Counts = Literal["latest", "visible", "always", "door"]
 """What decides whether an event counts: its order against the latest of its document (`latest`, at transcribe), against what is
@@ -54,6 +54,9 @@ class Claimed:
     flip: Flip | None = None
     unchanged: bool = False
     """At transcribe: same bytes, same `how` of transcribe, same fields as the visible revision, and not forced."""
+    revived: DocumentRow | None = None
+    """At transcribe, with a withdrawal that came late: the last revision after it that had changed nothing, and so had no text of its own but lived on
+    what is withdrawn now. The reaction gives it one. Told again while the reaction is owed."""
 
 
 class Ledger(Protocol):
@@ -98,12 +101,3 @@ class Generations(Protocol):
     async def get(self, name: str) -> Generation | None: ...
 
     async def undropped(self) -> list[Generation]: ...
-
-
-class Keys(Protocol):
-    """Keys of documents, for the codec. Payloads are left as they are where there is no key."""
-
-    async def seal(self, tenant: str, document_id: UUID, payload: bytes) -> tuple[bytes, dict[str, bytes]]:
-        """The payload as it goes into the log, and the headers that say how to open it."""
-
-    async def open(self, headers: Mapping[str, bytes], payload: bytes) -> bytes: ...

@@ -94,6 +94,7 @@ class Cluster:
             "ANABRANCH_KAFKA__BOOTSTRAP_SERVERS": self.settings.bootstrap_servers,
             "ANABRANCH_KAFKA__TOPIC_PREFIX": self.settings.topic_prefix,
             "ANABRANCH_KAFKA__SESSION_TIMEOUT_S": "6",
+            "ANABRANCH_LOG__ENCRYPT": "false",
             **self.environment,
         }
 

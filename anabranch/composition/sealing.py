@@ -1,0 +1,41 @@
+"""Whose keys seal the log, and what wraps them."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+
+from anabranch.secrets import master_key
+from anabranch.settings import Settings
+from schemas.errors import ConfigurationError
+from sql.keystore import PgKeystore
+from sql.pool import Pool
+from streams.codec import Codec
+from streams.keys import KEY_BYTES, SealingKeys, fingerprint
+
+
+async def sealing_codec(settings: Settings, pool: Pool) -> Codec:
+    """Opens what is sealed also where nothing new is to be. Raises ConfigurationError where the keystore was made with another master key."""
+    keystore, master, log = PgKeystore(pool), _master(settings), settings.log
+    await keystore.agree(fingerprint(master))
+    readable = frozenset(log.plain_tenants)
+    return Codec(SealingKeys(keystore, master, plain=lambda tenant: not log.encrypt or tenant in readable))
+
+
+def _master(settings: Settings) -> bytes:
+    given = settings.log.master_key
+    if given is None:
+        return master_key(settings.data_dir)
+    try:
+        key = base64.b64decode(given.get_secret_value(), validate=True)
+    except binascii.Error as error:
+        raise _not_a_key() from error
+    if len(key) != KEY_BYTES:
+        raise _not_a_key()
+    return key
+
+
+def _not_a_key() -> ConfigurationError:
+    return ConfigurationError(
+        f"ANABRANCH_LOG__MASTER_KEY is not {KEY_BYTES} bytes in base64", code="BAD_MASTER_KEY", remedy="Make one with: openssl rand -base64 32"
+    )

@@ -1,0 +1,47 @@
+"""Keys of what the log holds: one for each life of a document and for each run, so that destroying a key erases what was said under it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+from uuid import UUID
+
+
+@dataclass(frozen=True, slots=True)
+class StoredKey:
+    """A key as the keystore has it."""
+
+    id: UUID
+    tenant: str
+    subject: UUID
+    """The document or the run."""
+    wrapped: bytes | None
+    """Encrypted with the master key; None when it was destroyed."""
+
+
+class Keystore(Protocol):
+    """Where wrapped keys lie. It is no view of the log and has a backup of its own. All raise DatabaseUnavailable."""
+
+    async def obtain(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
+        """The current key of each subject, in the order asked: the proposed one where there is none or it was destroyed. Subjects are distinct."""
+
+    async def find(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
+        """Unknown ones are left out."""
+
+    async def current(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
+        """The keys of these subjects that are not destroyed."""
+
+    async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
+        """For good: a key that is not here is noted as destroyed all the same, so that a restored backup does not bring it back."""
+
+
+class Keys(Protocol):
+    """What the codec asks. `context` is bound to the payload: with another one it does not open."""
+
+    async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> tuple[UUID, bytes] | None:
+        """The payload sealed with `key` (that of the causing event), else with the subject's current one; None where nothing is sealed for this tenant.
+        Raises Erased where `key` was destroyed."""
+
+    async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
+        """Raises Erased where the key was destroyed, PermanentError where it is not in the keystore or the payload was tampered with."""

@@ -1,0 +1,58 @@
+"""The keystore: wrapped keys in a schema of their own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from schemas.errors import ConfigurationError
+from schemas.ports.keys import StoredKey
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+COLUMNS = "id, tenant, subject, wrapped"
+
+
+class PgKeystore:
+    """Keystore over the schema of that name."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def obtain(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
+        columns = ([key.id for key in proposed], [key.tenant for key in proposed], [key.subject for key in proposed], [key.wrapped for key in proposed])
+        with database_errors():
+            rows = await self._pool.fetch(statement("obtain_keys"), *columns)
+        found = {(row["tenant"], row["subject"]): StoredKey(**row) for row in rows}
+        return [found[key.tenant, key.subject] for key in proposed]
+
+    async def find(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
+        with database_errors():
+            rows = await self._pool.fetch(f"select {COLUMNS} from keystore.keys where id = any($1)", list(ids))
+        return {row["id"]: StoredKey(**row) for row in rows}
+
+    async def current(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
+        query = "select id from keystore.keys where tenant = $1 and subject = any($2) and destroyed_at is null order by id"
+        with database_errors():
+            return [row["id"] for row in await self._pool.fetch(query, tenant, list(subjects))]
+
+    async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
+        query = (
+            "insert into keystore.keys (id, tenant, destroyed_at) select id, $1, clock_timestamp() from unnest($2::uuid[]) k (id) order by id "
+            "on conflict (id) do update set wrapped = null, destroyed_at = coalesce(keys.destroyed_at, excluded.destroyed_at)"
+        )
+        with database_errors():
+            await self._pool.execute(query, tenant, list(keys))
+
+    async def agree(self, fingerprint: str) -> None:
+        """The first master key to come holds. Raises ConfigurationError for another."""
+        with database_errors():
+            await self._pool.execute("insert into keystore.master (fingerprint) values ($1) on conflict do nothing", fingerprint)
+            known = await self._pool.fetchval("select fingerprint from keystore.master")
+        if known != fingerprint:
+            raise ConfigurationError(
+                f"the keys in this database are wrapped by another master key ({known}) than this process has ({fingerprint})",
+                code="WRONG_MASTER_KEY",
+                remedy="Give every process the same ANABRANCH_LOG__MASTER_KEY, or the data folder whose `master.key` made this database.",
+            )

@@ -1,0 +1,162 @@
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from uuid import UUID
+
+import pytest
+
+from schemas.errors import DatabaseUnavailable, Erased, MalformedEvent, PermanentError
+from schemas.events import DocumentIndexed, DocumentRemoved, Event, Fact, QueryReceived
+from schemas.ports.keys import StoredKey
+from schemas.records import Position, Record, StoredRecord
+from schemas.values import Origin
+from streams.codec import Codec
+from streams.keys import SealingKeys
+
+NOW = datetime(2026, 3, 1, tzinfo=UTC)
+DOCUMENT, RUN = UUID(int=9), UUID(int=10)
+MASTER = os.urandom(32)
+
+
+class Shelf:
+    """A keystore in memory, that counts how often it was asked."""
+
+    def __init__(self) -> None:
+        self.keys: dict[UUID, StoredKey] = {}
+        self.asked = 0
+        self.away = False
+
+    async def obtain(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
+        await self._answer()
+        found = []
+        for key in proposed:
+            current = next((known for known in self.keys.values() if known.subject == key.subject and known.wrapped), key)
+            self.keys[current.id] = current
+            found.append(current)
+        return found
+
+    async def find(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
+        await self._answer()
+        return {identity: self.keys[identity] for identity in ids if identity in self.keys}
+
+    async def current(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
+        return [key.id for key in self.keys.values() if key.wrapped and key.subject in subjects]
+
+    async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
+        for key in keys:
+            self.keys[key] = replace(self.keys[key], wrapped=None)
+
+    async def _answer(self) -> None:
+        self.asked += 1
+        if self.away:
+            raise DatabaseUnavailable("away")
+
+
+@pytest.fixture
+def shelf() -> Shelf:
+    return Shelf()
+
+
+@pytest.fixture
+def codec(shelf: Shelf) -> Codec:
+    return Codec(SealingKeys(shelf, MASTER))
+
+
+def removed(reason: str, number: int = 1) -> Fact[DocumentRemoved]:
+    data = DocumentRemoved(
+        tenant="t", document_id=DOCUMENT, order=[1, number], origin=Origin(accepted_id=UUID(int=1), event_id="e", source="s"), payload_sha256="", received_at=NOW, reason=reason,
+    )  # fmt: skip
+    return Fact(UUID(int=number), data, "anabranch/receive", str(UUID(int=number)), NOW, "t", DOCUMENT)
+
+
+def appended(record: Record, topic: str = "accepted") -> StoredRecord:
+    return StoredRecord(record, Position(topic, 0, 5), NOW)
+
+
+async def test_what_is_sealed_reads_back_the_same_and_shows_nothing(codec: Codec) -> None:
+    record = await codec.encode(removed("canary"), "accepted", "k")
+    assert b"canary" not in (record.value or b"")
+    back = await codec.decode(appended(record))
+    assert back.data == removed("canary").data
+    assert record.headers["ce_keyid"] == str(back.key).encode()
+
+
+async def test_a_life_of_a_document_has_one_key(codec: Codec, shelf: Shelf) -> None:
+    records = await asyncio.gather(*(codec.encode(removed("x", number), "accepted", "k") for number in range(1, 9)))
+    assert len({record.headers["ce_keyid"] for record in records}) == 1
+    assert shelf.asked == 1, "together"
+
+
+async def test_after_its_key_is_destroyed_nothing_opens_and_a_new_life_begins(codec: Codec, shelf: Shelf) -> None:
+    old = await codec.encode(removed("old"), "accepted", "k")
+    await shelf.destroy("t", await shelf.current("t", [DOCUMENT]))
+    with pytest.raises(Erased):
+        await Codec(SealingKeys(shelf, MASTER)).decode(appended(old))
+    new = await codec.encode(removed("new"), "accepted", "k")
+    assert (await codec.decode(appended(new))).data.reason == "new"
+
+
+async def test_what_follows_from_an_erased_event_is_not_sealed_with_the_new_key(codec: Codec, shelf: Shelf) -> None:
+    cause = await codec.decode(appended(await codec.encode(removed("old"), "accepted", "k")))
+    await shelf.destroy("t", [cause.key or UUID(int=0)])
+    with pytest.raises(Erased):
+        await Codec(SealingKeys(shelf, MASTER)).encode(replace(removed("derived"), key=cause.key), "accepted", "k")
+
+
+async def test_a_payload_belongs_to_its_event(codec: Codec) -> None:
+    first, second = [await codec.encode(removed("x", number), "accepted", "k") for number in (1, 2)]
+    with pytest.raises(PermanentError, match="changed"):
+        await codec.decode(appended(replace(first, value=second.value)))
+
+
+async def test_another_master_key_opens_nothing(codec: Codec, shelf: Shelf) -> None:
+    record = await codec.encode(removed("x"), "accepted", "k")
+    with pytest.raises(PermanentError, match="master key"):
+        await Codec(SealingKeys(shelf, os.urandom(32))).decode(appended(record))
+
+
+async def test_a_lost_key_names_the_backup(codec: Codec, shelf: Shelf) -> None:
+    record = await codec.encode(removed("x"), "accepted", "k")
+    shelf.keys.clear()
+    with pytest.raises(PermanentError) as raised:
+        await Codec(SealingKeys(shelf, MASTER)).decode(appended(record))
+    assert "backup" in raised.value.remedy
+
+
+async def test_a_keystore_that_is_away_is_told_to_everybody_who_waits(codec: Codec, shelf: Shelf) -> None:
+    shelf.away = True
+    answers = await asyncio.gather(*(codec.encode(removed("x", number), "accepted", "k") for number in (1, 2)), return_exceptions=True)
+    assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 2
+    shelf.away = False
+    assert (await codec.encode(removed("x"), "accepted", "k")).value
+
+
+@pytest.mark.parametrize(("data", "topic"), [(DocumentIndexed(tenant="t", document_id=DOCUMENT), "outcomes")])
+async def test_what_foreign_programs_read_stays_readable(codec: Codec, data: Event, topic: str) -> None:
+    record = await codec.encode(Fact(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t", DOCUMENT), topic, "k")
+    assert str(DOCUMENT).encode() in (record.value or b"")
+
+
+async def test_a_question_has_a_key_of_its_run(codec: Codec, shelf: Shelf) -> None:
+    data = QueryReceived(run_id=RUN, tenant="t", kind="query", request={"query": "canary"}, received_at=NOW)
+    record = await codec.encode(Fact(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t"), "queries", str(RUN))
+    assert b"canary" not in (record.value or b"")
+    assert [key.subject for key in shelf.keys.values()] == [RUN]
+
+
+async def test_a_tenant_may_keep_its_events_readable_and_sealed_ones_still_open(codec: Codec, shelf: Shelf) -> None:
+    sealed = await codec.encode(removed("x"), "accepted", "k")
+    plain = Codec(SealingKeys(shelf, MASTER, plain=lambda tenant: tenant == "t"))
+    assert b"canary" in ((await plain.encode(removed("canary"), "accepted", "k")).value or b"")
+    assert (await plain.decode(appended(sealed))).data.reason == "x"
+
+
+async def test_a_key_named_by_a_foreign_producer_is_not_used(codec: Codec) -> None:
+    headers = {"ce_specversion": b"1.0", "ce_id": b"e", "ce_source": b"s", "ce_type": b"document.withdrawn.v1", "ce_keyid": b"none"}
+    assert (await codec.decode(appended(Record("raw", None, b'{"external_id": "a"}', headers), "raw"))).key is None
+    with pytest.raises(MalformedEvent, match="ce_keyid"):
+        await codec.decode(appended(Record("accepted", None, b"{}", {**headers, "ce_type": b"document.accepted.v1"})))
