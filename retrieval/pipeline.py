@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
 from uuid import UUID
 
 from retrieval.answer.drafts import Draft
@@ -13,18 +12,15 @@ from retrieval.answer.extractive import extractive_answer
 from retrieval.answer.model import written_answer
 from retrieval.answer.quotables import Quotable, quotables
 from retrieval.answer.spoken import Spoken
+from retrieval.basis import basis_of
 from retrieval.channels import Ask, embedding
-from retrieval.confidence import confidence
-from retrieval.denoise import trim
-from retrieval.expand import RankedParent, at_most_per_document
-from retrieval.judge import judge
-from retrieval.messages import message
-from retrieval.pack import Context, pack
-from retrieval.plan import Plan, plan
+from retrieval.conclude import conclude, suits
+from retrieval.expand import RankedParent
+from retrieval.looked import Asked, Looked, numbers_of, with_contexts, with_results
+from retrieval.plan import plan
 from retrieval.profiles import Profiles
 from retrieval.ranking import Looking, Ranking, rank
 from retrieval.refuse import Suitability, judge_suitability
-from retrieval.results import results
 from retrieval.route import channels_of, escalated, route
 from retrieval.runs import Publish, answered, discard, received
 from retrieval.states import StateReader, Unpack
@@ -36,11 +32,8 @@ from schemas.profiles import Profile
 from schemas.questions import (
     Channel,
     Debug,
-    Judgement,
     QueryRequest,
     QueryResponse,
-    RefusalCode,
-    Result,
     Route,
     SearchRequest,
     SearchResponse,
@@ -48,35 +41,6 @@ from schemas.questions import (
     Trace,
     untold,
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """One question under way."""
-
-    tenant: str
-    run_id: UUID
-    request: SearchRequest
-    profile: Profile
-    plan: Plan
-    watch: Stopwatch
-    tell: Tell
-
-    @property
-    def streams(self) -> bool:
-        return isinstance(self.request, QueryRequest) and self.request.stream
-
-
-@dataclass(frozen=True, slots=True)
-class Looked:
-    """What was found over one snapshot, before anything is answered."""
-
-    generation: str
-    route: Route
-    ranking: Ranking
-    suitability: Suitability
-    contexts: tuple[Context, ...] = ()
-    results: tuple[Result, ...] = ()
 
 
 class Retriever:
@@ -107,18 +71,16 @@ class Retriever:
         asked = self._received(tenant, request, run_id)
         looked = await self._look(asked, read_contexts=False)
         response = SearchResponse(run_id=run_id, generation=looked.generation, results=list(looked.results), trace=self._trace(asked, looked, None))
-        self._publish(answered(tenant, response, looked.ranking, _numbers(looked), self._clock()))
+        self._publish(answered(tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, None)))
         return response
 
     async def query(self, tenant: str, request: QueryRequest, run_id: UUID, tell: Tell = untold) -> QueryResponse:
         """An answer from cited passages, or a refusal in the question's language. Steps are told as they happen, and with `stream` the model's words."""
         asked = self._received(tenant, request, run_id, tell)
         looked = await self._look(asked, read_contexts=True)
-        if (looked.suitability.refused and asked.profile.answer.refuse) or not looked.contexts:
-            response = self._refusal(asked, looked, "NO_SUITABLE_CONTEXT", None, None)
-        else:
-            response = await self._answer(asked, looked)
-        fact = answered(tenant, response, looked.ranking, _numbers(looked), self._clock())
+        draft = await self._answer(asked, looked) if suits(asked, looked) else None
+        response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
+        fact = answered(tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, draft))
         self._publish(fact)
         return response.model_copy(update={"debug": Debug(candidates=fact.candidates, numbers=fact.numbers)}) if request.debug else response
 
@@ -158,7 +120,7 @@ class Retriever:
             suitability = self._suitability(asked, ranking)
             looked = Looked(snapshot.generation.name, routed, ranking, suitability)
             with asked.watch.step("read"):
-                return await (_with_contexts if read_contexts else _with_results)(asked, looked, snapshot)
+                return await (with_contexts if read_contexts else with_results)(asked, looked, snapshot)
 
     async def _rank(self, asked: Asked, routed: Route, snapshot: Snapshot, depth: int | None) -> Ranking:
         channels = channels_of(routed, asked.request, asked.profile)
@@ -178,16 +140,9 @@ class Retriever:
         looked = self._reranker if ranking.reranked and ranking.reranked.done else None
         return judge_suitability(ranking.parents, asked.plan, ranking.idf, looked, ranking.found.embedded, asked.profile.answer)
 
-    async def _answer(self, asked: Asked, looked: Looked) -> QueryResponse:
+    async def _answer(self, asked: Asked, looked: Looked) -> Draft:
         with asked.watch.step("answer"):
-            draft = await self._draft(asked, looked)
-        if not draft.sentences:
-            return self._refusal(asked, looked, "INSUFFICIENT_CONTEXT", draft, None)
-        with asked.watch.step("judge"):
-            judgement = judge(draft, looked.contexts, asked.plan.question)
-        if judgement.decision == "FAIL_BLOCKED":
-            return self._refusal(asked, looked, "JUDGE_BLOCKED", draft, judgement)
-        return self._response(asked, looked, draft, judgement, None)
+            return await self._draft(asked, looked)
 
     async def _draft(self, asked: Asked, looked: Looked) -> Draft:
         """By the chat model where there is one; quoted where there is none, or where it does not answer."""
@@ -205,29 +160,6 @@ class Retriever:
         query, reranked = looked.ranking.found.embedded, looked.ranking.reranked
         usable = self._reranker is not None and (reranked.done if reranked else self._reranker.role == "added")
         return await extractive_answer(items, asked.plan, query, self._embedder, self._reranker if usable else None, asked.profile.rerank.timeout_s)
-
-    def _refusal(self, asked: Asked, looked: Looked, code: RefusalCode, draft: Draft | None, judgement: Judgement | None) -> QueryResponse:
-        return self._response(asked, looked, draft, judgement, code)
-
-    def _response(self, asked: Asked, looked: Looked, draft: Draft | None, judgement: Judgement | None, code: RefusalCode | None) -> QueryResponse:
-        shown = draft if code is None else None
-        with_contexts = not isinstance(asked.request, QueryRequest) or asked.request.return_context
-        return QueryResponse(
-            run_id=asked.run_id,
-            generation=looked.generation,
-            answer=shown.text if shown else None,
-            refused=code is not None,
-            code=code,
-            message=message(code, asked.plan.language) if code else None,
-            language=asked.plan.language,
-            citations=list(shown.citations) if shown else [],
-            contexts=list(looked.results) if with_contexts else [],
-            judge=judgement,
-            confidence=confidence(looked.suitability, looked.contexts, looked.ranking.found),
-            assumptions=list(draft.assumptions) if draft else [],
-            limitations=[*(draft.limitations if draft else ()), *(f"Channel {name} did not answer." for name in looked.ranking.found.failed)],
-            trace=self._trace(asked, looked, draft),
-        )
 
     def _trace(self, asked: Asked, looked: Looked, draft: Draft | None) -> Trace:
         ranking, found = looked.ranking, looked.ranking.found
@@ -253,32 +185,6 @@ class Retriever:
         )
 
 
-async def _with_results(asked: Asked, looked: Looked, snapshot: Snapshot) -> Looked:
-    best = at_most_per_document(looked.ranking.parents, asked.profile.fusion.per_document)[: asked.request.k]
-    views = await snapshot.parents([parent.parent_id for parent in best])
-    return replace(looked, results=tuple(results(best, views, asked.plan.keywords, explain=asked.request.explain)))
-
-
-async def _with_contexts(asked: Asked, looked: Looked, snapshot: Snapshot) -> Looked:
-    """The best parents, trimmed and packed, with the children that may be quoted."""
-    best = at_most_per_document(looked.ranking.parents, asked.profile.fusion.per_document)
-    kept = trim(best[: min(asked.request.k, asked.profile.rerank.keep)], asked.profile.answer.trim, looked.suitability.background)
-    known = looked.ranking.reranked.children if looked.ranking.reranked else {}
-    unread = [parent.parent_id for parent in kept if parent.parent_id not in known]
-    views, children = await asyncio.gather(snapshot.parents([parent.parent_id for parent in kept]), _children(snapshot, unread))
-    there = [parent for parent in kept if parent.parent_id in views]
-    contexts = pack(there, views, {**known, **children}, asked.profile.answer.context_tokens)
-    shown = results([context.parent for context in contexts], views, asked.plan.keywords, explain=asked.request.explain)
-    return replace(looked, contexts=tuple(contexts), results=tuple(shown))
-
-
-async def _children(snapshot: Snapshot, parents: Sequence[UUID]) -> dict[UUID, list[Any]]:
-    families: dict[UUID, list[Any]] = {}
-    for child in sorted(await snapshot.children(parents) if parents else [], key=lambda child: child.ordinal):
-        families.setdefault(child.parent_id, []).append(child)
-    return families
-
-
 async def _settled(query: asyncio.Task[EmbeddedQuery] | None) -> None:
     """No task outlives its question; what it raised has been told by the channel that needed it."""
     if query is not None:
@@ -297,11 +203,6 @@ def _instead(quoted: Draft, model: str, error: AnabranchError | TimeoutError, ti
     note = f"The chat model {model} gave no usable answer ({why}); the answer is quoted instead."
     spent = error if isinstance(error, ModelOutput) else None
     return replace(quoted, limitations=(note, *quoted.limitations), calls=spent.calls if spent else 1, tokens=spent.tokens if spent else 0)
-
-
-def _numbers(looked: Looked) -> dict[str, Any]:
-    suitability = looked.suitability
-    return {"refusal": {"best": suitability.best, "threshold": suitability.threshold, "background": suitability.background, "reason": suitability.reason}}
 
 
 def alone(profile: Profile) -> Profile:

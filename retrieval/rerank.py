@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import numpy as np
@@ -59,7 +59,7 @@ async def rerank(
         return _unchanged(parents, f"not reranked: {reranker.name} gave no answer within {profile.timeout_s:g} s")
     notes = (f"{missing} of {len(passages)} passages were reranked without token states",) if missing and reranker.role == "added" else ()
     scored = {passage.id: score for passage, score in zip(passages, scores, strict=True) if reranker.role == "replaces" or passage.states}
-    return _combined(offered, rest, scored, reranker, profile, notes, children)
+    return combined(offered, rest, scored, reranker.role, profile, notes, children)
 
 
 async def _passages(
@@ -88,18 +88,19 @@ def _by_parent(children: Sequence[ChunkView]) -> dict[UUID, list[ChunkView]]:
     return families
 
 
-def _combined(
+def combined(
     offered: Sequence[RankedParent],
     rest: Sequence[RankedParent],
     scores: Mapping[UUID, float],
-    reranker: Reranker,
+    role: Literal["added", "replaces"],
     profile: RerankProfile,
     notes: tuple[str, ...],
     children: Mapping[UUID, Sequence[ChunkView]],
 ) -> Reranked:
+    """Fused scores and rerank scores as one order. `scores` are of offered parents, in their order; not empty."""
     values = np.array(list(scores.values()), np.float64)
-    numbers = {"mean": float(values.mean()), "deviation": float(values.std()), "weight": profile.weight, "role": reranker.role, "offered": len(offered)}
-    if reranker.role == "replaces":
+    numbers = {"mean": float(values.mean()), "deviation": float(values.std()), "weight": profile.weight, "role": role, "offered": len(offered)}
+    if role == "replaces":
         seen = [rescored(parent, scores[parent.parent_id], scores[parent.parent_id], {}) for parent in offered if parent.parent_id in scores]
         unseen = [parent for parent in (*offered, *rest) if parent.parent_id not in scores]
         return Reranked((*sorted(seen, key=lambda parent: parent.order), *_behind(unseen, float(values.min()))), True, notes, numbers, children)

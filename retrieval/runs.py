@@ -7,11 +7,13 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from retrieval.basis import text_hash
 from retrieval.expand import RankedParent
 from retrieval.fuse import Fused
 from retrieval.ranking import Ranking
 from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from schemas.runs import Basis
 
 Publish = Callable[[Event], None]
 """Takes a fact and returns at once: a bounded buffer, so that a log that is away never fails a question."""
@@ -26,7 +28,9 @@ def received(run_id: UUID, tenant: str, request: SearchRequest, at: datetime) ->
     return QueryReceived(run_id=run_id, tenant=tenant, kind=kind, request=request.model_dump(mode="json"), received_at=at)
 
 
-def answered(tenant: str, response: SearchResponse | QueryResponse, ranking: Ranking, numbers: dict[str, Any], at: datetime) -> QueryAnswered:
+def answered(
+    tenant: str, response: SearchResponse | QueryResponse, ranking: Ranking, numbers: dict[str, Any], at: datetime, basis: Basis | None = None
+) -> QueryAnswered:
     """`candidates` are those of every channel with each of their numbers; from them the steps from fusion on can be run again."""
     return QueryAnswered(
         run_id=response.run_id,
@@ -36,6 +40,7 @@ def answered(tenant: str, response: SearchResponse | QueryResponse, ranking: Ran
         response=response.model_dump(mode="json"),
         candidates=_candidates(ranking),
         numbers={**ranking.numbers, **numbers},
+        basis=basis,
     )
 
 
@@ -53,6 +58,7 @@ def _candidate(fused: Fused, parent: RankedParent | None) -> dict[str, Any]:
         "parent_id": str(chunk.parent_id),
         "document_id": str(chunk.document_id),
         "channels": {name: {"rank": place.rank, "score": place.score} for name, place in fused.places.items()},
+        "text_sha256": text_hash(chunk.text),
         "parts": dict(fused.parts),
         "fused": fused.score,
     }

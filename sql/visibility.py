@@ -8,7 +8,7 @@ from uuid import UUID
 import asyncpg
 
 from schemas.ports.ledger import Claim, Flip
-from schemas.rows import ChildRow, OrderKey, SettledRow
+from schemas.rows import ChildRow, OrderKey, ParentRow, SettledRow
 from sql.claims import Verdict
 from sql.document_state import States, documents_of
 from sql.pool import Connection
@@ -44,7 +44,7 @@ async def withdraw(connection: Connection, generations: Sequence[str], orders: O
 
 async def keep_late_texts(connection: Connection, verdicts: Sequence[Verdict]) -> None:
     """A revision that came too late leaves its texts in the history, as it would have had it come in time."""
-    late = [row for verdict in verdicts if verdict.claim is Claim.SUPERSEDED for row in verdict.event.rows if isinstance(row, ChildRow)]
+    late = [row for verdict in verdicts if verdict.claim is Claim.SUPERSEDED for row in verdict.event.rows if isinstance(row, ChildRow | ParentRow)]
     if late:
         await connection.execute(statement("keep_texts"), [row.document_id for row in late], [row.tenant for row in late], [text(row.text) for row in late])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from schemas.ports.engines import ChatReply
 from schemas.questions import Citation
 
 
@@ -18,7 +19,7 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An answer before it is judged. Without sentences the contexts were not enough."""
+    """An answer before it is judged. Without sentences the contexts were not enough. `closeness` and `reply` are what engines said for it."""
 
     sentences: tuple[Sentence, ...]
     citations: tuple[Citation, ...]
@@ -27,6 +28,8 @@ class Draft:
     limitations: tuple[str, ...] = ()
     calls: int = 0
     tokens: int = 0
+    closeness: tuple[float, ...] | None = None
+    reply: ChatReply | None = None
 
     @property
     def text(self) -> str:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -24,6 +24,8 @@ from schemas.ids import content_id
 from schemas.ports.engines import EmbeddedQuery, Embedder, Passage, Reranker
 
 Floats = NDArray[np.float64]
+Look = Callable[[Sequence[Quotable]], Awaitable[Floats | None]]
+"""How close each sentence is to the question; None where no engine can tell."""
 
 MODEL = "extractive"
 LOOKED_AT = 24
@@ -42,10 +44,15 @@ async def extractive_answer(
     items: Sequence[Quotable], plan: Plan, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None, timeout_s: float
 ) -> Draft:
     """After `timeout_s` without an answer of the engines the words alone choose."""
-    chosen = await _best(items, plan, query, embedder, reranker, timeout_s)
+    return await quoted_answer(items, plan, lambda offered: _within(timeout_s, closeness(offered, plan.question, query, embedder, reranker)))
+
+
+async def quoted_answer(items: Sequence[Quotable], plan: Plan, look: Look) -> Draft:
+    """By what `look` says of the sentences that are worth it."""
+    chosen, close = await _best(items, plan, look)
     cited = [(item, citation) for n, item in enumerate(chosen, 1) if (citation := cite(n, item)) is not None]
     sentences = tuple(Sentence(_said(item, plan.question), (citation.n,)) for item, citation in cited)
-    return Draft(sentences, tuple(citation for _, citation in cited), MODEL, limitations=(_NOTE,))
+    return Draft(sentences, tuple(citation for _, citation in cited), MODEL, limitations=(_NOTE,), closeness=close)
 
 
 def _said(item: Quotable, question: str) -> str:
@@ -53,21 +60,19 @@ def _said(item: Quotable, question: str) -> str:
     return marked(text, find_value(value_kind(question), text, question))
 
 
-async def _best(
-    items: Sequence[Quotable], plan: Plan, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None, timeout_s: float
-) -> list[Quotable]:
-    """The lead first, then what supports it, in the order of the contexts."""
+async def _best(items: Sequence[Quotable], plan: Plan, look: Look) -> tuple[list[Quotable], tuple[float, ...] | None]:
+    """The lead first, then what supports it, in the order of the contexts; and the closeness of those that were looked at."""
     overlaps = overlap(items, plan)
     offered = _preselected(items, overlaps)
     if not offered:
-        return []
+        return [], None
     lexical = np.array([overlaps[place] for place in offered])
-    close = await _within(timeout_s, closeness([items[place] for place in offered], plan.question, query, embedder, reranker))
+    close = await look([items[place] for place in offered])
     score = LEXICAL_WEIGHT * _min_max(lexical) + (_min_max(close) if close is not None else 0.0) + _bonus([items[place] for place in offered], plan.question)
     order = sorted(range(len(offered)), key=lambda row: (-score[row], row))
     lead, *others = order
     more = sorted(row for row in others[: MOST - 1] if score[row] >= SUPPORT * score[lead])
-    return [items[offered[row]] for row in (lead, *more)]
+    return [items[offered[row]] for row in (lead, *more)], None if close is None else tuple(close.tolist())
 
 
 def overlap(items: Sequence[Quotable], plan: Plan) -> Floats:

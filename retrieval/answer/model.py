@@ -101,6 +101,7 @@ def _verified(written: Written, reply: ChatReply, items: Sequence[Quotable], pla
         tuple(limitations),
         calls=reply.calls,
         tokens=reply.usage.input_tokens + reply.usage.output_tokens,
+        reply=reply,
     )
 
 

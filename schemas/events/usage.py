@@ -9,6 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.events.declaration import Event
+from schemas.runs import Basis
 
 
 class QueryReceived(Event, name="query.received", topic="queries"):
@@ -29,6 +30,7 @@ class QueryAnswered(Event, name="query.answered", topic="queries"):
     response: dict[str, Any]
     candidates: list[dict[str, Any]] = Field(default=[], description="of every channel: chunk id, rank, score, and the scores of later steps")
     numbers: dict[str, Any] = Field(default={}, description="means, deviations, idfs, threshold")
+    basis: Basis | None = Field(None, description="what else a rerun needs: profile, language, passages by the hash of their text")
 
 
 EVENTS: tuple[type[Event], ...] = (QueryReceived, QueryAnswered)

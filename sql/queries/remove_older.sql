@@ -1,14 +1,14 @@
--- Take what is older than these revisions out of the derived tables; chunk texts go into the history.
+-- Take what is older than these revisions out of the derived tables; texts of chunks and their parents go into the history.
 with k as (
   select document_id, ord::bigint[] as ord from unnest($2::uuid[], $3::text[]) k (document_id, ord)
 ), gone as (
   delete from child_chunks t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord returning t.document_id, t.tenant, t.text
+), parents as (
+  delete from parent_chunks t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord returning t.document_id, t.tenant, t.text
 ), kept as (
   insert into chunk_history (document_id, text_sha256, tenant, text)
-  select distinct document_id, sha256(convert_to(text, 'UTF8')) as hash, tenant, text from gone order by document_id, hash
-  on conflict do nothing
-), parents as (
-  delete from parent_chunks t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
+  select distinct document_id, sha256(convert_to(text, 'UTF8')) as hash, tenant, text from (select * from gone union all select * from parents) g order by document_id, hash
+  on conflict (document_id, text_sha256) do update set generation = null where chunk_history.generation is not null
 ), vectors as (
   delete from chunk_vectors t using k where t.generation = $1 and t.document_id = k.document_id and t.ord < k.ord
 ), states as (

@@ -1,0 +1,95 @@
+"""What a question leaves behind so that it can be answered again: all that entered besides candidates and numbers, texts by their hash."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from retrieval.answer.drafts import Draft
+from retrieval.looked import Asked, Looked
+from schemas.ids import sha256_hex
+from schemas.ports.engines import ChatReply
+from schemas.ports.search import ChunkView, ParentView
+from schemas.runs import Basis, PastChunk, PastDraft, PastParent, PastReply
+
+
+def text_hash(text: str) -> str:
+    return sha256_hex(text.encode())
+
+
+def basis_of(asked: Asked, looked: Looked, draft: Draft | None) -> Basis:
+    found = looked.ranking.found
+    families = {context.parent.parent_id: context.children for context in looked.contexts}
+    chunks = {chunk.chunk_id: chunk for chunk in _chunks(looked)}
+    return Basis(
+        profile=asked.profile,
+        question=asked.plan.question,
+        language=asked.plan.language,
+        language_sure=asked.plan.language_sure,
+        keywords=list(asked.plan.keywords),
+        complete=sorted(found.complete),
+        linked=[seed.key for seed in found.linked],
+        parents=[_parent(view, families.get(view.parent_id, ())) for view in looked.views.values()],
+        chunks=[_chunk(chunk) for chunk in chunks.values()],
+        draft=_draft(draft) if draft else None,
+    )
+
+
+def _chunks(looked: Looked) -> Iterable[ChunkView]:
+    """The best child of each parent that was read, and all that could be quoted."""
+    for parent in looked.ranking.parents:
+        if parent.parent_id in looked.views:
+            yield parent.best.chunk
+    for context in looked.contexts:
+        yield from context.children
+
+
+def _parent(view: ParentView, children: Iterable[ChunkView]) -> PastParent:
+    return PastParent(
+        id=view.parent_id,
+        document_id=view.document_id,
+        section=view.section,
+        char_start=view.char_start,
+        char_end=view.char_end,
+        pages=list(view.pages),
+        tokens=view.tokens,
+        ordinal=view.ordinal,
+        text_sha256=text_hash(view.text),
+        children=[child.chunk_id for child in children],
+    )
+
+
+def _chunk(chunk: ChunkView) -> PastChunk:
+    return PastChunk(
+        id=chunk.chunk_id,
+        parent_id=chunk.parent_id,
+        document_id=chunk.document_id,
+        order=list(chunk.order),
+        revision=chunk.revision,
+        external_id=chunk.external_id,
+        title=chunk.title,
+        source_uri=chunk.source_uri,
+        language=chunk.language,
+        kind=chunk.kind,
+        prefix=chunk.prefix,
+        char_start=chunk.char_start,
+        char_end=chunk.char_end,
+        spans=[dict(span) for span in chunk.spans],
+        ordinal=chunk.ordinal,
+        text_sha256=text_hash(chunk.text),
+    )
+
+
+def _draft(draft: Draft) -> PastDraft:
+    return PastDraft(
+        model=draft.model,
+        closeness=None if draft.closeness is None else list(draft.closeness),
+        reply=_reply(draft.reply) if draft.reply else None,
+        assumptions=list(draft.assumptions),
+        limitations=list(draft.limitations),
+        calls=draft.calls,
+        tokens=draft.tokens,
+    )
+
+
+def _reply(reply: ChatReply) -> PastReply:
+    return PastReply(data=dict(reply.data), model=reply.model, calls=reply.calls, tokens=reply.usage.input_tokens + reply.usage.output_tokens)

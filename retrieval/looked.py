@@ -1,0 +1,90 @@
+"""A question under way, and what was found for it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+from uuid import UUID
+
+from retrieval.denoise import trim
+from retrieval.expand import at_most_per_document
+from retrieval.pack import Context, pack
+from retrieval.plan import Plan
+from retrieval.ranking import Ranking
+from retrieval.refuse import Suitability
+from retrieval.results import results
+from retrieval.timing import Stopwatch
+from schemas.ports.search import ChunkView, ParentView
+from schemas.profiles import Profile
+from schemas.questions import QueryRequest, Result, Route, SearchRequest, Tell
+
+
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """One question under way."""
+
+    tenant: str
+    run_id: UUID
+    request: SearchRequest
+    profile: Profile
+    plan: Plan
+    watch: Stopwatch
+    tell: Tell
+
+    @property
+    def streams(self) -> bool:
+        return isinstance(self.request, QueryRequest) and self.request.stream
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """What was found over one snapshot, before anything is answered. `views` are the parents that were read."""
+
+    generation: str
+    route: Route
+    ranking: Ranking
+    suitability: Suitability
+    contexts: tuple[Context, ...] = ()
+    results: tuple[Result, ...] = ()
+    views: Mapping[UUID, ParentView] = field(default_factory=dict)
+
+
+class Readable(Protocol):
+    """Of a snapshot, what is needed once everything is ranked."""
+
+    async def parents(self, ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
+
+    async def children(self, parents: Sequence[UUID]) -> Sequence[ChunkView]: ...
+
+
+async def with_results(asked: Asked, looked: Looked, snapshot: Readable) -> Looked:
+    best = at_most_per_document(looked.ranking.parents, asked.profile.fusion.per_document)[: asked.request.k]
+    views = await snapshot.parents([parent.parent_id for parent in best])
+    return replace(looked, results=tuple(results(best, views, asked.plan.keywords, explain=asked.request.explain)), views=views)
+
+
+async def with_contexts(asked: Asked, looked: Looked, snapshot: Readable) -> Looked:
+    """The best parents, trimmed and packed, with the children that may be quoted."""
+    best = at_most_per_document(looked.ranking.parents, asked.profile.fusion.per_document)
+    kept = trim(best[: min(asked.request.k, asked.profile.rerank.keep)], asked.profile.answer.trim, looked.suitability.background)
+    known = looked.ranking.reranked.children if looked.ranking.reranked else {}
+    unread = [parent.parent_id for parent in kept if parent.parent_id not in known]
+    views, children = await asyncio.gather(snapshot.parents([parent.parent_id for parent in kept]), _children(snapshot, unread))
+    there = [parent for parent in kept if parent.parent_id in views]
+    contexts = pack(there, views, {**known, **children}, asked.profile.answer.context_tokens)
+    shown = results([context.parent for context in contexts], views, asked.plan.keywords, explain=asked.request.explain)
+    return replace(looked, contexts=tuple(contexts), results=tuple(shown), views=views)
+
+
+async def _children(snapshot: Readable, parents: Sequence[UUID]) -> dict[UUID, list[ChunkView]]:
+    families: dict[UUID, list[ChunkView]] = {}
+    for child in sorted(await snapshot.children(parents) if parents else [], key=lambda child: child.ordinal):
+        families.setdefault(child.parent_id, []).append(child)
+    return families
+
+
+def numbers_of(looked: Looked) -> dict[str, Any]:
+    suitability = looked.suitability
+    return {"refusal": {"best": suitability.best, "threshold": suitability.threshold, "background": suitability.background, "reason": suitability.reason}}

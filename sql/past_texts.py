@@ -1,0 +1,29 @@
+"""Texts that past answers were made from, wherever they are now."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from schemas.ports.runs import PastText
+from sql.errors import database_errors
+from sql.pool import Connection, Pool
+from sql.statements import statement
+
+
+class PgPastTexts:
+    """See `schemas.ports.runs.PastTexts`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def find(self, tenant: str, wanted: Sequence[PastText]) -> dict[UUID, str]:
+        columns = [one.id for one in wanted], [one.document_id for one in wanted], [bytes.fromhex(one.text_sha256) for one in wanted]
+        with database_errors():
+            rows = await self._pool.fetch(statement("past_texts"), tenant, *columns)
+        return {row["id"]: row["text"] for row in rows}
+
+
+async def keep_run_texts(connection: Connection, generation: str, others: Sequence[str]) -> None:
+    """Call it in the transaction that drops a generation, while its rows are there; `others` are those that stay."""
+    await connection.execute(statement("keep_run_texts"), generation, list(others))
