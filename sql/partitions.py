@@ -9,6 +9,7 @@ import asyncpg
 from schemas.generations import Generation
 from sql.derived_tables import PARTITIONED
 from sql.errors import database_errors
+from sql.past_texts import keep_run_texts
 from sql.pool import Connection, Pool
 from sql.secondary_indexes import create_indexes
 from sql.statements import statement
@@ -40,11 +41,12 @@ async def create_partitions(connection: Connection, generation: Generation, *, i
 
 
 async def drop_partitions(pool: Pool, generation: str) -> int:
-    """Detach each and drop it; returns how many there were. Queries of other generations go on meanwhile; a transaction that has read one of the tables is
+    """Detach each and drop it; returns how many there were. Texts that past answers were made from stay in the history. Queries of other generations go on meanwhile; a transaction that has read one of the tables is
     waited for. What a call that was cut off has left, the next one finishes. Raises DatabaseUnavailable."""
     dropped = 0
     with database_errors():
         async with pool.acquire(timeout=60) as connection:
+            await keep_run_texts(connection, generation)
             for table in PARTITIONED:
                 dropped += await _drop(connection, table, f"{table}_{generation}")
     return dropped

@@ -24,6 +24,6 @@ class PgPastTexts:
         return {row["id"]: row["text"] for row in rows}
 
 
-async def keep_run_texts(connection: Connection, generation: str, others: Sequence[str]) -> None:
-    """Call it in the transaction that drops a generation, while its rows are there; `others` are those that stay."""
-    await connection.execute(statement("keep_run_texts"), generation, list(others))
+async def keep_run_texts(connection: Connection, generation: str) -> None:
+    """Texts that only this generation holds and that answers of its time were made from go into the history. Call it before the generation's rows go."""
+    await connection.execute(statement("keep_run_texts"), generation)

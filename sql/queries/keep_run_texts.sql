@@ -1,14 +1,16 @@
--- Before a generation is dropped: the texts that answers of its time were made from go into the history, where no other generation ($2) holds them.
-with asked as (
+-- Before a generation is dropped: the texts that answers of its time were made from go into the history, where no other generation holds them.
+with others as materialized (
+  select coalesce(array_agg(name), '{}') as names from generations where name <> $1 and state in ('live', 'standby', 'shadow')
+), asked as (
   select distinct (c ->> 'id')::uuid as id
   from runs r, jsonb_array_elements((r.basis -> 'chunks') || (r.basis -> 'parents')) c
   where r.generation = $1 and r.basis is not null
 ), texts as (
   select t.document_id, t.tenant, t.text from asked a join child_chunks t on t.generation = $1 and t.id = a.id
-  where not exists (select from child_chunks o where o.generation = any ($2::text[]) and o.id = a.id)
+  where not exists (select from child_chunks o, others where o.generation = any (others.names) and o.id = a.id)
   union all
   select t.document_id, t.tenant, t.text from asked a join parent_chunks t on t.generation = $1 and t.id = a.id
-  where not exists (select from parent_chunks o where o.generation = any ($2::text[]) and o.id = a.id)
+  where not exists (select from parent_chunks o, others where o.generation = any (others.names) and o.id = a.id)
 )
 insert into chunk_history (document_id, text_sha256, tenant, text, generation)
 select distinct document_id, sha256(convert_to(text, 'UTF8')) as hash, tenant, text, $1 from texts order by document_id, hash
