@@ -12,7 +12,8 @@ from schemas.records import repeats
 from sql import acceptance
 from sql.claims import Handled, Verdict, claim_events, note_another_try, note_flips
 from sql.decisions import write_decisions
-from sql.document_state import States, add_stubs, lock_documents, look_at_shown
+from sql.document_state import States, add_stubs, lock_documents, look_at_shown, settles
+from sql.flips import share_flips
 from sql.pool import Connection
 from sql.visibility import flip_complete, keep_late_texts, withdraw
 
@@ -39,6 +40,8 @@ async def claim_documents(
     connection: Connection, generation: Generation, stage: str, counts: Counts, events: Sequence[Projected], before: Before, write_rows: WriteRows
 ) -> list[Claimed]:
     """Under the documents' locks. Raises MissingDocuments or Collision: roll back and begin again."""
+    if counts == "visible" and settles(events):
+        await share_flips(connection, generation.name)
     if counts == "latest":
         await add_stubs(connection, events)
     states = await lock_documents(connection, generation.name, counts, events)

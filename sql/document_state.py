@@ -82,8 +82,12 @@ def _strength(counts: Counts, events: Sequence[Projected]) -> str:
     would each find the other's part missing. What else is written of a document waits for neither."""
     if counts == "latest":
         return "for update"
-    settling = any(isinstance(row, SettledRow) and row.kind != "entities" for event in events for row in event.rows)
-    return "for no key update" if settling else "for key share"
+    return "for no key update" if settles(events) else "for key share"
+
+
+def settles(events: Sequence[Projected]) -> bool:
+    """Whether they hold parts that may complete a revision."""
+    return any(isinstance(row, SettledRow) and row.kind != "entities" for event in events for row in event.rows)
 
 
 def _older(order: OrderKey, than: OrderKey | None) -> bool:

@@ -1,7 +1,7 @@
 -- Switch to another generation by the decision at offset $2 of topic `control`; the one that answered stands by. An earlier decision changes nothing, nor one
 -- for a generation that was dropped since.
 with live as (
-  update live_generation set name = $1, decided_at = $2
+  update live_generation set name = $1, decided_at = $2, previous = case when name = $1 then previous else name end
   where decided_at < $2 and exists (select from generations where name = $1 and state <> 'dropped')
   returning name
 )
