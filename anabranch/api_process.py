@@ -10,8 +10,12 @@ import uvicorn
 
 from anabranch.composition.api import prepare_api
 from anabranch.database import database
+from anabranch.http_protocol import Protocol
+from anabranch.listening import check_free
 from anabranch.settings import Settings
 from api.app import create_app
+
+PORT_PATIENCE_S = 2.0
 
 
 class _Server(uvicorn.Server):
@@ -23,7 +27,8 @@ class _Server(uvicorn.Server):
 
 
 async def serve_api(settings: Settings) -> None:
-    """Until cancelled."""
+    """Until cancelled. Raises ConfigurationError where the port is taken, before anything is made."""
+    await check_free(settings.api.host, settings.api.port, patience_s=PORT_PATIENCE_S)
     async with database(settings, shared=True) as dsn, prepare_api(settings, dsn) as services:
         config = uvicorn.Config(
             create_app(services),
@@ -31,6 +36,7 @@ async def serve_api(settings: Settings) -> None:
             port=settings.api.port,
             log_config=None,
             access_log=False,
+            http=Protocol,
             lifespan="off",
             timeout_graceful_shutdown=3,
             server_header=False,

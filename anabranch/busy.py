@@ -46,9 +46,7 @@ class Gate:
 
     def _busy(self) -> TransientError:
         self.metrics.refused_busy.labels(self.name).inc()
-        return TransientError(
-            f"too many {self.name} at once", code="BUSY", remedy="Come back after the seconds in Retry-After, or raise ANABRANCH_DATABASE__API_POOL."
-        )
+        return TransientError(f"too many {self.name} at once", code="BUSY", remedy="Ask again in a few seconds, or raise ANABRANCH_DATABASE__API_POOL.")
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,8 @@ MISCONFIGURED = 2
 HEALTHY_S = 30.0
 GRACE_S = 8.0
 FIRST_STARTS = 5
+STDERR = 2
+"""A child only talks: its parent's stdout is for results."""
 
 
 @dataclass(slots=True)
@@ -53,9 +55,12 @@ class Child:
 
     def _give_up(self, code: int, starts: int) -> None:
         if code == MISCONFIGURED:
-            raise FatalError(f"{self.name} cannot start as configured; its own message is above", code="MISCONFIGURED")
+            raise FatalError(f"{self.name} cannot start as configured; its own message is {self._said()}", code="MISCONFIGURED")
         if starts >= FIRST_STARTS:
-            raise FatalError(f"{self.name} ended {starts} times before it was ready; its own messages are above", code="KEEPS_ENDING")
+            raise FatalError(f"{self.name} ended {starts} times before it was ready; its own messages are {self._said()}", code="KEEPS_ENDING")
+
+    def _said(self) -> str:
+        return "above" if self.output is None else f"at the end of {self.output.name}"
 
     async def _once(self) -> tuple[float, int]:
         """How long it lived, and its exit code."""
@@ -65,7 +70,7 @@ class Child:
         self.process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "anabranch", *self.arguments),
             stdin=PIPE,
-            stdout=self.output,
+            stdout=STDERR if self.output is None else self.output,
             stderr=self.output,
             env=dict(self.environment),
             start_new_session=True,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import json
+from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx2
 
+from anabranch.remedies import remedy_here
 from schemas.errors import AnabranchError, InvalidRequest, NotFound, PermanentError, TransientError
 
 TIMEOUT_S = 300.0
@@ -37,31 +40,59 @@ class ApiClient:
     async def text(self, path: str) -> str:
         return (await self.request("GET", path)).text
 
+    async def events(self, path: str, body: dict[str, Any]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Server-sent events as they come, each with its name. An event `error` is raised as the problem that it holds; else as `request`."""
+        try:
+            async with self.http.stream("POST", path, json=body) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise _told(response.status_code, response.text)
+                async for name, data in _events(response.aiter_lines()):
+                    if name == "error":
+                        raise _told(int(json.loads(data)["status"]), data)
+                    yield name, json.loads(data)
+        except httpx2.HTTPError as error:
+            raise self._unreachable(error) from error
+
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """Raises NotFound, InvalidRequest or PermanentError for problems that the server tells of, TransientError where it does not answer."""
         try:
             response = await self.http.request(method, path, **options)
         except httpx2.HTTPError as error:
-            remedy = "Start it with `anabranch up`, or name another with --server."
-            raise TransientError(f"{self.url} does not answer: {error or type(error).__name__}", code="SERVER_UNREACHABLE", remedy=remedy) from error
+            raise self._unreachable(error) from error
         if response.is_error:
-            raise _told(response)
+            raise _told(response.status_code, response.text)
         return response
 
+    def _unreachable(self, error: httpx2.HTTPError) -> TransientError:
+        remedy = "Start it with `anabranch up`, or name another with --server."
+        return TransientError(f"{self.url} does not answer: {error or type(error).__name__}", code="SERVER_UNREACHABLE", remedy=remedy)
 
-def _told(response: httpx2.Response) -> AnabranchError:
+
+async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
+    """Names and data (WHATWG HTML, section 9.2); each of our events has one line of data."""
+    name = ""
+    async for line in lines:
+        if line.startswith("event:"):
+            name = line.removeprefix("event:").strip()
+        elif line.startswith("data:"):
+            yield name, line.removeprefix("data:").strip()
+
+
+def _told(status: int, text: str) -> AnabranchError:
     try:
-        body = response.json()
-    except ValueError:
+        body = dict(json.loads(text))
+    except (ValueError, TypeError):
         body = {}
     kind: type[AnabranchError]
-    match response.status_code:
+    match status:
         case 404:
             kind = NotFound
         case 400 | 422:
             kind = InvalidRequest
-        case status if status < 500:
+        case _ if status < 500:
             kind = PermanentError
         case _:
             kind = TransientError
-    return kind(body.get("detail", response.text[:500]), code=body.get("code", f"HTTP_{response.status_code}"), remedy=body.get("remedy", ""))
+    code = str(body.get("code", f"HTTP_{status}"))
+    return kind(body.get("detail", text[:500]), code=code, remedy=remedy_here(code, body.get("remedy", "")))

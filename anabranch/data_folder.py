@@ -44,13 +44,20 @@ def locked(folder: Path) -> Iterator[None]:
         yield
 
 
-def _lock_file(folder: Path) -> IO[str]:
+def make_folder(folder: Path) -> None:
+    """Raises ConfigurationError with code DATA_DIR_UNUSABLE."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _unusable(folder, error) from error
+
+
+def _lock_file(folder: Path) -> IO[str]:
+    make_folder(folder)
+    try:
         return (folder / LOCK).open("a")
     except OSError as error:
-        remedy = "Name a folder that can be made and written with --data or ANABRANCH_DATA_DIR."
-        raise ConfigurationError(f"{folder} cannot be a data folder: {error.strerror}", code="DATA_DIR_UNUSABLE", remedy=remedy) from error
+        raise _unusable(folder, error) from error
 
 
 def write_server(path: Path, server: Server) -> None:
@@ -89,14 +96,33 @@ def find_server(folder: Path) -> Server | None:
 
 
 def is_locked(folder: Path) -> bool:
+    """Looking leaves nothing behind. Raises ConfigurationError where it is not allowed."""
     try:
-        with (folder / LOCK).open("a") as lock:
+        with (folder / LOCK).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
+    except OSError as error:
+        raise _unusable(folder, error) from error
     return False
+
+
+def check_not_in_use(folder: Path) -> None:
+    """Raises ConfigurationError with code DATA_DIR_IN_USE. Another may still come first: `locked` decides."""
+    if is_locked(folder):
+        raise _in_use(folder)
+
+
+def left_behind(folder: Path) -> bool:
+    """Whether a server in the folder was killed."""
+    return not is_locked(folder) and (folder / SERVER).exists()
+
+
+def _unusable(folder: Path, error: OSError) -> ConfigurationError:
+    remedy = "Name a folder that can be made and written with --data or ANABRANCH_DATA_DIR."
+    return ConfigurationError(f"{folder} cannot be a data folder: {error.strerror}", code="DATA_DIR_UNUSABLE", remedy=remedy)
 
 
 def _in_use(folder: Path) -> ConfigurationError:

@@ -10,8 +10,9 @@ from pathlib import Path
 
 import structlog
 
+from anabranch.data_folder import make_folder
 from anabranch.settings import Settings
-from schemas.errors import DatabaseUnavailable
+from schemas.errors import DatabaseUnavailable, NotFound
 from sql.embedded import THROWAWAY, EmbeddedPostgres
 
 log = structlog.get_logger(__name__)
@@ -26,6 +27,7 @@ async def database(settings: Settings, *, throwaway: bool = False, shared: bool 
     if settings.database.url:
         yield settings.database.url.get_secret_value()
         return
+    make_folder(settings.data_dir)
     server = EmbeddedPostgres(embedded_root(settings), settings=THROWAWAY if throwaway else None)
     left_running = shared and server.running
     await asyncio.to_thread(server.start)
@@ -56,3 +58,13 @@ async def _keep(server: EmbeddedPostgres) -> None:
 
 def embedded_root(settings: Settings) -> Path:
     return settings.data_dir.resolve() / FOLDER
+
+
+def check_begun(settings: Settings) -> None:
+    """Raises NotFound where the database would have to be made first: whoever only reads makes none in a folder that was mistyped."""
+    if settings.database.url is None and not embedded_root(settings).exists():
+        raise NotFound(
+            f"there is no data folder of ours at {settings.data_dir.resolve()}",
+            code="NO_DATA_FOLDER",
+            remedy="Correct --data, or begin one there with `anabranch up` or `anabranch ingest`.",
+        )

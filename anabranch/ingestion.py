@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import mimetypes
+import re
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.client import ApiClient
-from schemas.errors import AnabranchError, ConfigurationError, NotFound, TransientError
+from schemas.errors import AnabranchError, ConfigurationError, ForbiddenAddress, NotFound, TransientError
+from schemas.states import ENDED
 
-ENDED = frozenset({"searchable", "failed", "superseded", "withdrawn"})
 POLL_S = (0.05, 1.0)
 
 
@@ -35,6 +36,11 @@ class Source:
     @property
     def ended(self) -> bool:
         return self.state in ENDED
+
+    @property
+    def outcome(self) -> str:
+        """Its state, or `duplicate` where nothing was done for it: each source counts once."""
+        return "duplicate" if self.duplicate and self.state in ("accepted", "searchable") else self.state
 
     def body(self) -> dict[str, Any]:
         return {
@@ -62,8 +68,8 @@ def _sources(path: str, glob: str, recursive: bool) -> list[Source]:
         raise ConfigurationError("an empty path", remedy="Name files, folders, addresses, or - for stdin; . is this folder.")
     if path in STDIN:
         return [Source("-", "stdin")]
-    if path.startswith(("http://", "https://")):
-        return [Source(path, "url")]
+    if scheme := _scheme(path):
+        return [_address(path, scheme)]
     place = Path(path)
     if place.is_dir():
         found = place.rglob(glob) if recursive else place.glob(glob)
@@ -71,6 +77,18 @@ def _sources(path: str, glob: str, recursive: bool) -> list[Source]:
     if not place.exists():
         raise NotFound(f"{path}: no such file or folder", remedy="Check the path.")
     return [Source(path, "file")]
+
+
+def _scheme(path: str) -> str | None:
+    scheme, colon, rest = path.partition("://")
+    return scheme.lower() if colon and rest and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme) else None
+
+
+def _address(path: str, scheme: str) -> Source:
+    if scheme in ("http", "https"):
+        return Source(path, "url")
+    remedy = "Name the file by its path." if scheme == "file" else "Fetch it yourself and name the file, or pipe it in: - is stdin."
+    raise ConfigurationError(f"{path}: only http and https addresses are fetched", code=ForbiddenAddress.code, remedy=remedy)
 
 
 @dataclass(slots=True)
@@ -90,8 +108,8 @@ class Ingestion:
         return self.report()
 
     def report(self) -> dict[str, Any]:
-        states = [source.state for source in self.sources]
-        counts = {"searchable": states.count("searchable"), "failed": states.count("failed"), "duplicate": sum(source.duplicate for source in self.sources)}
+        outcomes = [source.outcome for source in self.sources]
+        counts = {name: outcomes.count(name) for name in ("searchable", "failed", "duplicate")}
         return {"documents": [source.body() for source in self.sources], "counts": counts}
 
     async def _send(self, client: ApiClient, source: Source, slots: asyncio.Semaphore) -> None:
@@ -105,7 +123,7 @@ class Ingestion:
                 source.state, source.error = "failed", _told(error)
                 return
         source.state, source.document_id, source.job = "accepted", receipt["document_id"], receipt["ingestion_job_id"]
-        source.duplicate = receipt["duplicate"]
+        source.duplicate = receipt["duplicate"] and not self.force
 
     async def _post(self, client: ApiClient, source: Source) -> dict[str, Any]:
         fields: dict[str, Any] = {"collection": self.collection, "tags": list(self.tags), "force": self.force}

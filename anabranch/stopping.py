@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Coroutine
+from contextlib import suppress
 from typing import NoReturn
 
 
@@ -36,8 +37,9 @@ def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event)
 
 def leave(code: int) -> NoReturn:
     """End the process now that all its contexts were left. Taking the interpreter apart, with models in it, would take as long as everything else."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(BrokenPipeError, ValueError):  # whoever read it is gone, or it is closed
+            stream.flush()
     os._exit(code)
 
 

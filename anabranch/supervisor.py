@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import socket
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -17,10 +16,11 @@ import httpx2
 import structlog
 
 from anabranch.children import Child
-from anabranch.data_folder import SERVER, Server, keep_log, locked, write_server
+from anabranch.data_folder import SERVER, Server, check_not_in_use, keep_log, left_behind, locked, write_server
 from anabranch.database import database
+from anabranch.listening import check_free, free_port
 from anabranch.settings import Settings
-from schemas.errors import ConfigurationError
+from anabranch.stages import stages_named
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -44,14 +44,15 @@ class Plan:
 async def running(plan: Plan) -> AsyncIterator[tuple[Server, asyncio.Future[None]]]:
     """The server once it is ready, and a future that fails when it cannot go on. Everything stops with the context.
 
-    Raises ConfigurationError (folder in use, port taken), FatalError with code MISCONFIGURED, DatabaseUnavailable.
+    Raises ConfigurationError (unknown stage, folder in use, port taken: all before anything is made), FatalError with code MISCONFIGURED, DatabaseUnavailable.
     """
+    await _check(plan)
     async with AsyncExitStack() as stack:
         plan = replace(plan, settings=stack.enter_context(_folder(plan)))
         stack.enter_context(locked(plan.settings.data_dir))
         keep_log(plan.settings.data_dir, plan.settings)
         dsn = await stack.enter_async_context(database(plan.settings, throwaway=plan.ephemeral))
-        port = await _port(plan.settings)
+        port = plan.settings.api.port or free_port(plan.settings.api.host)
         children = _children(plan, dsn, port)
         failed = await stack.enter_async_context(_kept(children))
         server = await _ready(plan, dsn, port, failed)
@@ -60,6 +61,15 @@ async def running(plan: Plan) -> AsyncIterator[tuple[Server, asyncio.Future[None
         write_server(plan.settings.data_dir / SERVER, server)
         stack.callback((plan.settings.data_dir / SERVER).unlink, missing_ok=True)
         yield server, failed
+
+
+async def _check(plan: Plan) -> None:
+    """What can be told before anything is made. The port of a server that was killed is waited for: its children take a moment to notice."""
+    stages_named(plan.stages)
+    folder = plan.settings.data_dir
+    if not plan.ephemeral:
+        check_not_in_use(folder)
+    await check_free(plan.settings.api.host, plan.settings.api.port, patience_s=PORT_PATIENCE_S if left_behind(folder) else 0.0)
 
 
 @contextmanager
@@ -158,20 +168,3 @@ async def _missing(client: httpx2.AsyncClient, url: str) -> dict[str, str]:
     return {name: line["detail"] for name, line in response.json().get("dependencies", {}).items() if not line["ok"]} or {
         "api": f"answers {response.status_code}"
     }
-
-
-async def _port(settings: Settings) -> int:
-    """A free one for 0; else the wanted one, for which a server that is just stopping may be waited for a moment."""
-    loop = asyncio.get_running_loop()
-    deadline = loop.time() + PORT_PATIENCE_S
-    while True:
-        try:
-            with socket.socket() as probe:
-                probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-                probe.bind((settings.api.host, settings.api.port))
-                return int(probe.getsockname()[1])
-        except OSError as error:
-            if loop.time() > deadline:
-                remedy = "Choose another with --port (0 takes a free one)."
-                raise ConfigurationError(f"{settings.api.host}:{settings.api.port}: {error.strerror}", code="PORT_IN_USE", remedy=remedy) from error
-        await asyncio.sleep(0.2)

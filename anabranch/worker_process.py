@@ -10,20 +10,23 @@ from pathlib import Path
 
 import structlog
 
-from anabranch.composition.worker import prepare_worker, stages_named
+from anabranch.composition.worker import prepare_worker
 from anabranch.database import database
 from anabranch.gauges import Gauges
+from anabranch.listening import check_free
 from anabranch.metrics import Metrics
 from anabranch.metrics_server import metrics_server
 from anabranch.settings import Settings
+from anabranch.stages import stages_named
 from anabranch.version import program_version
 
 log = structlog.get_logger(__name__)
 
 
 async def work(settings: Settings, stages: Iterable[str], metrics_at: tuple[str, int], report: Path | None) -> None:
-    """Until cancelled. Raises what stopped a stage."""
+    """Until cancelled. Raises what stopped a stage, and ConfigurationError (unknown stage, port taken) before anything is made."""
     chosen, metrics = stages_named(stages), Metrics(program_version())
+    await check_free(*metrics_at, option="--metrics-port")
     async with AsyncExitStack() as stack:
         url = stack.enter_context(metrics_server(metrics.registry, *metrics_at))
         dsn = await stack.enter_async_context(database(settings, shared=True))

@@ -4,109 +4,79 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from anabranch.cli.exits import OK, REFUSED
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json
 
-Several = Parameter(negative="")
+if TYPE_CHECKING:
+    from anabranch.cli.answer_stream import Watch
+
+Flag = Parameter(negative="")
 
 
-def query(
-    text: str,
-    /,
-    *,
-    k: int = 10,
-    profile: str = "default",
-    mode: Literal["auto", "vector", "graph", "hybrid"] = "auto",
-    channels: str | None = None,
-    collection: Annotated[tuple[str, ...], Several] = (),
-    tag: Annotated[tuple[str, ...], Several] = (),
-    language: str | None = None,
-    generation: str | None = None,
-    explain: Annotated[bool, Several] = False,
-    common: Remote = Remote(),  # noqa: B008
-) -> int:
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Wanted:
+    """What may be said beside the question."""
+
+    k: Annotated[int, Parameter(help="How many passages are considered.", validator=Number(gte=1))] = 10
+    profile: Annotated[str, Parameter(help="Named way of answering.")] = "default"
+    mode: Annotated[Literal["auto", "vector", "graph", "hybrid"], Parameter(help="Which channels: by the question (auto), vector, graph or hybrid.")] = "auto"
+    channels: Annotated[str | None, Parameter(help="Only these, separated by commas: lexical, semantic, graph.")] = None
+    collection: Annotated[tuple[str, ...], Parameter(negative="", help="Only of these collections.")] = ()
+    tag: Annotated[tuple[str, ...], Parameter(negative="", help="Only with all of these tags.")] = ()
+    language: Annotated[str | None, Parameter(help="Of the question; detected when not given.")] = None
+    generation: Annotated[str | None, Parameter(help="Of the index; the live one when not given.")] = None
+    explain: Annotated[bool, Parameter(negative="", help="With every number that entered a score.")] = False
+
+    def body(self, text: str) -> dict[str, Any]:
+        """Of the HTTP call. Raises ConfigurationError for a name that is no channel."""
+        from anabranch.cli.channels import channels_named
+
+        plain = {name: getattr(self, name) for name in ("k", "profile", "mode", "language", "generation", "explain")}
+        only = {"channels": channels_named(self.channels)} if self.channels is not None else {}
+        return {"query": text, "filters": {"collections": list(self.collection), "tags": list(self.tag)}, **plain, **only}
+
+
+NOTHING_SAID = Wanted()
+HERE = Remote()
+
+
+def query(text: str, /, *, stream: Annotated[bool, Flag] = False, wanted: Wanted = NOTHING_SAID, common: Remote = HERE) -> int:
     """Ask a question; the answer comes with its citations. Exits 4 when nothing suits.
 
     Parameters
     ----------
     text
         The question.
-    k
-        How many passages are considered at the end.
-    profile
-        Named way of answering.
-    mode
-        Which channels: by the question (auto), vector, graph or hybrid.
-    channels
-        Only these, separated by commas: lexical, semantic, graph.
-    collection
-        Only of these collections.
-    tag
-        Only with all of these tags.
-    language
-        Of the question; detected when not given.
-    generation
-        Of the index; the live one when not given.
-    explain
-        With every number that entered a score.
+    stream
+        Show on stderr what is being done, and the words of a chat model as they come; with --json one JSON object a line on stdout, the answer last.
     """
-    body = _body(text, k, profile, mode, channels, collection, tag, language, generation, explain)
-    answer = asyncio.run(_post("/v1/query", body, common))
-    if common.json:
-        print_json(answer)
-    else:
+    body = wanted.body(text)
+    answer = asyncio.run(_streamed(body, common) if stream else _post("/v1/query", body, common))
+    if not common.json:
         _print_answer(answer)
+    elif not stream:
+        print_json(answer)
     return REFUSED if answer["refused"] else OK
 
 
-def search(
-    text: str,
-    /,
-    *,
-    k: int = 10,
-    profile: str = "default",
-    mode: Literal["auto", "vector", "graph", "hybrid"] = "auto",
-    channels: str | None = None,
-    collection: Annotated[tuple[str, ...], Several] = (),
-    tag: Annotated[tuple[str, ...], Several] = (),
-    language: str | None = None,
-    generation: str | None = None,
-    explain: Annotated[bool, Several] = False,
-    common: Remote = Remote(),  # noqa: B008
-) -> int:
+def search(text: str, /, *, wanted: Wanted = NOTHING_SAID, common: Remote = HERE) -> int:
     """Find passages, without an answer. Exits 4 when there are none.
 
     Parameters
     ----------
     text
         What to look for.
-    k
-        How many passages.
-    profile
-        Named way of answering.
-    mode
-        Which channels: by the question (auto), vector, graph or hybrid.
-    channels
-        Only these, separated by commas: lexical, semantic, graph.
-    collection
-        Only of these collections.
-    tag
-        Only with all of these tags.
-    language
-        Of the question; detected when not given.
-    generation
-        Of the index; the live one when not given.
-    explain
-        With every number that entered a score.
     """
-    body = _body(text, k, profile, mode, channels, collection, tag, language, generation, explain)
-    found = asyncio.run(_post("/v1/search", body, common))
+    found = asyncio.run(_post("/v1/search", wanted.body(text), common))
     if common.json:
         print_json(found)
     else:
@@ -114,28 +84,20 @@ def search(
     return OK if found["results"] else REFUSED
 
 
-def _body(
-    text: str,
-    k: int,
-    profile: str,
-    mode: str,
-    channels: str | None,
-    collections: tuple[str, ...],
-    tags: tuple[str, ...],
-    language: str | None,
-    generation: str | None,
-    explain: bool,
-) -> dict[str, Any]:
-    body: dict[str, Any] = {"query": text, "k": k, "profile": profile, "mode": mode, "explain": explain, "language": language, "generation": generation}
-    body["filters"] = {"collections": list(collections), "tags": list(tags)}
-    return body | ({"channels": channels.split(",")} if channels else {})
-
-
 async def _post(path: str, body: dict[str, Any], common: Remote) -> dict[str, Any]:
     from anabranch.cli.serving import api_client
 
     async with api_client(common) as client:
         return await client.post(path, body)
+
+
+async def _streamed(body: dict[str, Any], common: Remote) -> dict[str, Any]:
+    from anabranch.cli.answer_stream import answer_of, as_lines, as_talk
+    from anabranch.cli.serving import api_client
+
+    watch: Watch = as_lines if common.json else as_talk(quiet=common.quiet)
+    async with api_client(common) as client:
+        return await answer_of(client.events("/v1/query", body | {"stream": True}), watch)
 
 
 def _print_answer(answer: dict[str, Any]) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
@@ -11,6 +13,7 @@ from anabranch.cli.options import Common
 from anabranch.cli.output import print_json, print_table
 
 app = App(name="db", help="The tables: migrations and checksum.", result_action="return_value")
+T = TypeVar("T")
 Flag = Parameter(negative="")
 DEFAULT = Common()
 
@@ -24,10 +27,13 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: Common = DEFAULT)
     dry_run
         Only say which.
     """
+    from anabranch.cli.storing import beginning_database_url, database_url
     from sql.inspection import pending
     from sql.migrate import migrate as apply
 
-    files = asyncio.run(_with_database(common, pending if dry_run else apply))
+    settings = common.settings()
+    work = _with_database(database_url(settings), pending) if dry_run else _with_database(beginning_database_url(settings), apply)
+    files = asyncio.run(work)
     if common.json:
         print_json({"pending" if dry_run else "applied": files})
     else:
@@ -38,9 +44,10 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: Common = DEFAULT)
 @app.command
 def status(*, common: Common = DEFAULT) -> int:
     """Which migrations are applied."""
+    from anabranch.cli.storing import database_url
     from sql.inspection import migration_status
 
-    rows = asyncio.run(_with_database(common, migration_status))
+    rows = asyncio.run(_with_database(database_url(common.settings()), migration_status))
     if common.json:
         print_json({"migrations": rows})
     else:
@@ -57,6 +64,7 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
     everything
         With revisions, tombstones and history: equal for the same log.
     """
+    from anabranch.cli.storing import database_url
     from sql.checksum import checksum as of_tables
     from sql.pool import close_pool, open_pool
 
@@ -67,7 +75,7 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
         finally:
             await close_pool(pool)
 
-    found = asyncio.run(_with_database(common, run))
+    found = asyncio.run(_with_database(database_url(common.settings()), run))
     if common.json:
         print_json(found)
     else:
@@ -76,9 +84,6 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
     return 0
 
 
-async def _with_database(common: Common, work: Any) -> Any:
-    from anabranch.cli.storing import database_url
-
-    settings = common.settings()
-    async with database_url(common, settings) as dsn:
+async def _with_database(address: AbstractAsyncContextManager[str], work: Callable[[str], Awaitable[T]]) -> T:
+    async with address as dsn:
         return await work(dsn)

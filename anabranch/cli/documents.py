@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
+from cyclopts.validators import Number
 
+from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
+from schemas.states import DocumentState
 
 app = App(name="documents", help="List, show and remove documents.", result_action="return_value")
 Flag = Parameter(negative="")
@@ -22,8 +26,8 @@ def list_documents(
     external_id: str | None = None,
     collection: str | None = None,
     tag: str | None = None,
-    state: str | None = None,
-    limit: int = 50,
+    state: DocumentState | None = None,
+    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
     after: str | None = None,
     common: Remote = DEFAULT,
 ) -> int:
@@ -38,7 +42,7 @@ def list_documents(
     tag
         With this tag.
     state
-        searchable, running, failed, withdrawn.
+        Only those where their latest revision is so.
     limit
         At most so many.
     after
@@ -72,8 +76,10 @@ def show(document: UUID, /, *, common: Remote = DEFAULT) -> int:
         print_json(found)
         return 0
     for name, value in found.items():
-        if name != "stages":
-            print(f"{name:18} {value if value is not None else '-'}")
+        if name not in ("stages", "warnings"):
+            print(f"{name:18} {_shown(name, value, found)}")
+    for warning in found.get("warnings", []):
+        print(f"{'warning':18} {warning['detail']} [{warning['code']}]")
     stages = found.get("stages", [])
     print_table(
         ("stage", "state", "attempts", "ms", "error"), [(line["stage"], line["state"], line["attempts"], line["duration_ms"], _code(line)) for line in stages]
@@ -82,7 +88,14 @@ def show(document: UUID, /, *, common: Remote = DEFAULT) -> int:
 
 
 @app.command
-def chunks(document: UUID, /, *, limit: int = 50, after: int = -1, common: Remote = DEFAULT) -> int:
+def chunks(
+    document: UUID,
+    /,
+    *,
+    limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
+    after: Annotated[int, Parameter(validator=Number(gte=-1))] = -1,
+    common: Remote = DEFAULT,
+) -> int:
     """Its chunks, in the order of the text.
 
     Parameters
@@ -147,19 +160,27 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
             return await client.delete(f"/v1/documents/{document}")
 
     answer = asyncio.run(run())
-    if common.json and answer:
+    if not answer:
+        say("nothing was removed")
+        return FAILED
+    if common.json:
         print_json(answer)
-    elif answer:
+    else:
         say("accepted: it answers no question any more soon", quiet=common.quiet)
-    return 0 if answer else 1
+    return OK
 
 
 def _agreed(found: dict[str, Any]) -> bool:
+    """Raises ConfigurationError where nobody is there to answer."""
+    from schemas.errors import ConfigurationError
+
     say(f"{found['document_id']}  {found.get('title') or found.get('filename')}  {found.get('chunks_count')} chunks")
-    try:
-        return input("Remove it? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+    print("Remove it? [y/N] ", end="", file=sys.stderr, flush=True)
+    answer = sys.stdin.readline()
+    if not answer:
+        say("")
+        raise ConfigurationError("nobody answered whether to remove it", code="NOT_CONFIRMED", remedy="Add --yes where there is no terminal to ask at.")
+    return answer.strip().lower() in ("y", "yes")
 
 
 def _get(path: str, common: Remote, **parameters: Any) -> dict[str, Any]:
@@ -174,3 +195,9 @@ def _get(path: str, common: Remote, **parameters: Any) -> dict[str, Any]:
 
 def _code(line: dict[str, Any]) -> str | None:
     return line["error"]["code"] if line.get("error") else None
+
+
+def _shown(name: str, value: object, found: dict[str, Any]) -> object:
+    if name == "visible_revision" and any(warning["code"] == "UNCHANGED" for warning in found.get("warnings", [])):
+        return f"{value} (revision {found['revision']} changed nothing)"
+    return "-" if value is None else value

@@ -30,13 +30,15 @@ def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "def
     run_out
         Write the rankings as a TREC run file.
     """
+    from anabranch.cli.channels import channels_named
     from anabranch.evaluating import retrieval_report
     from anabranch.logs import configure_logs
     from evaluation.run_file import write_run
 
+    only = channels_named(channels) if channels is not None else None
     settings = common.settings("logging.level=warning")
     configure_logs(settings.logging)
-    report, run = asyncio.run(retrieval_report(path, settings, channels=_channels(channels), profile=profile))
+    report, run = asyncio.run(retrieval_report(path, settings, channels=only, profile=profile))
     if run_out is not None:
         write_run(run_out, run, f"anabranch-{profile}")
     if common.json:
@@ -67,20 +69,6 @@ def documents(path: Path, /, *, common: Common = DEFAULT) -> int:
     else:
         print_table(("kind", "files", "figures"), [(kind, figures.get("files"), _figures(figures)) for kind, figures in report["kinds"].items()])
     return 0
-
-
-def _channels(text: str | None) -> Any:
-    """Raises ConfigurationError for a name that is no channel."""
-    from schemas.errors import ConfigurationError
-    from schemas.questions import CHANNELS
-
-    if text is None:
-        return None
-    wanted = text.split(",")
-    unknown = set(wanted) - set(CHANNELS)
-    if unknown:
-        raise ConfigurationError(f"no channel {', '.join(sorted(unknown))}", remedy=f"The channels are {', '.join(CHANNELS)}.")
-    return wanted
 
 
 def _figures(figures: dict[str, Any]) -> str:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import re
+from collections import Counter
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
+from cyclopts.validators import Number
 
 from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from anabranch.ingestion import Ingestion
+    from anabranch.ingestion import Ingestion, Source
 
 Flag = Parameter(negative="")
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -27,7 +31,7 @@ def ingest(
     force: Annotated[bool, Flag] = False,
     wait: Annotated[bool, Flag] = False,
     timeout: str = "10m",
-    concurrency: int = 4,
+    concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
     common: Remote = Remote(),  # noqa: B008
 ) -> int:
     """Take in documents. Exits 5 when some failed, 1 when some had not ended in time. Without --wait it returns once the log has them.
@@ -55,36 +59,49 @@ def ingest(
     """
     from anabranch.ingestion import Ingestion, gather_sources
 
+    patience = seconds(timeout)
     sources = gather_sources(paths, glob=glob, recursive=recursive)
-    job = Ingestion(sources, collection=collection, tags=tag, force=force, wait_s=seconds(timeout) if wait else None, concurrency=max(1, concurrency))
+    job = Ingestion(sources, collection=collection, tags=tag, force=force, wait_s=patience if wait else None, concurrency=concurrency)
     report = asyncio.run(_run(job, common))
     if common.json:
         print_json(report)
-    else:
-        counts = report["counts"]
-        accepted = sum(document["state"] == "accepted" for document in report["documents"])
-        say(", ".join(f"{number} {name}" for name, number in {**counts, "accepted": accepted}.items() if number) or "nothing to do", quiet=common.quiet)
+    _tell_failures(sources)
+    if not common.json:
+        say(summary(sources), quiet=common.quiet)
     if wait and any(not source.ended for source in sources):
-        say(f"not all documents ended within {timeout}; they go on: `anabranch documents list` says where they are")
+        say(f"not all documents ended within {timeout}; they go on while `anabranch up` runs, and `anabranch documents list` says how far they are")
         return FAILED
     return PARTLY if report["counts"]["failed"] else OK
 
 
 async def _run(job: Ingestion, common: Remote) -> dict[str, Any]:
     from anabranch.cli.progress import watching
-    from anabranch.cli.serving import api_client
+    from anabranch.cli.serving import beginning_client
 
-    async with api_client(common, stages=("all",)) as client:
+    async with beginning_client(common) as client:
         with watching(job, quiet=common.quiet, plain=common.no_color):
             return await job.run(client)
 
 
+def summary(sources: Sequence[Source]) -> str:
+    counts = Counter(source.outcome for source in sources)
+    return ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()) or "nothing to do"
+
+
+def _tell_failures(sources: Sequence[Source]) -> None:
+    """Also where all else is kept quiet."""
+    for source in sources:
+        if source.error:
+            say(f"error: {source.path}: {source.error['detail']} [{source.error['code']}]")
+            if source.error.get("remedy"):
+                say(f"  → {source.error['remedy']}")
+
+
 def seconds(text: str) -> float:
-    """`90s`, `10m`, `2h`, or a number of seconds."""
+    """`90s`, `10m`, `2h`, or a number of seconds. Raises ConfigurationError."""
     from schemas.errors import ConfigurationError
 
-    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
-    try:
-        return float(number) * UNITS[unit]
-    except ValueError:
-        raise ConfigurationError(f"--timeout {text}: no duration", remedy="Write 90s, 10m or 2h.") from None
+    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if found is None:
+        raise ConfigurationError(f"--timeout {text}: no duration", remedy="Write 90s, 10m or 2h.")
+    return float(found[1]) * UNITS[found[2] or "s"]

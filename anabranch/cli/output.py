@@ -11,7 +11,12 @@ SCHEMA_VERSION = 1
 
 
 def print_json(body: dict[str, Any]) -> None:
-    print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, indent=1, default=str))
+    print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, indent=1, default=str), flush=True)
+
+
+def print_line(body: dict[str, Any]) -> None:
+    """One of several, at once."""
+    print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, default=str), flush=True)
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:

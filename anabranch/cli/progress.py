@@ -87,18 +87,18 @@ def _mark(source: Source, stage: str) -> str:
 
 def _now(source: Source) -> str:
     if source.ended:
-        return f"{source.state}: {source.error['code']}" if source.error else source.state
+        return f"{source.state}: {source.error['code']}" if source.error else source.outcome
     return next((line["stage"] for line in source.stages if line["state"] != "done"), source.state)
 
 
 def _outcome(source: Source) -> str:
     if source.error:
-        return f"{source.state}: {source.error['detail']} [{source.error['code']}]"
+        return f"{source.state} [{source.error['code']}]"
     times = [f"{line['stage']} {line['duration_ms']:.0f} ms" for line in source.stages if line.get("duration_ms") is not None]
     chunks = f", {source.chunks_count} chunks" if source.chunks_count is not None else ""
-    return source.state + chunks + (" (duplicate)" if source.duplicate else "") + (f" ({', '.join(times)})" if times else "")
+    return source.outcome + chunks + (f" ({', '.join(times)})" if times else "")
 
 
 def _summary(job: Ingestion) -> str:
-    counts = Counter(source.state for source in job.sources)
+    counts = Counter(source.outcome for source in job.sources)
     return f"{len(job.sources)} documents: " + ", ".join(f"{number} {state}" for state, number in counts.most_common())

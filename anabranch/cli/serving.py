@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from anabranch.cli.options import Remote
 from anabranch.cli.output import say
 from anabranch.client import ApiClient
-from anabranch.data_folder import Server, find_server, is_locked
+from anabranch.data_folder import Server, find_server, is_locked, make_folder
+from anabranch.database import check_begun
 from anabranch.settings import Settings
 from anabranch.supervisor import Plan, running
 
@@ -20,19 +21,32 @@ READING = ("control", "runs")
 
 @asynccontextmanager
 async def api_client(common: Remote, *, stages: Sequence[str] = READING) -> AsyncIterator[ApiClient]:
-    """`stages` are what a server of its own would run beside the API."""
+    """For a data folder that is there: raises NotFound where it is not. `stages` are what a server of its own would run beside the API."""
+    async with _address(common, stages, allowed=check_begun) as url, ApiClient(url) as client:
+        yield client
+
+
+@asynccontextmanager
+async def beginning_client(common: Remote) -> AsyncIterator[ApiClient]:
+    """For a data folder that may have to be made; with all stages."""
+    async with _address(common, ("all",), allowed=lambda settings: None) as url, ApiClient(url) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _address(common: Remote, stages: Sequence[str], *, allowed: Callable[[Settings], None]) -> AsyncIterator[str]:
+    """`allowed` is asked before a server is started, and raises where none should be."""
     if common.server:
-        async with ApiClient(common.server) as client:
-            yield client
+        yield common.server
         return
     settings = common.settings()
     found = await living_server(settings)
     if found:
-        async with ApiClient(found.url) as client:
-            yield client
+        yield found.url
         return
-    async with own_server(common, settings, stages) as server, ApiClient(server.url) as client:
-        yield client
+    allowed(settings)
+    async with own_server(common, settings, stages) as server:
+        yield server.url
 
 
 async def living_server(settings: Settings) -> Server | None:
@@ -49,7 +63,7 @@ async def living_server(settings: Settings) -> Server | None:
 async def own_server(common: Remote, settings: Settings, stages: Sequence[str]) -> AsyncIterator[Server]:
     """Its log goes to a file in the data folder."""
     say(f"no server in {settings.data_dir}: starting one for this command", quiet=common.quiet)
-    settings.data_dir.mkdir(parents=True, exist_ok=True)
+    make_folder(settings.data_dir)
     free_port = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0})})
     with (settings.data_dir / "commands.log").open("ab") as output:
         async with running(Plan(free_port, common.arguments(), stages, output=output)) as (server, _):

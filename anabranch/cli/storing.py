@@ -2,22 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from anabranch.cli.options import Common
 from anabranch.cli.serving import living_server
 from anabranch.data_folder import check_log
-from anabranch.database import database
+from anabranch.database import check_begun, database
 from anabranch.settings import Settings
 
 
 @asynccontextmanager
-async def database_url(common: Common, settings: Settings) -> AsyncIterator[str]:
+async def database_url(settings: Settings) -> AsyncIterator[str]:
+    """Of a database that is there: raises NotFound where it would have to be made."""
+    async with _database_url(settings, allowed=check_begun) as dsn:
+        yield dsn
+
+
+@asynccontextmanager
+async def beginning_database_url(settings: Settings) -> AsyncIterator[str]:
+    """The same for a command that may make it."""
+    async with _database_url(settings, allowed=lambda settings: None) as dsn:
+        yield dsn
+
+
+@asynccontextmanager
+async def _database_url(settings: Settings, *, allowed: Callable[[Settings], None]) -> AsyncIterator[str]:
     server = await living_server(settings)
     if server is not None:
         check_log(settings, server.log, f"the server in {settings.data_dir}")
         yield server.database_url
         return
+    allowed(settings)
     async with database(settings, shared=True) as dsn:
         yield dsn

@@ -3,15 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING, Any
+import sys
+from collections.abc import Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
-from cyclopts import App
+from cyclopts import App, Parameter
 
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_json, print_line, print_table, say
 
 if TYPE_CHECKING:
     from anabranch.composition.storage import Storage
+    from anabranch.settings import Settings
+
+    Gather = Callable[[Storage], Awaitable[list[dict[str, Any]]]]
+    Database = Callable[[Settings], AbstractAsyncContextManager[str]]
+
+T = TypeVar("T")
+WATCH_S = 2.0
 
 app = App(name="topics", help="The log: topics, and how far each stage has read.", result_action="return_value")
 DEFAULT = Common()
@@ -20,11 +30,7 @@ DEFAULT = Common()
 @app.command(name="list")
 def list_topics(*, common: Common = DEFAULT) -> int:
     """Topics, with their partitions and how many records they hold."""
-
-    async def gather(storage: Storage) -> list[dict[str, Any]]:
-        return [await _topic(storage, topic) for topic in _names()]
-
-    return _report(common, "topics", gather, ("topic", "partitions", "records"))
+    return _report(common, "topics", _all, ("topic", "partitions", "records"))
 
 
 @app.command
@@ -54,23 +60,54 @@ def describe(topic: str, /, *, common: Common = DEFAULT) -> int:
 @app.command
 def create(*, common: Common = DEFAULT) -> int:
     """Create the topics that are missing."""
+    from anabranch.cli.storing import beginning_database_url
 
-    async def gather(storage: Storage) -> list[dict[str, Any]]:
-        return [await _topic(storage, topic) for topic in _names()]
-
-    return _report(common, "topics", gather, ("topic", "partitions", "records"))
+    return _report(common, "topics", _all, ("topic", "partitions", "records"), database=beginning_database_url)
 
 
 @app.command
-def lag(*, common: Common = DEFAULT) -> int:
-    """How far each stage has read, and what holds the log back."""
+def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Common = DEFAULT) -> int:
+    """How far each stage has read, and what holds the log back.
 
-    async def gather(storage: Storage) -> list[dict[str, Any]]:
-        from anabranch.lag import stage_lags
+    Parameters
+    ----------
+    watch
+        Again every two seconds, until Ctrl-C; with --json one object a line.
+    """
+    from anabranch.lag import stage_lags
 
-        return await stage_lags(storage)
+    async def show(storage: Storage) -> None:
+        while True:
+            _print_lag(common, await stage_lags(storage), await _horizon(storage), print_line if watch else print_json)
+            if not watch:
+                return
+            sys.stdout.flush()
+            await asyncio.sleep(WATCH_S)
 
-    return _report(common, "stages", gather, ("stage", "topic", "lag", "acknowledged", "end"), holder=True)
+    asyncio.run(_with_storage(common, show))
+    return 0
+
+
+async def _horizon(storage: Storage) -> dict[str, Any] | None:
+    """Only the Postgres log has one."""
+    from sql.inspection import horizon_holder
+    from sql.log import PgLog
+
+    return await horizon_holder(storage.dsn) if isinstance(storage.log, PgLog) else None
+
+
+def _print_lag(common: Common, stages: list[dict[str, Any]], held: dict[str, Any] | None, as_json: Callable[[dict[str, Any]], None]) -> None:
+    if common.json:
+        as_json({"stages": stages, "horizon": held})
+        return
+    columns = ("stage", "topic", "lag", "acknowledged", "end")
+    print_table(columns, [[stage[column] for column in columns] for stage in stages])
+    if held:
+        say(f"the log is held back by {held['application']} (pid {held['pid']}, {held['state']}, {held['seconds']} s)", quiet=common.quiet)
+
+
+async def _all(storage: Storage) -> list[dict[str, Any]]:
+    return [await _topic(storage, topic) for topic in _names()]
 
 
 async def _topic(storage: Storage, topic: str) -> dict[str, Any]:
@@ -84,21 +121,19 @@ def _names() -> list[str]:
     return list(partition_counts(1))
 
 
-def _report(common: Common, name: str, gather: Any, columns: tuple[str, ...], *, holder: bool = False) -> int:
+def _report(common: Common, name: str, gather: Gather, columns: tuple[str, ...], *, database: Database | None = None) -> int:
+    rows = asyncio.run(_with_storage(common, gather, database))
+    if common.json:
+        print_json({name: rows})
+    else:
+        print_table(columns, [[row[column] for column in columns] for row in rows])
+    return 0
+
+
+async def _with_storage(common: Common, work: Callable[[Storage], Awaitable[T]], database: Database | None = None) -> T:
     from anabranch.cli.storing import database_url
     from anabranch.composition.storage import prepare_storage
-    from sql.inspection import horizon_holder
 
-    async def run() -> tuple[list[dict[str, Any]], dict[str, Any] | None]:
-        settings = common.settings()
-        async with database_url(common, settings) as dsn, prepare_storage(settings, dsn, pool_size=3, name="anabranch topics") as storage:
-            return list(await gather(storage)), await horizon_holder(dsn) if holder and settings.log_kind == "postgres" else None
-
-    rows, held = asyncio.run(run())
-    if common.json:
-        print_json({name: rows, **({"horizon": held} if holder else {})})
-        return 0
-    print_table(columns, [[row.get(column) for column in columns] for row in rows])
-    if held:
-        say(f"the log is held back by {held['application']} (pid {held['pid']}, {held['state']}, {held['seconds']} s)", quiet=common.quiet)
-    return 0
+    settings = common.settings()
+    async with (database or database_url)(settings) as dsn, prepare_storage(settings, dsn, pool_size=3, name="anabranch topics") as storage:
+        return await work(storage)

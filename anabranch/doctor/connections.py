@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import httpx2
 
@@ -68,8 +69,15 @@ async def _contents(dsn: str) -> Sequence[Finding]:
     finally:
         await close_pool(pool)
     generation = Finding("generation", "pass" if live else "warn", live.name if live else "none yet", "" if live else "Start a worker: it makes the first one.")
-    letters = Finding("dead letters", "warn" if buried else "pass", f"{len(buried)}{'+' if more else ''}", "GET /v1/dead-letters says why." if buried else "")
-    return [generation, letters]
+    return [generation, _letters(buried, bool(more))]
+
+
+def _letters(buried: Sequence[Mapping[str, Any]], more: bool) -> Finding:
+    if not buried:
+        return Finding("dead letters", "pass", "0")
+    last = buried[0]
+    detail = f"{len(buried)}{'+' if more else ''}; the last at stage {last['stage']}: {last['detail']} [{last['code']}]"
+    return Finding("dead letters", "warn", detail, "`anabranch documents list --state failed` lists the documents, GET /v1/dead-letters every event.")
 
 
 async def kafka(settings: Settings) -> Sequence[Finding]:

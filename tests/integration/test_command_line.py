@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -38,3 +40,15 @@ def test_an_unknown_setting_in_the_environment_exits_2_and_names_the_nearest() -
 def test_a_server_that_does_not_answer_is_exit_code_7(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["search", "x", "--server", "http://127.0.0.1:9"]) == 7
     assert "SERVER_UNREACHABLE" in capsys.readouterr().err
+
+
+def test_what_a_command_printed_is_whole_when_it_goes_into_a_pipe(tmp_path: Path) -> None:
+    done = run("doctor", "--json", "--data", str(tmp_path / "nothing"))
+    assert done.returncode == int(not json.loads(done.stdout)["ok"])
+    assert not (tmp_path / "nothing").exists()
+
+
+def test_a_reader_that_has_enough_is_no_failure() -> None:
+    command = f"{sys.executable} -m anabranch config schema | head -c 1; echo ${{PIPESTATUS[0]}}"
+    done = subprocess.run(["bash", "-c", command], capture_output=True, text=True, check=True)
+    assert (done.stdout, done.stderr) == ("{0\n", "")

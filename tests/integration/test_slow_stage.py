@@ -15,10 +15,11 @@ from uuid import UUID
 import pytest
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.worker import Worker, prepare_worker, stages_named
+from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.lag import stage_lags
 from anabranch.settings import KafkaSettings as KafkaOptions
 from anabranch.settings import Settings
+from anabranch.stages import stages_named
 from engines.embed.null import NullEmbedder
 from schemas.events import DocumentChunked
 from schemas.ids import content_id, document_id

@@ -9,8 +9,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.worker import Worker, prepare_worker, stages_named
+from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.settings import Settings
+from anabranch.stages import stages_named
 from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.events import Content, DocumentReceived

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,10 +15,12 @@ import pytest
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.database import FOLDER
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
 from api.app import create_app
 from engines.embed.null import NullEmbedder
+from sql.embedded import EmbeddedPostgres
 
 ENDED = {"searchable", "failed", "superseded", "withdrawn"}
 PATIENCE_S = 90
@@ -101,3 +103,14 @@ def overrides() -> Overrides:
 async def world(settings: Settings, database: str, overrides: Overrides) -> AsyncIterator[World]:
     async with running(settings, database, overrides) as found:
         yield found
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Iterator[Path]:
+    """For a server; what runs in it afterwards is stopped."""
+    yield tmp_path / "data"
+    if not (tmp_path / "data" / FOLDER).exists():
+        return
+    server = EmbeddedPostgres(tmp_path / "data" / FOLDER)
+    if server.running:
+        server.stop()

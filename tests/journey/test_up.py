@@ -3,69 +3,15 @@ from __future__ import annotations
 import json
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx2
-import pytest
 
 from anabranch.database import FOLDER
 from sql.embedded import EmbeddedPostgres
-
-START_S = 90
-
-
-def environment() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")}
-
-
-class Up:
-    """`anabranch up` as a person would run it."""
-
-    def __init__(self, folder: Path, *arguments: str) -> None:
-        self.ready = folder.parent / "ready.json"
-        self.ready.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(self.ready), *arguments]
-        self.process = subprocess.Popen(command, env=environment(), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-
-    def wait_ready(self) -> dict[str, Any]:
-        deadline = time.monotonic() + START_S
-        while not self.ready.exists():
-            assert self.process.poll() is None, f"it ended with {self.process.returncode}"
-            assert time.monotonic() < deadline, "it is not ready in time"
-            time.sleep(0.1)
-        return dict(json.loads(self.ready.read_text()))
-
-    def stop(self, wish: signal.Signals = signal.SIGINT) -> int:
-        self.process.send_signal(wish)
-        return self.process.wait(30)
-
-
-@contextmanager
-def up(folder: Path, *arguments: str) -> Iterator[tuple[Up, dict[str, Any]]]:
-    found = Up(folder, *arguments)
-    try:
-        yield found, found.wait_ready()
-    finally:
-        if found.process.poll() is None:
-            found.stop(signal.SIGTERM)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Path]:
-    yield tmp_path / "data"
-    server = EmbeddedPostgres(tmp_path / "data" / FOLDER)
-    if server.running:
-        server.stop()
-
-
-def anabranch(*arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-m", "anabranch", *arguments], capture_output=True, text=True, env=environment(), check=False, timeout=120)
+from tests.journey.served import START_S, anabranch, up
 
 
 def found(url: str, words: str) -> list[str]:

@@ -13,10 +13,10 @@ from prometheus_client.parser import text_string_to_metric_families
 from anabranch.answering import answering
 from anabranch.busy import QUEUED_PER_SLOT, Gate
 from anabranch.composition.genesis import first_generation
-from anabranch.composition.worker import stages_named
 from anabranch.data_folder import LOG, SERVER, Server, find_server, keep_log, locked, write_server
 from anabranch.metrics import Metrics
 from anabranch.settings_loading import load_settings
+from anabranch.stages import stages_named
 from processors import STAGES
 from schemas.errors import ConfigurationError, TransientError
 from schemas.generations import IndexConfig

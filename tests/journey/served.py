@@ -1,0 +1,59 @@
+"""`anabranch` as a person would run it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+START_S = 90
+
+
+def environment(**settings: str) -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")} | settings
+
+
+class Up:
+    """What it says lies beside its folder, in `up.out` and `up.err`."""
+
+    def __init__(self, folder: Path, *arguments: str, **settings: str) -> None:
+        self.ready, self.out, self.err = (folder.parent / name for name in ("ready.json", "up.out", "up.err"))
+        self.ready.unlink(missing_ok=True)
+        command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(self.ready), *arguments]
+        with self.out.open("wb") as out, self.err.open("wb") as err:
+            self.process = subprocess.Popen(command, env=environment(**settings), stdout=out, stderr=err)
+
+    def wait_ready(self) -> dict[str, Any]:
+        deadline = time.monotonic() + START_S
+        while not self.ready.exists():
+            assert self.process.poll() is None, f"it ended with {self.process.returncode}"
+            assert time.monotonic() < deadline, "it is not ready in time"
+            time.sleep(0.1)
+        return dict(json.loads(self.ready.read_text()))
+
+    def stop(self, wish: signal.Signals = signal.SIGINT) -> int:
+        self.process.send_signal(wish)
+        return self.process.wait(30)
+
+
+@contextmanager
+def up(folder: Path, *arguments: str, **settings: str) -> Iterator[tuple[Up, dict[str, Any]]]:
+    found = Up(folder, *arguments, **settings)
+    try:
+        yield found, found.wait_ready()
+    finally:
+        if found.process.poll() is None:
+            found.stop(signal.SIGTERM)
+
+
+def anabranch(*arguments: str, stdin: str = "", **settings: str) -> subprocess.CompletedProcess[str]:
+    """With no terminal at its stdin."""
+    command = [sys.executable, "-m", "anabranch", *arguments]
+    return subprocess.run(command, capture_output=True, text=True, input=stdin, env=environment(**settings), check=False, timeout=120)
