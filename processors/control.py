@@ -10,7 +10,9 @@ from streams.stage import Stage
 from streams.topics import CONTROL
 
 
-def project(fact: Fact[GenerationCreated | GenerationBuilt | GenerationPromoted | GenerationDropped | SourceAdded | SourceRemoved | SourceReset]) -> Iterable[Row]:
+def project(
+    fact: Fact[GenerationCreated | GenerationBuilt | GenerationPromoted | GenerationDropped | SourceAdded | SourceRemoved | SourceReset],
+) -> Iterable[Row]:
     match fact.data:
         case GenerationCreated(generation=generation, base=base, purpose=purpose):
             yield GenerationRow(generation, base, purpose)

@@ -13,7 +13,7 @@ from schemas.ports.bundle import Ports, blob_key
 from schemas.ports.engines import File, ParsePlan
 from schemas.ports.ledger import Claim
 from schemas.rows import DocumentRow, Row, WithdrawalRow
-from schemas.values import BlobRef, Notice, Transcript
+from schemas.values import BlobRef, DocumentFields, Notice, Origin, Transcript
 from streams.memo import memo_key, remembered
 from streams.stage import Counted, Stage, Statement
 from streams.topics import ACCEPTED
@@ -65,7 +65,8 @@ def project(fact: Fact[DocumentAccepted | DocumentRemoved]) -> Iterable[Row]:
 
 
 async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
-    return [await _ending_or_text(item, ports) for item in counted]
+    ended = [await _ending_or_text(item, ports) for item in counted]
+    return ended + [await _revived(item, item.revived, ports) for item in counted if item.revived]
 
 
 async def _ending_or_text(item: Counted, ports: Ports) -> Statement:
@@ -76,6 +77,14 @@ async def _ending_or_text(item: Counted, ports: Ports) -> Statement:
     if item.unchanged:
         return indexed(item, chunks=item.flip.chunks if item.flip else 0, code="UNCHANGED")
     return Statement(item.fact, await _transcribed(item.fact.data, ports))
+
+
+async def _revived(item: Counted, row: DocumentRow, ports: Ports) -> Statement:
+    """The text of a revision that needed none of its own until what it lived on was withdrawn. Its producer was told long ago."""
+    origin = Origin(accepted_id=row.accepted_id, event_id=row.event_id, source=row.source, external_id=row.external_id)
+    said = {name: getattr(row, name) for name in DocumentFields.model_fields}
+    said |= {"tenant": row.tenant, "document_id": row.document_id, "order": row.order, "external_id": row.external_id, "received_at": row.received_at}
+    return Statement(item.fact, await _transcribed(DocumentAccepted(**said, origin=origin, blob=row.blob, payload_sha256=""), ports))
 
 
 async def _transcribed(data: DocumentAccepted, ports: Ports) -> DocumentTranscribed:

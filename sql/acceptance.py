@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from datetime import date
 from typing import Any
 from uuid import UUID
 
+import asyncpg
+
 from schemas.ports.ledger import Claim, Flip, Projected
 from schemas.rows import DocumentRow, OrderKey, WithdrawalRow
+from schemas.values import BlobRef
 from sql import storable
 from sql.claims import Verdict
-from sql.document_state import DocumentState, States
+from sql.document_state import DocumentState, Shown, States
 from sql.pool import Connection
 from sql.statements import statement
 
@@ -22,17 +26,16 @@ def judge(event: Projected, state: DocumentState, how: str | None) -> Verdict:
     assert isinstance(row, DocumentRow | WithdrawalRow), "transcribe projects a document or its withdrawal"
     newest = _later(row.order, state.latest) and _later(row.order, state.withdrawn)
     if isinstance(row, WithdrawalRow) and _later(row.order, state.withdrawn):
-        if not newest and _stands_in(state, row.order):
-            return Verdict(event, Claim.SUPERSEDED, written=False)
+        revived = _lives_on(state, row.order)
         gone = _withdraw(row, state)
-        return Verdict(event, Claim.OWED, gone) if newest else Verdict(event, Claim.SUPERSEDED)
+        return Verdict(event, Claim.OWED, gone) if newest else Verdict(event, Claim.SUPERSEDED, revived=revived)
     if not newest:
         again = row.order == state.latest and row.accepted_id == state.accepted_id
         return Verdict(event, Claim.OWED if again else Claim.SUPERSEDED, written=False)
     assert isinstance(row, DocumentRow)
     unchanged = _unchanged(event, row, state, how)
     flip = Flip(row.document_id, state.visible, state.chunks, None) if unchanged and state.visible else None
-    _accept(row, state, unchanged)
+    _accept(event, row, state)
     return Verdict(event, Claim.OWED, flip, unchanged)
 
 
@@ -53,16 +56,27 @@ def withdrawals(verdicts: Sequence[Verdict]) -> dict[UUID, OrderKey]:
     return {row.document_id: row.order for row in rows if isinstance(row, WithdrawalRow)}
 
 
-def _accept(row: DocumentRow, state: DocumentState, unchanged: bool) -> None:
+async def revived(connection: Connection, generation: str, stage: str, events: Sequence[UUID]) -> dict[UUID, DocumentRow]:
+    """Event → the revision that it brought back, for as long as its reaction is owed."""
+    return {row["by"]: _as_accepted(row) for row in await connection.fetch(statement("revived"), generation, stage, events)}
+
+
+def _accept(event: Projected, row: DocumentRow, state: DocumentState) -> None:
     state.latest, state.accepted_id = row.order, row.accepted_id
     state.revision += 1
-    if state.shown and not unchanged:
+    if state.shown is None or state.shown.overtaken:
+        return
+    if _says_the_same(event, row, state.shown):
+        state.shown.until = row.order
+    else:
         state.shown.overtaken = True
 
 
-def _stands_in(state: DocumentState, withdrawal: OrderKey) -> bool:
-    """Whether a revision behind this late withdrawal changed nothing and so lives on in the visible one, which is older than the withdrawal."""
-    return state.shown is not None and not state.shown.overtaken and _later(withdrawal, state.visible)
+def _lives_on(state: DocumentState, withdrawal: OrderKey) -> OrderKey | None:
+    """The last revision behind this late withdrawal that changed nothing and so lives on in the visible one, which is older than the withdrawal."""
+    if state.shown is None or not _later(withdrawal, state.visible) or not _later(state.shown.until, withdrawal):
+        return None
+    return state.shown.until
 
 
 def _withdraw(row: WithdrawalRow, state: DocumentState) -> Flip:
@@ -79,9 +93,11 @@ def _withdraw(row: WithdrawalRow, state: DocumentState) -> Flip:
 def _unchanged(event: Projected, row: DocumentRow, state: DocumentState, how: str | None) -> bool:
     """Against the visible revision; not while a revision between the two is on its way, which would be shown after it."""
     shown = state.shown
-    if shown is None or shown.overtaken or event.fact.data.force:
-        return False
-    return shown.content_sha256 == row.content_sha256 and shown.how == how and shown.fields == _fields(row)
+    return shown is not None and not shown.overtaken and shown.how == how and _says_the_same(event, row, shown)
+
+
+def _says_the_same(event: Projected, row: DocumentRow, shown: Shown) -> bool:
+    return not event.fact.data.force and shown.content_sha256 == row.content_sha256 and shown.fields == _fields(row)
 
 
 def _fields(row: DocumentRow) -> dict[str, Any]:
@@ -89,6 +105,26 @@ def _fields(row: DocumentRow) -> dict[str, Any]:
     fields = {name: getattr(row, name) for name in names}
     fields |= {"tags": list(row.tags), "document_date": row.document_date.isoformat() if row.document_date else None}
     return dict(json.loads(storable.json_text(fields)))
+
+
+def _as_accepted(row: asyncpg.Record) -> DocumentRow:
+    fields = row["fields"]
+    names = ("external_id", "source_uri", "filename", "media_type", "title", "language", "collection", "metadata")
+    return DocumentRow(
+        document_id=row["document_id"],
+        order=tuple(row["ord"]),
+        tenant=row["tenant"],
+        source=row["source"],
+        tags=tuple(fields["tags"]),
+        document_date=date.fromisoformat(fields["document_date"]) if fields["document_date"] else None,
+        content_sha256=row["content_sha256"],
+        blob=BlobRef.model_validate(row["blob"]),
+        event_id=row["event_id"],
+        accepted_id=row["accepted_id"],
+        received_at=row["received_at"],
+        numbered=row["numbered"],
+        **{name: fields[name] for name in names},
+    )
 
 
 def _document(row: DocumentRow, revision: int) -> tuple[Any, ...]:
@@ -104,7 +140,7 @@ def _revision(verdict: Verdict, row: DocumentRow, revision: int) -> tuple[Any, .
     assert position is not None
     return (
         *(row.document_id, row.order, revision, row.tenant, *map(storable.text, (row.title, row.filename, row.media_type)), row.content_sha256),
-        *(row.blob.model_dump(mode="json"), _fields(row), verdict.unchanged, storable.text(row.event_id), storable.text(row.source)),
+        *(row.blob.model_dump(mode="json"), _fields(row), verdict.event.fact.data.force, storable.text(row.event_id), storable.text(row.source)),
         *(row.accepted_id, row.received_at, position.topic, position.partition, position.offset),
     )
 

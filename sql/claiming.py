@@ -10,7 +10,7 @@ from schemas.generations import Generation
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
 from schemas.records import repeats
 from sql import acceptance
-from sql.claims import Handled, Verdict, claim_events, note_another_try, note_flips
+from sql.claims import Handled, Verdict, claim_events, note_another_try, note_flips, note_revived
 from sql.decisions import write_decisions
 from sql.document_state import States, add_stubs, lock_documents, look_at_shown, settles
 from sql.flips import share_flips
@@ -52,6 +52,8 @@ async def claim_documents(
     run = _Run(connection, generation, stage, counts, states, write_rows)
     for together in _runs(_fresh(events, before)):
         answers |= await run.claim(together)
+    if counts == "latest":
+        answers |= await _with_revived(connection, generation.name, stage, answers)
     return [answers[event.fact.id] for event in events]
 
 
@@ -85,12 +87,21 @@ class _Run:
             await withdraw(self.connection, [row["name"] for row in rows], removed)
         flips = {verdict.event.fact.id: verdict.flip for verdict in verdicts if verdict.flip}
         await note_flips(self.connection, self.generation.name, self.stage, flips)
+        revived = {verdict.event.fact.id: verdict.revived for verdict in verdicts if verdict.revived}
+        await note_revived(self.connection, self.generation.name, self.stage, revived)
         return flips
 
     async def _project(self, verdicts: Sequence[Verdict]) -> dict[UUID, Flip]:
         await self.write_rows(self.connection, self.generation.name, [verdict.event for verdict in verdicts if verdict.claim is Claim.OWED])
         await keep_late_texts(self.connection, verdicts)
         return await flip_complete(self.connection, self.generation.name, self.stage, verdicts, self.states)
+
+
+async def _with_revived(connection: Connection, generation: str, stage: str, answers: Mapping[UUID, Claimed]) -> dict[UUID, Claimed]:
+    """Those of late withdrawals, with the revisions that they brought back."""
+    late = [identity for identity, claimed in answers.items() if claimed.claim is Claim.SUPERSEDED]
+    found = await acceptance.revived(connection, generation, stage, late) if late else {}
+    return {identity: replace(answers[identity], revived=row) for identity, row in found.items()}
 
 
 def _at_the_door(event: Projected, handled: Handled) -> Claimed:

@@ -11,7 +11,7 @@ import asyncpg
 
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
 from schemas.records import Position
-from schemas.rows import SettledRow
+from schemas.rows import OrderKey, SettledRow
 from sql.pool import Connection, Pool
 from sql.statements import statement
 from sql.storable import array_text, json_text
@@ -27,6 +27,8 @@ class Verdict:
     unchanged: bool = False
     written: bool = True
     """False for an event whose rows are there already."""
+    revived: OrderKey | None = None
+    """What a late withdrawal brought back."""
 
     @property
     def claimed(self) -> Claimed:
@@ -68,6 +70,11 @@ async def claim_events(connection: Connection, generation: str, stage: str, coun
 async def note_flips(connection: Connection, generation: str, stage: str, flips: Mapping[UUID, Flip]) -> None:
     if flips:
         await connection.execute(statement("note_flips"), generation, stage, list(flips), [json_text(_flip_json(flip)) for flip in flips.values()])
+
+
+async def note_revived(connection: Connection, generation: str, stage: str, revived: Mapping[UUID, OrderKey]) -> None:
+    if revived:
+        await connection.execute(statement("note_revived"), generation, stage, list(revived), [array_text(order) for order in revived.values()])
 
 
 def _row(counts: Counts, verdict: Verdict) -> tuple[Any, ...]:

@@ -15,12 +15,15 @@ from sql.statements import statement
 
 @dataclass(slots=True)
 class Shown:
-    """The visible revision, as an unchanged one is compared with it."""
+    """The visible revision, as later ones are compared with it."""
 
     content_sha256: str | None
     how: str | None
     fields: dict[str, Any] | None
+    until: OrderKey
+    """Of the revisions that say the same as this one, without another between them, the last."""
     overtaken: bool
+    """A later one says something else."""
 
 
 @dataclass(slots=True)
@@ -74,7 +77,7 @@ async def look_at_shown(connection: Connection, generation: str, states: States)
     if not visible:
         return
     for row in await connection.fetch(statement("shown"), generation, visible):
-        states[row["document_id"]].shown = Shown(row["content_sha256"], row["how"], row["fields"], row["overtaken"])
+        states[row["document_id"]].shown = Shown(row["content_sha256"], row["how"], row["fields"], tuple(row["until"]), row["overtaken"])
 
 
 def _strength(counts: Counts, events: Sequence[Projected]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
@@ -18,9 +19,8 @@ from schemas.rows import ChildRow, DocumentRow, OrderKey, Row, SettledRow, TextR
 class _Document:
     latest: OrderKey | None = None
     withdrawn: OrderKey | None = None
-    row: DocumentRow | None = None
-    overtaken: bool = False
-    """A later revision than the visible one was accepted and changes something."""
+    revisions: list[tuple[DocumentRow, bool]] = field(default_factory=list)
+    """Accepted, in order, each with whether it was forced."""
 
 
 @dataclass(slots=True)
@@ -63,7 +63,7 @@ class MemoryLedger:
                 return Claimed(Claim.DUPLICATE)
             if counts == "door" and repeats(fact.position, before.place):
                 return Claimed(Claim.DONE)
-            return replace(before.answer, claim=Claim.DONE) if before.reacted else before.answer
+            return replace(before.answer, claim=Claim.DONE, revived=None) if before.reacted else before.answer
         answer = self._judge(counts, event)
         self.handled[stage, fact.id] = _Handled(answer, fact.payload_sha256, fact.position)
         return answer
@@ -84,42 +84,52 @@ class MemoryLedger:
 
     def _accept(self, state: _Document, event: Projected, order: OrderKey) -> Claimed:
         row = event.rows[0]
-        if not self._later(order, state.latest) or not self._later(order, state.withdrawn):
-            if isinstance(row, WithdrawalRow) and state.overtaken and self._later(order, state.withdrawn):
-                self._withdraw_late(state, row)
+        newest = self._later(order, state.latest) and self._later(order, state.withdrawn)
+        if isinstance(row, WithdrawalRow) and self._later(order, state.withdrawn):
+            revived = self._lives_on(state, row)
+            gone = self._withdraw(state, row)
+            return Claimed(Claim.OWED, gone) if newest else Claimed(Claim.SUPERSEDED, revived=revived)
+        if not newest:
             return Claimed(Claim.SUPERSEDED)
-        if isinstance(row, WithdrawalRow):
-            return Claimed(Claim.OWED, self._withdraw(state, row))
         assert isinstance(row, DocumentRow)
         unchanged = self._unchanged(state, row, event.fact)
-        state.latest, state.row, state.overtaken = order, row, state.overtaken or not unchanged
-        shown = self.visible.get(row.document_id)
-        return Claimed(Claim.OWED, shown if unchanged else None, unchanged)
+        state.latest = order
+        state.revisions.append((row, event.fact.data.force))
+        return Claimed(Claim.OWED, self.visible[row.document_id] if unchanged else None, unchanged)
 
     def _withdraw(self, state: _Document, row: WithdrawalRow) -> Flip:
-        state.withdrawn = state.latest = row.order
-        shown = self.visible.pop(row.document_id, None)
-        self.rows = {key: kept for key, kept in self.rows.items() if key[1] != row.document_id}
-        return Flip(row.document_id, row.order, 0, shown.order if shown else None)
-
-    def _withdraw_late(self, state: _Document, row: WithdrawalRow) -> None:
+        shown = self._visible_order(row.document_id)
         state.withdrawn = row.order
-        if self._older(self._visible_order(row.document_id) or row.order, row.order):
+        state.latest = max(row.order, state.latest or row.order)
+        if self._older(shown or row.order, row.order):
             self.visible.pop(row.document_id)
-        self.rows = {key: kept for key, kept in self.rows.items() if key[1] != row.document_id or key[2] >= row.order}
+        self._remove_older(row.document_id, row.order)
+        return Flip(row.document_id, row.order, 0, shown)
+
+    def _lives_on(self, state: _Document, withdrawal: WithdrawalRow) -> DocumentRow | None:
+        """The last revision behind this late withdrawal that says the same as the visible one, which is older than the withdrawal."""
+        shown = self._visible_order(withdrawal.document_id)
+        if shown is None or shown > withdrawal.order:
+            return None
+        last = self._saying_the_same(state, shown)[-1:]
+        return last[0] if last and last[0].order > withdrawal.order else None
 
     def _unchanged(self, state: _Document, row: DocumentRow, fact: Fact[Any]) -> bool:
         shown = self._visible_order(row.document_id)
-        if shown is None or state.overtaken or state.row is None or fact.data.force:
+        if shown is None or fact.data.force or self.how.get((row.document_id, shown)) != self.generation.how.get("transcribe"):
             return False
-        text = self.rows.get(("TextRow", row.document_id, shown))
-        same_text = (
-            isinstance(text, TextRow)
-            and text.content_sha256 == row.content_sha256
-            and self.how.get((row.document_id, shown)) == self.generation.how.get("transcribe")
-        )
-        same_fields = _fields(state.row) == _fields(row)
-        return same_text and same_fields
+        same = self._saying_the_same(state, shown)
+        return bool(same) and same[-1] is state.revisions[-1][0] and _fields(same[-1]) == _fields(row)
+
+    @staticmethod
+    def _saying_the_same(state: _Document, shown: OrderKey) -> list[DocumentRow]:
+        """The visible revision and those that follow it, up to the first that says something else."""
+        later = [(row, force) for row, force in state.revisions if row.order >= shown]
+        if not later or later[0][0].order != shown:
+            return []
+        same = [later[0][0]]
+        same += [row for row, _ in takewhile(lambda item: not item[1] and _fields(item[0]) == _fields(same[0]), later[1:])]
+        return same
 
     def _complete(self, document: UUID, order: OrderKey, rows: Sequence[Row]) -> Flip | None:
         if not any(isinstance(row, SettledRow) for row in rows) or not self._later(order, self._visible_order(document)):
@@ -129,12 +139,14 @@ class MemoryLedger:
         if any(total is None or sum(row.kind == kind for row in parts) < total for kind, total in wanted.items()):
             return None
         previous = self._visible_order(document)
-        self.rows = {key: row for key, row in self.rows.items() if key[1] != document or key[2] >= order}
+        self._remove_older(document, order)
         chunks = sum(isinstance(row, ChildRow) for key, row in self.rows.items() if key[1:3] == (document, order))
         self.visible[document] = Flip(document, order, chunks, previous)
-        if state := self.documents.get(document):
-            state.overtaken = self._later(state.latest or order, order)
         return self.visible[document]
+
+    def _remove_older(self, document: UUID, order: OrderKey) -> None:
+        """Rows of its revisions; a dead letter belongs to none."""
+        self.rows = {key: row for key, row in self.rows.items() if key[1] != document or key[2] is None or key[2] >= order}
 
     def _write(self, rows: Sequence[Row]) -> None:
         for row in rows:
@@ -159,7 +171,8 @@ class MemoryLedger:
 
 
 def _fields(row: DocumentRow) -> tuple[Any, ...]:
-    return (row.title, row.filename, row.media_type, row.language, row.collection, row.tags, row.metadata, row.document_date, row.source_uri)
+    said = (row.title, row.filename, row.media_type, row.language, row.collection, row.tags, row.metadata, row.document_date, row.source_uri)
+    return (row.content_sha256, row.external_id, *said)
 
 
 def _key(row: Row) -> tuple[Any, ...]:

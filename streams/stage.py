@@ -9,7 +9,7 @@ from typing import Any
 from schemas.events import Event, Fact
 from schemas.ports.bundle import Ports
 from schemas.ports.ledger import Claim, Counts, Flip
-from schemas.rows import Row
+from schemas.rows import DocumentRow, Row
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,7 @@ class Counted:
     claim: Claim
     flip: Flip | None = None
     unchanged: bool = False
+    revived: DocumentRow | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -89,7 +89,7 @@ async def add(connection: asyncpg.Connection, *documents: Doc, generation: str =
             await flip(connection, document, generation)
 
 
-async def accept(connection: asyncpg.Connection, doc: Doc, *, unchanged: bool = False) -> None:
+async def accept(connection: asyncpg.Connection, doc: Doc) -> None:
     sha256 = sha256_hex("".join(doc.texts).encode())
     blob = {"key": f"{doc.tenant}/{doc.id}/{sha256}", "sha256": sha256, "size": 1, "media_type": "text/plain"}
     accepted = received_id(doc.tenant, "test", doc.event_id)
@@ -104,9 +104,9 @@ async def accept(connection: asyncpg.Connection, doc: Doc, *, unchanged: bool = 
     )
     await connection.execute(
         """insert into document_revisions (document_id, ord, revision, tenant, title, content_sha256, blob, event_id, source, accepted_id, received_at,
-             log_topic, log_partition, log_offset, unchanged)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, 'test', $9, $10, 'accepted', 0, $11, $12)""",
-        *(doc.id, list(doc.order), doc.revision, doc.tenant, doc.title, sha256, blob, doc.event_id, accepted, EPOCH, doc.order[-1], unchanged),
+             log_topic, log_partition, log_offset)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, 'test', $9, $10, 'accepted', 0, $11)""",
+        *(doc.id, list(doc.order), doc.revision, doc.tenant, doc.title, sha256, blob, doc.event_id, accepted, EPOCH, doc.order[-1]),
     )
 
 

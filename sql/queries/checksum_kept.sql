@@ -1,6 +1,6 @@
 -- What else the same log must give: revisions, tombstones, superseded texts.
 with lines as (
-  select 'document_revisions' as name, row(document_id, revision, tenant, title, filename, media_type, content_sha256, fields, unchanged)::text as line
+  select 'document_revisions' as name, row(document_id, revision, tenant, title, filename, media_type, content_sha256, fields, forced)::text as line
   from document_revisions
   union all
   select 'tombstones', row(id, tenant, external_id)::text from documents where withdrawn is not null

@@ -17,7 +17,9 @@ left join lateral (
   where coalesce(tenant, $1) = $1 and (event_id = $2 or (producer_source = $4 and producer_event_id = $3))
   order by buried_at desc limit 1
 ) l on true
-left join lateral (select claim, document_id from handled where stage = 'transcribe' and event_id = $5 limit 1) behind on true
+left join lateral (
+  select claim, document_id from generations g join handled on generation = g.name and stage = 'transcribe' and event_id = $5 limit 1
+) behind on true
 left join documents d on d.id = coalesce(j.document_id, behind.document_id)
 left join handled later on later.generation = '' and later.stage = 'receive' and later.event_id = d.accepted_id and later.log_partition = h.log_partition
 limit 1

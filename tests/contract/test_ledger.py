@@ -6,6 +6,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator
 from dataclasses import replace
+from datetime import date
 from typing import Any
 
 import pytest
@@ -185,10 +186,28 @@ async def test_what_is_sent_again_is_not_owed_a_reaction_of_its_own_and_the_firs
         assert [answer.claim for answer in await ledger.claim("receive", "door", batch)] == expected
 
 
-async def test_a_withdrawal_that_comes_late_leaves_what_a_later_unchanged_revision_lives_on(ledger: Ledger) -> None:
+async def test_a_withdrawal_that_comes_late_brings_back_the_unchanged_revision_that_lived_on_what_it_withdraws(ledger: Ledger) -> None:
     await show(ledger, "a", 1, ["x"])
-    again, late, after = await claim(ledger, accepted("a", 5), removed("a", 3), accepted("a", 6))
-    assert (again.unchanged, late.claim, late.flip, after.unchanged) == (True, Claim.SUPERSEDED, None, True)
+    said: dict[str, Any] = {"title": "Of rivers", "language": "pt", "tags": ["t"], "metadata": {"k": [1]}, "document_date": date(2026, 1, 2)}
+    for order in (2, 5, 6, 7):
+        await claim(ledger, accepted("a", order, **said))
+        if order == 2:
+            await claim(ledger, transcribed("a", 2, how=HOW), chunked("a", 2, ["x"]), embedded("a", 2, ["x"]))
+    await claim(ledger, accepted("a", 8, "other"))
+    late = removed("a", 4)
+    answers = await claim(ledger, late, late)
+    assert [(answer.claim, answer.revived) for answer in answers] == [(Claim.SUPERSEDED, projected(accepted("a", 7, **said))[2].rows[0])] * 2
+    await settle(ledger, late)
+    assert [answer.revived for answer in await claim(ledger, late, removed("a", 5))] == [None, None]
+
+
+async def test_a_withdrawal_that_comes_late_brings_back_nothing_that_it_withdraws_or_that_has_a_text(ledger: Ledger) -> None:
+    await show(ledger, "a", 1, ["x"])
+    answers = await claim(ledger, accepted("a", 3), removed("a", 4))
+    await show(ledger, "b", 1, ["x"])
+    await show(ledger, "b", 3, ["y"], "other")
+    answers += await claim(ledger, accepted("b", 5, "other"), removed("b", 2), removed("b", 6))
+    assert [answer.revived for answer in answers] == [None] * 5
 
 
 async def test_a_late_withdrawal_takes_what_a_later_changed_revision_has_not_yet_replaced(ledger: Ledger) -> None:
