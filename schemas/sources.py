@@ -168,8 +168,8 @@ class Said:
     digest: str
     external_id: str
     live: bool
-    left: str | None = None
-    """An external id that the row gave up with this."""
+    left: tuple[str, ...] = ()
+    """External ids that the row gave up, of which the log may not know yet."""
     owed: bool = True
 
     @property

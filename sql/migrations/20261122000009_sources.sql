@@ -47,7 +47,7 @@ create table source_rows (
   digest text not null,
   external_id text not null,
   live bool not null,
-  left_id text,
+  left_ids text[] not null default '{}',
   owed bool not null,
   primary key (source, key)
 );

@@ -1,0 +1,48 @@
+"""Sources as they are declared, and what has become of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+
+from schemas.sources import DeclaredSource, Reset, SourceSpec
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+
+class PgSources:
+    """See `schemas.ports.sources.DeclaredSources`. Every call may raise DatabaseUnavailable."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def declared(self) -> list[DeclaredSource]:
+        rows = await self._fetch("select * from sources where spec is not null order by name")
+        return [_declared(row) for row in rows]
+
+    async def epochs(self) -> dict[str, int]:
+        """By ce_source, of all that have begun anew once."""
+        return {row["ce_source"]: row["epoch"] for row in await self._fetch("select ce_source, epoch from sources")}
+
+    async def documents(self, ce_source: str, after: str, limit: int) -> list[str]:
+        return [row["external_id"] for row in await self._fetch(statement("source_documents"), ce_source, after, limit)]
+
+    async def overview(self) -> list[dict[str, Any]]:
+        """Every source with its documents and its reader's state."""
+        return [dict(row) for row in await self._fetch(statement("source_overview"))]
+
+    async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
+        with database_errors():
+            return list(await self._pool.fetch(text, *parameters))
+
+
+def _declared(row: asyncpg.Record) -> DeclaredSource:
+    return DeclaredSource(
+        spec=SourceSpec.model_validate(row["spec"]),
+        epoch=row["epoch"],
+        resets=tuple(Reset.model_validate(reset) for reset in row["resets"]),
+        removed=row["removed"],
+        withdraw=row["withdraw"],
+    )

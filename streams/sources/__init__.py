@@ -1,0 +1,1 @@
+"""Sources of documents: tables that change, folders, addresses."""
