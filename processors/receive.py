@@ -116,7 +116,8 @@ def _numbered(fact: Fact[Incoming]) -> str:
 
 def _order(fact: Fact[Incoming], ports: Ports) -> list[int]:
     if fact.sequence is not None:
-        return [ports.source_epochs.get(fact.source, 1), fact.sequence, 0]
+        epoch = fact.epoch if fact.epoch is not None else ports.source_epochs.get(fact.source, 1)
+        return [epoch, fact.sequence, 0, *([fact.step] if fact.step else [])]
     assert fact.position is not None and fact.appended_at is not None
     return ports.stamp(fact.position, fact.appended_at)
 

@@ -197,16 +197,16 @@ def _time(attributes: Mapping[str, str]) -> datetime | None:
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
-def _sequence(attributes: Mapping[str, str]) -> int | None:
-    given = attributes.get("sequence")
+def _number(attributes: Mapping[str, str], name: str) -> int | None:
+    given = attributes.get(name)
     if given is None:
         return None
     try:
         number = int(given)
     except ValueError as error:
-        raise MalformedEvent(f"ce_sequence {given!r} is not an integer") from error
+        raise MalformedEvent(f"ce_{name} {given!r} is not an integer") from error
     if not 0 <= number < 2**63:
-        raise MalformedEvent(f"ce_sequence {given} is outside 0 … 2^63 - 1")
+        raise MalformedEvent(f"ce_{name} {given} is outside 0 … 2^63 - 1")
     return number
 
 
@@ -222,7 +222,9 @@ def _foreign(attributes: Mapping[str, str], data: Event, payload: bytes, stored:
         tenant=tenant,
         correlation_id=attributes.get("correlationid"),
         traceparent=attributes.get("traceparent"),
-        sequence=_sequence(attributes),
+        sequence=_number(attributes, "sequence"),
+        epoch=_number(attributes, "sequenceepoch"),
+        step=_number(attributes, "sequencestep") or 0,
         payload_sha256=sha256_hex(attributes["type"].encode() + b"\n" + canonical_json(_loaded(payload, "the payload"))),
         position=stored.position,
         appended_at=stored.appended_at,
@@ -275,6 +277,8 @@ def _headers(fact: Fact[Any]) -> dict[str, bytes]:
         "ce_type": fact.data.event_type(),
         "ce_time": fact.time.isoformat() if fact.time else None,
         "ce_sequence": str(fact.sequence) if fact.sequence is not None else None,
+        "ce_sequenceepoch": str(fact.epoch) if fact.epoch is not None else None,
+        "ce_sequencestep": str(fact.step) if fact.step else None,
         "ce_subject": f"document/{fact.document_id}" if fact.document_id else None,
         "ce_tenant": fact.tenant,
         "ce_document": str(fact.document_id) if fact.document_id else None,

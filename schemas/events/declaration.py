@@ -52,6 +52,10 @@ class Fact(Generic[E]):
     traceparent: str | None = None
     sequence: int | None = None
     """CloudEvents' Sequence extension, where the source numbers its changes."""
+    epoch: int | None = None
+    """Of the sequence, where the source says that its numbers began anew; a later one wins, whatever the numbers are."""
+    step: int = 0
+    """A correction of what was said under the same number of the sequence."""
     key: UUID | None = None
     """What its payload was sealed with; what follows from it is sealed with the same."""
     payload_sha256: str = ""
