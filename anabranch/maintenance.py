@@ -11,7 +11,9 @@ from anabranch.composition.storage import Storage
 from schemas.errors import TransientError
 from schemas.generations import Generation
 from sql.compaction import compact_lexical
+from sql.generations import PgGenerations
 from sql.log import PgLog
+from sql.pool import Pool
 from sql.vector_index import ensure_vector_index
 
 log = structlog.get_logger(__name__)
@@ -22,10 +24,11 @@ EXPIRE_EVERY = 90
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Folds lexical deltas, builds the vector index once it is worth it, drops expired records of the Postgres log."""
+    """Folds lexical deltas, builds the vector index once it is worth it, drops expired records of the Postgres log. Indexes are built over `builds`:
+    that takes minutes."""
 
     storage: Storage
-    generation: Generation
+    builds: Pool
     every_s: float = EVERY_S
 
     async def run(self) -> None:
@@ -40,9 +43,14 @@ class Maintenance:
             turn += 1
 
     async def once(self, *, expire: bool) -> None:
-        while await compact_lexical(self.storage.pool, self.generation.name):
-            await asyncio.sleep(0)
-        if await ensure_vector_index(self.storage.pool, self.generation):
-            log.info("vector index built", generation=self.generation.name)
+        for generation in await PgGenerations(self.storage.pool).undropped():
+            if generation.state != "building":
+                await self._look_after(generation)
         if expire and isinstance(self.storage.log, PgLog):
             await self.storage.log.expire()
+
+    async def _look_after(self, generation: Generation) -> None:
+        while await compact_lexical(self.storage.pool, generation.name):
+            await asyncio.sleep(0)
+        if await ensure_vector_index(self.builds, generation):
+            log.info("vector index built", generation=generation.name)

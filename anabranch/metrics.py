@@ -24,6 +24,7 @@ class Metrics:
         self.stage_duration = Histogram("anabranch_stage_duration_seconds", "Time of one reaction", ["stage"], buckets=STAGE_SECONDS, **own)
         self.stage_inflight = Gauge("anabranch_stage_inflight", "Events in a reaction now", ["stage"], **own)
         self.stage_retries = Counter("anabranch_stage_retries", "Tries that failed and were repeated", ["stage", "reason"], **own)
+        self.engine_calls = Counter("anabranch_engine_calls", "Inputs that an engine was asked about, and that no memo knew", ["engine"], **own)
         self.dead_letters = Counter("anabranch_dead_letters", "Events buried", ["stage", "error"], **own)
         self.consumer_lag = Gauge("anabranch_consumer_lag_events", "Events that a stage has not acknowledged", ["stage"], **own)
         self.documents = Gauge("anabranch_documents", "Documents by state", ["state"], **own)
@@ -51,6 +52,9 @@ class Metrics:
 
     def took(self, stage: str, seconds: float) -> None:
         self.stage_duration.labels(stage).observe(seconds)
+
+    def asked_engine(self, engine: str, inputs: int) -> None:
+        self.engine_calls.labels(engine).inc(inputs)
 
     def asked(self, kind: str, seconds: float, outcome: str, trace: Trace | None) -> None:
         """One question: `outcome` is answered, refused or error."""

@@ -17,17 +17,13 @@ TOLD = ("document_id", "tenant", "event_id", "source", "chunks_count", "code")
 
 
 @dataclass(frozen=True, slots=True)
-class OutcomeLog:
+class AroundLog:
     """An EventLog around another."""
 
     inner: EventLog
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
-        positions = await self.inner.append(records)
-        for record in records:
-            if record.topic == OUTCOMES:
-                _tell(record)
-        return positions
+        return await self.inner.append(records)
 
     async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
         await self.inner.create_topics(partitions, retention_ms=retention_ms)
@@ -46,6 +42,25 @@ class OutcomeLog:
 
     async def close(self) -> None:
         await self.inner.close()
+
+
+class OutcomeLog(AroundLog):
+    """Tells of each outcome when the log has it."""
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        positions = await self.inner.append(records)
+        for record in records:
+            if record.topic == OUTCOMES:
+                _tell(record)
+        return positions
+
+
+class WithoutOutcomes(AroundLog):
+    """For a generation that does not answer: what becomes of a document in it is nobody's business yet. Gives the places of the records that it keeps."""
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        kept = [record for record in records if record.topic != OUTCOMES]
+        return await self.inner.append(kept) if kept else []
 
 
 def _tell(record: Record) -> None:

@@ -55,6 +55,11 @@ def validated(origins: Mapping[str, dict[str, Any]]) -> Settings:
         raise ConfigurationError(_told(error), code="BAD_SETTING", remedy="`anabranch config schema` lists every setting with its bounds.") from error
 
 
+def amended(settings: Settings, sets: Iterable[str]) -> Settings:
+    """The same with some keys set anew. Raises ConfigurationError."""
+    return validated({"settings": settings.model_dump(), "--set": _assignments(sets)})
+
+
 def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
     """Dotted names of all settings."""
     for name, field in model.model_fields.items():

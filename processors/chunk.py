@@ -13,7 +13,7 @@ from schemas.ports.ledger import Claim
 from schemas.rows import Row, TextRow
 from schemas.values import ChildChunk, ParentChunk
 from streams.stage import Counted, Stage, Statement
-from streams.topics import OCR_DONE
+from streams.topics import CHUNKED, OCR_DONE
 
 VERSION = 1
 PART_CHILDREN = 64
@@ -104,4 +104,4 @@ def _pieces(parent: ParentChunk) -> Iterable[ParentChunk]:
         yield parent.model_copy(update={"children": parent.children[start : start + PART_CHILDREN]})
 
 
-STAGE = Stage("chunk", OCR_DONE, VERSION, counts="visible", project=project, react=react, batch=8)
+STAGE = Stage("chunk", OCR_DONE, VERSION, counts="visible", project=project, react=react, batch=8, output=CHUNKED)

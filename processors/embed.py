@@ -21,7 +21,7 @@ from schemas.rows import ChildRow, ParentRow, Row, SettledRow
 from schemas.values import ChildChunk, ChunkVector
 from streams.memo import memo_key, remembered
 from streams.stage import Counted, Stage, Statement
-from streams.topics import CHUNKED
+from streams.topics import CHUNKED, EMBEDDED
 
 VERSION = 1
 _HEAD = struct.Struct("<IIff")
@@ -152,4 +152,4 @@ def _vectors(answers: dict[UUID, _Answer]) -> Iterable[ChunkVector]:
         offset += len(answer.states)
 
 
-STAGE = Stage("embed", CHUNKED, VERSION, counts="visible", project=project, react=react, batch=16)
+STAGE = Stage("embed", CHUNKED, VERSION, counts="visible", project=project, react=react, batch=16, output=EMBEDDED)

@@ -11,7 +11,7 @@ from schemas.ports.ledger import Claim
 from schemas.values import Extraction
 from streams.memo import memo_key, remembered
 from streams.stage import Counted, Stage, Statement
-from streams.topics import CHUNKED
+from streams.topics import CHUNKED, ENTITIES
 
 VERSION = 1
 
@@ -43,4 +43,4 @@ async def _extracted(fact: Fact[DocumentChunked], ports: Ports) -> Statement:
     return Statement(fact, event, ordinal=1)
 
 
-STAGE = Stage("extract", CHUNKED, VERSION, counts="visible", react=react, batch=8, essential=False)
+STAGE = Stage("extract", CHUNKED, VERSION, counts="visible", react=react, batch=8, essential=False, output=ENTITIES)

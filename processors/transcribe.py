@@ -16,7 +16,7 @@ from schemas.rows import DocumentRow, Row, WithdrawalRow
 from schemas.values import BlobRef, DocumentFields, Notice, Origin, Transcript
 from streams.memo import memo_key, remembered
 from streams.stage import Counted, Stage, Statement
-from streams.topics import ACCEPTED
+from streams.topics import ACCEPTED, OCR_DONE
 
 VERSION = 1
 INLINE_BYTES = 120_000
@@ -145,4 +145,4 @@ async def transcript_of(data: DocumentTranscribed, ports: Ports) -> Transcript:
     return Transcript.model_validate(json.loads(gzip.decompress(await ports.blobs.get(data.blob.key))))
 
 
-STAGE = Stage("transcribe", ACCEPTED, VERSION, counts="latest", project=project, react=react, batch=1, deadline_s=6 * 3600)
+STAGE = Stage("transcribe", ACCEPTED, VERSION, counts="latest", project=project, react=react, batch=1, deadline_s=6 * 3600, output=OCR_DONE)

@@ -44,7 +44,7 @@ async def claim_documents(
         await share_flips(connection, generation.name)
     if counts == "latest":
         await add_stubs(connection, events)
-    states = await lock_documents(connection, generation.name, counts, events)
+    states = await lock_documents(connection, generation, counts, events)
     if counts == "latest":
         await look_at_shown(connection, generation.name, states)
     await note_another_try(connection, generation.name, stage, before)

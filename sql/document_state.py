@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from schemas.generations import Generation
 from schemas.ports.ledger import Counts, Projected
 from schemas.rows import OrderKey, SettledRow
 from sql.pool import Connection
@@ -35,10 +36,12 @@ class DocumentState:
     visible: OrderKey | None = None
     chunks: int = 0
     shown: Shown | None = None
+    answering: OrderKey | None = None
+    """What is visible in the generation that answers, where this one is being built beside it."""
 
     def is_over(self, order: OrderKey) -> bool:
         """A withdrawal or a later visible revision came first."""
-        return _older(order, self.withdrawn) or _older(order, self.visible)
+        return _older(order, self.withdrawn) or _older(order, self.visible) or _older(order, self.answering)
 
 
 States = Mapping[UUID, DocumentState]
@@ -48,7 +51,7 @@ class MissingDocuments(Exception):
     """There are no rows to lock yet."""
 
 
-async def lock_documents(connection: Connection, generation: str, counts: Counts, events: Sequence[Projected]) -> dict[UUID, DocumentState]:
+async def lock_documents(connection: Connection, generation: Generation, counts: Counts, events: Sequence[Projected]) -> dict[UUID, DocumentState]:
     """Lock the documents of these events, lowest id first, then look at them. Raises MissingDocuments where a row has to be made first."""
     ids = sorted(documents_of(events))
     rows = await connection.fetch(f"{statement('lock_documents')} {_strength(counts, events)}", ids)
@@ -56,9 +59,12 @@ async def lock_documents(connection: Connection, generation: str, counts: Counts
         raise MissingDocuments
     states = {row["id"]: DocumentState(_order(row["latest"]), _order(row["withdrawn"]), row["revision"], row["accepted_id"]) for row in rows}
     # In a statement of its own: one that had waited for the locks would still see the pointers as they were before.
-    for row in await connection.fetch(statement("visible_orders"), generation, ids):
+    for row in await connection.fetch(statement("visible_orders"), generation.name, ids):
         state = states[row["document_id"]]
         state.visible, state.chunks = _order(row["ord"]), row["chunks"]
+    if generation.state in ("building", "shadow"):
+        for row in await connection.fetch(statement("answering_orders"), ids):
+            states[row["document_id"]].answering = _order(row["ord"])
     return states
 
 

@@ -25,12 +25,12 @@ class Host:
     bounds: Bounds = field(default_factory=Bounds)
     together: Held = field(default_factory=Held)
     failure: asyncio.Future[None] | None = None
+    group: str | None = None
+    """That of the stage and its generation, where nothing else is said."""
 
     async def run(self) -> None:
         self.failure = asyncio.get_running_loop().create_future()
-        generation = self.runner.publisher.generation
-        group = group_name(self.runner.stage.name, None if self.runner.stage.shared or generation is None else generation.name)
-        reading = asyncio.create_task(self.subscriber.subscribe(group, self.topic, self.open_sink).run())
+        reading = asyncio.create_task(self.subscriber.subscribe(self.group or self._own_group(), self.topic, self.open_sink).run())
         try:
             await asyncio.wait({reading, self.failure}, return_when=asyncio.FIRST_COMPLETED)
             if self.failure.done():
@@ -39,6 +39,10 @@ class Host:
         finally:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
+
+    def _own_group(self) -> str:
+        generation = self.runner.publisher.generation
+        return group_name(self.runner.stage.name, None if self.runner.stage.shared or generation is None else generation.name)
 
     def open_sink(self, partition: Partition) -> Sink:
         return PartitionSink(self.runner, partition, self._fail, self.bounds, self.together)

@@ -14,6 +14,9 @@ class Observer(Protocol):
 
     def took(self, stage: str, seconds: float) -> None: ...
 
+    def asked_engine(self, engine: str, inputs: int) -> None:
+        """Parts of documents parsed, texts embedded, parts of documents extracted from: by an engine, and not from memory."""
+
 
 class Silent:
     """Observes nothing."""
@@ -25,3 +28,5 @@ class Silent:
     def in_flight(self, stage: str, change: int) -> None: ...
 
     def took(self, stage: str, seconds: float) -> None: ...
+
+    def asked_engine(self, engine: str, inputs: int) -> None: ...

@@ -58,5 +58,7 @@ class Stage:
     deadline_s: float = 600.0
     essential: bool = True
     """False where a buried event costs a document its graph only, or no document at all."""
+    output: str | None = None
+    """The topic of what it states, outcomes aside: of several generations that share it, one states it for all."""
     shared: bool = False
     """True where one reader serves all generations (the door, control, runs, dead letters)."""

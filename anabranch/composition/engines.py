@@ -33,6 +33,7 @@ async def prepare_engines(settings: Settings, config: IndexConfig, overrides: Ov
     from engines.chunk import chunker_for
     from engines.languages import LiteLanguages
 
+    overrides = overrides.of(config)
     async with AsyncExitStack() as stack:
         yield Engines(
             parser=overrides.parser or await _parser(settings, config.ocr, stack),

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
+from schemas.generations import IndexConfig
 from schemas.ports.engines import Blobs, Chat, Chunker, Embedder, Extractor, Fetcher, Languages, Parser, Reranker
 
 
@@ -29,6 +30,11 @@ class Overrides:
     blobs: Blobs | None = None
     clock: Callable[[], datetime] = now
     fresh_id: Callable[[], UUID] = uuid4
+    for_config: Callable[[IndexConfig], Overrides] | None = None
+    """Engines by configuration, where generations differ."""
+
+    def of(self, config: IndexConfig) -> Overrides:
+        return self.for_config(config) if self.for_config else self
 
 
 NONE = Overrides()

@@ -34,7 +34,7 @@ async def prepare_questions(
 ) -> AsyncIterator[Retriever]:
     """Raises GenerationMismatch where the embedding model of the settings is not the one of the index."""
     async with AsyncExitStack() as stack:
-        embedder = overrides.embedder or await embedder_of(settings, generation.config.embed, stack)
+        embedder = overrides.of(generation.config).embedder or await embedder_of(settings, generation.config.embed, stack)
         _check_embedder(embedder, generation)
         await stack.enter_async_context(warming([embedder], models_folder(settings)))
         yield Retriever(

@@ -80,12 +80,15 @@ class WatchedPartition:
 
 @dataclass
 class Watched:
-    """A subscriber that shows its partitions, and how many bytes each has held at most."""
+    """A subscriber that shows the partitions of stage `embed`, and how many bytes each has held at most."""
 
     inner: Subscriber
     partitions: dict[int, WatchedPartition] = field(default_factory=dict)
 
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription:
+        if ".embed." not in group:
+            return self.inner.subscribe(group, topic, open_sink)
+
         def opened(partition: Partition) -> Sink:
             watched = self.partitions[partition.number] = WatchedPartition(partition, partition.topic, partition.number)
             sink = open_sink(watched)
@@ -116,9 +119,9 @@ async def embedding(settings: KafkaSettings, dsn: str, folder: Path) -> AsyncIte
     async with prepare_worker(
         Settings(data_dir=folder, kafka=options), dsn, stages=stages_named(["embed", "control"]), overrides=Overrides(embedder=embedder)
     ) as worker:
-        host = worker.hosts[0]
-        watched = Watched(host.subscriber)
-        host.subscriber, host.bounds = watched, Bounds(queue_bytes=QUEUE_BYTES)
+        hosting = worker.hosting
+        watched = Watched(hosting.subscriber)
+        hosting.subscriber, hosting.bounds = watched, Bounds(queue_bytes=QUEUE_BYTES)
         yield Stage(worker, watched, embedder)
 
 

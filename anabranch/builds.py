@@ -1,0 +1,39 @@
+"""How fast a generation is built beside the one that answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+BURST_S = 0.5
+
+
+@dataclass(slots=True)
+class Pace:
+    """Shared by the readers of one generation. `events_per_second` is None where there is no limit."""
+
+    events_per_second: float | None = None
+    going: asyncio.Event = field(default_factory=asyncio.Event)
+    free_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.going.set()
+
+    def set(self, *, paused: bool, events_per_second: float | None) -> None:
+        self.events_per_second = events_per_second
+        if paused:
+            self.going.clear()
+        else:
+            self.going.set()
+
+    async def admit(self, events: int) -> None:
+        """Wait while the build is paused, and until so many events may be taken."""
+        await self.going.wait()
+        rate = self.events_per_second
+        if rate is None:
+            return
+        clock = asyncio.get_running_loop().time
+        now = clock()
+        self.free_at = max(self.free_at, now - BURST_S) + events / rate
+        await asyncio.sleep(max(0.0, self.free_at - now))
+        await self.going.wait()

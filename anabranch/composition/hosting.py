@@ -1,0 +1,146 @@
+"""Hosting of every generation that is not dropped: a new one is read within a second, a dropped one no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from anabranch.builds import Pace
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.ports import ports_of
+from anabranch.composition.readers import ANSWERING, Reader, readers
+from anabranch.composition.shelf import EngineShelf
+from anabranch.composition.storage import Storage
+from anabranch.outcome_log import OutcomeLog, WithoutOutcomes
+from anabranch.settings import Settings
+from schemas.errors import AnabranchError, TransientError
+from schemas.generations import Generation
+from schemas.ports.log import EventLog, Subscriber
+from sql.builds import PgBuilds
+from sql.generations import PgGenerations
+from sql.ledger import PgLedger
+from sql.pool import Pool
+from streams.hosting import Host
+from streams.observe import Observer
+from streams.partition import Bounds
+from streams.publisher import Publisher
+from streams.runner import Runner
+from streams.stage import Stage
+
+log = structlog.get_logger(__name__)
+POLL_S = 0.5
+MADE_POLL_S = 0.05
+"""While there is no generation yet."""
+
+
+@dataclass(slots=True)
+class Hosting:
+    """`builds` are the connections of generations that are being built: they take none from those that answer."""
+
+    settings: Settings
+    storage: Storage
+    stages: Sequence[Stage]
+    first: Generation
+    shelf: EngineShelf
+    builds: Pool
+    observer: Observer
+    overrides: Overrides
+    subscriber: Subscriber
+    bounds: Bounds = field(default_factory=Bounds)
+    running: dict[tuple[object, ...], tuple[Reader, asyncio.Task[None]]] = field(default_factory=dict)
+    paces: dict[str, Pace] = field(default_factory=dict)
+    unfit: set[str] = field(default_factory=set)
+    """Generations whose engines this process cannot prepare."""
+
+    async def run(self) -> None:
+        """Until cancelled. Raises what stopped a reader of a generation that answers; one that is only being built takes nothing with it."""
+        async with asyncio.TaskGroup() as group:
+            await self._adapt([], group)
+            while True:
+                try:
+                    generations = await PgGenerations(self.storage.pool).undropped()
+                    await self._set_paces()
+                except TransientError:
+                    generations = None
+                if generations:
+                    await self._adapt(generations, group)
+                await asyncio.sleep(POLL_S if generations else MADE_POLL_S)
+
+    async def _adapt(self, generations: Sequence[Generation], group: asyncio.TaskGroup) -> None:
+        """Before there is any generation in the tables, what all share is read already: stage control makes the first."""
+        found = readers(generations or [self.first], self.stages)
+        wanted = {reader.key: reader for reader in found if generations or reader.stage.shared}
+        await self._stop([key for key in self.running if key not in wanted])
+        for key, reader in wanted.items():
+            if key not in self.running and (host := await self._host(reader)) is not None:
+                self.running[key] = (reader, group.create_task(self._read(reader, host)))
+
+    async def _stop(self, keys: Sequence[tuple[object, ...]]) -> None:
+        ending = [self.running.pop(key)[1] for key in keys]
+        for task in ending:
+            task.cancel()
+        await asyncio.gather(*ending, return_exceptions=True)
+
+    async def _read(self, reader: Reader, host: Host) -> None:
+        try:
+            await host.run()
+        except Exception as error:
+            if not reader.silent:
+                raise
+            log.error("a generation that is being built cannot go on", generation=reader.generation.name, stage=reader.stage.name, error=repr(error))
+            await self._note(reader.generation.name, error)
+
+    async def _host(self, reader: Reader) -> Host | None:
+        """None where this process has not what the generation needs; another one may."""
+        generation = reader.generation
+        if generation.name in self.unfit:
+            return None
+        try:
+            engines = await self.shelf.counted(generation)
+        except AnabranchError as error:
+            if generation.state in ANSWERING:
+                raise
+            self.unfit.add(generation.name)
+            log.error("a generation cannot be built here", generation=generation.name, code=error.code, detail=error.detail, remedy=error.remedy)
+            await self._note(generation.name, error)
+            return None
+        pool, event_log = (self.builds, WithoutOutcomes(self.storage.log)) if reader.silent else (self.storage.pool, self.storage.log)
+        ports = ports_of(self.settings, self.storage, generation, engines, self.overrides)
+        codec = self.storage.codec
+        ledger, publisher = PgLedger(pool, generation), Publisher(reader.author, generation, codec, self.overrides.clock)
+        given: tuple[Any, ...] = (reader.stage, ledger, _told(event_log), ports, publisher, codec, self.observer)
+        pace = self.paces.setdefault(generation.name, Pace()) if reader.silent else None
+        runner = PacedRunner(pace, *given) if pace else Runner(*given)
+        return Host(runner, self.subscriber, reader.topic, self.bounds, group=reader.group)
+
+    async def _set_paces(self) -> None:
+        if self.paces:
+            for name, build in (await PgBuilds(self.storage.pool).all()).items():
+                if name in self.paces:
+                    self.paces[name].set(paused=build.paused, events_per_second=build.events_per_second)
+
+    async def _note(self, generation: str, error: Exception) -> None:
+        try:
+            await PgBuilds(self.storage.pool).failed(generation, error)
+        except TransientError:
+            log.warning("why a build stopped could not be kept", generation=generation)
+
+
+class PacedRunner(Runner):
+    """A runner that claims no faster than it may, and not at all while its build is paused."""
+
+    def __init__(self, pace: Pace, *given: Any) -> None:
+        super().__init__(*given)
+        self.pace = pace
+
+    async def claim(self, records: Any) -> Any:
+        await self.pace.admit(len(records))
+        return await super().claim(records)
+
+
+def _told(event_log: EventLog) -> EventLog:
+    return OutcomeLog(event_log)

@@ -1,0 +1,57 @@
+"""The engines of every generation that is hosted: what two generations configure alike is there once."""
+
+from __future__ import annotations
+
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field, replace
+
+from anabranch.composition.engines import Engines, prepare_engines
+from anabranch.composition.overrides import Overrides
+from anabranch.counted_engines import counted
+from anabranch.generation_settings import settings_of
+from anabranch.indexing import check_same, index_config
+from anabranch.settings import Settings
+from schemas.generations import Generation, IndexConfig
+from streams.observe import Observer
+
+
+@dataclass(slots=True)
+class EngineShelf:
+    """Engines live as long as the stack."""
+
+    settings: Settings
+    overrides: Overrides
+    observer: Observer
+    stack: AsyncExitStack
+    kept: list[tuple[IndexConfig, Engines]] = field(default_factory=list)
+
+    def keep(self, config: IndexConfig, engines: Engines) -> None:
+        self.kept.append((config, engines))
+
+    async def counted(self, generation: Generation) -> Engines:
+        """Raises ConfigurationError where a model server has no address, GenerationMismatch where an engine is another one than the generation was made with."""
+        return counted(await self._of(generation), self.observer)
+
+    async def _of(self, generation: Generation) -> Engines:
+        config = generation.config
+        for known, engines in self.kept:
+            if known == config:
+                return engines
+        given = self._alike(config)
+        engines = await self.stack.enter_async_context(prepare_engines(settings_of(self.settings, generation.name), config, given))
+        check_same(index_config(config, engines), config, generation.name)
+        self.keep(config, engines)
+        return engines
+
+    def _alike(self, config: IndexConfig) -> Overrides:
+        given = replace(self.overrides.of(config), for_config=None)
+        for known, engines in self.kept:
+            if (known.parse, known.ocr) == (config.parse, config.ocr):
+                given = replace(given, parser=engines.parser)
+            if known.chunk == config.chunk:
+                given = replace(given, chunker=engines.chunker)
+            if known.extract == config.extract:
+                given = replace(given, extractor=engines.extractor)
+            if known.embed == config.embed:
+                given = replace(given, embedder=engines.embedder)
+        return given
