@@ -10,29 +10,42 @@ from uuid import UUID
 
 import structlog
 
+from anabranch.answering import Answering
 from anabranch.metrics import Metrics
 from retrieval.pipeline import Retriever
-from schemas.errors import AnabranchError
+from schemas.errors import AnabranchError, NotFound
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell, untold
 
 log = structlog.get_logger(__name__)
 R = TypeVar("R", SearchResponse, QueryResponse)
+Q = TypeVar("Q", SearchRequest, QueryRequest)
 
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    retriever: Callable[[], Retriever]
+    answering: Answering
     tenant: str
     metrics: Metrics
     fresh_id: Callable[[], UUID]
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         run = self.fresh_id()
-        return await self._measured("search", run, lambda: self.retriever().search(self.tenant, request, run))
+        return await self._measured("search", run, lambda: self._asked(request, lambda retriever, named: retriever.search(self.tenant, named, run)))
 
     async def query(self, request: QueryRequest, tell: Tell = untold) -> QueryResponse:
         run = self.fresh_id()
-        return await self._measured("query", run, lambda: self.retriever().query(self.tenant, request, run, tell))
+        return await self._measured("query", run, lambda: self._asked(request, lambda retriever, named: retriever.query(self.tenant, named, run, tell)))
+
+    async def _asked(self, request: Q, ask: Callable[[Retriever, Q], Awaitable[R]]) -> R:
+        """Of one generation from beginning to end, whichever answers meanwhile. Once more where the live one was dropped under way."""
+        async with self.answering.asked(request.generation) as (name, retriever):
+            try:
+                return await ask(retriever, request.model_copy(update={"generation": name}))
+            except NotFound:
+                if request.generation is not None:
+                    raise
+        async with self.answering.asked(None) as (name, retriever):
+            return await ask(retriever, request.model_copy(update={"generation": name}))
 
     async def _measured(self, kind: str, run: UUID, ask: Callable[[], Awaitable[R]]) -> R:
         began = time.perf_counter()

@@ -64,8 +64,8 @@ class Readiness:
         live = await PgGenerations(self.storage.pool).live()
         if live is None:
             raise NotFound("no generation is live yet", remedy="Start a worker: it makes the first one.")
-        self.answering.retriever()
-        return live.name
+        async with self.answering.asked(None) as (name, _):
+            return name
 
 
 async def _checked(name: str, check: Callable[[], Awaitable[str]]) -> Dependency:

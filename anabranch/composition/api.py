@@ -58,7 +58,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
 
         ready = await stack.enter_async_context(answering(PgGenerations(storage.pool), questions))
         documents = PgDocuments(storage.pool)
-        asking = Asking(ready.retriever, TENANT, metrics, overrides.fresh_id)
+        asking = Asking(ready, TENANT, metrics, overrides.fresh_id)
         profiles = profiles_of(settings)
         readiness = Readiness(settings, storage, ready)
         yield Services(

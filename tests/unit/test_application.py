@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from anabranch.answering import answering
+from anabranch.answering import Answering, answering
 from anabranch.busy import QUEUED_PER_SLOT, Gate
-from anabranch.composition.genesis import first_generation
 from anabranch.data_folder import LOG, SERVER, Server, find_server, keep_log, locked, write_server
 from anabranch.metrics import Metrics
 from anabranch.settings_loading import load_settings
 from anabranch.stages import stages_named
 from processors import STAGES
-from schemas.errors import ConfigurationError, TransientError
-from schemas.generations import IndexConfig
+from schemas.errors import ConfigurationError, InvalidRequest, NotFound, TransientError
+from schemas.generations import EmbedConfig, Generation, IndexConfig, State
 
 SERVER_HERE = Server("http://127.0.0.1:1", "postgresql://x", "embedded", "postgres", 1, "/x", True)
 
@@ -108,26 +108,70 @@ def test_stages_are_chosen_by_name_and_an_unknown_one_is_named() -> None:
         stages_named(["embedd"])
 
 
-async def test_questions_wait_for_the_first_generation_without_holding_up_the_rest() -> None:
-    class Later:
-        live_now = False
+class Shelf:
+    """Generations as a test says they are; retrievers are words."""
 
-        async def live(self) -> object:
-            return first_generation(IndexConfig()) if self.live_now else None
+    def __init__(self, *generations: Generation) -> None:
+        self.held = list(generations)
+        self.opened: list[str] = []
+        self.closed: list[str] = []
 
-    from contextlib import asynccontextmanager
+    async def live(self) -> Generation | None:
+        return next((one for one in self.held if one.state == "live"), None)
+
+    async def get(self, name: str) -> Generation | None:
+        return next((one for one in self.held if one.name == name), None)
+
+    async def undropped(self) -> list[Generation]:
+        return [one for one in self.held if one.state != "dropped"]
 
     @asynccontextmanager
-    async def prepare(generation: object):  # type: ignore[no-untyped-def]
-        yield "the retriever"
+    async def prepare(self, generation: Generation) -> AsyncIterator[str]:
+        self.opened.append(generation.name)
+        yield f"who asks {generation.name}"
+        self.closed.append(generation.name)
 
-    generations = Later()
-    async with answering(generations, prepare) as state:  # type: ignore[arg-type]
+
+def one(name: str, state: State, dimension: int) -> Generation:
+    return Generation(name=name, config=IndexConfig(embed=EmbedConfig(dimension=dimension)), how={}, topics={}, state=state)
+
+
+async def test_questions_wait_for_the_first_generation_without_holding_up_the_rest() -> None:
+    shelf = Shelf()
+    async with answering(shelf, shelf.prepare) as state:  # type: ignore[arg-type]
         with pytest.raises(TransientError) as caught:
-            state.retriever()
+            async with state.asked(None):
+                raise AssertionError("there is none")
         assert caught.value.code == "NO_GENERATION"
-        generations.live_now = True
-        async with asyncio.timeout(10):
-            while state.found is None:
-                await asyncio.sleep(0)
-        assert state.retriever() == "the retriever"
+        shelf.held.append(one("g1", "live", 4))
+        async with state.asked(None) as found:
+            assert found == ("g1", "who asks g1")
+
+
+async def test_each_generation_is_asked_with_its_own_embedding_which_equal_ones_share() -> None:
+    shelf = Shelf(one("g1", "live", 4), one("g2", "shadow", 8), one("g3", "standby", 4))
+    async with answering(shelf, shelf.prepare) as state:  # type: ignore[arg-type]
+        for name, who in ((None, "g1"), ("g2", "g2"), ("g3", "g1"), ("g1", "g1")):
+            async with state.asked(name) as found:
+                assert found == (name or "g1", f"who asks {who}")
+    assert shelf.opened == ["g1", "g2"] == shelf.closed
+
+
+async def test_what_is_building_dropped_or_unknown_is_not_asked() -> None:
+    shelf = Shelf(one("g1", "live", 4), one("g2", "building", 8), one("g3", "dropped", 8))
+    async with answering(shelf, shelf.prepare) as state:  # type: ignore[arg-type]
+        for name, error in (("g2", InvalidRequest), ("g3", NotFound), ("g4", NotFound)):
+            with pytest.raises(error):
+                async with state.asked(name):
+                    raise AssertionError("asked")
+
+
+async def test_a_retriever_is_let_go_when_its_generation_is_dropped_and_its_last_question_is_over() -> None:
+    shelf = Shelf(one("g1", "live", 4), one("g2", "standby", 8))
+    state = Answering(shelf, shelf.prepare)  # type: ignore[arg-type]
+    async with state.asked("g2"):
+        shelf.held[1] = one("g2", "dropped", 8)
+        await state.tidy()
+        assert shelf.closed == []
+    await state.tidy()
+    assert shelf.closed == ["g2"] and shelf.opened == ["g2", "g1"]
