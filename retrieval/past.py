@@ -42,6 +42,7 @@ class Past:
     basis: Basis
     candidates: tuple[Candidate, ...]
     numbers: Mapping[str, Any]
+    answered_at: str | None = None
 
     def word_pairs(self) -> dict[UUID, float]:
         return {one.chunk_id: one.parts["word_pairs"] for one in self.candidates if "word_pairs" in one.parts}
@@ -98,6 +99,7 @@ def past_of(run: Mapping[str, Any]) -> Past:
             Basis.model_validate(run["basis"]),
             tuple(Candidate.model_validate(one) for one in run["candidates"]),
             run["numbers"],
+            str(run["answered_at"]) if run.get("answered_at") else None,
         )
     except ValidationError as error:
         raise NotFound(f"run {run['run_id']} was recorded in another form: {error.error_count()} fields differ", code="RUN_INCOMPLETE") from error

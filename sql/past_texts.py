@@ -6,13 +6,14 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from schemas.ports.runs import PastText
+from schemas.run_diffs import DocumentNow
 from sql.errors import database_errors
 from sql.pool import Connection, Pool
 from sql.statements import statement
 
 
 class PgPastTexts:
-    """See `schemas.ports.runs.PastTexts`."""
+    """See `schemas.ports.runs.PastTexts` and `DocumentsNow`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -22,6 +23,12 @@ class PgPastTexts:
         with database_errors():
             rows = await self._pool.fetch(statement("past_texts"), tenant, *columns)
         return {row["id"]: row["text"] for row in rows}
+
+
+    async def now(self, tenant: str, documents: Sequence[UUID]) -> dict[UUID, DocumentNow]:
+        with database_errors():
+            rows = await self._pool.fetch(statement("documents_now"), tenant, list(documents))
+        return {row["document_id"]: DocumentNow(visible_revision=row["visible_revision"], state=row["state"]) for row in rows}
 
 
 async def keep_run_texts(connection: Connection, generation: str) -> None:

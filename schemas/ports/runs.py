@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
+from schemas.run_diffs import DocumentNow
+
 
 class PastText(Protocol):
     """A chunk or a parent, and what its text was."""
@@ -25,3 +27,8 @@ class PastTexts(Protocol):
 
     async def find(self, tenant: str, wanted: Sequence[PastText]) -> Mapping[UUID, str]:
         """By the id of chunk or parent; each has the hash that was asked for. What is nowhere any more (an erased document's) is left out."""
+
+
+class DocumentsNow(Protocol):
+    async def now(self, tenant: str, documents: Sequence[UUID]) -> Mapping[UUID, DocumentNow]:
+        """What became of them; those that are not known (any more) are left out."""
