@@ -9,10 +9,11 @@ from datetime import datetime
 
 from schemas.errors import PermanentError
 from schemas.events import Content, DocumentFailed, DocumentReceived
-from schemas.ids import sha256_hex
+from schemas.ids import received_id, sha256_hex
 from schemas.ports.engines import Blobs
 from schemas.ports.log import EventLog
 from schemas.records import Record
+from schemas.staging import staged_prefix
 from streams.codec import Codec
 from streams.submission import submission
 from streams.topics import OUTCOMES
@@ -62,7 +63,7 @@ class Bulk:
         payload = text.text.encode()
         if len(payload) <= self.inline_bytes:
             return Content(text=text.text)
-        key = f"uploads/default/{sha256_hex(payload)}"
+        key = staged_prefix("default", received_id("default", SOURCE, text.id)) + sha256_hex(payload)
         return Content(storage_key=(await self.blobs.put(key, payload, media_type="text/markdown")).key)
 
     async def _outcomes(self, waited: set[str], start: dict[int, int]) -> None:

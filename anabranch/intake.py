@@ -10,13 +10,15 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from api.services import IngestRequest, Receipt
+from api.services import IngestRequest, Receipt, Upcoming
+from processors.pinning import check_storage_key
 from schemas.errors import ForbiddenAddress, InvalidRequest, LimitExceeded, NotFound, UnreadableDocument
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
-from schemas.ids import document_id, received_id, sha256_of_file
+from schemas.ids import document_id, received_id, sha256_hex, sha256_of_file
 from schemas.ports.engines import Blobs
 from schemas.ports.log import EventLog
 from schemas.ports.search import Documents
+from schemas.staging import staged_prefix
 from schemas.values import BlobRef, DocumentFields, Notice
 from streams.codec import Codec
 from streams.submission import SOURCE, submission
@@ -39,18 +41,31 @@ class LogIntake:
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
 
-    async def store(self, tenant: str, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
-        return await self.blobs.put_stream(f"uploads/{tenant}/", chunks, limit=self.max_bytes, media_type=media_type)
+    def begin(self, idempotency_key: str | None) -> Upcoming:
+        return Upcoming(idempotency_key or str(self.fresh_id()), idempotency_key is not None)
 
-    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event_id: str | None) -> Receipt:
-        content, sha256 = await self._content(tenant, request, upload)
+    async def store(self, tenant: str, event: Upcoming, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+        """Under a key that follows from event and bytes, so that the same request again is the same event; the door removes it."""
+        return await self.blobs.put_stream(_staged(tenant, event), chunks, limit=self.max_bytes, media_type=media_type)
+
+    async def discard(self, event: Upcoming, upload: BlobRef) -> None:
+        """Not where the caller chose the id: an earlier request of the same id and bytes may still need them."""
+        if not event.chosen:
+            await self.blobs.delete([upload.key])
+
+    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
+        content, sha256 = await self._content(tenant, request, upload, event)
         identity = document_id(tenant, "", request.external_id or request.source_uri or request.url or sha256 or "")
-        event = event_id or str(self.fresh_id())
-        await self._check_key(tenant, event_id, identity, sha256)
+        before = await self._before(tenant, event, identity, sha256)
+        if request.text is not None:
+            await self.blobs.put(content.storage_key or "", request.text.encode())
         duplicate = sha256 is not None and await self._has(tenant, identity, sha256)
         fields = request.model_dump(include=set(DocumentFields.model_fields)) | ({"filename": "document.md"} if _nameless_text(request) else {})
         data = DocumentReceived.model_validate(fields | {"tenant": tenant, "external_id": request.external_id, "content": content, "force": request.force})
-        job = await self._publish(data, event, identity)
+        job = await self._publish(data, event.event_id, identity)
+        if before and before["stages"][0]["state"] == "done" and content.storage_key and request.storage_key is None:
+            # It was let in before and its bytes are pinned: nobody will come for these.
+            await self.blobs.delete([content.storage_key])
         return Receipt(
             document_id=identity,
             ingestion_job_id=job,
@@ -78,7 +93,8 @@ class LogIntake:
         )
         return job
 
-    async def _content(self, tenant: str, request: IngestRequest, upload: BlobRef | None) -> tuple[Content, str | None]:
+    async def _content(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> tuple[Content, str | None]:
+        """Text is not stored yet."""
         given = [name for name in ("url", "text", "storage_key") if getattr(request, name) is not None]
         if len(given) + (upload is not None) != 1:
             names = ", ".join(given + (["file"] if upload else [])) or "nothing"
@@ -87,43 +103,49 @@ class LogIntake:
             return Content(url=_checked_url(request.url)), None
         if request.storage_key is not None:
             return Content(storage_key=request.storage_key), await self._hash_of(tenant, request.storage_key)
-        stored = upload or await self._stored_text(tenant, request.text or "")
-        if stored.size == 0:
+        if not (upload.size if upload else request.text):
             raise UnreadableDocument("the document has 0 bytes", code="EMPTY_DOCUMENT", remedy="Send the content; to remove a document, withdraw it.")
-        return Content(storage_key=stored.key), stored.sha256
-
-    async def _stored_text(self, tenant: str, text: str) -> BlobRef:
-        async def chunks() -> AsyncIterator[bytes]:
-            yield text.encode()
-
-        return await self.store(tenant, chunks(), "text/markdown")
+        if upload:
+            return Content(storage_key=upload.key), upload.sha256
+        payload = (request.text or "").encode()
+        self._check_size(len(payload))
+        return Content(storage_key=_staged(tenant, event) + sha256_hex(payload)), sha256_hex(payload)
 
     async def _hash_of(self, tenant: str, key: str) -> str:
-        if not key.startswith(f"uploads/{tenant}/") or ".." in key.split("/"):
-            remedy = f"Put the file under uploads/{tenant}/."
-            raise InvalidRequest(f"storage_key {key!r} does not lie under uploads/{tenant}/", code="FORBIDDEN_KEY", remedy=remedy)
+        check_storage_key(key, tenant)
         size = await self.blobs.size(key)
         if size is None:
             raise NotFound(f"there is no blob under storage_key {key!r}", code="NO_SUCH_BLOB", remedy="Upload the file first.")
+        self._check_size(size)
+        async with self.blobs.local(key) as path:
+            return await asyncio.to_thread(sha256_of_file, path)
+
+    def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
             remedy = "Split it, or raise ANABRANCH_INGEST__MAX_BYTES."
             raise LimitExceeded(f"the document has {size} bytes, the limit is {self.max_bytes}", code="TOO_LARGE", remedy=remedy)
-        async with self.blobs.local(key) as path:
-            return await asyncio.to_thread(sha256_of_file, path)
 
     async def _has(self, tenant: str, document: UUID, sha256: str) -> bool:
         found = await self.documents.get(tenant, document)
         return found is not None and found.get("content_sha256") == sha256 and found.get("state") not in ("withdrawn", "failed")
 
-    async def _check_key(self, tenant: str, key: str | None, document: UUID, sha256: str | None) -> None:
-        """The same Idempotency-Key for another document is a mistake, told at once and not only by a dead letter."""
-        if key is None:
-            return
-        before = await self.documents.status(tenant, event_id=key, source=SOURCE)
+    async def _before(self, tenant: str, event: Upcoming, document: UUID, sha256: str | None) -> Mapping[str, Any] | None:
+        """What became of the same event when it came before. Its Idempotency-Key with another document is a mistake, told at once and not only by a
+        dead letter."""
+        if not event.chosen:
+            return None
+        before = await self.documents.status(tenant, event_id=event.event_id, source=SOURCE)
         if before is not None and _differs(before, document, sha256):
             raise InvalidRequest(
-                f"Idempotency-Key {key!r} came before with another document", code="IDEMPOTENCY_KEY_REUSED", remedy="Give each change a key of its own."
+                f"Idempotency-Key {event.event_id!r} came before with another document",
+                code="IDEMPOTENCY_KEY_REUSED",
+                remedy="Give each change a key of its own.",
             )
+        return before
+
+
+def _staged(tenant: str, event: Upcoming) -> str:
+    return staged_prefix(tenant, received_id(tenant, SOURCE, event.event_id))
 
 
 def _differs(before: Mapping[str, Any], document: UUID, sha256: str | None) -> bool:

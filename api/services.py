@@ -43,14 +43,27 @@ class Receipt(BaseModel):
     warnings: list[Notice] = []
 
 
+@dataclass(frozen=True, slots=True)
+class Upcoming:
+    """The event that a request will be. Its id is the caller's Idempotency-Key where `chosen`: then it may have come before."""
+
+    event_id: str
+    chosen: bool
+
+
 class Intake(Protocol):
     """Documents on their way into the log."""
 
-    async def store(self, tenant: str, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
-        """Raises LimitExceeded as soon as too much came."""
+    def begin(self, idempotency_key: str | None) -> Upcoming: ...
 
-    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event_id: str | None) -> Receipt:
+    async def store(self, tenant: str, event: Upcoming, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+        """Stage the bytes for this event alone. Raises LimitExceeded as soon as too much came."""
+
+    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
         """Returns once the log has the event. Raises InvalidRequest, LogUnavailable."""
+
+    async def discard(self, event: Upcoming, upload: BlobRef) -> None:
+        """The event will not be: what was staged for it goes."""
 
     async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
         """The ingestion job. Raises NotFound, LogUnavailable."""

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import ValidationError
+from starlette.requests import ClientDisconnect
 
 from api.access import Use
 from api.guard import check_text, read_json
 from api.multipart import Form, read_form
-from api.services import IngestRequest, Receipt, Services
+from api.services import IngestRequest, Receipt, Services, Upcoming
 from schemas.errors import InvalidRequest, NotFound, PermanentError
 from schemas.values import BlobRef
 
@@ -45,8 +48,14 @@ async def ingest(
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255, description="the same key is the same event")] = None,
 ) -> Receipt:
     """Takes one document, as a file or as JSON. Answers once the event is durable in the log."""
-    wanted, upload = await _read(request, use)
-    return await use.intake.accept(use.tenant, wanted, upload, idempotency_key)
+    event, staged = use.intake.begin(idempotency_key), Staged()
+    try:
+        wanted, upload = await _read(request, use, event, staged)
+        return await use.intake.accept(use.tenant, wanted, upload, event)
+    except (PermanentError, ClientDisconnect):
+        for reference in staged.uploads:
+            await use.intake.discard(event, reference)
+        raise
 
 
 @router.get("/ingest/status/{job}", operation_id="ingest_status")
@@ -69,11 +78,18 @@ async def status_of_event(
     return found
 
 
-async def _read(request: Request, use: Services) -> tuple[IngestRequest, BlobRef | None]:
+@dataclass(frozen=True, slots=True)
+class Staged:
+    """What a request has stored so far, however it ends."""
+
+    uploads: list[BlobRef] = field(default_factory=list)
+
+
+async def _read(request: Request, use: Services, event: Upcoming, staged: Staged) -> tuple[IngestRequest, BlobRef | None]:
     content_type = request.headers.get("content-type", "")
     match content_type.partition(";")[0].strip().lower():
         case "multipart/form-data":
-            form = await read_form(content_type, request.stream(), partial(use.intake.store, use.tenant))
+            form = await read_form(content_type, request.stream(), partial(_stored, use, event, staged))
             return _of_form(form), form.upload
         case "application/json":
             return _validated(await read_json(request)), None
@@ -82,6 +98,11 @@ async def _read(request: Request, use: Services) -> tuple[IngestRequest, BlobRef
         code="UNSUPPORTED_MEDIA_TYPE",
         remedy="Send multipart/form-data with `file`, or application/json.",
     )
+
+
+async def _stored(use: Services, event: Upcoming, staged: Staged, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+    staged.uploads.append(await use.intake.store(use.tenant, event, chunks, media_type))
+    return staged.uploads[-1]
 
 
 def _of_form(form: Form) -> IngestRequest:

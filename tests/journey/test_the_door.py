@@ -111,3 +111,48 @@ async def uploaded_and_deleted(settings: Settings, database: str, overrides: Ove
             deleted = await http.delete(f"/v1/documents/{document}")
             assert (deleted.status_code, deleted.json()["document_id"]) == (202, str(document))
             return dict(upload.json())
+
+
+async def test_a_delete_right_behind_an_upload_wins_while_the_worker_is_at_it(world: World) -> None:
+    receipt = await world.ingest("Badgers dig setts with many doors.", external_id="badgers")
+    assert (await world.http.delete(f"/v1/documents/{receipt['document_id']}")).status_code == 202
+    await until(world, receipt["document_id"], "withdrawn")
+    await world.ended(receipt)
+    assert await world.search("badgers dig setts") == []
+
+
+def staged(world: World) -> list[str]:
+    folder = world.settings.data_dir / "blobs" / "uploads"
+    return [str(path) for path in folder.rglob("*") if path.is_file()]
+
+
+async def test_nothing_stays_staged_once_documents_are_in(world: World) -> None:
+    receipt = await world.searchable("A file about marmots.", "a.md", external_id="file")
+    text = await world.http.post("/v1/ingest", json={"text": "A text about marmots.", "external_id": "text"})
+    await world.ended(text.json())
+    assert staged(world) == []
+    back = await world.http.get(f"/v1/documents/{receipt['document_id']}/file")
+    assert back.text == "A file about marmots."
+
+
+async def test_the_same_upload_once_more_leaves_nothing_behind_either(world: World) -> None:
+    async def send() -> httpx2.Response:
+        return await world.http.post("/v1/ingest", files={"file": ("a.md", b"Twice told.")}, headers={"Idempotency-Key": "told"})
+
+    first = await send()
+    assert (await world.ended(first.json()))["state"] == "searchable"
+    assert (await send()).json()["ingestion_job_id"] == first.json()["ingestion_job_id"]
+    assert staged(world) == []
+    assert (await get(world, "/v1/dead-letters", stage="receive"))["items"] == []
+
+
+@pytest.mark.parametrize(("body", "fields"), [(b"x", {"metadata": "no json"}), (b"x", {"force": "perhaps"}), (b"", {})], ids=["no JSON", "no boolean", "empty"])
+async def test_an_upload_that_is_refused_leaves_nothing_behind(world: World, body: bytes, fields: dict[str, str]) -> None:
+    response = await world.http.post("/v1/ingest", files={"file": ("a.md", body)}, data=fields)
+    assert response.status_code == 422
+    assert staged(world) == []
+
+
+async def test_what_the_api_staged_for_one_upload_is_no_other_ones(world: World) -> None:
+    response = await world.http.post("/v1/ingest", json={"storage_key": "uploads/default/api/x/y"})
+    assert (response.status_code, response.json()["code"]) == (403, "FORBIDDEN_KEY")

@@ -18,7 +18,7 @@ from processors import STAGES, versions
 from schemas.errors import EngineUnavailable, UnreadableDocument
 from schemas.events import DocumentReceived, DocumentWithdrawn, GenerationCreated
 from schemas.generations import EmbedConfig, Generation, IndexConfig, chain_fingerprints
-from schemas.ids import content_id
+from schemas.ids import content_id, sha256_hex
 from schemas.ports.bundle import Latest, LatestRevisions, Limits, Ports
 from schemas.ports.engines import Embedded, EmbeddedQuery, File, ParsePlan
 from schemas.ports.ledger import Ledger
@@ -195,7 +195,7 @@ class FolderBlobs:
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
         self._path(key).write_bytes(data)
-        return BlobRef(key=key, sha256=content_id("x", data).hex, size=len(data))
+        return BlobRef(key=key, sha256=sha256_hex(data), size=len(data))
 
     async def get(self, key: str) -> bytes:
         return self._path(key).read_bytes()
@@ -205,6 +205,10 @@ class FolderBlobs:
 
     async def copy(self, source: str, target: str) -> None:
         self._path(target).write_bytes(self._path(source).read_bytes())
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._path(key).unlink(missing_ok=True)
 
     def local(self, key: str) -> Any:
         path = self._path(key)

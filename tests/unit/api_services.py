@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from api.links import Links
-from api.services import Dependency, IngestRequest, Receipt, Services
+from api.services import Dependency, IngestRequest, Receipt, Services, Upcoming
 from schemas.errors import LimitExceeded, NotFound
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import sha256_hex
@@ -41,11 +41,17 @@ class MemoryBlobs:
 
 @dataclass
 class FakeIntake:
-    accepted: list[tuple[IngestRequest, BlobRef | None, str | None]] = field(default_factory=list)
+    accepted: list[tuple[IngestRequest, BlobRef | None, Upcoming]] = field(default_factory=list)
     stored: dict[str, bytes] = field(default_factory=dict)
     withdrawn: list[UUID] = field(default_factory=list)
 
-    async def store(self, tenant: str, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+    def begin(self, idempotency_key: str | None) -> Upcoming:
+        return Upcoming(idempotency_key or "fresh", idempotency_key is not None)
+
+    async def discard(self, event: Upcoming, upload: BlobRef) -> None:
+        del self.stored[upload.key]
+
+    async def store(self, tenant: str, event: Upcoming, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
         body = b""
         async for chunk in chunks:
             body += chunk
@@ -55,8 +61,8 @@ class FakeIntake:
         self.stored[reference.key] = body
         return reference
 
-    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event_id: str | None) -> Receipt:
-        self.accepted.append((request, upload, event_id))
+    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
+        self.accepted.append((request, upload, event))
         return Receipt(
             document_id=DOCUMENT, ingestion_job_id=JOB, external_id=request.external_id, content_sha256=upload.sha256 if upload else None, duplicate=False
         )

@@ -52,10 +52,17 @@ async def test_a_file_is_stored_as_it_comes_and_the_form_fields_go_with_it(clien
     response = await client.post("/v1/ingest", files={"file": ("né.md", b"# Hi", "text/markdown")}, data=fields, headers={"Idempotency-Key": "once"})
     assert response.status_code == 202, response.text
     assert response.json()["ingestion_job_id"] == str(JOB)
-    ((request, upload, key),) = intake.accepted
+    ((request, upload, event),) = intake.accepted
     assert upload is not None
     assert intake.stored[upload.key] == b"# Hi"
-    assert (request.external_id, request.tags, request.metadata, request.force, request.filename, key) == ("e", ["a", "b"], {"x": 1}, True, "né.md", "once")
+    assert (request.external_id, request.tags, request.metadata, request.force, request.filename, event.event_id) == (
+        "e",
+        ["a", "b"],
+        {"x": 1},
+        True,
+        "né.md",
+        "once",
+    )
 
 
 async def test_json_is_taken_as_well(client: httpx2.AsyncClient, intake: FakeIntake) -> None:

@@ -74,6 +74,8 @@ async def test_withdrawing_a_numbered_document_without_a_number_comes_right_afte
         (DocumentReceived(content=Content(storage_key="uploads/other/file")), Limits(), "FORBIDDEN_KEY"),
         (DocumentReceived(content=Content(storage_key="uploads/default/../other/file")), Limits(), "FORBIDDEN_KEY"),
         (DocumentReceived(content=Content(storage_key="uploads/default/nothing")), Limits(), "NO_SUCH_BLOB"),
+        (DocumentReceived(content=Content(storage_key=f"uploads/default/api/{received_id('default', 'shop', 'e2')}/x")), Limits(), "FORBIDDEN_KEY"),
+        (DocumentReceived(content=Content(storage_key=f"uploads/default/api/{received_id('default', 'shop', 'e1')}/x")), Limits(), "NO_SUCH_BLOB"),
         (DocumentReceived(tenant="theirs", content=Content(text="x")), Limits(sources={"shop": frozenset({"ours"})}), "FORBIDDEN_TENANT"),
         (DocumentReceived(content=Content(text="x")), Limits(sources={"else": frozenset({"default"})}), "FORBIDDEN_TENANT"),
         (DocumentWithdrawn(document_id="no-uuid"), Limits(), "MALFORMED_EVENT"),

@@ -1,0 +1,15 @@
+"""Where bytes wait until the door has pinned them: in the blob store, under a key that follows from the event that names them."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+
+def staged_prefix(tenant: str, event: UUID) -> str:
+    """Of an upload by the API; `event` is the internal id of the event that names it, and no other may. The SHA-256 of the bytes follows."""
+    return f"{staging(tenant)}{event}/"
+
+
+def staging(tenant: str) -> str:
+    """What lies here the door removes."""
+    return f"uploads/{tenant}/api/"
