@@ -7,6 +7,7 @@ from uuid import UUID
 
 import asyncpg
 
+from schemas.errors import TransientError
 from schemas.events import EventBuried
 from schemas.generations import Generation
 from schemas.ports.ledger import Claimed, Counts, Projected
@@ -74,10 +75,20 @@ class PgLedger:
             except Collision:
                 generation = SHARED if counts in ("door", "always") else self.generation.name
                 before = await claimed_before(self._pool, generation, stage, [event.fact.id for event in events])
+            except (asyncpg.CheckViolationError, asyncpg.UndefinedTableError) as error:
+                if await self._is_there():
+                    raise
+                raise TransientError(f"generation {self.generation.name} was dropped", code="GENERATION_DROPPED") from error
             except asyncpg.UniqueViolationError:
                 if write_rows is insert_rows:
                     raise
                 write_rows = insert_rows
+
+    async def _is_there(self) -> bool:
+        """A worker may hear of a drop a moment late."""
+        return self._generation is None or bool(
+            await self._pool.fetchval("select exists (select from generations where name = $1 and state <> 'dropped')", self.generation.name)
+        )
 
     async def _claim(self, stage: str, counts: Counts, events: Sequence[Projected], before: Before, write_rows: WriteRows) -> list[Claimed]:
         async with self._pool.acquire() as connection, connection.transaction():

@@ -260,7 +260,7 @@ def _uuid(attributes: Mapping[str, str], name: str) -> UUID:
 
 def _subject(fact: Fact[Any]) -> UUID | None:
     """Whose key seals it."""
-    subject: UUID | None = fact.document_id or getattr(fact.data, "run_id", None)
+    subject: UUID | None = fact.document_id or getattr(fact.data, "run_id", None) or getattr(fact.data, "feedback_id", None)
     return None if fact.data.topic in CLEAR_TOPICS else subject
 
 

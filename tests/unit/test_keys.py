@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import DatabaseUnavailable, Erased, MalformedEvent, PermanentError
-from schemas.events import DocumentIndexed, DocumentRemoved, Event, Fact, QueryReceived
+from schemas.events import DocumentIndexed, DocumentRemoved, Event, Fact, FeedbackGiven, QueryReceived
 from schemas.ports.keys import StoredKey
 from schemas.records import Position, Record, StoredRecord
 from schemas.values import Origin
@@ -146,6 +146,14 @@ async def test_a_question_has_a_key_of_its_run(codec: Codec, shelf: Shelf) -> No
     record = await codec.encode(Fact(UUID(int=1), data, "a", str(UUID(int=1)), NOW, "t"), "queries", str(RUN))
     assert b"canary" not in (record.value or b"")
     assert [key.subject for key in shelf.keys.values()] == [RUN]
+
+
+async def test_feedback_quotes_documents_and_is_sealed_with_the_key_of_its_run_or_its_own(codec: Codec, shelf: Shelf) -> None:
+    for run in (UUID(int=7), None):
+        said = FeedbackGiven(feedback_id=UUID(int=8), tenant="t", given_at=NOW, run_id=run, note="canary")
+        record = await codec.encode(Fact(UUID(int=9), said, "anabranch/api", str(UUID(int=9)), NOW, "t"), "feedback", "k")
+        assert b"canary" not in (record.value or b"")
+        assert await shelf.current("t", [run or said.feedback_id]) == [UUID(record.headers["ce_keyid"].decode())]
 
 
 async def test_a_tenant_may_keep_its_events_readable_and_sealed_ones_still_open(codec: Codec, shelf: Shelf) -> None:

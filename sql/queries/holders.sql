@@ -1,0 +1,9 @@
+-- Who holds partitions of generation $1, or their parents, from being taken away: the transaction that is open longest.
+select a.pid, a.application_name as application, a.state, extract(epoch from clock_timestamp() - a.xact_start)::float8 as seconds
+from pg_locks l
+join pg_class c on c.oid = l.relation
+join pg_stat_activity a on a.pid = l.pid
+where a.pid <> pg_backend_pid() and a.xact_start is not null and c.relnamespace = 'anabranch'::regnamespace
+  and (c.relname = any ($1::text[]) or c.relname = any ($2::text[]))
+order by a.xact_start
+limit 1
