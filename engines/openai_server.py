@@ -7,15 +7,16 @@ import json
 import math
 from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 import openai
 
-from engines.resilience import ABANDONED, Patience, Remote, Unanswered
+from engines.resilience import ABANDONED, Patience, Remote, Unanswered, Unwatched, Watch
 from schemas.errors import ConfigurationError, PermanentError
 
 Kind = Literal["openai", "azure", "vllm"]
+COUNTED: dict[Literal["input", "output"], str] = {"input": "prompt_tokens", "output": "completion_tokens"}
 BUSY = frozenset({408, 409, 425, 429})
 CONFIGURED = {401: "ENGINE_KEY_REFUSED", 403: "ENGINE_KEY_REFUSED", 404: "ENGINE_NOT_FOUND"}
 
@@ -30,6 +31,7 @@ class ServerSettings:
     kind: Kind = "openai"
     api_version: str | None = None
     timeout_s: float = 60.0
+    watch: Watch = field(default_factory=Unwatched)
 
 
 class Gathering(Protocol):
@@ -53,7 +55,8 @@ class OpenAIServer:
         self.model, self.kind = settings.model, settings.kind
         self._address = settings.base_url
         self._client = _client(settings)
-        self._remote = Remote(settings.base_url, patience)
+        self._watch = settings.watch
+        self._remote = Remote(settings.base_url, patience, settings.watch)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._remote.call(lambda: self._post(path, {"model": self.model, **body}))
@@ -69,15 +72,25 @@ class OpenAIServer:
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         with self._translating():
             text = await self._client.post(path, cast_to=str, body=body, options={"headers": {"Accept": "application/json"}})
-        return self._parsed(text)
+        answer = self._parsed(text)
+        self._count(answer)
+        return answer
 
     async def _stream(self, path: str, body: Mapping[str, Any], gathering: G) -> G:
         with self._translating():
             async with await self._client.post(path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]) as parts:
-                await _gathered(parts, gathering)
+                await _gathered(parts, gathering, self._count)
         if not gathering.complete:
             raise self._broken("broke off its answer")
         return gathering
+
+    def _count(self, answer: Mapping[str, Any]) -> None:
+        """As the server counts; a streamed answer tells it in one of its events."""
+        usage = answer.get("usage")
+        for kind, name in COUNTED.items():
+            number = usage.get(name) if isinstance(usage, dict) else None
+            if isinstance(number, int) and number > 0:
+                self._watch.tokens(self.model, kind, number)
 
     @contextmanager
     def _translating(self) -> Iterator[None]:
@@ -119,12 +132,13 @@ def _client(settings: ServerSettings) -> openai.AsyncOpenAI:
     return openai.AsyncAzureOpenAI(azure_endpoint=settings.base_url, api_key=key, api_version=settings.api_version, timeout=settings.timeout_s, max_retries=0)
 
 
-async def _gathered(parts: AsyncIterable[object], gathering: Gathering) -> None:
+async def _gathered(parts: AsyncIterable[object], gathering: Gathering, count: Callable[[Mapping[str, Any]], None]) -> None:
     begun = False
     try:
         async for part in parts:
-            begun = True
-            gathering.take(_object(part))
+            begun, found = True, _object(part)
+            count(found)
+            gathering.take(found)
     except asyncio.CancelledError as error:
         raise asyncio.CancelledError(ABANDONED) if begun else error from None
 

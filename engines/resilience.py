@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Literal, Protocol, TypeVar
 
 import stamina
 from purgatory import AsyncCircuitBreakerFactory
+from purgatory.domain.messages.base import Event
+from purgatory.domain.messages.events import ContextChanged
 from purgatory.domain.model import OpenedState
 
 from schemas.errors import EngineUnavailable, PermanentError
@@ -44,14 +46,37 @@ class Unanswered(EngineUnavailable):
         self.retry_after, self.again = retry_after, again
 
 
+State = Literal["closed", "opened", "half-opened"]
+
+
+class Watch(Protocol):
+    """Is told how a server does and what it counts. Returns at once."""
+
+    def circuit(self, state: State) -> None: ...
+
+    def tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None: ...
+
+
+class Unwatched:
+    def circuit(self, state: State) -> None: ...
+
+    def tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None: ...
+
+
 class Remote:
     """One server. After `failures` failures in a row its circuit opens, and calls fail at once for `rest` seconds."""
 
-    def __init__(self, name: str, patience: Patience | None = None) -> None:
-        self._name, self._patience = name, patience or Patience()
+    def __init__(self, name: str, patience: Patience | None = None, watch: Watch | None = None) -> None:
+        self._name, self._patience, self._watch = name, patience or Patience(), watch or Unwatched()
         self._breakers = AsyncCircuitBreakerFactory(
             self._patience.failures, self._patience.rest, exclude=[PermanentError, (asyncio.CancelledError, _abandoned)]
         )
+        self._breakers.add_listener(self._changed)
+        self._watch.circuit("closed")
+
+    def _changed(self, name: str, kind: str, event: Event) -> None:
+        if isinstance(event, ContextChanged):
+            self._watch.circuit(event.state)
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` returns. `work` raises Unanswered or PermanentError; the last Unanswered comes through when no attempt is left."""

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from anabranch.composition.engines import embedder_of, models_folder, server
+from anabranch.composition.engines import Watching, embedder_of, models_folder, server
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage
 from anabranch.indexing import model_of
@@ -34,14 +34,14 @@ async def prepare_questions(
 ) -> AsyncIterator[Retriever]:
     """Raises GenerationMismatch where the embedding model of the settings is not the one of the index."""
     async with AsyncExitStack() as stack:
-        embedder = overrides.of(generation.config).embedder or await embedder_of(settings, generation.config.embed, stack)
+        embedder = overrides.of(generation.config).embedder or await embedder_of(settings, generation.config.embed, stack, overrides.watch)
         _check_embedder(embedder, generation)
         await stack.enter_async_context(warming([embedder], models_folder(settings)))
         yield Retriever(
             search,
             embedder,
-            overrides.reranker or await _reranker(settings, generation, stack),
-            overrides.chat or await _chat(settings, stack),
+            overrides.reranker or await _reranker(settings, generation, stack, overrides.watch),
+            overrides.chat or await _chat(settings, stack, overrides.watch),
             storage.blobs,
             overrides.languages or LiteLanguages(),
             RuleSentences(),
@@ -69,12 +69,12 @@ def _check_embedder(embedder: Embedder, generation: Generation) -> None:
         )
 
 
-async def _reranker(settings: Settings, generation: Generation, stack: AsyncExitStack) -> Reranker | None:
+async def _reranker(settings: Settings, generation: Generation, stack: AsyncExitStack, watch: Watching) -> Reranker | None:
     """A server where one is set, else MaxSim where the index keeps token states, else none."""
     if settings.rerank.base_url:
         from engines.rerank.http import HttpReranker
 
-        remote = HttpReranker(server(settings.rerank, "rerank", model_of(settings.rerank, "rerank")))
+        remote = HttpReranker(server(settings.rerank, "rerank", model_of(settings.rerank, "rerank"), watch))
         stack.push_async_callback(remote.close)
         return remote
     if not generation.config.embed.state_dimension:
@@ -84,11 +84,11 @@ async def _reranker(settings: Settings, generation: Generation, stack: AsyncExit
     return MaxSimReranker()
 
 
-async def _chat(settings: Settings, stack: AsyncExitStack) -> Chat | None:
+async def _chat(settings: Settings, stack: AsyncExitStack, watch: Watching) -> Chat | None:
     if not settings.chat.base_url:
         return None
     from engines.chat.openai import OpenAIChat
 
-    chat = OpenAIChat(server(settings.chat, "chat", model_of(settings.chat, "chat")))
+    chat = OpenAIChat(server(settings.chat, "chat", model_of(settings.chat, "chat"), watch))
     stack.push_async_callback(chat.close)
     return chat
