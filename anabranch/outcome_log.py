@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -27,6 +27,9 @@ class AroundLog:
 
     async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
         await self.inner.create_topics(partitions, retention_ms=retention_ms)
+
+    async def delete_topics(self, topics: Collection[str]) -> None:
+        await self.inner.delete_topics(topics)
 
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         return await self.inner.ends(topic)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
 
 import asyncpg
 
@@ -48,6 +48,14 @@ class PgLog:
                     remedy="Put ANABRANCH_KAFKA__PARTITIONS back, or use another --data folder.",
                 )
 
+    async def delete_topics(self, topics: Collection[str]) -> None:
+        """In short transactions, which readers wait for; a call that was cut off is finished by the next one."""
+        with log_errors():
+            while await self._pool.fetchval(statement("delete_events"), list(topics), BATCH_RECORDS):
+                await asyncio.sleep(0)
+            await self._pool.execute("delete from log_readers where topic = any($1::text[])", list(topics))
+            await self._pool.execute("delete from topics where topic = any($1::text[])", list(topics))
+
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         with log_errors():
             [row] = await self._pool.fetch("select coalesce(min(position), 0), coalesce(max(position) + 1, 0) from events where topic = $1", topic)
@@ -77,15 +85,16 @@ class PgLog:
             position = await self._pool.fetchval("select position from log_readers where reader = $1 and topic = $2 and xact > '0'::xid8", group, topic)
         return {} if position is None else {0: position + 1}
 
-    async def lag(self, group: str, topic: str) -> int:
-        """How many records the group has still to finish. Positions are shared by all topics, so offsets cannot tell."""
+    async def lag(self, group: str, topic: str, below: int | None = None) -> int:
+        """How many records (those below a position) the group has still to finish. Positions are shared by all topics, so offsets cannot tell."""
         with log_errors():
             return int(
                 await self._pool.fetchval(
-                    "select count(*) from events e where e.topic = $2 and (e.xact, e.position) > "
+                    "select count(*) from events e where e.topic = $2 and ($3::bigint is null or e.position < $3) and (e.xact, e.position) > "
                     "(select coalesce(max(xact), '0'::xid8), coalesce(max(position), 0) from log_readers where reader = $1 and topic = $2)",
                     group,
                     topic,
+                    below,
                 )
             )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from datetime import UTC, datetime
 
 from schemas.errors import ConfigurationError
@@ -38,6 +38,13 @@ class MemoryLog:
             found = len(self._topics.setdefault(topic, [[] for _ in range(count)]))
             if found != count:
                 raise ConfigurationError(f"Topic {topic} has {found} partitions, not {count}.", code="PARTITIONS_MISMATCH")
+
+    async def delete_topics(self, topics: Collection[str]) -> None:
+        for topic in topics:
+            self._topics.pop(topic, None)
+        for (_, topic), group in self._groups.items():
+            if topic in topics:
+                group.acknowledged.clear()
 
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         return {partition: (0, len(records)) for partition, records in enumerate(self.partitions(topic))}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from typing import Protocol
 
 from schemas.records import Position, Record, StoredRecord
@@ -54,6 +54,9 @@ class EventLog(Protocol):
 
     async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
         """Create what is missing; retention is unlimited for topics not named in `retention_ms`. Raises ConfigurationError where an existing topic has another partition count."""
+
+    async def delete_topics(self, topics: Collection[str]) -> None:
+        """For good, with their records; unknown ones are passed over. Whoever still reads one reads nothing more, or fails with code NO_TOPIC."""
 
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         """Per partition the first readable offset and the one after the last."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any
 
@@ -38,6 +38,13 @@ class Administration:
             new = [self._new_topic(topic, partitions[topic], retention_ms.get(topic, -1)) for topic in sorted(missing)]
             await self._created(new)
             await self._visible(partitions)
+
+    async def delete_topics(self, topics: Collection[str]) -> None:
+        """As `EventLog.delete_topics`; returns when the cluster shows them no more."""
+        names = [self._settings.topic_prefix + topic for topic in topics]
+        there = sorted(set(names) & (await self._existing()).keys())
+        if there:
+            await self._deleted(there)
 
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         """As `EventLog.ends`; records of a foreign transaction that is still open count as not yet there."""
@@ -92,6 +99,19 @@ class Administration:
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
                     raise translated(error, f"creating topic {name}") from error
+
+    async def _deleted(self, names: list[str]) -> None:
+        futures = await self._call(lambda client: client.delete_topics(names, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S))
+        for name, future in futures.items():
+            try:
+                await asyncio.wrap_future(future)
+            except KafkaException as error:
+                if error.args[0].code() not in _UNKNOWN:
+                    raise translated(error, f"deleting topic {name}") from error
+        for _ in range(100):
+            if not set(names) & (await self._existing()).keys():
+                return
+            await asyncio.sleep(0.1)
 
     async def _visible(self, partitions: Mapping[str, int]) -> None:
         for _ in range(100):

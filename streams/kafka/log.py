@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 
 from schemas.records import Position, Record, StoredRecord
 from streams.kafka.administration import Administration
@@ -28,6 +28,9 @@ class KafkaLog:
 
     async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
         await self._administration.create_topics(partitions, retention_ms)
+
+    async def delete_topics(self, topics: Collection[str]) -> None:
+        await self._administration.delete_topics(topics)
 
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         return await self._administration.ends(topic)

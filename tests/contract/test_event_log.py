@@ -96,6 +96,20 @@ class TestTopics:
         assert [record.record.value async for record in case.log.read("other")] == [b"other"]
         assert numbers_of(await read_all(case)) == [1]
 
+    async def test_a_deleted_topic_takes_its_records_along_and_can_be_made_again(self, case: LogCase) -> None:
+        other = Record("others", b"1", b"stays")
+        await case.log.create_topics({"others": 4}, retention_ms={})
+        await case.log.append([*numbered(range(20)), other])
+        async with reading(case.subscriber, "readers", TOPIC, acknowledging=True) as reader:
+            await until(lambda: len(reader.records) == 20)
+        await case.log.delete_topics([TOPIC, "never there"])
+        await case.log.create_topics({TOPIC: 4}, retention_ms={})
+        assert await read_all(case) == [] and await case.log.acknowledged("readers", TOPIC) == {}
+        await case.log.append(numbered([7]))
+        async with reading(case.subscriber, "readers", TOPIC) as reader:
+            await until(lambda: numbers_of(reader.records) == [7])
+        assert [record.record async for record in case.log.read("others")] == [other]
+
     async def test_an_empty_topic_ends_where_it_begins(self, case: LogCase) -> None:
         ends = await case.log.ends(TOPIC)
         assert len(ends) == case.partitions
