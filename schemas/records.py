@@ -35,11 +35,10 @@ class Position:
 
 
 def repeats(position: Position | None, first: Position | None) -> bool:
-    """Whether a record is a later one in the partition of `first`: with the same event, it was sent again. The reaction is owed to the first alone,
-    which is delivered until it is acknowledged: by the repeat's place the event would overtake what was sent between the two."""
-    if position is None or first is None:
-        return False
-    return (position.topic, position.partition) == (first.topic, first.partition) and position.offset > first.offset
+    """Whether a record stands elsewhere than `first`: with the same event, it was sent again. The reaction is owed to the first alone, which is delivered
+    until it is acknowledged: by the repeat's place the event would overtake what was sent between the two, and of two copies in two partitions the one
+    that ends sooner would give the event its order."""
+    return position is not None and first is not None and position != first
 
 
 @dataclass(frozen=True, slots=True)

@@ -88,10 +88,11 @@ async def look_at_shown(connection: Connection, generation: str, states: States)
 
 def _strength(counts: Counts, events: Sequence[Projected]) -> str:
     """Accepting and withdrawing exclude all else. Parts that may complete a revision exclude each other: two that only shared the document
-    would each find the other's part missing. What else is written of a document waits for neither."""
+    would each find the other's part missing. What else is written of a document waits for these and not for each other: written beside a flip, a row of the
+    revision that goes would stay behind."""
     if counts == "latest":
         return "for update"
-    return "for no key update" if settles(events) else "for key share"
+    return "for no key update" if settles(events) else "for share"
 
 
 def settles(events: Sequence[Projected]) -> bool:

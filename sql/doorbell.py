@@ -9,10 +9,12 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import asyncpg
+import structlog
 
 from schemas.errors import DatabaseUnavailable
 from sql.pool import connect
 
+log = structlog.get_logger(__name__)
 CHANNEL = "anabranch_events"
 RECONNECT_S = 1.0
 
@@ -55,8 +57,14 @@ class Doorbell:
 
     async def _listen(self) -> None:
         while True:
-            with suppress(DatabaseUnavailable):
+            try:
                 await self._hold()
+            except DatabaseUnavailable as error:
+                log.debug("listening again", detail=error.detail)
+            except Exception:
+                log.exception("listening for events failed; readers poll until it succeeds", connection=self._name)
+                # They must not wait for what may never come.
+                self._ready.set()
             await asyncio.sleep(RECONNECT_S)
 
     async def _hold(self) -> None:

@@ -51,10 +51,24 @@ class PgPartition:
         self.resumed = asyncio.Event()
         self._open: deque[Cursor] = deque()
         self._positions: set[int] = set()
+        self._unkept: deque[Cursor] = deque()
+        self._highest = 0
         self._closed = False
+
+    @property
+    def kept(self) -> int:
+        """Positions do not grow in reading order: the lowest that may come again bounds it."""
+        return min((cursor.position for cursor in self._unkept), default=self._highest + 1)
+
+    def keep(self, cursor: Cursor) -> None:
+        """The group's cursor is durable up to here."""
+        while self._unkept and self._unkept[0] <= cursor:
+            self._unkept.popleft()
 
     def delivered(self, cursor: Cursor) -> None:
         self._open.append(cursor)
+        self._unkept.append(cursor)
+        self._highest = max(self._highest, cursor.position)
         self._positions.add(cursor.position)
         self.read = cursor
 
@@ -113,7 +127,9 @@ class PgSubscription:
         """Write the cursor soon after it moved, and renew the lease in good time."""
         while True:
             await _woken(partition.moved, LEASE_S / 3)
-            await self._lease.keep(partition.finished)
+            finished = partition.finished
+            await self._lease.keep(finished)
+            partition.keep(finished)
             await asyncio.sleep(COMMIT_EVERY_S)
 
     async def _deliver(self, partition: PgPartition, sink: Sink, rung: asyncio.Event) -> None:

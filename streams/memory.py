@@ -153,6 +153,10 @@ class AssignedPartition:
     def resume(self) -> None:
         self._wake()
 
+    @property
+    def kept(self) -> int:
+        return self._group.acknowledged.get(self.number, 0)
+
 
 class Member:
     """One subscription of a group."""

@@ -66,7 +66,7 @@ class PartitionSink:
         self.reacting = 0
         self.paused = False
         self.acknowledged = 0
-        self.prunable: int | None = None
+        self.prunable = 0
         self.arrived, self.changed, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
         self.tasks: set[asyncio.Task[None]] = set()
         for loop in (self._claim_loop, self._react_loop, self._finish_loop):
@@ -122,6 +122,7 @@ class PartitionSink:
                 works = await self.runner.claim(records)
             except NewerVersion as error:
                 await self._stand_still(error)
+            self.queue.extendleft(reversed(records[len(works) :]))
             self._sort(works)
 
     def _sort(self, works: list[Work]) -> None:
@@ -146,16 +147,21 @@ class PartitionSink:
 
     async def _react(self, group: list[Work]) -> None:
         started = asyncio.get_running_loop().time()
+        ended = group
         try:
-            await self.runner.react(group)
+            alone = {id(work) for work in await self.runner.react(group)}
+            ended = [work for work in group if id(work) not in alone]
         finally:
-            self.reacting -= len(group)
-            self.waiting.give_back(group)
-            self.runner.observer.in_flight(self.runner.stage.name, -len(group))
+            self.reacting -= len(ended)
+            self.waiting.give_back(ended)
+            self.runner.observer.in_flight(self.runner.stage.name, -len(ended))
         self.runner.observer.took(self.runner.stage.name, asyncio.get_running_loop().time() - started)
-        self.done.extend(group)
+        self.done.extend(ended)
         self.changed.set()
         self.ended.set()
+        for work in group:
+            if id(work) in alone:
+                self._start(partial(self._react, [work]))
 
     async def _finish_loop(self) -> None:
         while True:
@@ -188,13 +194,14 @@ class PartitionSink:
             del self.finished[offset]
 
     async def _prune(self) -> None:
-        """Claims are forgotten one round late, so that a record that is delivered twice in a row is still known."""
+        """Claims of what comes no more are forgotten, one round late, so that what was published twice in a row is still known. What may come again must be:
+        without its claim it would be taken for late, and its producer told so."""
         if self.acknowledged < self.bounds.prune_every:
             return
         self.acknowledged = 0
-        if self.prunable is not None:
+        if self.prunable:
             await self.runner.prune(self.partition.topic, self.partition.number, self.prunable)
-        self.prunable = self.order[0] if self.order else None
+        self.prunable = self.partition.kept
 
     async def _stand_still(self, error: NewerVersion) -> None:
         """A rolling upgrade: what comes is newer than this worker. The partition waits for one that can read it."""

@@ -12,6 +12,7 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from typing import Any, TypeVar
 
 import structlog
@@ -24,6 +25,7 @@ from schemas.errors import (
     Erased,
     FatalError,
     LogUnavailable,
+    NewerVersion,
     PermanentError,
     TransientError,
 )
@@ -44,6 +46,8 @@ T = TypeVar("T")
 BUGS_IN_A_ROW = 20
 ATTEMPTS = 5
 """Tries of a transient error that is not an engine's absence, and of an absent engine that meanwhile answers others."""
+LATE = 2
+"""Tries of an event whose reaction does not end in time, the one in a group counted: no event holds its place for longer than so many deadlines."""
 
 
 @dataclass(slots=True)
@@ -55,6 +59,8 @@ class Work:
     statements: list[Statement] = field(default_factory=list)
     burial: Burial | None = None
     attempts: int = 0
+    late: int = 0
+    """Tries that did not end in time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,23 +97,25 @@ class Runner:
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
         """Decode and run the first transaction. What is owed a reaction has `counted`, what cannot be processed has `burial`, the rest is done.
-        Raises NewerVersion with nothing claimed."""
-        works = await asyncio.gather(*map(self._decoded, records))
+        Ends before the first record that is newer than this program; raises NewerVersion where that is the first of all."""
+        works = await self._readable(records)
         readable = [(work, projected) for work in works if (projected := self._projected(work)) is not None]
         await self._claim(readable)
         return works
 
-    async def react(self, works: Sequence[Work]) -> None:
-        """Run the reaction of a group and note its statements or its burial on each. A failing group is halved until the culprit stands alone."""
+    async def react(self, works: Sequence[Work]) -> list[Work]:
+        """Run the reaction of a group and note its statements or its burial on each. A failing group is halved until the culprit stands alone.
+        Returns those of which nothing is noted, since their group did not end in time: each is to be tried alone, and none need wait for another."""
         error = await self._attempt(works)
         if error is None:
-            return
-        if len(works) > 1:
-            middle = len(works) // 2
-            await self.react(works[:middle])
-            await self.react(works[middle:])
-            return
-        self._bury(works[0], error)
+            return []
+        if len(works) == 1:
+            self._bury(works[0], error)
+            return []
+        if isinstance(error, TimeoutError):
+            return list(works)
+        middle = len(works) // 2
+        return [*await self.react(works[:middle]), *await self.react(works[middle:])]
 
     async def finish(self, works: Sequence[Work]) -> None:
         """Publish what was stated, wait until the log has it, then run the second transaction."""
@@ -169,6 +177,14 @@ class Runner:
             for (work, projected), claimed in zip(readable, claims, strict=True):
                 self._apply(work, projected.fact, claimed)
 
+    async def _readable(self, records: Sequence[StoredRecord]) -> list[Work]:
+        decoded = await asyncio.gather(*map(self._decoded, records), return_exceptions=True)
+        works = [work for work in takewhile(lambda work: isinstance(work, Work), decoded) if isinstance(work, Work)]
+        newer = decoded[len(works)] if len(works) < len(decoded) else None
+        if isinstance(newer, BaseException) and not (works and isinstance(newer, NewerVersion)):
+            raise newer
+        return works
+
     async def _decoded(self, stored: StoredRecord) -> Work:
         """What was erased is passed over: it has neither a fact nor a burial."""
         work = Work(stored)
@@ -207,9 +223,12 @@ class Runner:
         while True:
             try:
                 await self._once(works)
-            except (TransientError, TimeoutError) as error:
+            except TimeoutError as error:
+                if self._late(works):
+                    return error
+            except TransientError as error:
                 attempt += 1
-                self.observer.retried(self.stage.name, getattr(error, "code", "TIMEOUT"))
+                self.observer.retried(self.stage.name, error.code)
                 if self._hopeless(error, attempt, before):
                     return error
                 await asyncio.sleep(self.patience.pause(attempt))
@@ -234,6 +253,13 @@ class Runner:
             by_cause.setdefault(statement.cause.id, []).append(statement)
         for work in works:
             work.statements = by_cause.get(work.counted.fact.id, []) if work.counted else []
+
+    def _late(self, works: Sequence[Work]) -> bool:
+        """Whether it is over, alone or together: the next try might take as long, and others wait for it."""
+        self.observer.retried(self.stage.name, "TIMEOUT")
+        for work in works:
+            work.late += 1
+        return len(works) > 1 or works[0].late >= LATE
 
     def _hopeless(self, error: Exception, attempt: int, successes_before: int) -> bool:
         """An engine that is away is waited for, unless it keeps answering others: then it is this event."""

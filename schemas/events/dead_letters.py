@@ -19,7 +19,7 @@ class Place(Value):
 
 
 class EventBuried(Event, name="event.buried", topic="dead_letters"):
-    """An event that this stage cannot process, where it stands, and why. It is read again at its own place when redriven."""
+    """An event that this stage cannot process, where it stands, and why. Its record stays there, or in the blob `record` where the topic forgets."""
 
     stage: str
     generation: str | None = None

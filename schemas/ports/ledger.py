@@ -73,7 +73,7 @@ class Ledger(Protocol):
         """The second transaction: the reaction of these events is done, or given up (a buried reaction keeps its rows)."""
 
     async def prune(self, stage: str, topic: str, partition: int, below: int) -> None:
-        """Forget claims below the acknowledged prefix. Never called for the door."""
+        """Forget claims of what stands below this offset, which is not delivered again. Never called for the door."""
 
 
 @dataclass(frozen=True, slots=True)

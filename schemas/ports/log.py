@@ -34,6 +34,10 @@ class Partition(Protocol):
     def resume(self) -> None:
         """The sink is no longer full. Safe to call at any time."""
 
+    @property
+    def kept(self) -> int:
+        """What was delivered below this offset is acknowledged, and durably: the group is not given it again."""
+
 
 class OpenSink(Protocol):
     def __call__(self, partition: Partition) -> Sink: ...

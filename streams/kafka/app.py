@@ -78,6 +78,12 @@ class StageConsumer(driver.Consumer):
     def _new_consumer_thread(self) -> StageConsumerThread:
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
+    async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        committed: bool = await super()._commit(offsets)
+        if committed:
+            self.app.assignment.committed(offsets)
+        return committed
+
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         await self.app.assignment.end()
         await self.commit()

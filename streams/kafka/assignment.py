@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -49,6 +49,7 @@ class AssignedPartition:
         self._sink: Sink | None = None
         self._unacknowledged: deque[Message] = deque()
         self._last = -1
+        self.kept = 0
 
     def open(self, open_sink: OpenSink) -> None:
         self._sink = open_sink(self)
@@ -112,6 +113,12 @@ class Assignment:
                 self._partitions[tp].open(self._open_sink)
         except Exception as error:
             self._fail(error)
+
+    def committed(self, offsets: Mapping[Any, int]) -> None:
+        """The group's offsets, as the broker has taken them."""
+        for tp, offset in offsets.items():
+            if tp in self._partitions:
+                self._partitions[tp].kept = offset
 
     async def end(self) -> None:
         """Everything is revoked. Returns when all sinks are closed."""

@@ -181,8 +181,9 @@ async def test_a_withdrawal_that_races_late_parts_leaves_nothing_visible(ledger:
 
 async def test_what_is_sent_again_is_not_owed_a_reaction_of_its_own_and_the_first_still_is(ledger: Ledger) -> None:
     fact = accepted("a", 1)
-    first, again = (Projected(replace(fact, position=Position("raw", 0, offset)), ()) for offset in (10, 12))
-    for batch, expected in (([first, again], [Claim.OWED, Claim.DONE]), ([again], [Claim.DONE]), ([first], [Claim.OWED])):
+    first, again, elsewhere = (Projected(replace(fact, position=Position("raw", *place)), ()) for place in ((0, 10), (0, 12), (1, 3)))
+    batches = [([first, again], [Claim.OWED, Claim.DONE]), ([again], [Claim.DONE]), ([elsewhere], [Claim.DONE]), ([first], [Claim.OWED])]
+    for batch, expected in batches:
         assert [answer.claim for answer in await ledger.claim("receive", "door", batch)] == expected
 
 

@@ -21,12 +21,15 @@ from schemas.events.dead_letters import Place
 from schemas.generations import EmbedConfig, Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.ledger import Claim, Claimed, MemoKey, Projected
+from schemas.records import Position
 from schemas.rows import ClaimRow, DeadLetterRow, GenerationRow, LiveRow, MentionRow, ParentRow, RelationRow, Row, RunRow, SettledRow, StateRow, VectorRow
 from sql.checksum import checksum
+from sql.claiming import claim_documents
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
 from sql.memo import PgMemo
-from sql.pool import Pool, close_pool, open_pool
+from sql.pool import Connection, Pool, close_pool, open_pool
+from sql.writers import insert_rows
 from tests.contract.ledger_facts import DIMENSION, accepted, chunked, document, embedded, projected, removed, transcribed
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -125,6 +128,38 @@ class TestRevisions:
         await claim(ledger, *revision("a", 1, ["x"]))
         other, back = await claim(ledger, accepted("a", 2, "other bytes"), accepted("a", 3))
         assert (other.unchanged, back.unchanged) == (False, False)
+
+    async def test_rows_that_are_written_beside_a_flip_do_not_stay_behind_it(self, pool: Pool, ledger: PgLedger) -> None:
+        """A transaction that found its revision still good, and is slow to write, while a later revision becomes visible."""
+        found, go_on = asyncio.Event(), asyncio.Event()
+
+        async def slowly(connection: Connection, generation: str, events: Sequence[Projected]) -> None:
+            found.set()
+            await go_on.wait()
+            await insert_rows(connection, generation, events)
+
+        async def late() -> None:
+            stage, counts, event = projected(transcribed("a", 1, how="how"))
+            async with pool.acquire() as connection, connection.transaction():
+                await claim_documents(connection, G1, stage, counts, [event], {}, slowly)
+
+        one, two = revision("a", 1, ["x"]), revision("a", 2, ["y"])
+        await claim(ledger, one[0], two[0], *two[1:3])
+        writing = asyncio.create_task(late())
+        await found.wait()
+        flipping = asyncio.create_task(claim(ledger, two[3]))
+        await asyncio.wait({flipping}, timeout=0.3)
+        go_on.set()
+        await asyncio.gather(writing, flipping)
+        assert await pool.fetchval("select ord from visible") == [1, 2]
+        assert [row["ord"] for row in await pool.fetch("select ord from revision_texts")] == [[1, 2]]
+
+    async def test_claims_are_forgotten_below_an_offset_and_no_others(self, pool: Pool, ledger: PgLedger) -> None:
+        facts = [replace(chunked(name, 1, ["x"]), position=Position("chunked", 0, offset)) for name, offset in (("a", 4), ("b", 5), ("c", 6))]
+        await claim(ledger, *facts)
+        await ledger.settle("embed", [fact.id for fact in facts], [])
+        await ledger.prune("embed", "chunked", 0, 5)
+        assert {row["log_offset"] for row in await pool.fetch("select log_offset from handled where stage = 'embed'")} == {5, 6}
 
     async def test_a_withdrawal_that_was_overtaken_still_ends_what_is_older(self, pool: Pool, ledger: PgLedger) -> None:
         await claim(ledger, *revision("a", 1, ["x"]), accepted("a", 3, "fails later"))

@@ -129,6 +129,50 @@ async def test_an_older_transaction_with_the_higher_position_comes_first_and_its
         assert await found.until(1) == [b"young"]
 
 
+async def test_what_may_come_again_bounds_what_is_kept_though_a_higher_position_is_done(pool: Pool, database: str, log: PgLog) -> None:
+    async with pool.acquire() as old:
+        transaction = old.transaction()
+        await transaction.start()
+        await old.fetchval("select pg_current_xact_id()")
+        [young] = await log.append([record("young")])
+        await old.fetchval(INSERT, b"old")
+        await transaction.commit()
+    async with reading(pool, database, acknowledge=False) as found:
+        await found.until(2)
+        sink = found.sinks[0]
+        assert sink.partition.kept == young.offset
+        for stored, kept in zip(sink.records, (young.offset, young.offset + 2), strict=True):
+            sink.partition.acknowledge(stored.position.offset + 1)
+            async with asyncio.timeout(10):
+                while await log.acknowledged("g", "t") != {0: stored.position.offset + 1}:
+                    await asyncio.sleep(0.005)
+            await asyncio.sleep(0.05)
+            assert sink.partition.kept == kept
+
+
+async def test_a_doorbell_that_cannot_listen_lets_its_readers_poll_and_tries_again(
+    pool: Pool, database: str, log: PgLog, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tries = 0
+
+    async def broken(dsn: str, *, name: str) -> asyncpg.Connection:
+        nonlocal tries
+        tries += 1
+        raise asyncpg.InvalidPasswordError("no")
+
+    monkeypatch.setattr("sql.doorbell.connect", broken)
+    monkeypatch.setattr("sql.doorbell.RECONNECT_S", 0.01)
+    await log.append([record("a")])
+    async with reading(pool, database, poll_s=0.02) as found:
+        assert await found.until(1) == [b"a"]
+        await log.append([record("b")])
+        assert await found.until(2) == [b"a", b"b"]
+        async with asyncio.timeout(10):
+            while tries < 3:
+                await asyncio.sleep(0.005)
+    assert "listening for events failed" in capsys.readouterr().out
+
+
 async def test_nothing_is_lost_or_reordered_under_concurrent_appends(pool: Pool, database: str, log: PgLog) -> None:
     other = PgLog(pool)
     async with reading(pool, database) as found:

@@ -77,6 +77,10 @@ class WatchedPartition:
         self.resumed += 1
         self.inner.resume()
 
+    @property
+    def kept(self) -> int:
+        return self.inner.kept
+
 
 @dataclass
 class Watched:

@@ -337,6 +337,10 @@ class _Partition:
 
     def resume(self) -> None: ...
 
+    @property
+    def kept(self) -> int:
+        return self.acknowledged
+
 
 class _NoLanguage:
     def detect(self, text: str) -> str | None:

@@ -172,3 +172,13 @@ async def test_a_producers_impossible_time_stops_nothing(world: World, timestamp
     assert not world.assignment.failed.done()
     assert [record.position.offset for record in world.sinks[0].received] == [0, 1]
     assert world.sinks[0].received[0].appended_at == datetime.fromtimestamp(0, UTC)
+
+
+async def test_a_partition_keeps_what_the_broker_has_taken_and_no_more(world: World) -> None:
+    world.begin(1)
+    world.take(Message(3), Message(4))
+    partition = world.sinks[0].partition
+    partition.acknowledge(5)
+    assert partition.kept == 0
+    world.assignment.committed({FIRST: 4, Place("p.things", 7): 9})
+    assert partition.kept == 4

@@ -8,19 +8,22 @@ import weakref
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
 import pytest
 
-from schemas.events import Content, Fact
+from schemas.errors import NewerVersion
+from schemas.events import Content, DocumentReceived, Fact
 from schemas.ports.ledger import Claim
 from schemas.records import Position, Record, StoredRecord
 from streams.observe import Silent
 from streams.partition import Bounds, Held, PartitionSink
-from streams.runner import Work
-from streams.stage import Counted, Stage
-from tests.property.world import EPOCH
+from streams.publisher import Publisher
+from streams.runner import Patience, Runner, Work
+from streams.stage import Counted, Stage, Statement
+from tests.property.world import EPOCH, GENERATION, World
 
 BOUNDS = Bounds(queue_bytes=1000, stage_bytes=1500, share_bytes=200)
 
@@ -43,6 +46,7 @@ class Calls:
     number: int = 0
     acknowledged: list[int] = field(default_factory=list)
     resumed: int = 0
+    kept: int = 0
 
     def acknowledge(self, next_offset: int) -> None:
         self.acknowledged.append(next_offset)
@@ -147,3 +151,88 @@ async def test_what_is_finished_behind_a_long_reaction_keeps_its_place_and_not_i
         # The loops still look at the last one.
         assert [each() is not None for each in followed][:-1] == [True, False, False, False]
         assert calls.acknowledged == []
+
+
+@dataclass
+class Upgraded(GatedRunner):
+    """As a runner that is older than record number `newer`."""
+
+    newer: int = 3
+    asked: list[list[int]] = field(default_factory=list)
+    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
+        self.asked.append([record.position.offset for record in records])
+        readable = [Work(record) for record in records if record.position.offset < self.newer]
+        if not readable:
+            raise NewerVersion("v9")
+        return readable
+
+
+async def test_what_precedes_a_record_of_a_newer_version_is_acknowledged_and_nothing_after_it() -> None:
+    runner = Upgraded()
+    async with sink(runner) as (one, calls):
+        offer(one, 1, 6)
+        await until_done(calls, 3)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (calls.acknowledged, one.bytes, runner.asked) == ([3], 3, [[0, 1, 2, 3, 4, 5], [3, 4, 5]])
+
+
+@dataclass
+class Pruned(GatedRunner):
+    forgotten: list[int] = field(default_factory=list)
+    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
+
+    async def prune(self, topic: str, partition: int, below: int) -> None:
+        self.forgotten.append(below)
+
+
+async def test_claims_are_forgotten_a_round_late_and_of_what_is_kept_only() -> None:
+    runner, calls = Pruned(), Calls()
+    runner.gate.set()
+    untyped: Any = runner
+    one = PartitionSink(untyped, calls, lambda error: pytest.fail(repr(error)), Bounds(prune_every=2))
+    for number, kept in enumerate((0, 0, 0, 0, 3, 3, 5, 5, 9, 9)):
+        calls.kept = kept
+        one.offer(StoredRecord(Record("t", None, b"x"), Position("t", 0, number), EPOCH))
+        await until_done(calls, number + 1)
+        await asyncio.sleep(0)
+    await one.close()
+    assert runner.forgotten == [3, 5]
+
+
+async def test_the_neighbours_of_an_event_that_does_not_end_are_done_before_it(tmp_path: Path) -> None:
+    world = World(tmp_path, [], 0, Bounds())
+    settled: set[str] = set()
+    neighbours = asyncio.Event()
+
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        names = {item.fact.data.external_id for item in counted}
+        if len(counted) > 1:
+            raise TimeoutError
+        if names == {"slow"}:
+            await neighbours.wait()
+        return []
+
+    class Watched(Silent):
+        def finished(self, stage: str, buried_code: str | None) -> None:
+            settled.add(buried_code or "fine")
+            if len(world.memory.handled) == 3 and sum(handled.reacted for handled in world.memory.handled.values()) == 2:
+                neighbours.set()
+
+    for name in ("a", "slow", "b"):
+        await world.push(DocumentReceived(external_id=name, content=Content(text=name)), name)
+    stage = Stage("probe", "raw", 1, "door", react=react, batch=8)
+    ledger: Any = world.ledger
+    log: Any = world.log
+    runner = Runner(
+        stage, ledger, log, world.ports, Publisher("probe", GENERATION, world.codec, lambda: EPOCH), world.codec, Watched(), patience=Patience(0, 0)
+    )
+    calls = Calls("raw")
+    one = PartitionSink(runner, calls, lambda error: pytest.fail(repr(error)), Bounds())
+    for record in world.log.topics["raw"]:
+        one.offer(record)
+    await until_done(calls, 3)
+    await one.close()
+    assert settled == {"fine"}

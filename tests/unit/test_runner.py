@@ -2,12 +2,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from schemas.errors import EngineUnavailable, FatalError, LimitExceeded, UnreadableDocument
+from schemas.errors import EngineUnavailable, FatalError, LimitExceeded, NewerVersion, UnreadableDocument
 from schemas.events import Content, DocumentIndexed, DocumentReceived, EventBuried
 from schemas.events.outcomes import Outcome
 from schemas.ids import document_id
@@ -42,7 +43,8 @@ async def records(world: World, *texts: str) -> list[StoredRecord]:
 
 async def handled(runner: Runner, given: list[StoredRecord]) -> list[Work]:
     works = await runner.claim(given)
-    await runner.react([work for work in works if work.counted])
+    for work in await runner.react([work for work in works if work.counted]):
+        await runner.react([work])
     await runner.finish(works)
     return works
 
@@ -113,7 +115,35 @@ async def test_a_reaction_over_its_deadline_is_tried_again_then_buried(world: Wo
     works = await handled(runner_of(world, react, deadline_s=0.001), await records(world, "a"))
     assert works[0].burial is not None
     assert works[0].burial.event.code == "DEADLINE_EXCEEDED"
-    assert works[0].attempts == 5
+    assert works[0].attempts == 2
+
+
+async def test_of_a_group_that_is_late_each_is_tried_once_more_and_alone(world: World) -> None:
+    groups = []
+
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        groups.append(len(counted))
+        if any(item.fact.data.external_id == "slow" for item in counted):
+            raise TimeoutError
+        return []
+
+    runner = runner_of(world, react)
+    works = await runner.claim(await records(world, "a", "slow", "b"))
+    assert await runner.react(works) == works
+    await asyncio.gather(*(runner.react([work]) for work in works))
+    assert [work.burial.event.code if work.burial else None for work in works] == [None, "DEADLINE_EXCEEDED", None]
+    assert groups == [3, 1, 1, 1]
+
+
+async def test_what_precedes_an_event_of_a_newer_version_is_claimed(world: World) -> None:
+    await world.push(DocumentReceived(external_id="a", content=Content(text="a")), "a")
+    await world.run()
+    [old] = world.log.topics["accepted"]
+    newer = replace(old, record=replace(old.record, headers={**old.record.headers, "ce_type": b"document.accepted.v9"}))
+    runner = runner_of(world, None, topic="accepted", counts="always")
+    assert [work.stored for work in await runner.claim([old, old, newer, old])] == [old, old]
+    with pytest.raises(NewerVersion):
+        await runner.claim([newer, old])
 
 
 async def test_the_same_id_with_another_payload_is_buried_and_the_first_stands(world: World) -> None:
