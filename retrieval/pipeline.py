@@ -21,6 +21,7 @@ from retrieval.plan import plan
 from retrieval.profiles import Profiles
 from retrieval.ranking import Looking, Ranking, rank
 from retrieval.refuse import Suitability, judge_suitability
+from retrieval.rehearsal import Rehearsal, ranked
 from retrieval.route import channels_of, escalated, route
 from retrieval.runs import Publish, answered, discard, received
 from retrieval.states import StateReader, Unpack
@@ -83,6 +84,18 @@ class Retriever:
         fact = answered(tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, draft))
         self._publish(fact)
         return response.model_copy(update={"debug": Debug(candidates=fact.candidates, numbers=fact.numbers)}) if request.debug else response
+
+    async def rehearse(self, tenant: str, request: SearchRequest) -> Rehearsal:
+        """As `query` for a QueryRequest and as `search` for any other, but nothing of it is published."""
+        asked = self._asked(tenant, request, UUID(int=0))
+        if not isinstance(request, QueryRequest):
+            looked = await self._look(asked, read_contexts=False)
+            refused = looked.suitability.refused and asked.profile.answer.refuse
+            return Rehearsal(looked.generation, ranked(asked, looked), refused, self._trace(asked, looked, None))
+        looked = await self._look(asked, read_contexts=True)
+        draft = await self._answer(asked, looked) if suits(asked, looked) else None
+        response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
+        return Rehearsal(looked.generation, ranked(asked, looked), response.refused, response.trace)
 
     async def rank_documents(self, tenant: str, request: SearchRequest, depth: int = 100) -> list[tuple[UUID, str | None, float]]:
         """(document id, external id, score), each document by its best parent, before refusal and trimming; a folded document comes right behind the one

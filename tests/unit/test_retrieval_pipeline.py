@@ -349,3 +349,16 @@ async def test_debugging_a_query_shows_the_candidates_and_numbers_that_are_publi
     assert shown.debug is not None
     assert {str(citation.chunk_id) for citation in shown.citations} <= {candidate["chunk_id"] for candidate in shown.debug.candidates}
     assert "fusion" in shown.debug.numbers
+
+
+async def test_a_rehearsal_ranks_as_a_search_refuses_as_a_query_and_tells_nobody() -> None:
+    built = house()
+    for question in (COST, "Which emperor conquered Gaul and Britannia?"):
+        found = await built.retriever().search("default", SearchRequest(query=question), RUN)
+        answer = await built.retriever().query("default", QueryRequest(query=question), RUN)
+        told = len(built.published)
+        searched = await built.retriever().rehearse("default", SearchRequest(query=question))
+        asked = await built.retriever().rehearse("default", QueryRequest(query=question))
+        assert [item.parent_id for item in searched.ranked] == [item.parent_id for item in asked.ranked] == [result.parent_id for result in found.results]
+        assert searched.refused == asked.refused == answer.refused == (question != COST)
+        assert asked.trace.models == answer.trace.models and len(built.published) == told > 0
