@@ -20,10 +20,10 @@ class PastChunk(Value):
     document_id: UUID
     order: list[int]
     revision: int
-    external_id: str | None
-    title: str | None
-    source_uri: str | None
-    language: str | None
+    external_id: str | None = None
+    title: str | None = None
+    source_uri: str | None = None
+    language: str | None = None
     kind: str
     prefix: str
     char_start: int
@@ -74,7 +74,7 @@ class Basis(Value):
 
     profile: Profile
     question: str
-    language: str | None
+    language: str | None = None
     language_sure: bool
     keywords: list[str]
     complete: list[Channel] = Field(description="channels that gave all they had")

@@ -41,11 +41,11 @@ class Kept:
 
 
 def recorded(built: House) -> dict[str, Any]:
-    """The row that the facts of the only question make, after a journey through JSON."""
+    """The row that the facts of the only question make, after a journey through the log's JSON."""
     row: dict[str, Any] = {}
     for event in built.published:
         assert isinstance(event, QueryReceived | QueryAnswered)
-        [found] = runs.project(Fact(RUN, type(event).model_validate_json(event.model_dump_json()), "", "", None))
+        [found] = runs.project(Fact(RUN, type(event).model_validate_json(event.model_dump_json(exclude_none=True)), "", "", None))
         row |= {name: value for name in found.__slots__ if (value := getattr(found, name)) not in (None, "", [], {})}
     return dict(json.loads(json.dumps(row, default=str)))
 
