@@ -33,7 +33,7 @@ class Up:
     def wait_ready(self) -> dict[str, Any]:
         deadline = time.monotonic() + START_S
         while not self.ready.exists():
-            assert self.process.poll() is None, f"it ended with {self.process.returncode}"
+            assert self.process.poll() is None, f"it ended with {self.process.returncode}: {self.err.read_text()[-2000:]}"
             assert time.monotonic() < deadline, "it is not ready in time"
             time.sleep(0.1)
         return dict(json.loads(self.ready.read_text()))
