@@ -9,7 +9,25 @@ from fastapi import Depends, FastAPI
 from api import problems
 from api.guard import clean_input
 from api.middleware import BodyLimit, RequestId, Slots
-from api.routes import collections, config, dead_letters, documents, entities, feedback, files, generations, health, ingest, profiles, questions, runs
+from api.routes import (
+    collections,
+    config,
+    dead_letters,
+    documents,
+    entities,
+    erasures,
+    feedback,
+    files,
+    generations,
+    health,
+    ingest,
+    lineage,
+    past_runs,
+    profiles,
+    questions,
+    runs,
+    sources,
+)
 from api.services import Services
 
 VERSION = "0.1.0"
@@ -33,7 +51,24 @@ def routes_only() -> FastAPI:
     """Without services: enough for its OpenAPI document."""
     app = FastAPI(title="Anabranch", version=VERSION, description="Event-sourced streaming ingestion and retrieval.", responses=RESPONSES)
     app.router.redirect_slashes = False
-    for resource in (ingest, documents, files, questions, feedback, collections, entities, generations, profiles, runs, dead_letters, config):
+    for resource in (
+        ingest,
+        documents,
+        files,
+        questions,
+        feedback,
+        collections,
+        entities,
+        erasures,
+        generations,
+        profiles,
+        runs,
+        past_runs,
+        lineage,
+        dead_letters,
+        sources,
+        config,
+    ):
         app.include_router(resource.router, prefix="/v1", dependencies=[Depends(clean_input)])
     app.include_router(health.router)
     problems.install(app)

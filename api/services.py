@@ -10,12 +10,15 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.links import Links
+from api.tracing import History, Lineage
+from schemas.events.erasure import Scope
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.ports.engines import Blobs
 from schemas.ports.ledger import Generations
 from schemas.ports.search import Documents
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell
+from schemas.sources import SourceRequest
 from schemas.values import BlobRef, DocumentFields, Notice
 
 
@@ -69,6 +72,15 @@ class Intake(Protocol):
         """The ingestion job. Raises NotFound, LogUnavailable."""
 
 
+class Erasures(Protocol):
+    async def request(self, tenant: str, scope: Scope, name: str) -> UUID:
+        """The receipt's id, once the request is durable. Raises NotFound for a document of which nothing is known, LogUnavailable."""
+
+    async def receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None: ...
+
+    async def receipts(self, tenant: str, limit: int) -> list[dict[str, Any]]: ...
+
+
 class Entities(Protocol):
     async def find(self, tenant: str, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
 
@@ -89,6 +101,20 @@ class Records(Protocol):
     async def dead_letters(self, tenant: str, *, stage: str | None, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
 
 
+class Sources(Protocol):
+    """What documents are taken from. Decisions return once they are durable; raise NotFound, InvalidRequest, LogUnavailable."""
+
+    async def find(self, tenant: str) -> list[dict[str, Any]]: ...
+
+    async def get(self, tenant: str, name: str) -> dict[str, Any]: ...
+
+    async def add(self, tenant: str, request: SourceRequest) -> dict[str, Any]: ...
+
+    async def remove(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]: ...
+
+    async def reset(self, tenant: str, name: str) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dependency:
     """One line of `/readyz`."""
@@ -107,6 +133,8 @@ class Services:
     documents: Documents
     entities: Entities
     records: Records
+    sources: Sources
+    erasures: Erasures
     generations: Generations
     blobs: Blobs
     profiles: Callable[[], Sequence[Profile]]
@@ -118,3 +146,5 @@ class Services:
     metrics: Callable[[], tuple[bytes, str]]
     config_schema: Callable[[], dict[str, Any]]
     links: Links
+    history: History
+    lineage: Lineage

@@ -126,6 +126,12 @@ class Blobs:
             if await self.size(key) is not None:
                 await self._ask(key, lambda key=key: obstore.delete_async(self._store, key))  # type: ignore[misc]
 
+    async def listed(self, prefix: str) -> list[str]:
+        return await self._ask(prefix.removesuffix("/"), lambda: self._keys(prefix))
+
+    async def _keys(self, prefix: str) -> list[str]:
+        return [found["path"] async for page in obstore.list(self._store, prefix=prefix) for found in page]
+
     async def _put_new(self, key: str, data: bytes) -> None:
         try:
             await self._ask(key, lambda: obstore.put_async(self._store, key, data, mode="create"))

@@ -1,18 +1,31 @@
-"""Decisions into the tables that hold them: generations, which of them is live, and sources."""
+"""Decisions into the tables that hold them: generations, which of them is live, sources, and receipts of erasure."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from schemas.events import Fact, GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted, SourceAdded, SourceRemoved, SourceReset
-from schemas.rows import BuiltRow, DroppedRow, GenerationRow, LiveRow, Row, SourceEndRow, SourceResetRow, SourceRow
+from schemas.events import (
+    ErasureCompleted,
+    ErasureRequested,
+    Fact,
+    GenerationBuilt,
+    GenerationCreated,
+    GenerationDropped,
+    GenerationPromoted,
+    KeysDestroyed,
+    SourceAdded,
+    SourceRemoved,
+    SourceReset,
+)
+from schemas.rows import BuiltRow, DestroyedRow, DroppedRow, ErasureRow, GenerationRow, LiveRow, ReceiptRow, Row, SourceEndRow, SourceResetRow, SourceRow
 from streams.stage import Stage
 from streams.topics import CONTROL
 
+Decision = GenerationCreated | GenerationBuilt | GenerationPromoted | GenerationDropped | SourceAdded | SourceRemoved | SourceReset
+Erasing = ErasureRequested | KeysDestroyed | ErasureCompleted
 
-def project(
-    fact: Fact[GenerationCreated | GenerationBuilt | GenerationPromoted | GenerationDropped | SourceAdded | SourceRemoved | SourceReset],
-) -> Iterable[Row]:
+
+def project(fact: Fact[Decision | Erasing]) -> Iterable[Row]:
     match fact.data:
         case GenerationCreated(generation=generation, base=base, purpose=purpose):
             yield GenerationRow(generation, base, purpose)
@@ -22,6 +35,14 @@ def project(
             yield LiveRow(name, fact.position.offset if fact.position else 0)
         case GenerationDropped(generation=name):
             yield DroppedRow(name)
+        case ErasureRequested():
+            yield ErasureRow(fact.data.receipt_id, fact.data.tenant, fact.data.scope, fact.data.subject, fact.data.requested_at)
+        case KeysDestroyed(tenant=tenant, keys=keys):
+            yield DestroyedRow(tenant, tuple(keys))
+        case ErasureCompleted() as receipt:
+            yield ReceiptRow(
+                *(receipt.receipt_id, receipt.documents, receipt.removed, receipt.events, receipt.method, tuple(receipt.remains), receipt.raw_until, receipt.completed_at)
+            )
         case SourceAdded(source=spec, epoch=epoch):
             yield SourceRow(spec, epoch)
         case SourceRemoved(source=name, withdraw=withdraw):

@@ -255,6 +255,39 @@ class SourceResetRow:
 
 
 @dataclass(frozen=True, slots=True)
+class ErasureRow:
+    """A request for erasure."""
+
+    receipt_id: UUID
+    tenant: str
+    scope: str
+    name: str
+    requested_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class DestroyedRow:
+    """Keys that are not to open anything any more."""
+
+    tenant: str
+    keys: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptRow:
+    """What an erasure removed, by place, and what remains."""
+
+    receipt_id: UUID
+    documents: int
+    removed: dict[str, int]
+    events: int
+    method: str
+    remains: tuple[str, ...]
+    raw_until: datetime | None
+    completed_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class RunRow:
     """A question as it came; `response` stays None until it is answered."""
 
@@ -327,6 +360,9 @@ Row = (
     | SourceEndRow
     | SourceResetRow
     | DroppedRow
+    | ErasureRow
+    | DestroyedRow
+    | ReceiptRow
     | RunRow
     | FeedbackRow
     | DeadLetterRow

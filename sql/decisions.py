@@ -5,9 +5,25 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from schemas.rows import BuiltRow, DeadLetterRow, DroppedRow, FeedbackRow, GenerationRow, LiveRow, Row, RunRow, SourceEndRow, SourceResetRow, SourceRow
+from schemas.rows import (
+    BuiltRow,
+    DeadLetterRow,
+    DestroyedRow,
+    DroppedRow,
+    ErasureRow,
+    FeedbackRow,
+    GenerationRow,
+    LiveRow,
+    ReceiptRow,
+    Row,
+    RunRow,
+    SourceEndRow,
+    SourceResetRow,
+    SourceRow,
+)
 from sql.partitions import create_partitions
 from sql.pool import Connection
+from sql.receipts import record_erasure
 from sql.source_decisions import declare
 from sql.statements import statement
 from sql.storable import text
@@ -27,6 +43,8 @@ async def write_decisions(connection: Connection, rows: Iterable[Row]) -> None:
                 await connection.execute(statement("generation_dropped"), name)
             case SourceRow() | SourceEndRow() | SourceResetRow():
                 await declare(connection, row)
+            case ErasureRow() | DestroyedRow() | ReceiptRow():
+                await record_erasure(connection, row)
             case RunRow():
                 await connection.execute(statement("answer_run"), *_run(row))
             case FeedbackRow():

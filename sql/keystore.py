@@ -12,6 +12,10 @@ from sql.pool import Pool
 from sql.statements import statement
 
 COLUMNS = "id, tenant, subject, wrapped"
+DESTROY = (
+    "insert into keystore.keys (id, tenant, destroyed_at) select id, $1, clock_timestamp() from unnest($2::uuid[]) k (id) order by id "
+    "on conflict (id) do update set wrapped = null, destroyed_at = coalesce(keys.destroyed_at, excluded.destroyed_at)"
+)
 
 
 class PgKeystore:
@@ -38,12 +42,8 @@ class PgKeystore:
             return [row["id"] for row in await self._pool.fetch(query, tenant, list(subjects))]
 
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
-        query = (
-            "insert into keystore.keys (id, tenant, destroyed_at) select id, $1, clock_timestamp() from unnest($2::uuid[]) k (id) order by id "
-            "on conflict (id) do update set wrapped = null, destroyed_at = coalesce(keys.destroyed_at, excluded.destroyed_at)"
-        )
         with database_errors():
-            await self._pool.execute(query, tenant, list(keys))
+            await self._pool.execute(DESTROY, tenant, list(keys))
 
     async def agree(self, fingerprint: str) -> None:
         """The first master key to come holds. Raises ConfigurationError for another."""

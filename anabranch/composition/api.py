@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 
 from anabranch.answering import answering
 from anabranch.busy import Gate, GatedSearch
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.questions import prepare_questions, profiles_of
-from anabranch.composition.storage import Storage, prepare_storage
-from anabranch.feedback import LogFeedback
+from anabranch.composition.sources import sourcing
+from anabranch.composition.storage import prepare_storage
+from anabranch.counted_log import CountedLog
+from anabranch.erasures import LogErasures
+from anabranch.feedback import CountedFeedback, LogFeedback
+from anabranch.history import History, Overheard
 from anabranch.intake import LogIntake
+from anabranch.lineage import Lineage
 from anabranch.metrics import Metrics
 from anabranch.questions import Asking
 from anabranch.readiness import Readiness
@@ -23,13 +29,18 @@ from anabranch.usage import UsageBuffer
 from anabranch.version import program_version
 from api.links import Links
 from api.services import Services
+from engines.sentences import RuleSentences
+from retrieval.lineage.walk import Walk
 from retrieval.pipeline import Retriever
 from schemas.generations import Generation
+from schemas.ports.log import EventLog
 from sql.documents import PgDocuments
 from sql.entities import PgEntities
 from sql.feedback import PgFeedback
 from sql.generations import PgGenerations
 from sql.jobs import PgJobs
+from sql.lineage import PgLineage
+from sql.past_texts import PgPastTexts
 from sql.pool import close_pool, open_pool
 from sql.records import PgRecords
 from sql.search import PgSearch
@@ -45,19 +56,22 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
     """Raises GenerationMismatch where the live generation needs another model than the settings name. Until a worker has made the first
     generation, questions get a TransientError."""
     metrics = Metrics(program_version())
+    overrides = replace(overrides, watch=metrics.watch)
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(prepare_storage(settings, dsn, pool_size=OTHER_CONNECTIONS, name="anabranch api", overrides=overrides))
+        event_log = CountedLog(storage.log, metrics.published)
         pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
         stack.push_async_callback(close_pool, pool)
-        usage = await stack.enter_async_context(_usage(storage, metrics, overrides))
+        usage = await stack.enter_async_context(_usage(event_log, storage.codec, metrics, overrides))
+        overheard = Overheard(usage.offer)
         gate = Gate("questions", max(1, settings.database.api_pool // QUESTION_CONNECTIONS), metrics)
         search = GatedSearch(PgSearch(pool), gate)
 
         def questions(live: Generation) -> AbstractAsyncContextManager[Retriever]:
-            return prepare_questions(settings, storage, search, live, publish=usage.offer, overrides=overrides)
+            return prepare_questions(settings, storage, search, live, publish=overheard.offer, overrides=overrides)
 
         ready = await stack.enter_async_context(answering(PgGenerations(storage.pool), questions))
-        documents = PgDocuments(storage.pool)
+        documents, records, past = PgDocuments(storage.pool), PgRecords(storage.pool), PgPastTexts(storage.pool)
         asking = Asking(ready, TENANT, metrics, overrides.fresh_id)
         profiles = profiles_of(settings)
         readiness = Readiness(settings, storage, ready)
@@ -65,28 +79,32 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             tenant=TENANT,
             max_bytes=settings.ingest.max_bytes,
             intake=LogIntake(
-                storage.log, storage.blobs, documents, PgJobs(storage.pool), Codec(), settings.ingest.max_bytes, overrides.clock, overrides.fresh_id
+                event_log, storage.blobs, documents, PgJobs(storage.pool), Codec(), settings.ingest.max_bytes, overrides.clock, overrides.fresh_id
             ),
             documents=documents,
             entities=PgEntities(storage.pool),
-            records=PgRecords(storage.pool),
+            records=records,
+            sources=sourcing(settings, storage, overrides),
+            erasures=LogErasures(storage, overrides.clock, overrides.fresh_id),
             generations=PgGenerations(storage.pool),
             blobs=storage.blobs,
             profiles=lambda: [profiles.get(name) for name in profiles.names],
             search=asking.search,
             query=asking.query,
-            feedback=LogFeedback(storage.log, PgFeedback(storage.pool), storage.codec, overrides.clock, overrides.fresh_id).give,
+            feedback=CountedFeedback(LogFeedback(event_log, PgFeedback(storage.pool), storage.codec, overrides.clock, overrides.fresh_id), metrics).give,
             ready=readiness.lines,
             health=readiness.health,
             metrics=metrics.exposition,
             config_schema=config_schema,
             links=Links(link_secret(settings.data_dir)),
+            history=History(records, past, PgGenerations(storage.pool), ready.asked, overheard, RuleSentences(), overrides.fresh_id),
+            lineage=Lineage(Walk(PgLineage(storage.pool), past, storage.log, storage.codec, storage.blobs), records),
         )
 
 
 @asynccontextmanager
-async def _usage(storage: Storage, metrics: Metrics, overrides: Overrides) -> AsyncIterator[UsageBuffer]:
-    usage = UsageBuffer(storage.log, storage.codec, overrides.clock, metrics.usage_lost.inc)
+async def _usage(event_log: EventLog, codec: Codec, metrics: Metrics, overrides: Overrides) -> AsyncIterator[UsageBuffer]:
+    usage = UsageBuffer(event_log, codec, overrides.clock, metrics.usage_lost.inc)
     sending = asyncio.create_task(usage.run())
     try:
         yield usage

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from anabranch.composition.engines import Engines
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.sealing import readable
 from anabranch.composition.storage import Storage
+from anabranch.erasing import LogEraser
 from anabranch.settings import Settings
+from anabranch.source_hosting import Door
 from engines.fetch import HttpFetcher
 from schemas.generations import Generation
 from schemas.ports.bundle import Limits, Ports
@@ -14,7 +17,7 @@ from sql.revisions import PgRevisions
 from streams.submission import SOURCE
 
 
-def ports_of(settings: Settings, storage: Storage, generation: Generation, engines: Engines, overrides: Overrides) -> Ports:
+def ports_of(settings: Settings, storage: Storage, generation: Generation, engines: Engines, overrides: Overrides, door: Door) -> Ports:
     ingest = settings.ingest
     fetcher = overrides.fetcher or HttpFetcher(storage.blobs, allow=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s)
     return Ports(
@@ -28,12 +31,14 @@ def ports_of(settings: Settings, storage: Storage, generation: Generation, engin
         embedder=engines.embedder,
         languages=engines.languages,
         revisions=PgRevisions(storage.pool),
-        limits=Limits(ingest.max_bytes, ingest.inline_bytes, ingest.max_pages, _sources(settings)),
+        limits=Limits(ingest.max_bytes, ingest.inline_bytes, ingest.max_pages, door.allowed),
         stamp=storage.stamp,
+        source_epochs=door.epochs,
+        eraser=LogEraser(storage, overrides.clock, readable(settings)),
     )
 
 
-def _sources(settings: Settings) -> dict[str, frozenset[str]]:
+def door_of(settings: Settings) -> Door:
     """Our own API always may; where nobody is named, everybody may."""
     named = {source: frozenset(tenants) for source, tenants in settings.ingest.sources.items()}
-    return {**named, SOURCE: frozenset({"default"})} if named else {}
+    return Door(allowed={**named, SOURCE: frozenset({"default"})} if named else {})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from collections.abc import Callable
 
 from anabranch.secrets import master_key
 from anabranch.settings import Settings
@@ -16,10 +17,15 @@ from streams.keys import KEY_BYTES, SealingKeys, fingerprint
 
 async def sealing_codec(settings: Settings, pool: Pool) -> Codec:
     """Opens what is sealed also where nothing new is to be. Raises ConfigurationError where the keystore was made with another master key."""
-    keystore, master, log = PgKeystore(pool), _master(settings), settings.log
+    keystore, master = PgKeystore(pool), _master(settings)
     await keystore.agree(fingerprint(master))
-    readable = frozenset(log.plain_tenants)
-    return Codec(SealingKeys(keystore, master, plain=lambda tenant: not log.encrypt or tenant in readable))
+    return Codec(SealingKeys(keystore, master, plain=readable(settings)))
+
+
+def readable(settings: Settings) -> Callable[[str], bool]:
+    """Whether a tenant's events stay readable on the topics."""
+    plain = frozenset(settings.log.plain_tenants)
+    return lambda tenant: not settings.log.encrypt or tenant in plain
 
 
 def _master(settings: Settings) -> bytes:

@@ -4,6 +4,7 @@ from schemas.events.catalogue import declared, event_types
 from schemas.events.control import GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
 from schemas.events.dead_letters import EventBuried
 from schemas.events.declaration import Event, Fact
+from schemas.events.erasure import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.events.feedback import FeedbackGiven
 from schemas.events.outcomes import DocumentFailed, DocumentIndexed, DocumentSuperseded, RemovalCompleted
 from schemas.events.pipeline import (
@@ -33,6 +34,8 @@ __all__ = [
     "DocumentTranscribed",
     "DocumentWithdrawn",
     "EntitiesExtracted",
+    "ErasureCompleted",
+    "ErasureRequested",
     "Event",
     "EventBuried",
     "Fact",
@@ -41,6 +44,7 @@ __all__ = [
     "GenerationCreated",
     "GenerationDropped",
     "GenerationPromoted",
+    "KeysDestroyed",
     "QueryAnswered",
     "QueryReceived",
     "RemovalCompleted",

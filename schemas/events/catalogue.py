@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
-from schemas.events import control, dead_letters, feedback, outcomes, pipeline, raw, sources, usage
+from schemas.events import control, dead_letters, erasure, feedback, outcomes, pipeline, raw, sources, usage
 from schemas.events.declaration import Event
 
 
 def declared() -> tuple[type[Event], ...]:
-    return (*raw.EVENTS, *pipeline.EVENTS, *outcomes.EVENTS, *usage.EVENTS, *feedback.EVENTS, *control.EVENTS, *sources.EVENTS, *dead_letters.EVENTS)
+    return (
+        *raw.EVENTS,
+        *pipeline.EVENTS,
+        *outcomes.EVENTS,
+        *usage.EVENTS,
+        *feedback.EVENTS,
+        *control.EVENTS,
+        *sources.EVENTS,
+        *erasure.EVENTS,
+        *dead_letters.EVENTS,
+    )
 
 
 def event_types() -> dict[tuple[str, str], type[Event]]:

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from schemas.generations import Generation
 from schemas.ports.engines import Blobs, Chunker, Embedder, Extractor, Fetcher, Languages, Parser
+from schemas.ports.erasure import Eraser
 from schemas.ports.ledger import Memo
 from schemas.records import Position
 
@@ -59,6 +60,8 @@ class Ports:
     limits: Limits
     stamp: Stamp
     source_epochs: dict[str, int] = field(default_factory=dict)
+    eraser: Eraser | None = None
+    """Where stage `erase` runs."""
 
 
 def blob_key(tenant: str, document_id: UUID, sha256: str) -> str:

@@ -190,6 +190,9 @@ class Blobs(Protocol):
 
     async def delete(self, keys: Sequence[str]) -> None: ...
 
+    async def listed(self, prefix: str) -> list[str]:
+        """The keys under a prefix that ends with a slash."""
+
 
 @dataclass(frozen=True, slots=True)
 class Fetched:

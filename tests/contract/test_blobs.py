@@ -159,3 +159,11 @@ async def test_a_link_reads_the_blob_without_any_key_where_the_store_can_sign(bl
 async def test_only_s3_signs_links_of_its_own(blobs: Blobs, request: pytest.FixtureRequest) -> None:
     await blobs.put("t/signed", b"hello")
     assert (await blobs.link("t/signed", 60) is not None) == request.node.name.endswith("[s3]")
+
+
+async def test_keys_are_listed_under_their_folder_only(blobs: Blobs) -> None:
+    keys = [f"default/one/{number}" for number in range(60)]
+    for key in (*keys, "default/one-more/1", "default/two"):
+        await blobs.put(key, b"x")
+    assert sorted(await blobs.listed("default/one/")) == sorted(keys)
+    assert await blobs.listed("nobody/") == []

@@ -1,0 +1,41 @@
+"""Erasing for good, and the receipts of it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+from uuid import UUID
+
+from fastapi import APIRouter, Query
+from pydantic import BaseModel, Field
+
+from api.access import Use
+from schemas.errors import NotFound
+from schemas.events.erasure import Scope
+
+router = APIRouter(prefix="/erasures", tags=["erasures"])
+
+
+class ErasureRequest(BaseModel):
+    scope: Scope
+    name: str = Field(min_length=1, max_length=1024, description="the document's id, the collection's name, or the tenant's")
+
+
+@router.post("", status_code=202, operation_id="erase")
+async def erase(body: ErasureRequest, use: Use) -> dict[str, Any]:
+    """Removes documents from tables, history, caches and blobs, and destroys the keys of what the log says of them. There is no way back."""
+    return {"receipt_id": await use.erasures.request(use.tenant, body.scope, body.name), "status": "accepted"}
+
+
+@router.get("", operation_id="list_erasures")
+async def receipts(use: Use, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> dict[str, Any]:
+    """The newest first."""
+    return {"items": await use.erasures.receipts(use.tenant, limit), "next": None}
+
+
+@router.get("/{receipt_id}", operation_id="get_erasure")
+async def receipt(receipt_id: UUID, use: Use) -> dict[str, Any]:
+    """What was removed and what remains; `state` is `running` until it is done."""
+    found = await use.erasures.receipt(use.tenant, receipt_id)
+    if found is None:
+        raise NotFound(f"no erasure {receipt_id}", remedy="GET /v1/erasures lists them.")
+    return found

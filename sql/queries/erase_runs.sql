@@ -1,0 +1,2 @@
+-- Questions that cite what is erased: that they were asked stays, not what was said.
+update runs set request = null, response = null, candidates = '[]', numbers = '{}', basis = null where id = any($1)
