@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
+from anabranch.metrics import Metrics
 from schemas.errors import NotFound
 from schemas.events import FeedbackGiven
 from schemas.ids import content_id
@@ -63,3 +64,14 @@ class LogFeedback:
     async def _publish(self, said: FeedbackGiven) -> None:
         fact = own_fact(said, content_id("feedback", said.feedback_id), AUTHOR, self.clock, tenant=said.tenant)
         await self.log.append([await self.codec.encode(fact, FEEDBACK, str(said.run_id or said.feedback_id))])
+
+
+@dataclass(frozen=True, slots=True)
+class CountedFeedback:
+    inner: LogFeedback
+    metrics: Metrics
+
+    async def give(self, tenant: str, request: FeedbackRequest) -> FeedbackReceipt:
+        receipt = await self.inner.give(tenant, request)
+        self.metrics.said(request)
+        return receipt

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Metric
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
 
-from schemas.questions import Trace
+from anabranch.arrivals import Arrivals
+from anabranch.composition.overrides import now
+from engines.resilience import State
+from schemas.judgements import FeedbackRequest
+from schemas.questions import QueryResponse, SearchResponse, Trace
+from schemas.records import Record
 
 STAGE_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
 QUERY_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120)
+INGEST_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200)
 SCORES = tuple(step / 10 for step in range(-5, 16))
 
 
 class Metrics:
     """All metrics of this program, in a registry of their own; also the `Observer` of the stages."""
 
-    def __init__(self, version: str) -> None:
+    def __init__(self, version: str, clock: Callable[[], datetime] = now) -> None:
         self.registry = CollectorRegistry()
         own: dict[str, Any] = {"registry": self.registry}
+        self.events = Counter("anabranch_events", "Events that this process has put into the log", ["topic", "type"], **own)
+        self.end_to_end = Histogram(
+            "anabranch_ingest_end_to_end_seconds", "From a document's event in the log until it is searchable", buckets=INGEST_SECONDS, **own
+        )
+        self.arrivals = Arrivals(clock, self.end_to_end.observe)
         self.stage_events = Counter("anabranch_stage_events", "Events that a stage finished", ["stage", "outcome"], **own)
         self.stage_duration = Histogram("anabranch_stage_duration_seconds", "Time of one reaction", ["stage"], buckets=STAGE_SECONDS, **own)
         self.stage_inflight = Gauge("anabranch_stage_inflight", "Events in a reaction now", ["stage"], **own)
@@ -27,12 +42,24 @@ class Metrics:
         self.engine_calls = Counter("anabranch_engine_calls", "Inputs that an engine was asked about, and that no memo knew", ["engine"], **own)
         self.dead_letters = Counter("anabranch_dead_letters", "Events buried", ["stage", "error"], **own)
         self.consumer_lag = Gauge("anabranch_consumer_lag_events", "Events that a stage has not acknowledged", ["stage"], **own)
+        self.consumer_lag_seconds = Gauge("anabranch_consumer_lag_seconds", "Age of the oldest event that a stage has not acknowledged", ["stage"], **own)
+        self.dead_letters_held = Gauge("anabranch_dead_letters", "Dead letters that are there", ["stage"], registry=None)
+        self.registry.register(_BesideItsCounter(self.dead_letters_held))
+        self.generations = Gauge("anabranch_generation_info", "1 for each generation that is not dropped", ["id", "state"], **own)
         self.documents = Gauge("anabranch_documents", "Documents by state", ["state"], **own)
         self.query_duration = Histogram("anabranch_query_duration_seconds", "Time of a question", ["kind", "profile"], buckets=QUERY_SECONDS, **own)
         self.query_stage_duration = Histogram(
             "anabranch_query_stage_duration_seconds", "Time of one step of a question", ["stage"], buckets=QUERY_SECONDS, **own
         )
-        self.channel_failures = Counter("anabranch_channel_failures", "Channels lost to a question", ["channel"], **own)
+        self.channel_failures = Counter("anabranch_channel_failures", "Channels lost to a question", ["channel", "reason"], **own)
+        self.channel_contribution = Counter(
+            "anabranch_channel_contribution", "Passages in answers' contexts and search results that a channel had found", ["channel"], **own
+        )
+        self.judge_failures = Counter("anabranch_judge_failures", "Checks that an answer did not pass", ["check"], **own)
+        self.feedback = Counter("anabranch_feedback", "What people said of answers", ["kind"], **own)
+        self.tokens = Counter("anabranch_tokens", "Tokens by the count of the model's server", ["model", "kind"], **own)
+        self.breaker = Gauge("anabranch_breaker_state", "Circuit of a model server: 0 closed, 1 half open, 2 open", ["target"], **own)
+        self.streams = Gauge("anabranch_sse_clients", "Answers that are being streamed now", **own)
         self.rerank_score = Histogram("anabranch_rerank_score", "Best score of a question's rerank", buckets=SCORES, **own)
         self.answers = Counter("anabranch_answers", "Questions by outcome", ["outcome"], **own)
         self.usage_lost = Counter("anabranch_usage_events_lost", "Facts about questions that the log did not take", **own)
@@ -56,18 +83,72 @@ class Metrics:
     def asked_engine(self, engine: str, inputs: int) -> None:
         self.engine_calls.labels(engine).inc(inputs)
 
-    def asked(self, kind: str, seconds: float, outcome: str, trace: Trace | None) -> None:
-        """One question: `outcome` is answered, refused or error."""
+    def published(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self.events.labels(record.topic, record.headers.get("ce_type", b"").decode()).inc()
+        self.arrivals.note(records)
+
+    def watch(self, section: str) -> ServerWatch:
+        return ServerWatch(self, section)
+
+    def said(self, feedback: FeedbackRequest) -> None:
+        kinds = {"useful": feedback.useful is True, "not_useful": feedback.useful is False, "graded": bool(feedback.graded())}
+        for kind, given in (kinds | {"corrected": feedback.corrected_answer is not None, "note": feedback.note is not None}).items():
+            if given:
+                self.feedback.labels(kind).inc()
+
+    def failed(self) -> None:
+        self.answers.labels("error").inc()
+
+    def asked(self, kind: str, seconds: float, response: SearchResponse | QueryResponse) -> str:
+        """One question that came to an end: `answered` or `refused`."""
+        refused = isinstance(response, QueryResponse) and response.refused
+        outcome = "refused" if refused else "answered"
         self.answers.labels(outcome).inc()
-        if trace is None:
-            return
+        self._trace(kind, seconds, response.trace)
+        for result in response.contexts if isinstance(response, QueryResponse) else response.results:
+            for channel in result.channels:
+                self.channel_contribution.labels(channel).inc()
+        for check in response.judge.checks if isinstance(response, QueryResponse) and response.judge else ():
+            if check.result == "fail":
+                self.judge_failures.labels(check.name).inc()
+        return outcome
+
+    def _trace(self, kind: str, seconds: float, trace: Trace) -> None:
         self.query_duration.labels(kind, trace.profile).observe(seconds)
         for step, milliseconds in trace.timings_ms.items():
             self.query_stage_duration.labels(step).observe(milliseconds / 1000)
-        for channel in trace.channels_failed:
-            self.channel_failures.labels(channel).inc()
+        for channel, reason in trace.channels_failed.items():
+            self.channel_failures.labels(channel, reason).inc()
         if trace.max_rerank_score is not None:
             self.rerank_score.observe(trace.max_rerank_score)
 
     def exposition(self) -> tuple[bytes, str]:
         return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+
+@dataclass(frozen=True, slots=True)
+class _BesideItsCounter(Collector):
+    """In Prometheus text `x` and `x_total` are two families; a registry that compares names takes them for one."""
+
+    gauge: Gauge
+
+    def collect(self) -> Iterable[Metric]:
+        return self.gauge.collect()
+
+
+CIRCUIT: dict[State, int] = {"closed": 0, "half-opened": 1, "opened": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerWatch:
+    """`engines.resilience.Watch` for the server of one section."""
+
+    metrics: Metrics
+    section: str
+
+    def circuit(self, state: State) -> None:
+        self.metrics.breaker.labels(self.section).set(CIRCUIT[state])
+
+    def tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None:
+        self.metrics.tokens.labels(model, kind).inc(number)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
@@ -34,7 +35,8 @@ class Asking:
 
     async def query(self, request: QueryRequest, tell: Tell = untold) -> QueryResponse:
         run = self.fresh_id()
-        return await self._measured("query", run, lambda: self._asked(request, lambda retriever, named: retriever.query(self.tenant, named, run, tell)))
+        with self.metrics.streams.track_inprogress() if request.stream else nullcontext():
+            return await self._measured("query", run, lambda: self._asked(request, lambda retriever, named: retriever.query(self.tenant, named, run, tell)))
 
     async def _asked(self, request: Q, ask: Callable[[Retriever, Q], Awaitable[R]]) -> R:
         """Of one generation from beginning to end, whichever answers meanwhile. Once more where the live one was dropped under way."""
@@ -52,12 +54,11 @@ class Asking:
         try:
             response = await ask()
         except AnabranchError as error:
-            self.metrics.asked(kind, 0.0, "error", None)
+            self.metrics.failed()
             log.warning("question failed", kind=kind, run=str(run), code=error.code, detail=error.detail)
             raise
         seconds = time.perf_counter() - began
-        outcome = "refused" if isinstance(response, QueryResponse) and response.refused else "answered"
-        self.metrics.asked(kind, seconds, outcome, response.trace)
+        outcome = self.metrics.asked(kind, seconds, response)
         self._tell(kind, response, seconds, outcome)
         return response
 

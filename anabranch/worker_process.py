@@ -10,6 +10,7 @@ from pathlib import Path
 
 import structlog
 
+from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
 from anabranch.database import database
 from anabranch.gauges import Gauges
@@ -23,14 +24,15 @@ from anabranch.version import program_version
 log = structlog.get_logger(__name__)
 
 
-async def work(settings: Settings, stages: Iterable[str], metrics_at: tuple[str, int], report: Path | None) -> None:
+async def work(settings: Settings, stages: Iterable[str], report: Path | None) -> None:
     """Until cancelled. Raises what stopped a stage, and ConfigurationError (unknown stage, port taken) before anything is made."""
     chosen, metrics = stages_named(stages), Metrics(program_version())
+    metrics_at = (settings.worker.metrics_host, settings.worker.metrics_port)
     await check_free(*metrics_at, option="--metrics-port")
     async with AsyncExitStack() as stack:
         url = stack.enter_context(metrics_server(metrics.registry, *metrics_at))
         dsn = await stack.enter_async_context(database(settings, shared=True))
-        worker = await stack.enter_async_context(prepare_worker(settings, dsn, stages=chosen, observer=metrics))
+        worker = await stack.enter_async_context(prepare_worker(settings, dsn, stages=chosen, overrides=Overrides(watch=metrics.watch), observer=metrics))
         log.info("worker reads", stages=[stage.name for stage in chosen], generation=worker.generation.name, log=settings.log_kind, metrics=url)
         _report(report, url)
         async with asyncio.TaskGroup() as group:

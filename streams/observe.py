@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Protocol
+
+from schemas.records import Record
 
 
 class Observer(Protocol):
@@ -17,6 +20,9 @@ class Observer(Protocol):
     def asked_engine(self, engine: str, inputs: int) -> None:
         """Parts of documents parsed, texts embedded, parts of documents extracted from: by an engine, and not from memory."""
 
+    def published(self, records: Sequence[Record]) -> None:
+        """The log has them."""
+
 
 class Silent:
     """Observes nothing."""
@@ -30,3 +36,5 @@ class Silent:
     def took(self, stage: str, seconds: float) -> None: ...
 
     def asked_engine(self, engine: str, inputs: int) -> None: ...
+
+    def published(self, records: Sequence[Record]) -> None: ...

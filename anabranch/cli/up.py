@@ -126,8 +126,8 @@ def api(
 def worker(
     *,
     stages: str = "all",
-    metrics_port: int = 0,
-    metrics_host: str = "127.0.0.1",
+    metrics_port: int | None = None,
+    metrics_host: str | None = None,
     attached: Annotated[bool, Hidden] = False,
     report: Annotated[Path | None, Hidden] = None,
     common: Common = Common(),  # noqa: B008
@@ -139,9 +139,9 @@ def worker(
     stages
         Names separated by commas, or `all`.
     metrics_port
-        Of Prometheus metrics; 0 takes a free one.
+        Of Prometheus metrics; 0 takes a free one. [default: 0]
     metrics_host
-        Address on which metrics are served.
+        Address on which metrics are served. [default: 127.0.0.1]
     attached
         Stop when stdin ends.
     report
@@ -151,6 +151,8 @@ def worker(
     from anabranch.stopping import leave, until_stopped
     from anabranch.worker_process import work
 
-    settings = common.settings()
+    settings = common.settings(
+        *([f"worker.metrics_port={metrics_port}"] if metrics_port is not None else []), *([f"worker.metrics_host={metrics_host}"] if metrics_host else [])
+    )
     configure_logs(settings.logging)
-    leave(asyncio.run(until_stopped(work(settings, stages.split(","), (metrics_host, metrics_port), report), with_parent=attached)))
+    leave(asyncio.run(until_stopped(work(settings, stages.split(","), report), with_parent=attached)))

@@ -15,6 +15,7 @@ from anabranch.composition.ports import ports_of
 from anabranch.composition.readers import ANSWERING, Reader, readers
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.storage import Storage
+from anabranch.counted_log import CountedLog
 from anabranch.outcome_log import OutcomeLog, WithoutOutcomes
 from anabranch.settings import Settings
 from schemas.errors import AnabranchError, TransientError
@@ -112,7 +113,7 @@ class Hosting:
         ports = ports_of(self.settings, self.storage, generation, engines, self.overrides)
         codec = self.storage.codec
         ledger, publisher = PgLedger(pool, generation), Publisher(reader.author, generation, codec, self.overrides.clock)
-        given: tuple[Any, ...] = (reader.stage, ledger, _told(event_log), ports, publisher, codec, self.observer)
+        given: tuple[Any, ...] = (reader.stage, ledger, _told(event_log, self.observer), ports, publisher, codec, self.observer)
         pace = self.paces.setdefault(generation.name, Pace()) if reader.silent else None
         runner = PacedRunner(pace, *given) if pace else Runner(*given)
         return Host(runner, self.subscriber, reader.topic, self.bounds, group=reader.group)
@@ -142,5 +143,5 @@ class PacedRunner(Runner):
         return await super().claim(records)
 
 
-def _told(event_log: EventLog) -> EventLog:
-    return OutcomeLog(event_log)
+def _told(event_log: EventLog, observer: Observer) -> EventLog:
+    return CountedLog(OutcomeLog(event_log), observer.published)
