@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from anabranch.settings import ModelSettings, Settings
 from schemas.errors import ConfigurationError, GenerationMismatch
-from schemas.generations import ChunkConfig, EmbedConfig, ExtractConfig, IndexConfig, OcrConfig, ParseConfig
+from schemas.generations import CHAIN, ChunkConfig, EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig, ParseConfig, chain_fingerprints
 
 if TYPE_CHECKING:
     from anabranch.composition.engines import Engines
@@ -47,6 +47,17 @@ def check_same(wanted: IndexConfig, live: IndexConfig, generation: str) -> None:
     differences = list(_differences(wanted.model_dump(), live.model_dump()))
     if differences:
         raise GenerationMismatch(f"generation {generation} was built with another configuration: {'; '.join(differences)}")
+
+
+def check_made(generation: Generation, versions: dict[str, int]) -> None:
+    """Raises GenerationMismatch where a stage of this program makes other output than the one that made the index: its facts would carry the old `how`."""
+    how = chain_fingerprints(generation.config, versions)
+    other = {stage for stage in CHAIN if how[stage] != generation.how.get(stage)}
+    if first := [stage for stage in CHAIN if stage in other and CHAIN[stage] not in other]:
+        raise GenerationMismatch(
+            f"generation {generation.name} was made by another version of {', '.join(first)}",
+            remedy="Run the version of the program that made it, or use another --data folder.",
+        )
 
 
 def _differences(wanted: dict[str, dict[str, object]], live: dict[str, dict[str, object]]) -> list[str]:

@@ -14,11 +14,11 @@ from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.generation_settings import settings_of
-from anabranch.indexing import check_same, index_config, wanted_config
+from anabranch.indexing import check_made, check_same, index_config, wanted_config
 from anabranch.maintenance import Maintenance
 from anabranch.settings import Settings
 from anabranch.warming import warming
-from processors import STAGES
+from processors import STAGES, versions
 from schemas.generations import Generation, IndexConfig
 from sql.generations import PgGenerations
 from sql.pool import RELAXED, close_pool, open_pool
@@ -85,6 +85,7 @@ async def agreed_generation(wanted: IndexConfig, storage: Storage, overrides: Ov
         found = await _found(storage)
     assert found is not None
     check_same(wanted, found.config, found.name)
+    check_made(found, versions())
     return found
 
 

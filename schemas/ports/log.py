@@ -57,7 +57,7 @@ class EventLog(Protocol):
         """Durable when it returns, in the given order within a partition. May store a record twice when it raises LogUnavailable and is called again; readers drop repeats."""
 
     async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
-        """Create what is missing; retention is unlimited for topics not named in `retention_ms`. Raises ConfigurationError where an existing topic has another partition count."""
+        """Create what is missing; retention is unlimited for topics not named in `retention_ms`. Raises ConfigurationError where an existing topic has another partition count, or stamps records by another clock than the log's."""
 
     async def delete_topics(self, topics: Collection[str]) -> None:
         """For good, with their records; unknown ones are passed over. Whoever still reads one reads nothing more, or fails with code NO_TOPIC."""

@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import AnabranchError, ConfigurationError, LogUnavailable
 from streams.kafka.settings import KafkaSettings
+from streams.kafka.timestamps import check_clocks
 
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 10.0
@@ -38,6 +39,7 @@ class Administration:
             new = [self._new_topic(topic, partitions[topic], retention_ms.get(topic, -1)) for topic in sorted(missing)]
             await self._created(new)
             await self._visible(partitions)
+        await self._check_clocks(partitions)
 
     async def delete_topics(self, topics: Collection[str]) -> None:
         """As `EventLog.delete_topics`; returns when the cluster shows them no more."""
@@ -74,6 +76,13 @@ class Administration:
                     remedy="Set ANABRANCH_KAFKA__PARTITIONS to what the topics have, or use another ANABRANCH_KAFKA__TOPIC_PREFIX.",
                 )
         return {topic for topic in partitions if self._settings.topic_prefix + topic in existing}
+
+    async def _check_clocks(self, partitions: Mapping[str, int]) -> None:
+        client = await self._call(lambda client: client)
+        try:
+            await check_clocks(client, self._settings.bootstrap_servers, [self._settings.topic_prefix + topic for topic in partitions])
+        except KafkaException as error:
+            raise translated(error, "looking at the settings of topics") from error
 
     async def _existing(self) -> dict[str, int]:
         metadata = await self._call(lambda client: client.list_topics(timeout=_TIMEOUT_S))

@@ -18,12 +18,15 @@ from typing import Any
 import pytest
 from aiokafka import AIOKafkaConsumer
 from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import ConfigurationError, LimitExceeded, LogUnavailable
 from schemas.ports.log import Partition
 from schemas.records import Record, StoredRecord
 from streams.kafka.app import FetchingThread, seek_to_unread
 from streams.kafka.broker import Broker
+from streams.kafka.jars import default_jars_dir, java_program
 from streams.kafka.log import KafkaLog, KafkaSettings
 from streams.kafka.worker import FaustSubscriber
 from tests.contract.logs import PATIENCE_S, Collector, reading, until
@@ -299,3 +302,22 @@ async def test_a_sink_that_explodes_leaves_the_rest_unacknowledged(log: KafkaLog
     with pytest.raises(ZeroDivisionError):
         await FaustSubscriber(kafka_settings).subscribe("g", TOPIC, open_sink).run()
     assert set((await log.acknowledged("g", TOPIC)).values()) == {20}
+
+
+async def test_a_topic_that_its_producers_stamp_is_refused_with_the_command_that_mends_it(kafka_settings: KafkaSettings) -> None:
+    name = f"{kafka_settings.topic_prefix}raw"
+    admin = AdminClient({"bootstrap.servers": kafka_settings.bootstrap_servers})
+    for future in admin.create_topics([NewTopic(name, 1, 1, config={"message.timestamp.type": "CreateTime"})]).values():
+        await asyncio.wrap_future(future)
+    log = KafkaLog(kafka_settings)
+    try:
+        with pytest.raises(ConfigurationError, match=f"Topic {name} has message.timestamp.type=CreateTime") as refusal:
+            await log.create_topics({"raw": 1, "accepted": 1}, retention_ms={})
+        java = java_program()
+        assert java is not None
+        script, *arguments = refusal.value.remedy.split()
+        assert script == "kafka-configs.sh", "which runs the class below"
+        subprocess.run([java, "-cp", f"{default_jars_dir()}/*", "kafka.admin.ConfigCommand", *arguments], check=True)
+        await log.create_topics({"raw": 1, "accepted": 1}, retention_ms={})
+    finally:
+        await log.close()

@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.indexing import check_same, wanted_config
+from anabranch.indexing import check_made, check_same, wanted_config
 from anabranch.settings_loading import environment_name, gather, known_keys, load_settings
+from processors import versions
 from schemas.errors import ConfigurationError, GenerationMismatch
+from schemas.generations import Generation, chain_fingerprints
 
 
 @pytest.fixture(autouse=True)
@@ -148,6 +150,14 @@ def test_a_setting_that_differs_from_the_index_is_a_mismatch_that_names_it() -> 
     check_same(live, live, "g1")
     with pytest.raises(GenerationMismatch, match=r"chunk\.child_tokens is 100 in the settings, 200 in the index"):
         check_same(wanted, live, "g1")
+
+
+def test_an_index_that_another_version_of_a_stage_made_is_a_mismatch_that_names_the_stage() -> None:
+    config, made_by = wanted_config(load_settings()), versions()
+    generation = Generation(name="g1", config=config, how=chain_fingerprints(config, made_by), topics={})
+    check_made(generation, made_by)
+    with pytest.raises(GenerationMismatch, match=r"another version of chunk$"):
+        check_made(generation, made_by | {"chunk": made_by["chunk"] + 1})
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
