@@ -132,6 +132,7 @@ class Settings(BaseSettings):
     extract: ExtractSettings = ExtractSettings()
     chunk: ChunkSettings = ChunkSettings()
     ingest: IngestSettings = IngestSettings()
+    sources: dict[str, SecretStr] = Field({}, description="by the name of a source of kind postgres: where its database is, with user and password")
     api: ApiSettings = ApiSettings()
     worker: WorkerSettings = WorkerSettings()
     logging: LoggingSettings = LoggingSettings()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from email.message import Message
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 from pathlib import PurePosixPath
+from typing import TypeVar
 from urllib.parse import unquote
 
 import httpx
@@ -15,13 +16,17 @@ from httpx_secure import SSRFProtectionError, httpx_ssrf_protection
 
 from schemas.errors import AnabranchError, EngineUnavailable, ForbiddenAddress, LimitExceeded, UnreadableDocument
 from schemas.ports.engines import Blobs, Fetched
+from schemas.ports.sources import Revisited
 
+T = TypeVar("T")
+Receive = Callable[[httpx.Response, httpx.URL], Awaitable[T]]
 Address = IPv4Address | IPv6Address
 SCHEMES = {"http": 80, "https": 443}
 CLOUD_SERVICES = frozenset({ip_address("168.63.129.16")})
 """Public by number, but a cloud's own service for its machines."""
 NAT64 = IPv6Network("64:ff9b::/96")
 BUSY = frozenset({408, 425, 429})
+GONE = frozenset({404, 410})
 CONNECT_S = 10.0
 
 
@@ -34,9 +39,26 @@ class HttpFetcher:
         self._max_bytes, self._timeout_s, self._max_redirects = max_bytes, timeout_s, max_redirects
 
     async def fetch(self, url: str, key_prefix: str) -> Fetched:
+        return await self._asked(url, {}, lambda response, place: self._stored(response, place, key_prefix))
+
+    async def revisit(self, url: str, key_prefix: str, *, etag: str | None, last_modified: str | None) -> Revisited:
+        """A conditional request (RFC 9110, section 13). Raises what `fetch` raises, but for 404 and 410."""
+
+        async def receive(response: httpx.Response, place: httpx.URL) -> Revisited:
+            if response.status_code in GONE:
+                return Revisited(gone=True)
+            if response.status_code == 304:
+                return Revisited(etag=etag, last_modified=last_modified)
+            fetched = await self._stored(response, place, key_prefix)
+            return Revisited(fetched, etag=response.headers.get("etag"), last_modified=response.headers.get("last-modified"))
+
+        conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+        return await self._asked(url, {name: value for name, value in conditions.items() if value}, receive)
+
+    async def _asked(self, url: str, headers: Mapping[str, str], receive: Receive[T]) -> T:
         try:
             async with asyncio.timeout(self._timeout_s), self._client() as client:
-                return await self._followed(client, url, key_prefix)
+                return await self._followed(client, url, headers, receive)
         except TimeoutError as error:
             raise LimitExceeded(f"{url} took more than {self._timeout_s:g} s.", code="FETCH_TIMEOUT", remedy="Upload the file instead.") from error
         except (httpx.RequestError, httpx.InvalidURL, SSRFProtectionError) as error:
@@ -51,13 +73,13 @@ class HttpFetcher:
     def _admits(self, host: str, address: Address, port: int) -> bool:
         return f"{host}:{port}" in self._allow or is_public(address)
 
-    async def _followed(self, client: httpx.AsyncClient, url: str, key_prefix: str) -> Fetched:
+    async def _followed(self, client: httpx.AsyncClient, url: str, headers: Mapping[str, str], receive: Receive[T]) -> T:
         place = httpx.URL(url)
         for _ in range(self._max_redirects + 1):
             await self._check(place)
-            async with client.stream("GET", place) as response:
+            async with client.stream("GET", place, headers=headers) as response:
                 if not response.has_redirect_location:
-                    return await self._stored(response, place, key_prefix)
+                    return await receive(response, place)
                 place = place.join(response.headers["location"])
         raise LimitExceeded(
             f"{url} redirects more than {self._max_redirects} times.", code="TOO_MANY_REDIRECTS", remedy="Give the address where the file lies."

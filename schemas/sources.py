@@ -51,6 +51,7 @@ class PostgresSource(Value):
     kind: Literal["postgres"] = "postgres"
     dsn: str | None = Field(None, description="without a password; unset: ANABRANCH_SOURCES__<NAME> of the worker")
     table: str = Field(pattern=r"^[^.]+(\.[^.]+)?$", description="schema.table; the schema is `public` where none is given")
+    slot: str | None = Field(None, pattern=r"^[a-z0-9_]{1,63}$", description="of its replication slot and publication; by default `anabranch_` and the name")
     mapping: RowMapping
 
     @property
@@ -69,19 +70,24 @@ class FolderSource(Value):
 
 class UrlsSource(Value):
     kind: Literal["urls"] = "urls"
-    urls: list[Annotated[str, Field(pattern=r"^https?://", max_length=8192)]] = Field(min_length=1, max_length=10_000)
+    urls: list[Annotated[str, Field(pattern=r"^https?://", max_length=1024)]] = Field(min_length=1, max_length=10_000)
     every_s: float = Field(3600.0, ge=0.05, le=31_536_000, description="between two requests for the same address")
     gone_after: int = Field(3, ge=1, le=100, description="answers 404 or 410 in a row until the document is withdrawn")
 
 
-class SourceSpec(Value):
-    """What a source is told once. Its documents belong to `ce_source`."""
+class SourceRequest(Value):
+    """What a source is told once."""
 
     name: str = Field(pattern=NAME)
-    tenant: str = Field("default", min_length=1, max_length=255)
     collection: str | None = Field(None, max_length=255)
     tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256)
     takes: Annotated[DebeziumSource | PostgresSource | FolderSource | UrlsSource, Field(discriminator="kind")]
+
+
+class SourceSpec(SourceRequest):
+    """A source of a tenant. Its documents belong to `ce_source`."""
+
+    tenant: str = Field("default", min_length=1, max_length=255)
 
     @property
     def ce_source(self) -> str:
@@ -109,7 +115,8 @@ class DeclaredSource:
     def epoch_at(self, partition: int, offset: int) -> int:
         """The epoch of a record of its topic."""
         later = [reset.epoch for reset in self.resets if offset >= reset.begins.get(partition, 0)]
-        return max(later, default=self.epoch - len(self.resets))
+        first = min((reset.epoch - 1 for reset in self.resets), default=self.epoch)
+        return max(later, default=first)
 
 
 Mark = tuple[int, int]

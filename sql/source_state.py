@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
+from uuid import UUID
 
 import asyncpg
 
@@ -118,10 +119,13 @@ class PgSourceStore:
         with database_errors():
             await self._pool.execute(statement("forget_source"), source)
 
-    async def erase(self, ce_source: str, external_id: str) -> None:
-        """The texts that are kept of one document. What was told of it stays, so that nothing is told again."""
+    async def hold(self, source: str, owner: UUID, seconds: float) -> bool:
+        await self.reader(source)
+        return bool(await self._fetch(statement("hold_source"), source, owner, seconds))
+
+    async def release(self, source: str, owner: UUID) -> None:
         with database_errors():
-            await self._pool.execute(statement("erase_source_row"), ce_source, external_id)
+            await self._pool.execute("update source_states set holder = null where source = $1 and holder = $2", source, owner)
 
     async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
         with database_errors():

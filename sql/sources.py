@@ -33,6 +33,10 @@ class PgSources:
         """Every source with its documents and its reader's state."""
         return [dict(row) for row in await self._fetch(statement("source_overview"))]
 
+    async def numbers(self, ce_source: str) -> bool:
+        """Whether any document belongs to a source of this name that numbers its changes."""
+        return bool(await self._fetch("select 1 from documents where source = $1 and numbered limit 1", ce_source))
+
     async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
         with database_errors():
             return list(await self._pool.fetch(text, *parameters))

@@ -6,7 +6,9 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Protocol
+from uuid import UUID
 
+from schemas.ports.engines import Fetched
 from schemas.sources import Change, DeclaredSource, Floors, Mark, RowState, Said
 
 
@@ -82,6 +84,11 @@ class SourceStore(Protocol):
     async def forget(self, source: str) -> None:
         """Everything of a source that is no more."""
 
+    async def hold(self, source: str, owner: UUID, seconds: float) -> bool:
+        """Whether this owner alone reads the source for so long from now on; another one may already."""
+
+    async def release(self, source: str, owner: UUID) -> None: ...
+
 
 class DeclaredSources(Protocol):
     async def declared(self) -> list[DeclaredSource]: ...
@@ -110,6 +117,20 @@ class TableSnapshot:
 class LogicalMessage:
     sequence: int
     payload: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Revisited:
+    """What an address answered: a new content, that it is gone, or (neither) that nothing has changed."""
+
+    fetched: Fetched | None = None
+    gone: bool = False
+    etag: str | None = None
+    last_modified: str | None = None
+
+
+class Revisitor(Protocol):
+    async def revisit(self, url: str, key_prefix: str, *, etag: str | None, last_modified: str | None) -> Revisited: ...
 
 
 class ChangeReader(Protocol):

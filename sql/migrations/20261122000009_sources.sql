@@ -16,7 +16,9 @@ create table sources (
 create table source_states (
   source text primary key,
   reader uuid not null default gen_random_uuid(),
-  passed_at timestamptz not null default clock_timestamp()
+  passed_at timestamptz not null default clock_timestamp(),
+  holder uuid,
+  held_until timestamptz
 );
 
 -- Rows of the source as single changes left them: what is as before in a later one, or under another key, is found here.

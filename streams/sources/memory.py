@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+from uuid import UUID
 
 from schemas.ports.sources import EndedSnapshot, Stranger
 from schemas.sources import Change, Floors, Mark, RowState, Said
@@ -24,6 +25,7 @@ class _State:
     progress: dict[tuple[str, int], int] = field(default_factory=dict)
     ended: dict[str, _Ended] = field(default_factory=dict)
     notes: dict[str, dict[str, Any]] = field(default_factory=dict)
+    holder: UUID | None = None
     lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
 
@@ -115,6 +117,15 @@ class MemorySourceStore:
 
     async def forget(self, source: str) -> None:
         self._states.pop(source, None)
+
+    async def hold(self, source: str, owner: UUID, seconds: float) -> bool:
+        state = self._state(source)
+        state.holder = state.holder or owner
+        return state.holder == owner
+
+    async def release(self, source: str, owner: UUID) -> None:
+        if self._state(source).holder == owner:
+            self._state(source).holder = None
 
     def _state(self, source: str) -> _State:
         if source not in self._states:

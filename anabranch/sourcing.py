@@ -1,0 +1,148 @@
+"""Sources through the API: decisions on their way into `control`, and what has become of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import PurePath
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
+
+from schemas.errors import ConfigurationError, InvalidRequest, NotFound
+from schemas.events import Event, SourceAdded, SourceRemoved, SourceReset
+from schemas.ports.log import EventLog
+from schemas.sources import DebeziumSource, FolderSource, PostgresSource, Reset, SourceRequest, SourceSpec
+from streams.codec import Codec
+from streams.publisher import own_fact
+from streams.topics import CONTROL
+
+AUTHOR = "anabranch/sources"
+
+
+class Overview(Protocol):
+    async def overview(self) -> list[dict[str, Any]]: ...
+
+    async def numbers(self, ce_source: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LogSources:
+    """`api.services.Sources` over the log. A decision holds as soon as stage `control` has read it."""
+
+    log: EventLog
+    codec: Codec
+    tables: Overview
+    ends: Callable[[str], Awaitable[dict[int, int]]]
+    has_kafka: bool
+    clock: Callable[[], datetime]
+    fresh_id: Callable[[], UUID]
+
+    async def find(self, tenant: str) -> list[dict[str, Any]]:
+        return [_body(row) for row in await self.tables.overview() if _is_of(row, tenant) and not row["removed"]]
+
+    async def get(self, tenant: str, name: str) -> dict[str, Any]:
+        return _body(await self._declared(tenant, name))
+
+    async def add(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
+        """Raises InvalidRequest for a name that is taken and for what cannot be read here."""
+        known = next((row for row in await self.tables.overview() if row["name"] == request.name), None)
+        if known is not None and not known["removed"]:
+            remedy = f"Take another name, or give it up first: anabranch source remove {request.name}"
+            raise InvalidRequest(f"there is a source {request.name} already", code="SOURCE_EXISTS", remedy=remedy)
+        self._check(request)
+        spec = SourceSpec(**dict(request), tenant=tenant)
+        await self._decide(SourceAdded(source=spec, epoch=known["epoch"] + 1 if known else 1), spec.name)
+        return {"status": "accepted", "name": spec.name, "ce_source": spec.ce_source}
+
+    async def remove(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
+        found = await self._declared(tenant, name)
+        await self._decide(SourceRemoved(source=name, withdraw=withdraw), name)
+        return {"status": "accepted", "name": name, "documents": found["documents"], "withdrawn": found["documents"] if withdraw else 0}
+
+    async def reset(self, tenant: str, name: str) -> dict[str, Any]:
+        """`name` may be the ce_source of another producer that numbers its changes."""
+        rows = {row["name"]: row for row in await self.tables.overview()}
+        row = rows.get(name)
+        if row is None and not await self.tables.numbers(name):
+            raise _unknown(name)
+        if row is not None and row["spec"] is not None:
+            await self._declared(tenant, name)
+        epoch = (row["epoch"] if row else 1) + 1
+        begins = await self._begins(row)
+        await self._decide(SourceReset(source=name, reset=Reset(epoch=epoch, begins=begins)), name)
+        return {"status": "accepted", "name": name, "epoch": epoch, "begins": begins}
+
+    async def _begins(self, row: Mapping[str, Any] | None) -> dict[int, int]:
+        if row is None or row["spec"] is None:
+            return {}
+        takes = SourceSpec.model_validate(row["spec"]).takes
+        if not isinstance(takes, DebeziumSource):
+            return {}
+        try:
+            return await self.ends(takes.topic)
+        except ConfigurationError:
+            return {}  # a topic that is not there yet holds nothing of before
+
+    async def _declared(self, tenant: str, name: str) -> Mapping[str, Any]:
+        for row in await self.tables.overview():
+            if row["name"] == name and _is_of(row, tenant) and not row["removed"]:
+                return row
+        raise _unknown(name)
+
+    def _check(self, request: SourceRequest) -> None:
+        match request.takes:
+            case DebeziumSource() if not self.has_kafka:
+                raise InvalidRequest(
+                    "change topics are read from Kafka, and the log here is a Postgres table",
+                    code="NEEDS_KAFKA",
+                    remedy="Read the table itself with `anabranch source add postgres`, or set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS in another data folder.",
+                )
+            case PostgresSource(dsn=str(dsn)) if _has_password(dsn):
+                raise InvalidRequest(
+                    "the address holds a password, which would stand in the log for ever",
+                    code="PASSWORD_IN_LOG",
+                    remedy=f"Leave --dsn out and set ANABRANCH_SOURCES__{request.name.upper()} of the worker to the whole address.",
+                )
+            case FolderSource(path=path) if not PurePath(path).is_absolute():
+                raise InvalidRequest(
+                    f"{path} is no absolute path", code="RELATIVE_PATH", remedy="Name the folder from the root, as the worker's machine has it."
+                )
+
+    async def _decide(self, decision: Event, name: str) -> None:
+        fact = own_fact(decision, self.fresh_id(), AUTHOR, self.clock)
+        await self.log.append([await self.codec.encode(fact, CONTROL, name)])
+
+
+def _is_of(row: Mapping[str, Any], tenant: str) -> bool:
+    return row["spec"] is not None and row["spec"].get("tenant") == tenant
+
+
+def _unknown(name: str) -> NotFound:
+    return NotFound(f"no source {name}", code="NO_SUCH_SOURCE", remedy="`anabranch source list` shows them.")
+
+
+def _has_password(dsn: str) -> bool:
+    try:
+        parts = urlsplit(dsn)
+        return bool(parts.password) or "password" in parse_qs(parts.query) or "password=" in dsn
+    except ValueError:
+        return True
+
+
+def _body(row: Mapping[str, Any]) -> dict[str, Any]:
+    spec = SourceSpec.model_validate(row["spec"])
+    status = row["status"] or {"state": "starting"}
+    return {
+        **spec.model_dump(mode="json", exclude={"tenant"}),
+        "kind": spec.takes.kind,
+        "ce_source": spec.ce_source,
+        "epoch": row["epoch"],
+        "state": status["state"],
+        "documents": row["documents"],
+        "owed": row["owed"],
+        "unsure": row["unsure"],
+        "last_change_at": row["passed_at"],
+        "status": status,
+    }

@@ -1,0 +1,2 @@
+-- Changes of whole transactions that the slot was not yet advanced over.
+select lsn - '0/0'::pg_lsn as sequence, data from pg_logical_slot_peek_binary_changes($1, null, $2, 'proto_version', '1', 'publication_names', $3)

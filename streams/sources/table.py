@@ -1,0 +1,115 @@
+"""A table read straight from its database: a snapshot, then what its slot gives."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from schemas.errors import ConfigurationError, MalformedEvent, PermanentError
+from schemas.ports.sources import ChangeReader, SourceStore
+from schemas.records import Record
+from schemas.sources import DeclaredSource, PostgresSource
+from streams.sources.applying import Applier
+from streams.sources.envelope import Saying, sayings
+from streams.sources.pgoutput import PgOutput, TableShape
+
+log = structlog.get_logger(__name__)
+AT_ONCE = 2000
+BATCH = 500
+SNAPSHOT, POSITION, STATUS = "snapshot", "position", "status"
+
+
+@dataclass(slots=True)
+class TableReader:
+    """Runs until cancelled, or raises what stopped it. For one process at a time. What it applied but not yet advanced over comes again and changes nothing."""
+
+    source: DeclaredSource
+    takes: PostgresSource
+    applier: Applier
+    store: SourceStore
+    reader: ChangeReader
+    poll_s: float = 0.5
+
+    async def run(self) -> None:
+        await self.applier.say_what_is_owed()
+        shape = await self._shape()
+        if not await self._continues():
+            await self._snapshot(shape)
+        await self._status("streaming")
+        await self._stream(PgOutput(shape))
+
+    async def _shape(self) -> TableShape:
+        types, key = await self.reader.columns()
+        schema, table = self.takes.place
+        if not key:
+            remedy = f"alter table {schema}.{table} add primary key (…)"
+            raise ConfigurationError(f"table {schema}.{table} has no primary key, so its rows cannot be told apart", code="NO_PRIMARY_KEY", remedy=remedy)
+        if missing := [name for name in self.takes.mapping.columns if name not in types]:
+            raise ConfigurationError(
+                f"table {schema}.{table} has no column {', '.join(missing)}; it has {', '.join(types)}",
+                code="NO_SUCH_COLUMN",
+                remedy="Remove the source and add it with the columns that the table has.",
+            )
+        return TableShape(schema, table, types, key)
+
+    async def _continues(self) -> bool:
+        """Whether the slot goes on where we left it."""
+        taken = (await self.store.notes(self._name)).get(SNAPSHOT, {})
+        slot = await self.reader.slot()
+        return taken.get("epoch") == self.source.epoch and slot.exists and not slot.lost
+
+    async def _snapshot(self, shape: TableShape) -> None:
+        await self._status("snapshot")
+        async with self.reader.snapshot() as snapshot:
+            await self._check_forward(snapshot.sequence)
+            async for rows in snapshot.rows:
+                await self._apply([shape.record("r", row, snapshot.sequence, snapshot="true") for row in rows])
+            await self.applier.end_snapshot(f"{shape.schema}.{shape.table}", (self.source.epoch, snapshot.sequence))
+        await self.store.note(self._name, SNAPSHOT, {"epoch": self.source.epoch, "sequence": snapshot.sequence})
+
+    async def _check_forward(self, sequence: int) -> None:
+        """A restored database begins at positions that it had before: what it says would lose against what it said then."""
+        before = (await self.store.notes(self._name)).get(POSITION, {})
+        if before.get("epoch") == self.source.epoch and before["sequence"] > sequence:
+            raise ConfigurationError(
+                f"the database of source {self._name} is at position {sequence}, it was at {before['sequence']} before: it was restored",
+                code="SOURCE_WENT_BACK",
+                remedy=f"anabranch source reset {self._name}",
+            )
+
+    async def _stream(self, decoder: PgOutput) -> None:
+        while True:
+            messages, reached = await self.reader.peek(AT_ONCE)
+            records = [record for message in messages for record in decoder.records(message.sequence, message.payload)]
+            for start in range(0, len(records), BATCH):
+                await self._apply(records[start : start + BATCH])
+            await self.store.note(self._name, POSITION, {"epoch": self.source.epoch, "sequence": reached})
+            await self.reader.advance(reached)
+            if not messages:
+                await asyncio.sleep(self.poll_s)
+
+    async def _apply(self, records: Sequence[Record]) -> None:
+        said: list[Saying] = []
+        for record in records:
+            try:
+                said += sayings(record, self.source.epoch, self.takes.mapping)
+            except PermanentError as error:
+                await self._refused({"": error})
+        await self._refused(await self.applier.apply(said))
+
+    async def _refused(self, refused: Mapping[str, MalformedEvent | PermanentError]) -> None:
+        """There is no record to bury: the last refusal stands in the source's status."""
+        for key, error in refused.items():
+            log.warning("row refused", source=self._name, key=key, code=error.code, detail=error.detail)
+            await self._status("streaming", refused={"key": key, "code": error.code, "detail": error.detail, "remedy": error.remedy})
+
+    async def _status(self, state: str, **more: Any) -> None:
+        await self.store.note(self._name, STATUS, {"state": state, **more})
+
+    @property
+    def _name(self) -> str:
+        return self.source.spec.name

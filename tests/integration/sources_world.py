@@ -1,0 +1,80 @@
+"""A worker and an API in this process, and a way to see what a source has made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from anabranch.composition.api import prepare_api
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.settings_loading import load_settings
+from api.app import create_app
+from engines.embed.null import NullEmbedder
+
+PATIENCE_S = 60
+
+
+@dataclass
+class SourceWorld:
+    http: httpx2.AsyncClient
+    worker: Worker
+
+    async def add(self, name: str, takes: Mapping[str, Any], **more: Any) -> None:
+        response = await self.http.post("/v1/sources", json={"name": name, "takes": takes, **more})
+        assert response.status_code == 202, response.text
+
+    async def source(self, name: str) -> dict[str, Any]:
+        return dict((await self.http.get(f"/v1/sources/{name}")).json())
+
+    async def texts(self, source: str) -> dict[str, str]:
+        """By external id, of what answers questions."""
+        rows = await self.worker.storage.pool.fetch(
+            "select d.external_id, t.markdown from documents d join visible v on v.document_id = d.id "
+            "join revision_texts t on t.generation = v.generation and t.document_id = d.id and t.ord = v.ord where d.source = $1",
+            f"anabranch/source/{source}",
+        )
+        return {row["external_id"]: row["markdown"] for row in rows}
+
+    async def ends_as(self, source: str, expected: Mapping[str, str]) -> None:
+        """Waits until the documents of the source are these, and nothing more is on its way."""
+        found: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(PATIENCE_S):
+                while found != dict(expected) or not await self.is_quiet():
+                    await asyncio.sleep(0.05)
+                    found = {name: text.strip() for name, text in (await self.texts(source)).items()}
+        except TimeoutError:
+            raise AssertionError(f"{source} has {found}, not {dict(expected)}; {await self.source(source)}; {await self.letters()}") from None
+
+    async def is_quiet(self) -> bool:
+        storage = self.worker.storage
+        groups = {"raw": "receive", "accepted": "transcribe.g1", "ocr_done": "chunk.g1", "chunked": "embed.g1", "embedded": "index.g1"}
+        return not any([await storage.waiting(f"anabranch.{group}", topic) for topic, group in groups.items()])
+
+    async def letters(self) -> list[str]:
+        return [f"{row['code']} {row['detail']}" for row in await self.worker.storage.pool.fetch("select code, detail from dead_letters")]
+
+
+@asynccontextmanager
+async def source_world(folder: Path, dsn: str, *sets: str, overrides: Overrides | None = None) -> AsyncIterator[SourceWorld]:
+    settings = load_settings(data_dir=folder, sets=["logging.level=error", *sets])
+    chosen = overrides or Overrides(embedder=NullEmbedder(32, 8))
+    async with prepare_worker(settings, dsn, overrides=chosen) as worker:
+        working = asyncio.create_task(worker.run())
+        try:
+            async with prepare_api(settings, dsn, overrides=chosen) as services:
+                transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
+                async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as http:
+                    yield SourceWorld(http, worker)
+            if working.done():
+                working.result()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
