@@ -18,6 +18,7 @@ from anabranch.composition.storage import Storage
 from anabranch.counted_log import CountedLog
 from anabranch.outcome_log import OutcomeLog, WithoutOutcomes
 from anabranch.settings import Settings
+from anabranch.source_hosting import Door
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import Generation
 from schemas.ports.log import EventLog, Subscriber
@@ -51,6 +52,7 @@ class Hosting:
     observer: Observer
     overrides: Overrides
     subscriber: Subscriber
+    door: Door
     bounds: Bounds = field(default_factory=Bounds)
     running: dict[tuple[object, ...], tuple[Reader, asyncio.Task[None]]] = field(default_factory=dict)
     paces: dict[str, Pace] = field(default_factory=dict)
@@ -110,7 +112,7 @@ class Hosting:
             await self._note(generation.name, error)
             return None
         pool, event_log = (self.builds, WithoutOutcomes(self.storage.log)) if reader.silent else (self.storage.pool, self.storage.log)
-        ports = ports_of(self.settings, self.storage, generation, engines, self.overrides)
+        ports = ports_of(self.settings, self.storage, generation, engines, self.overrides, self.door)
         codec = self.storage.codec
         ledger, publisher = PgLedger(pool, generation), Publisher(reader.author, generation, codec, self.overrides.clock)
         given: tuple[Any, ...] = (reader.stage, ledger, _told(event_log, self.observer), ports, publisher, codec, self.observer)

@@ -11,12 +11,15 @@ from anabranch.composition.engines import Engines, models_folder, prepare_engine
 from anabranch.composition.genesis import current_generation, publish_first
 from anabranch.composition.hosting import Hosting
 from anabranch.composition.overrides import NONE, Overrides
+from anabranch.composition.ports import door_of
 from anabranch.composition.shelf import EngineShelf
+from anabranch.composition.sources import source_hosts
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.generation_settings import settings_of
 from anabranch.indexing import check_made, check_same, index_config, wanted_config
 from anabranch.maintenance import Maintenance
 from anabranch.settings import Settings
+from anabranch.source_hosting import SourceHosts
 from anabranch.warming import warming
 from processors import STAGES, versions
 from schemas.generations import Generation, IndexConfig
@@ -37,10 +40,14 @@ class Worker:
     storage: Storage
     hosting: Hosting
     maintenance: Maintenance
+    sources: SourceHosts | None = None
+    """Beside the door."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.hosting.run())
+            if self.sources is not None:
+                group.create_task(self.sources.run())
             group.create_task(self.maintenance.run())
 
 
@@ -59,8 +66,11 @@ async def prepare_worker(
         shelf = EngineShelf(settings, overrides, observer or Silent(), stack)
         shelf.keep(generation.config, engines)
         await stack.enter_async_context(warming(_used(engines, stages), models_folder(settings)))
-        hosting = Hosting(settings, storage, stages, generation, shelf, builds, observer or Silent(), overrides, storage.subscriber)
-        yield Worker(generation, storage, hosting, Maintenance(storage, builds))
+        door = door_of(settings)
+        hosting = Hosting(settings, storage, stages, generation, shelf, builds, observer or Silent(), overrides, storage.subscriber, door)
+        hosts_door = any(stage.name == "receive" for stage in stages)
+        sources = source_hosts(settings, storage, door, overrides) if hosts_door else None
+        yield Worker(generation, storage, hosting, Maintenance(storage, builds), sources)
 
 
 async def _agreed(settings: Settings, storage: Storage, overrides: Overrides, stack: AsyncExitStack) -> tuple[Generation, Engines]:
