@@ -10,12 +10,16 @@ from uuid import UUID, uuid5
 from api.links import Links
 from api.services import Dependency, IngestRequest, Receipt, Services, Upcoming
 from schemas.errors import LimitExceeded, NotFound
+from schemas.events.erasure import Scope
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import sha256_hex
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
+from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.search import DocumentText
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Step, Tell
+from schemas.run_diffs import RunDiff
+from schemas.sources import SourceRequest
 from schemas.values import BlobRef
 
 SPACE = UUID("00000000-0000-0000-0000-00000000a11a")
@@ -127,6 +131,23 @@ class NoRecords:
         return [], None
 
 
+class NoSources:
+    async def find(self, tenant: str) -> list[dict[str, Any]]:
+        return []
+
+    async def get(self, tenant: str, name: str) -> dict[str, Any]:
+        raise NotFound(f"no source {name}", remedy="List them.")
+
+    async def add(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
+        return {"status": "accepted", "name": request.name, "ce_source": f"anabranch/source/{request.name}"}
+
+    async def remove(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
+        raise NotFound(f"no source {name}", remedy="List them.")
+
+    async def reset(self, tenant: str, name: str) -> dict[str, Any]:
+        raise NotFound(f"no source {name}", remedy="List them.")
+
+
 class NoEntities:
     async def find(self, tenant: str, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
         return [], None
@@ -138,8 +159,38 @@ class NoEntities:
         return {"nodes": [], "edges": []}
 
 
+class NoPast:
+    """Nothing was asked and nothing came in."""
+
+    async def rerun(self, tenant: str, run_id: UUID) -> dict[str, Any]:
+        raise NotFound(f"no run {run_id}", remedy="List them.")
+
+    async def diff(self, tenant: str, run_id: UUID, other: UUID | None) -> RunDiff:
+        raise NotFound(f"no run {run_id}", remedy="List them.")
+
+    async def of_document(self, tenant: str, document_id: UUID) -> DocumentLineage:
+        raise NotFound(f"no document {document_id}", remedy="List them.")
+
+    async def of_run(self, tenant: str, run_id: UUID, *, sentence: int | None, citation: int | None) -> RunLineage:
+        raise NotFound(f"no run {run_id}", remedy="List them.")
+
+    def prov(self, found: DocumentLineage | RunLineage) -> dict[str, Any]:
+        return {}
+
+
 async def search(request: SearchRequest) -> SearchResponse:
     raise NotFound("no generation", remedy="None.")
+
+
+class NoErasures:
+    async def request(self, tenant: str, scope: Scope, name: str) -> UUID:
+        return JOB
+
+    async def receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None:
+        return None
+
+    async def receipts(self, tenant: str, limit: int) -> list[dict[str, Any]]:
+        return []
 
 
 async def query(request: QueryRequest, tell: Tell) -> QueryResponse:
@@ -165,6 +216,8 @@ def services(**replaced: Any) -> Services:
         "documents": FakeDocuments(),
         "entities": NoEntities(),
         "records": NoRecords(),
+        "sources": NoSources(),
+        "erasures": NoErasures(),
         "generations": FakeGenerations(),
         "blobs": MemoryBlobs({"k": FILE}),
         "profiles": lambda: [Profile()],
@@ -176,5 +229,7 @@ def services(**replaced: Any) -> Services:
         "metrics": lambda: (b"metric 1\n", "text/plain"),
         "config_schema": lambda: {"settings": {}},
         "links": Links(b"secret"),
+        "history": NoPast(),
+        "lineage": NoPast(),
     }
     return Services(**{**parts, **replaced})
