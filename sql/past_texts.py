@@ -24,7 +24,6 @@ class PgPastTexts:
             rows = await self._pool.fetch(statement("past_texts"), tenant, *columns)
         return {row["id"]: row["text"] for row in rows}
 
-
     async def now(self, tenant: str, documents: Sequence[UUID]) -> dict[UUID, DocumentNow]:
         with database_errors():
             rows = await self._pool.fetch(statement("documents_now"), tenant, list(documents))

@@ -1,0 +1,1 @@
+"""Where an answer and a document came from, verified at every hop."""

@@ -1,0 +1,74 @@
+"""Where revisions came from, as the tables know it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+import numpy as np
+
+from schemas.ids import received_id
+from schemas.ports.lineage import PartPlace, RevisionRow, StoredChunk
+from schemas.records import Position
+from schemas.values import BlobRef
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+
+class PgLineage:
+    """See `schemas.ports.lineage.LineageTables`. Every call may raise DatabaseUnavailable."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def revision(self, tenant: str, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow | None:
+        rows = await self._fetch("lineage_revision", tenant, document_id, list(order) if order else None, generation)
+        if not rows:
+            return None
+        [row] = rows
+        door = await self._fetch("lineage_door", received_id(tenant, row["source"], row["event_id"]))
+        return _revision(row, _place(door[0]) if door else None)
+
+    async def places(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPlace]:
+        rows = await self._fetch("lineage_places", document_id, list(order), generation)
+        return [PartPlace(row["step"], row["part"], _place(row), row["fact_id"]) for row in rows]
+
+    async def chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
+        rows = await self._fetch("lineage_chunk", generation, document_id, list(order), chunk_id)
+        if not rows:
+            return None
+        [row] = rows
+        vector = np.array(row["vector"].strip("[]").split(","), "<f2").tobytes() if row["vector"] else None
+        return StoredChunk(row["text"], row["prefix"], row["char_start"], row["char_end"], vector)
+
+    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
+        with database_errors():
+            return list(await self._pool.fetch(statement(name), *parameters))
+
+
+def _place(row: asyncpg.Record) -> Position:
+    return Position(row["log_topic"], row["log_partition"], row["log_offset"])
+
+
+def _revision(row: asyncpg.Record, received: Position | None) -> RevisionRow:
+    return RevisionRow(
+        document_id=row["document_id"],
+        external_id=row["external_id"],
+        title=row["title"],
+        tenant=row["tenant"],
+        order=tuple(row["ord"]),
+        revision=row["revision"],
+        generation=row["generation"],
+        source=row["source"],
+        event_id=row["event_id"],
+        accepted_id=row["accepted_id"],
+        accepted=_place(row),
+        received=received,
+        content_sha256=row["content_sha256"],
+        blob=BlobRef.model_validate(row["blob"]),
+        text_sha256=row["text_sha256"],
+        markdown=row["markdown"],
+    )

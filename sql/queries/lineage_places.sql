@@ -1,0 +1,15 @@
+-- Where the events of a revision stand: as its rows say, else as its workers noted it. Generation $3 first.
+with known as (
+  select 'transcribed' as step, 1 as part, generation, log_topic, log_partition, log_offset, fact_id, 0 as note
+  from revision_texts where document_id = $1 and ord = $2
+  union all
+  select case kind when 'chunks' then 'chunked' else 'embedded' end, part, generation, log_topic, log_partition, log_offset, fact_id, 0
+  from settled where document_id = $1 and ord = $2 and kind in ('chunks', 'vectors')
+  union all
+  select s.step, j.part, j.generation, j.log_topic, j.log_partition, j.log_offset, null, 1
+  from job_stages j join (values ('chunk', 'transcribed'), ('embed', 'chunked'), ('index', 'embedded')) s (stage, step) using (stage)
+  where j.document_id = $1 and j.ord = $2
+)
+select distinct on (position(step in 'transcribed chunked embedded'), part) step, part, log_topic, log_partition, log_offset, fact_id
+from known
+order by position(step in 'transcribed chunked embedded'), part, note, generation = coalesce($3, '') desc, generation
