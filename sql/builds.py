@@ -1,45 +1,107 @@
-"""How generations are being built: pace, phase, and what stopped them. Operational; where a build has come to are its readers' places in the log."""
+"""How generations are being built: pace, phase, cost, and what stopped them. Operational; where a build has come to are its readers' places in the log."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
 from schemas.errors import AnabranchError
+from schemas.generations import Generation
+from sql.derived_tables import PARTITIONED
 from sql.errors import database_errors
 from sql.pool import Pool
-
-PHASES = ("loading", "indexing", "catching up", "built")
+from sql.statements import statement
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
+    """`phase` is loading, indexing, catching up, checking or built. `events` and `rows` are known when it is built."""
+
+    generation: Generation
+    base: str | None
+    purpose: str
+    phase: str
     paused: bool
     events_per_second: float | None
-    phase: str
+    keep: bool
     error: Mapping[str, Any] | None
+    started_at: datetime | None
+    built_at: datetime | None
+    events: int | None
+    rows: int | None
+    engine_calls: Mapping[str, int]
 
 
 class PgBuilds:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    async def get(self, name: str) -> Build | None:
+        return next(iter(await self._builds(name)), None)
+
     async def all(self) -> dict[str, Build]:
-        with database_errors():
-            rows = await self._pool.fetch("select generation, paused, events_per_second, phase, error from generation_builds")
-        return {row["generation"]: Build(row["paused"], row["events_per_second"], row["phase"], row["error"]) for row in rows}
+        """Of all generations that are not dropped."""
+        return {build.generation.name: build for build in await self._builds(None)}
 
     async def set_pace(self, generation: str, *, paused: bool, events_per_second: float | None) -> None:
         await self._set(generation, paused=paused, events_per_second=events_per_second)
 
+    async def keep_previous(self, generation: str) -> None:
+        """What a rebuild replaces shall stand by."""
+        await self._set(generation, keep=True)
+
     async def reached(self, generation: str, phase: str) -> None:
-        await self._set(generation, phase=phase)
+        await self._set(generation, phase=phase, error=None)
+
+    async def done(self, generation: str, *, events: int, rows: int) -> None:
+        with database_errors():
+            await self._pool.execute(
+                "update generation_builds set phase = 'built', events = $2, rows = $3, built_at = coalesce(built_at, clock_timestamp()) where generation = $1",
+                generation,
+                events,
+                rows,
+            )
 
     async def failed(self, generation: str, error: Exception) -> None:
         ours = error if isinstance(error, AnabranchError) else None
         told = {"code": ours.code, "detail": ours.detail, "remedy": ours.remedy} if ours else {"code": "BUG", "detail": repr(error), "remedy": ""}
         await self._set(generation, error=told)
+
+    async def asked(self, generation: str, calls: Mapping[str, int]) -> None:
+        """Add to what engines were asked for it."""
+        with database_errors():
+            await self._pool.executemany(
+                "insert into generation_engine_calls as c (generation, engine, inputs) values ($1, $2, $3) "
+                "on conflict (generation, engine) do update set inputs = c.inputs + excluded.inputs",
+                [(generation, engine, inputs) for engine, inputs in calls.items()],
+            )
+
+    async def rows(self, generation: str) -> int:
+        """In all of its partitions, lexical statistics aside."""
+        counted = " + ".join(f"(select count(*) from {table}_{generation})" for table in PARTITIONED if not table.endswith("_deltas"))
+        with database_errors():
+            return int(await self._pool.fetchval(f"select {counted}"))
+
+    @asynccontextmanager
+    async def alone(self, generation: str) -> AsyncIterator[bool]:
+        """Whether nobody else works on this build now; for as long as the context is open, nobody else does."""
+        key = f"build {generation}"
+        with database_errors():
+            async with self._pool.acquire(timeout=60) as connection:
+                mine = await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", key)
+                try:
+                    yield bool(mine)
+                finally:
+                    if mine:
+                        await connection.execute("select pg_advisory_unlock(hashtext($1))", key)
+
+    async def _builds(self, name: str | None) -> list[Build]:
+        with database_errors():
+            rows = await self._pool.fetch(statement("builds"), name)
+        return [_build(dict(row)) for row in rows]
 
     async def _set(self, generation: str, **values: Any) -> None:
         names = ", ".join(values)
@@ -51,3 +113,8 @@ class PgBuilds:
                 generation,
                 *values.values(),
             )
+
+
+def _build(row: dict[str, Any]) -> Build:
+    own = {name: row.pop(name) for name in ("name", "config", "how", "topics", "state")}
+    return Build(Generation.model_validate(own), **row)

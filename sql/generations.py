@@ -31,6 +31,10 @@ class PgGenerations:
             for row in await self._fetch(f"select {COLUMNS} from generations g where state <> 'dropped' order by created_at, name")
         ]
 
+    async def names(self) -> list[str]:
+        """Of all that there have been."""
+        return [row["name"] for row in await self._fetch("select name from generations order by created_at, name")]
+
     async def _fetch(self, query: str, *parameters: Any) -> list[asyncpg.Record]:
         with database_errors():
             return list(await self._pool.fetch(query, *parameters))

@@ -11,8 +11,9 @@ import structlog
 
 from anabranch.builds import Pace
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.owing import OwingLedger
 from anabranch.composition.ports import ports_of
-from anabranch.composition.readers import ANSWERING, Reader, readers
+from anabranch.composition.readers import ANSWERING, Reader, endings_only, readers
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.storage import Storage
 from anabranch.counted_log import CountedLog
@@ -66,7 +67,7 @@ class Hosting:
             while True:
                 try:
                     generations = await PgGenerations(self.storage.pool).undropped()
-                    await self._set_paces()
+                    await self._keep_books()
                 except TransientError:
                     generations = None
                 if generations:
@@ -114,17 +115,23 @@ class Hosting:
         pool, event_log = (self.builds, WithoutOutcomes(self.storage.log)) if reader.silent else (self.storage.pool, self.storage.log)
         ports = ports_of(self.settings, self.storage, generation, engines, self.overrides, self.door)
         codec = self.storage.codec
-        ledger, publisher = PgLedger(pool, generation), Publisher(reader.author, generation, codec, self.overrides.clock)
+        own = PgLedger(pool, generation)
+        ledger = OwingLedger(own) if reader.stage.react is endings_only else own
+        publisher = Publisher(reader.author, generation, codec, self.overrides.clock)
         given: tuple[Any, ...] = (reader.stage, ledger, _told(event_log, self.observer), ports, publisher, codec, self.observer)
         pace = self.paces.setdefault(generation.name, Pace()) if reader.silent else None
         runner = PacedRunner(pace, *given) if pace else Runner(*given)
         return Host(runner, self.subscriber, reader.topic, self.bounds, group=reader.group)
 
-    async def _set_paces(self) -> None:
-        if self.paces:
-            for name, build in (await PgBuilds(self.storage.pool).all()).items():
-                if name in self.paces:
-                    self.paces[name].set(paused=build.paused, events_per_second=build.events_per_second)
+    async def _keep_books(self) -> None:
+        """Of generations that are being built: take their pace, add up what they asked of engines."""
+        if not self.paces:
+            return
+        books = PgBuilds(self.storage.pool)
+        for name, build in (await books.all()).items():
+            if name in self.paces:
+                self.paces[name].set(paused=build.paused, events_per_second=build.events_per_second)
+                await books.asked(name, self.shelf.taken(name))
 
     async def _note(self, generation: str, error: Exception) -> None:
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
@@ -24,13 +25,28 @@ class EngineShelf:
     observer: Observer
     stack: AsyncExitStack
     kept: list[tuple[IndexConfig, Engines]] = field(default_factory=list)
+    asked: dict[str, Counter[str]] = field(default_factory=dict)
+    """Generation → engine → inputs that it was asked about since they were last taken."""
 
     def keep(self, config: IndexConfig, engines: Engines) -> None:
         self.kept.append((config, engines))
 
     async def counted(self, generation: Generation) -> Engines:
         """Raises ConfigurationError where a model server has no address, GenerationMismatch where an engine is another one than the generation was made with."""
-        return counted(await self._of(generation), self.observer)
+        tally = self.asked.setdefault(generation.name, Counter())
+
+        def asked(engine: str, inputs: int) -> None:
+            self.observer.asked_engine(engine, inputs)
+            tally[engine] += inputs
+
+        return counted(await self._of(generation), asked)
+
+    def taken(self, generation: str) -> dict[str, int]:
+        """What was asked for the generation since the last call."""
+        tally = self.asked.get(generation, Counter())
+        found = dict(tally)
+        tally.clear()
+        return found
 
     async def _of(self, generation: Generation) -> Engines:
         config = generation.config

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
@@ -38,18 +38,26 @@ class Storage:
     codec: Codec
     stamp: Callable[[Position, datetime], list[int]]
 
-    async def waiting(self, group: str, topic: str) -> int:
-        """How many records of the topic the group has still to finish."""
+    async def waiting(self, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
+        """How many records of the topic (those below the offsets of their partitions) the group has still to finish."""
         if isinstance(self.log, PgLog):
-            return await self.log.lag(group, topic)
+            return await self.log.lag(group, topic, (below or {}).get(0))
         ends, read = await self.log.ends(topic), await self.log.acknowledged(group, topic)
-        return sum(following - max(first, read.get(partition, first)) for partition, (first, following) in ends.items())
+        return sum(max(0, _end(following, below, partition) - max(first, read.get(partition, first))) for partition, (first, following) in ends.items())
 
-    async def records(self, topic: str) -> int:
-        """How many the topic holds."""
+    async def records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
+        """How many the topic holds (below the offsets of its partitions)."""
         if isinstance(self.log, PgLog):
-            return await self.log.lag("", topic)
-        return sum(following - first for first, following in (await self.log.ends(topic)).values())
+            return await self.log.lag("", topic, (below or {}).get(0))
+        return sum(max(0, _end(following, below, partition) - first) for partition, (first, following) in (await self.log.ends(topic)).items())
+
+    async def ends(self, topic: str) -> dict[int, int]:
+        """Per partition the offset after the last record."""
+        return {partition: following for partition, (_, following) in (await self.log.ends(topic)).items()}
+
+
+def _end(following: int, below: Mapping[int, int] | None, partition: int) -> int:
+    return following if below is None else min(following, below.get(partition, 0))
 
 
 @asynccontextmanager

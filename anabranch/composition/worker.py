@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from anabranch.composition.building import Builder
 from anabranch.composition.engines import Engines, models_folder, prepare_engines
 from anabranch.composition.genesis import current_generation, publish_first
 from anabranch.composition.hosting import Hosting
@@ -15,6 +16,7 @@ from anabranch.composition.ports import door_of
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.sources import source_hosts
 from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.decisions import Decisions
 from anabranch.generation_settings import settings_of
 from anabranch.indexing import check_made, check_same, index_config, wanted_config
 from anabranch.maintenance import Maintenance
@@ -29,7 +31,7 @@ from streams.codec import Codec
 from streams.observe import Observer, Silent
 from streams.stage import Stage
 
-BUILD_CONNECTIONS = 3
+BUILD_CONNECTIONS = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,7 @@ class Worker:
     generation: Generation
     storage: Storage
     hosting: Hosting
+    builder: Builder
     maintenance: Maintenance
     sources: SourceHosts | None = None
     """Beside the door."""
@@ -48,6 +51,7 @@ class Worker:
             group.create_task(self.hosting.run())
             if self.sources is not None:
                 group.create_task(self.sources.run())
+            group.create_task(self.builder.run())
             group.create_task(self.maintenance.run())
 
 
@@ -68,9 +72,10 @@ async def prepare_worker(
         await stack.enter_async_context(warming(_used(engines, stages), models_folder(settings)))
         door = door_of(settings)
         hosting = Hosting(settings, storage, stages, generation, shelf, builds, observer or Silent(), overrides, storage.subscriber, door)
+        builder = Builder(storage, builds, tuple(dict.fromkeys((*STAGES, *stages))), Decisions(storage.log, storage.codec, overrides.clock, overrides.fresh_id))
         hosts_door = any(stage.name == "receive" for stage in stages)
         sources = source_hosts(settings, storage, door, overrides) if hosts_door else None
-        yield Worker(generation, storage, hosting, Maintenance(storage, builds), sources)
+        yield Worker(generation, storage, hosting, builder, Maintenance(storage, builds), sources)
 
 
 async def _agreed(settings: Settings, storage: Storage, overrides: Overrides, stack: AsyncExitStack) -> tuple[Generation, Engines]:

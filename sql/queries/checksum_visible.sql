@@ -1,6 +1,9 @@
 -- Every row that answers questions in generation $1, as text without orders, event ids and clock times: table, number of rows, sum of their hashes.
+-- With $2, only of documents that this other generation shows in the same revision.
 with shown as materialized (
-  select document_id, ord from visible where generation = $1
+  select v.document_id, v.ord from visible v
+  where v.generation = $1
+    and ($2::text is null or exists (select from visible o where o.generation = $2 and o.document_id = v.document_id and o.ord = v.ord))
 ), lines as (
   select 'documents' as name, row(d.id, d.tenant, d.external_id, d.source_uri, d.filename, d.media_type, d.title, d.language, d.collection, d.tags, d.metadata,
     d.document_date, d.content_sha256)::text as line

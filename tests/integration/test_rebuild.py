@@ -1,0 +1,72 @@
+"""The log projected anew beside the generation that answers: equal to before, without any engine, while questions and uploads go on."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from anabranch.rebuilding import start_rebuild
+from sql.checksum import checksum
+from sql.partitions import PARTITIONED
+from tests.pipeline import Pipeline, pipeline
+
+WORDS = "heron stork crane rail coot grebe swan teal duck goose"
+TEXTS: dict[str, str | None] = {f"doc-{number}": f"{WORDS}\nNumber {number} flies to Lisbon on 3 May 2026.\n{WORDS}" for number in range(40)}
+CHANGES: tuple[dict[str, str | None], ...] = (
+    {"doc-1": "Quite another text.", "doc-2": "A second one."},
+    {"doc-1": "And another one.", "doc-3": None, "doc-4": None},
+    {"doc-4": "It came back.", "doc-5": TEXTS["doc-5"]},
+)
+
+
+async def with_history(at_work: Pipeline) -> None:
+    await at_work.fill(TEXTS)
+    for change in CHANGES:
+        await at_work.fill(change)
+
+
+async def test_a_rebuild_equals_what_was_there_asks_no_engine_and_takes_its_place(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database) as at_work:
+        await with_history(at_work)
+        before, asked = await checksum(at_work.pool, everything=True), at_work.engine_calls()
+        storage = at_work.worker.storage
+        said = await storage.log.ends("outcomes")
+        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False)
+        build = await at_work.reaches(name, "live")
+        assert await checksum(at_work.pool, everything=True) == before
+        assert at_work.engine_calls() == asked and asked["embed"] > 0
+        assert build.engine_calls == {} and build.purpose == "rebuild" and build.base == "g1"
+        assert build.rows and build.events == 4 * 44
+        assert await storage.log.ends("outcomes") == said
+        await at_work.until(lambda: dropped(at_work, "g1"))
+
+
+async def test_documents_arrive_change_and_go_while_it_is_rebuilt_and_afterwards(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database) as at_work:
+        await with_history(at_work)
+        outcomes = "select count(distinct headers->>'ce_id') from events where topic = 'outcomes'"
+        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False)
+        for number in range(12):
+            await at_work.push({f"late-{number}": f"Late number {number}.\n{WORDS}", f"doc-{number}": f"Changed to {number}.", f"doc-{number + 20}": None})
+            await asyncio.sleep(0.1)
+        await at_work.reaches(name, "live")
+        await at_work.until(lambda: dropped(at_work, "g1"))
+        await at_work.fill({"last": "The last one comes when the old one has gone.", "doc-39": None})
+        live = await checksum(at_work.pool)
+        said = await at_work.pool.fetchval(outcomes)
+        shown = {
+            row["external_id"]
+            for row in await at_work.pool.fetch("select external_id from visible join documents on id = document_id where generation = $1", name)
+        }
+        assert {"last", "late-11"} <= shown and "doc-39" not in shown
+        again = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=True)
+        await at_work.reaches(again, "live")
+        await at_work.quiet()
+        assert await checksum(at_work.pool) == live
+        assert await at_work.pool.fetchval(outcomes) == said == at_work.number
+        assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
+
+
+async def dropped(at_work: Pipeline, name: str) -> bool:
+    found = await at_work.pool.fetchval("select count(*) from pg_class where relname = any($1::text[])", [f"{table}_{name}" for table in PARTITIONED])
+    return found == 0
