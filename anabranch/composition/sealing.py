@@ -9,10 +9,13 @@ from collections.abc import Callable
 from anabranch.secrets import master_key
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
+from schemas.events import KeysDestroyed
+from schemas.ports.log import EventLog
 from sql.keystore import PgKeystore
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.keys import KEY_BYTES, SealingKeys, fingerprint
+from streams.topics import CONTROL
 
 
 async def sealing_codec(settings: Settings, pool: Pool) -> Codec:
@@ -20,6 +23,15 @@ async def sealing_codec(settings: Settings, pool: Pool) -> Codec:
     keystore, master = PgKeystore(pool), _master(settings)
     await keystore.agree(fingerprint(master))
     return Codec(SealingKeys(keystore, master, plain=readable(settings)))
+
+
+async def destroy_again(log: EventLog, codec: Codec, pool: Pool) -> None:
+    """Apply what the log says of destroyed keys: the keystore may come from a backup that is older."""
+    keystore = PgKeystore(pool)
+    async for stored in log.read(CONTROL):
+        if stored.record.headers.get("ce_type") == KeysDestroyed.event_type().encode():
+            fact = await codec.decode(stored)
+            await keystore.destroy(fact.data.tenant, fact.data.keys)
 
 
 def readable(settings: Settings) -> Callable[[str], bool]:

@@ -125,3 +125,20 @@ async def test_a_tenant_that_keeps_its_events_readable_is_told_what_remains(tmp_
         receipt = await erase(world, "document", gone["document_id"])
     assert receipt["log"] == {"events": 0, "method": "nothing"}
     assert any("ocr_done" in place for place in receipt["remains"])
+
+
+async def test_an_older_backup_of_the_keystore_does_not_revive_it(settings: Settings, database: str, overrides: Overrides) -> None:
+    async with running(settings, database, overrides) as world:
+        gone = await world.searchable(TEXT, external_id="gone")
+        pool = await open_pool(database, size=1, name="test")
+        backup = await pool.fetch("select * from keystore.keys")
+        await erase(world, "document", gone["document_id"])
+    try:
+        await pool.execute("delete from keystore.keys")
+        await pool.copy_records_to_table("keys", schema_name="keystore", records=backup)
+        assert await pool.fetchval("select count(*) from keystore.keys where wrapped is not null") >= 1
+        async with running(settings, database, overrides) as world:
+            assert await pool.fetchval("select count(*) from keystore.keys where subject::text = $1 and wrapped is not null", gone["document_id"]) == 0
+            assert await world.search(CANARY) == []
+    finally:
+        await close_pool(pool)
