@@ -23,6 +23,10 @@ def _of(tree: ast.AST) -> Iterator[str]:
                 yield from _constants(value)
             case ast.ClassDef():
                 yield from (code for statement in node.body for code in _class_attribute(statement))
+            case ast.Call(func=ast.Name(id="problem"), args=[_, _, code, *_]):
+                yield from _constants(code)
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if name.startswith("CODE_OF"):
+                yield from (code for value in values for code in _constants(value))
             case ast.Dict(keys=keys, values=values):
                 fields = {key.value: value for key, value in zip(keys, values, strict=True) if isinstance(key, ast.Constant)}
                 if {"code", "detail"} <= fields.keys():
