@@ -1,0 +1,283 @@
+"""`anabranch source`: tables that change, folders, addresses."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from anabranch.cli.options import Remote
+from anabranch.cli.output import print_json, print_table, say
+from schemas.errors import InvalidRequest
+
+if TYPE_CHECKING:
+    from anabranch.client import ApiClient
+
+app = App(name="source", help="What documents are taken from: tables that change, folders, addresses.", result_action="return_value")
+add = App(name="add", help="Take documents from a source, from now on.", result_action="return_value")
+app.command(add)
+Flag = Parameter(negative="")
+Several = Parameter(negative="", consume_multiple=True)
+DEFAULT = Remote()
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Columns:
+    """Which columns are what of a document."""
+
+    body: Annotated[tuple[str, ...], Parameter(help="Columns of the text, joined by blank lines; or one of bytes, which is a file.", negative="")]
+    id: Annotated[tuple[str, ...], Parameter(help="Columns of the external id.  [default: the row's key]", negative="")] = ()
+    title: Annotated[str | None, Parameter(help="Column of the title.")] = None
+    language: Annotated[str | None, Parameter(help="Column of the language.")] = None
+    filename: Annotated[str | None, Parameter(help="Column of the filename of a body of bytes.")] = None
+    metadata: Annotated[tuple[str, ...], Parameter(help="Columns that become metadata.", negative="")] = ()
+
+    def mapping(self) -> dict[str, Any]:
+        given = {"body": self.body, "id": self.id, "title": self.title, "language": self.language, "filename": self.filename, "metadata": self.metadata}
+        return {name: list(value) if isinstance(value, tuple) else value for name, value in given.items() if value}
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Marks:
+    """What every document of the source gets."""
+
+    collection: Annotated[str | None, Parameter(help="Collection of its documents.")] = None
+    tag: Annotated[tuple[str, ...], Parameter(help="Tags of its documents.", negative="")] = ()
+
+
+NO_MARKS = Marks()
+
+
+@add.command
+def debezium(
+    name: str, /, *, topic: str, columns: Columns, encoding: Annotated[tuple[str, ...], Flag] = (), marks: Marks = NO_MARKS, common: Remote = DEFAULT
+) -> int:
+    """Rows of a table, from the change topic that Debezium writes.
+
+    Parameters
+    ----------
+    name
+        What the source is called.
+    topic
+        The change topic of one table, as it is called on the broker.
+    encoding
+        column=type of columns whose events carry no schema: date, timestamp_ms, timestamp_us, timestamp_ns, time_ms, time_us, time_ns, decimal:SCALE, bytes, json.
+    """
+    mapping = columns.mapping() | ({"encodings": dict(map(_encoding, encoding))} if encoding else {})
+    return _add(name, {"kind": "debezium", "topic": topic, "mapping": mapping}, marks, common)
+
+
+@add.command
+def postgres(
+    name: str, /, *, table: str, dsn: str | None = None, slot: str | None = None, columns: Columns, marks: Marks = NO_MARKS, common: Remote = DEFAULT
+) -> int:
+    """Rows of a table, from its Postgres: a snapshot, then its replication slot.
+
+    Parameters
+    ----------
+    name
+        What the source is called.
+    table
+        schema.table; it needs a primary key.
+    dsn
+        Address of the database, without a password. [default: ANABRANCH_SOURCES__NAME of the worker]
+    slot
+        Name of its replication slot and publication. [default: anabranch_NAME]
+    """
+    takes = {"kind": "postgres", "table": table, "dsn": dsn, "slot": slot, "mapping": columns.mapping()}
+    return _add(name, takes, marks, common)
+
+
+@add.command
+def folder(
+    name: str,
+    path: Path,
+    /,
+    *,
+    glob: str = "*",
+    every: Annotated[float, Parameter(validator=Number(gt=0))] = 2.0,
+    marks: Marks = NO_MARKS,
+    common: Remote = DEFAULT,
+) -> int:
+    """Files of a folder, at any depth.
+
+    Parameters
+    ----------
+    name
+        What the source is called.
+    path
+        The folder, on the machine of the worker.
+    glob
+        Only files with such names.
+    every
+        Seconds between two looks.
+    """
+    return _add(name, {"kind": "folder", "path": str(path.absolute()), "glob": glob, "every_s": every}, marks, common)
+
+
+@add.command
+def urls(
+    name: str,
+    /,
+    *addresses: str,
+    file: Path | None = None,
+    every: Annotated[float, Parameter(validator=Number(gt=0))] = 3600.0,
+    gone_after: Annotated[int, Parameter(validator=Number(gte=1))] = 3,
+    marks: Marks = NO_MARKS,
+    common: Remote = DEFAULT,
+) -> int:
+    """Pages and files on the web, asked again by conditional requests.
+
+    Parameters
+    ----------
+    name
+        What the source is called.
+    addresses
+        http and https addresses.
+    file
+        More of them, one a line.
+    every
+        Seconds between two requests for the same address.
+    gone_after
+        Answers 404 or 410 in a row until a document is withdrawn.
+    """
+    listed = [*addresses, *(line.strip() for line in file.read_text().splitlines() if line.strip() and not line.startswith("#"))] if file else list(addresses)
+    return _add(name, {"kind": "urls", "urls": listed, "every_s": every, "gone_after": gone_after}, marks, common)
+
+
+@app.command(name="list")
+def list_sources(*, common: Remote = DEFAULT) -> int:
+    """Sources, with their documents and how their readers are."""
+    page = _asked(common, lambda client: client.get("/v1/sources"))
+    if common.json:
+        print_json(page)
+        return 0
+    rows = [(item["name"], item["kind"], item["state"], item["documents"], item["owed"], _trouble(item["status"])) for item in page["items"]]
+    print_table(("name", "kind", "state", "documents", "owed", "trouble"), rows)
+    return 0
+
+
+@app.command
+def status(name: str, /, *, common: Remote = DEFAULT) -> int:
+    """One source: what it takes, how far it is, why it stopped.
+
+    Parameters
+    ----------
+    name
+        Of the source.
+    """
+    found = _asked(common, lambda client: client.get(f"/v1/sources/{name}"))
+    if common.json:
+        print_json(found)
+        return 0
+    for field, value in found.items():
+        print(f"{field:16} {value if value is not None else '-'}")
+    return 0
+
+
+@app.command
+def remove(name: str, /, *, withdraw: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+    """Read nothing from a source any more. Its replication slot goes, its documents stay.
+
+    Parameters
+    ----------
+    name
+        Of the source.
+    withdraw
+        Its documents go too.
+    yes
+        Do not ask.
+    """
+
+    async def run(client: ApiClient) -> dict[str, Any]:
+        found = await client.get(f"/v1/sources/{name}")
+        if not yes and not _agreed(f"{name}: {found['documents']} documents {'go with it' if withdraw else 'stay'}. Remove the source?"):
+            return {}
+        return dict((await client.request("DELETE", f"/v1/sources/{name}", params={"withdraw": withdraw})).json())
+
+    return _decided(_asked(common, run), common)
+
+
+@app.command
+def reset(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+    """Begin a source anew: its database was restored, and its positions begin where they were before.
+
+    Stop the connector, restore the database, reset the source, and start the connector with a new snapshot.
+
+    Parameters
+    ----------
+    name
+        Of the source, or the ce_source of a producer that numbers its changes.
+    yes
+        Do not ask.
+    """
+
+    async def run(client: ApiClient) -> dict[str, Any]:
+        if not yes and not _agreed(f"{name}: everything that it says from now on comes after all that it said before. Reset it?"):
+            return {}
+        return dict((await client.request("POST", "/v1/sources/reset", params={"name": name})).json())
+
+    return _decided(_asked(common, run), common)
+
+
+def _add(name: str, takes: dict[str, Any], marks: Marks, common: Remote) -> int:
+    body = {"name": name, "takes": {key: value for key, value in takes.items() if value is not None}, "collection": marks.collection, "tags": list(marks.tag)}
+
+    async def run() -> dict[str, Any]:
+        from anabranch.cli.serving import beginning_client
+
+        async with beginning_client(common) as client:
+            return await client.post("/v1/sources", body)
+
+    answer = asyncio.run(run())
+    if common.json:
+        print_json(answer)
+    else:
+        say(f"accepted: `anabranch source status {name}` says how it is", quiet=common.quiet)
+    return 0
+
+
+def _asked(common: Remote, ask: Callable[[ApiClient], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    async def run() -> dict[str, Any]:
+        from anabranch.cli.serving import api_client
+
+        async with api_client(common) as client:
+            return await ask(client)
+
+    return asyncio.run(run())
+
+
+def _decided(answer: dict[str, Any], common: Remote) -> int:
+    if answer and common.json:
+        print_json(answer)
+    elif answer:
+        say("accepted", quiet=common.quiet)
+    return 0 if answer else 1
+
+
+def _agreed(question: str) -> bool:
+    try:
+        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _trouble(status: dict[str, Any]) -> str | None:
+    if status["state"] == "failed":
+        return f"{status['code']}: {status['detail']}"
+    return f"{count} could not be taken" if (count := status.get("problem_count")) else None
+
+
+def _encoding(given: str) -> tuple[str, dict[str, Any]]:
+    column, _, kind = given.partition("=")
+    kind, _, scale = kind.partition(":")
+    if not column or not kind or (scale and not scale.isdecimal()):
+        raise InvalidRequest(f"{given!r} is not column=type", remedy="Such as --encoding made=timestamp_us or --encoding price=decimal:2.")
+    return column, {"type": kind} | ({"scale": int(scale)} if scale else {})

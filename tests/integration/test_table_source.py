@@ -1,0 +1,178 @@
+"""A table of somebody else's Postgres, by its replication slot."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import asyncpg
+import pytest
+
+from tests.integration.sources_world import SourceWorld, source_world
+
+LONG = " ".join(f"sentence {number} about herons in the reeds." for number in range(2500))
+"""Longer than a row: an update that leaves it alone does not write it again."""
+
+
+@pytest.fixture
+async def shop(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(empty_database)
+    await connection.execute(
+        "create table notes (id int primary key, title text, body text, price numeric(8,2), made timestamptz, facts jsonb, active bool);"
+        "alter table notes alter column body set storage external"
+    )
+    yield connection
+    for slot in await connection.fetch("select slot_name from pg_replication_slots where database = current_database()"):
+        await connection.execute(f"select pg_drop_replication_slot('{slot['slot_name']}')")
+    await connection.close()
+
+
+def takes(dsn: str, **mapping: Any) -> dict[str, Any]:
+    return {"kind": "postgres", "dsn": dsn, "table": "notes", "mapping": {"body": ["body"], "title": "title"} | mapping}
+
+
+@pytest.fixture
+async def world(database: str, tmp_path: Path) -> AsyncIterator[SourceWorld]:
+    async with source_world(tmp_path, database) as found:
+        yield found
+
+
+async def slots(shop: asyncpg.Connection) -> int:
+    return int(await shop.fetchval("select count(*) from pg_replication_slots where database = current_database()"))
+
+
+async def test_a_table_is_read_and_then_followed(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
+    await shop.execute("insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.' from generate_series(1, 40) g")
+    await world.add("crm", takes(empty_database, metadata=["price", "made", "facts", "active"]))
+    expected = {str(key): f"Heron {key} stands." for key in range(1, 41)}
+    await world.ends_as("crm", expected)
+    await shop.execute("insert into notes values (41, 'new', 'Heron 41 comes.', 12.50, '2026-03-01 12:00+00', '{\"a\": [1]}', true)")
+    await shop.execute("update notes set body = 'Heron 1 flies.' where id = 1; delete from notes where id = 2; update notes set id = 300 where id = 3")
+    expected |= {"1": "Heron 1 flies.", "300": expected.pop("3"), "41": "Heron 41 comes."}
+    del expected["2"]
+    await world.ends_as("crm", expected)
+    metadata = await world.worker.storage.pool.fetchval("select metadata from documents where external_id = '41'")
+    assert metadata == {"price": "12.50", "made": "2026-03-01T12:00:00+00", "facts": {"a": [1]}, "active": True}
+    await shop.execute("begin; truncate notes; insert into notes values (5, 'five', 'Only this.'); commit")
+    await world.ends_as("crm", {"5": "Only this."})
+    assert (await world.source("crm"))["state"] == "streaming"
+
+
+async def test_a_long_text_outlives_changes_that_do_not_mention_it(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
+    await shop.execute("insert into notes values (1, 'first', $$" + LONG + "$$)")
+    await world.add("crm", takes(empty_database))
+    await world.ends_as("crm", {"1": LONG})
+    await shop.execute("update notes set title = 'second' where id = 1")
+    await shop.execute("update notes set id = 7 where id = 1")
+    await world.ends_as("crm", {"7": LONG})
+    assert await world.worker.storage.pool.fetchval("select title from documents where external_id = '7'") == "second"
+
+
+async def test_rows_that_come_and_go_during_the_snapshot_end_as_the_table_has_them(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
+    await shop.execute("insert into notes select g, '', 'Heron ' || g from generate_series(1, 60) g")
+
+    async def change() -> None:
+        other = await asyncpg.connect(empty_database)
+        for key in range(1, 61, 3):
+            await other.execute(f"begin; update notes set body = 'Egret {key}' where id = {key}; delete from notes where id = {key + 1}; commit")
+        await other.close()
+
+    changing = asyncio.create_task(change())
+    await world.add("crm", takes(empty_database))
+    await changing
+    rows = await shop.fetch("select id, body from notes")
+    await world.ends_as("crm", {str(row["id"]): row["body"] for row in rows})
+
+
+async def test_a_reader_that_was_away_goes_on_where_it_was(shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path) -> None:
+    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
+    async with source_world(tmp_path, database) as world:
+        await world.add("crm", takes(empty_database))
+        await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    await shop.execute("delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')")
+    async with source_world(tmp_path, database) as world:
+        await world.ends_as("crm", {"2": "Heron 2.", "3": "Heron 3."})
+
+
+async def test_a_lost_slot_is_made_anew_and_what_vanished_meanwhile_goes(shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path) -> None:
+    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
+    async with source_world(tmp_path, database) as world:
+        await world.add("crm", takes(empty_database))
+        await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    await shop.execute("select pg_drop_replication_slot('anabranch_crm')")
+    await shop.execute("delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')")
+    async with source_world(tmp_path, database) as world:
+        await world.ends_as("crm", {"2": "Heron 2.", "3": "Heron 3."})
+
+
+async def test_what_a_reader_forgot_is_read_again_and_withdrawn_where_it_is_gone(
+    shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path
+) -> None:
+    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
+    async with source_world(tmp_path, database) as world:
+        await world.add("crm", takes(empty_database))
+        await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+        pool = world.worker.storage.pool
+    mine = await asyncpg.connect(database)
+    await mine.execute("set search_path = anabranch; truncate source_changes, source_rows, source_tables, source_notes, source_states")
+    await mine.close()
+    assert pool is not None
+    await shop.execute("delete from notes where id = 1")
+    async with source_world(tmp_path, database) as world:
+        await world.ends_as("crm", {"2": "Heron 2."})
+
+
+async def test_after_a_reset_the_restored_table_is_what_counts(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
+    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
+    await world.add("crm", takes(empty_database))
+    await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    await world.worker.storage.pool.execute("update source_notes set value = value || '{\"sequence\": 9000000000000}' where key = 'position'")
+    response = await world.http.post("/v1/sources/reset", params={"name": "crm"})
+    assert response.json()["epoch"] == 2
+    await shop.execute("delete from notes where id = 2; insert into notes values (4, '', 'Heron 4.')")
+    await world.ends_as("crm", {"1": "Heron 1.", "4": "Heron 4."})
+
+
+async def test_a_removed_source_leaves_no_slot_and_takes_its_documents_where_it_shall(
+    shop: asyncpg.Connection, empty_database: str, world: SourceWorld
+) -> None:
+    await shop.execute("insert into notes values (1, '', 'Heron 1.')")
+    await world.add("crm", takes(empty_database))
+    await world.ends_as("crm", {"1": "Heron 1."})
+    assert await slots(shop) == 1
+    await world.http.delete("/v1/sources/crm", params={"withdraw": True})
+    await world.ends_as("crm", {})
+    async with asyncio.timeout(30):
+        while await slots(shop):
+            await asyncio.sleep(0.05)
+    assert await shop.fetchval("select count(*) from pg_publication") == 0
+    async with asyncio.timeout(30):
+        while (await world.http.get("/v1/sources")).json()["items"]:
+            await asyncio.sleep(0.05)
+    await world.add("crm", takes(empty_database))
+    await world.ends_as("crm", {"1": "Heron 1."})
+
+
+@pytest.mark.parametrize(
+    ("table", "mapping", "code"),
+    [("keyless", {"body": ["body"]}, "NO_PRIMARY_KEY"), ("notes", {"body": ["nowhere"]}, "NO_SUCH_COLUMN"), ("absent", {"body": ["body"]}, "NO_SUCH_TABLE")],
+)
+async def test_a_table_that_cannot_be_followed_says_why(
+    shop: asyncpg.Connection, empty_database: str, world: SourceWorld, table: str, mapping: dict[str, Any], code: str
+) -> None:
+    await shop.execute("create table keyless (body text)")
+    await world.add("crm", takes(empty_database) | {"table": table, "mapping": mapping})
+    async with asyncio.timeout(30):
+        while (await world.source("crm")).get("state") != "failed":
+            await asyncio.sleep(0.05)
+    assert (await world.source("crm"))["status"]["code"] == code
+    assert await slots(shop) == 0
+
+
+async def test_an_address_with_a_password_does_not_get_into_the_log(world: SourceWorld) -> None:
+    body = {"name": "crm", "takes": takes("postgresql://me:secret@db/shop")}
+    response = await world.http.post("/v1/sources", json=body)
+    assert (response.status_code, response.json()["code"]) == (422, "PASSWORD_IN_LOG")
+    assert "secret" not in response.text
