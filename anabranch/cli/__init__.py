@@ -1,6 +1,6 @@
 """The command line: one file a group. What is heavy is imported inside the commands, so that `--help` comes at once.
 
-stdout is data, stderr is talk. Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not found, 4 refused, 5 partly done, 7 backend not reachable, 130 interrupted.
+stdout is data, stderr is talk. Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not found, 4 refused, 5 partly done, 6 gate does not hold, 7 backend not reachable, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -24,6 +24,9 @@ GROUPS = {
     "source": "anabranch.cli.source:app",
     "watch": "anabranch.cli.watch:watch",
     "erase": "anabranch.cli.erase:app",
+    "runs": "anabranch.cli.runs:app",
+    "lineage": "anabranch.cli.lineage:lineage",
+    "generations": "anabranch.cli.generations:app",
     "topics": "anabranch.cli.topics:app",
     "db": "anabranch.cli.db:app",
     "kafka": "anabranch.cli.kafka:app",
@@ -44,6 +47,9 @@ HELP = {
     "source": "What documents are taken from: tables that change, folders, addresses.",
     "watch": "Take in a folder, and what changes in it.",
     "erase": "Remove documents for good, from the log too.",
+    "runs": "Questions that were asked: list, show, answer again, compare.",
+    "lineage": "Walk an answer's citations back to the uploaded bytes.",
+    "generations": "Indexes beside each other: compare, switch, roll back, drop.",
     "topics": "The log: topics, and how far each stage has read.",
     "db": "The tables: migrations and checksum.",
     "kafka": "A single Kafka node on this machine's Java.",

@@ -18,6 +18,7 @@ from schemas.states import DocumentState
 app = App(name="documents", help="List, show and remove documents.", result_action="return_value")
 Flag = Parameter(negative="")
 DEFAULT = Remote()
+app.command("anabranch.cli.lineage:document_lineage", name="lineage", help="Every event that a document came by, from its bytes on, verified.")
 
 
 @app.command(name="list")
