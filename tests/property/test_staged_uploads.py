@@ -92,5 +92,5 @@ async def test_what_a_producer_keeps_itself_stays(tmp_path: Path) -> None:
 async def test_nobody_else_may_name_what_is_staged_for_an_event(tmp_path: Path) -> None:
     key = staged_prefix("default", received_id("default", "test", "another")) + sha256_hex(BODY)
     world = await after(tmp_path / "other", [], key)
-    assert world.tables()["buried"] == [("receive", "FORBIDDEN_KEY")]
+    assert ("receive", "FORBIDDEN_KEY") in world.tables()["buried"]
     assert await kept(world, key)
