@@ -1,0 +1,105 @@
+"""Real Kafka Connect and Debezium between somebody's Postgres and our documents."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from streams.kafka.settings import KafkaSettings
+from tests.debezium.connect import kafka_connect
+from tests.integration.sources_world import source_world
+
+pytestmark = pytest.mark.kafka
+
+LONG = " ".join(f"sentence {number} about herons in the reeds." for number in range(300))
+"""Stored beside its row, so that the log of the database names it only when it changes."""
+
+
+@pytest.fixture
+async def shop(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
+    connection = await asyncpg.connect(empty_database)
+    await connection.execute(
+        "create table notes (id int primary key, title text, body text, price numeric(8,2), made timestamp, day date, facts jsonb);"
+        "alter table notes alter column body set storage external"
+    )
+    yield connection
+    await connection.execute(
+        "select pg_terminate_backend(active_pid) from pg_replication_slots where database = current_database() and active_pid is not null;"
+        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where database = current_database()"
+    )
+    await connection.close()
+
+
+def connector(dsn: str, prefix: str, **more: str) -> dict[str, Any]:
+    place = urlsplit(dsn)
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": place.hostname,
+        "database.port": str(place.port),
+        "database.user": place.username,
+        "database.password": "",
+        "database.dbname": place.path[1:],
+        "topic.prefix": prefix,
+        "table.include.list": "public.notes",
+        "plugin.name": "pgoutput",
+        "slot.name": prefix.replace("-", "_"),
+        "publication.name": prefix.replace("-", "_"),
+        "publication.autocreate.mode": "filtered",
+        "skipped.operations": "none",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "4",
+        **more,
+    }
+
+
+@pytest.mark.parametrize("schemas", [True, False], ids=["with schema", "without"])
+async def test_a_table_behind_debezium_is_what_its_documents_say(
+    shop: asyncpg.Connection, empty_database: str, database: str, kafka_settings: KafkaSettings, tmp_path: Path, schemas: bool
+) -> None:
+    prefix, rows = f"shop-{uuid4().hex[:8]}", 1000 if schemas else 20
+    await shop.execute(
+        "insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.', g / 4.0, '2026-03-01 12:00', '2026-03-02', '{\"n\": 1}'"
+        f" from generate_series(1, {rows}) g"
+    )
+    sets = [
+        f"kafka.bootstrap_servers={kafka_settings.bootstrap_servers}",
+        f"kafka.topic_prefix={kafka_settings.topic_prefix}",
+        "kafka.partitions=2",
+    ]
+    encodings = {"price": {"type": "decimal", "scale": 2}, "made": {"type": "timestamp_us"}, "day": {"type": "date"}, "facts": {"type": "json"}}
+    mapping = {"body": ["body"], "title": "title", "metadata": ["price", "made", "day", "facts"], "encodings": {} if schemas else encodings}
+    async with (
+        source_world(tmp_path / "data", database, *sets) as world,
+        kafka_connect(kafka_settings.bootstrap_servers, tmp_path, prefix, schemas=schemas) as connect,
+    ):
+        await world.add("crm", {"kind": "debezium", "topic": f"{prefix}.public.notes", "mapping": mapping})
+        await connect.start(prefix, connector(empty_database, prefix))
+        expected = {str(key): f"Heron {key} stands." for key in range(1, rows + 1)}
+        await world.ends_as("crm", expected)
+        metadata = await world.worker.storage.pool.fetchval("select metadata from documents where external_id = '2'")
+        assert metadata == {"price": "0.50", "made": "2026-03-01T12:00:00", "day": "2026-03-02", "facts": {"n": 1}}
+
+        await shop.execute("insert into notes values (5000, 'long', $$" + LONG + "$$)")
+        await shop.execute("update notes set body = 'Heron 1 flies.' where id = 1; delete from notes where id = 2; update notes set id = 3000 where id = 3")
+        await shop.execute("update notes set title = 'longer' where id = 5000")
+        await shop.execute("update notes set id = 6000 where id = 5000")
+        expected |= {"1": "Heron 1 flies.", "3000": expected.pop("3"), "6000": LONG}
+        del expected["2"]
+        await world.ends_as("crm", expected)
+
+        await connect.stop(prefix)
+        await shop.execute("delete from notes where id > 10 and id < 3000")
+        again = connector(empty_database, prefix, **{"snapshot.mode": "always"})
+        await connect.start(prefix, again)
+        expected = {key: text for key, text in expected.items() if int(key) <= 10 or int(key) >= 3000}
+        await world.ends_as("crm", expected)
+
+        await shop.execute("begin; truncate notes; insert into notes (id, body) values (7, 'Only this one.'); commit")
+        await world.ends_as("crm", {"7": "Only this one."})
+        assert await world.letters() == []

@@ -1,0 +1,115 @@
+"""A folder and a list of addresses as sources, with everything behind them."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.integration.sources_world import source_world
+
+
+def put(folder: Path, name: str, text: str) -> None:
+    """In one step, and old enough to be taken at once."""
+    path = folder / name
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}")
+    draft.write_text(text)
+    os.utime(draft, (1_760_000_000 + len(text), 1_760_000_000 + len(text)))
+    draft.replace(path)
+
+
+async def test_a_folder_is_followed_also_through_what_nobody_watched(database: str, tmp_path: Path) -> None:
+    folder = tmp_path / "library"
+    put(folder, "a.md", "# A\n\nHerons stand.")
+    put(folder, "deep/b.txt", "Egrets walk.")
+    put(folder, "deep/skip.log", "Not this one.")
+    put(folder, ".hidden/c.md", "Nor this.")
+    takes = {"kind": "folder", "path": str(folder), "glob": "*.[mt][dx]*", "every_s": 0.2}
+    async with source_world(tmp_path / "data", database) as world:
+        await world.add("library", takes, collection="birds", tags=["wild"])
+        await world.ends_as("library", {"a.md": "# A\n\nHerons stand.", "deep/b.txt": "Egrets walk."})
+        row = await world.worker.storage.pool.fetchrow("select collection, tags, filename, source_uri from documents where external_id = 'deep/b.txt'")
+        assert dict(row) == {"collection": "birds", "tags": ["wild"], "filename": "b.txt", "source_uri": (folder / "deep/b.txt").as_uri()}
+        put(folder, "a.md", "# A\n\nHerons fly now.")
+        (folder / "deep/b.txt").rename(folder / "b.txt")
+        put(folder, "new.md", "Storks arrive.")
+        await world.ends_as("library", {"a.md": "# A\n\nHerons fly now.", "b.txt": "Egrets walk.", "new.md": "Storks arrive."})
+        (folder / "new.md").unlink()
+        (folder / "b.txt").write_text("")
+        await world.ends_as("library", {"a.md": "# A\n\nHerons fly now."})
+    put(folder, "a.md", "# A\n\nHerons are gone.")
+    put(folder, "z.md", "Cranes came.")
+    async with source_world(tmp_path / "data", database) as world:
+        await world.ends_as("library", {"a.md": "# A\n\nHerons are gone.", "z.md": "Cranes came."})
+        folder.rename(tmp_path / "elsewhere")
+        while (await world.source("library"))["state"] != "failed":
+            pass
+        assert (await world.source("library"))["status"]["code"] == "FOLDER_MISSING"
+        assert set(await world.texts("library")) == {"a.md", "z.md"}
+        uploads = [path for path in (tmp_path / "data/blobs/uploads").rglob("*") if path.is_file()]
+        assert uploads == [], "what was staged for the door goes when it is taken in"
+
+
+class Site(BaseHTTPRequestHandler):
+    """Pages by path, with entity tags; counts what it had to send."""
+
+    pages: dict[str, str] = {}
+    sent: list[str] = []
+
+    def do_GET(self) -> None:
+        text = self.pages.get(self.path)
+        if text is None:
+            self._answer(404, b"")
+            return
+        tag = f'"{len(text)}"'
+        if self.headers.get("If-None-Match") == tag:
+            self._answer(304, b"", tag)
+            return
+        self.sent.append(self.path)
+        self._answer(200, text.encode(), tag)
+
+    def _answer(self, status: int, body: bytes, tag: str = "") -> None:
+        self.send_response(status)
+        self.send_header("Content-Length", str(len(body)))
+        self.send_header("Content-Type", "text/plain")
+        if tag:
+            self.send_header("ETag", tag)
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, *_: Any) -> None:
+        """Quiet."""
+
+
+@pytest.fixture
+def site() -> Iterator[str]:
+    Site.pages, Site.sent = {}, []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Site) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+async def test_addresses_are_asked_again_and_sent_only_when_they_changed(database: str, tmp_path: Path, site: str) -> None:
+    Site.pages = {"/a": "Herons stand.", "/b": "Egrets walk."}
+    a, b, absent = (f"http://{site}/{name}" for name in ("a", "b", "absent"))
+    takes = {"kind": "urls", "urls": [a, b, absent], "every_s": 0.1, "gone_after": 2}
+    async with source_world(tmp_path / "data", database, f"ingest.url_allow={site}") as world:
+        await world.add("site", takes)
+        await world.ends_as("site", {a: "Herons stand.", b: "Egrets walk."})
+        Site.pages["/b"] = "Egrets walk away."
+        await world.ends_as("site", {a: "Herons stand.", b: "Egrets walk away."})
+        assert Site.sent.count("/a") == 1
+        del Site.pages["/a"]
+        await world.ends_as("site", {b: "Egrets walk away."})
+        Site.pages["/a"] = "Herons stand."
+        await world.ends_as("site", {a: "Herons stand.", b: "Egrets walk away."})
+        assert (await world.source("site"))["status"]["items"] == 2
