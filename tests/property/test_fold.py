@@ -46,9 +46,14 @@ class Change:
 
 
 TEXTS = ["one", "one\ntwo\nthree", "other", "poison", ""]
-changes = st.builds(
-    Change, st.sampled_from("ab"), st.integers(1, 6), st.one_of(st.none(), st.sampled_from(TEXTS)), st.sampled_from([False, False, False, True]), st.booleans()
-)
+READABLE = [text for text in TEXTS if text != "poison"]
+
+
+def changes_to(texts: Sequence[str]) -> st.SearchStrategy[Change]:
+    said = st.one_of(st.none(), st.sampled_from(texts))
+    return st.builds(Change, st.sampled_from("ab"), st.integers(1, 6), said, st.sampled_from([False, False, False, True]), st.booleans())
+
+
 LATE_WITHDRAWAL = [Change("a", 1, "one"), Change("a", 4, "one"), Change("a", 2, None)]
 """A document, the same again, and a withdrawal that belongs between the two."""
 TWICE_LATE = [*LATE_WITHDRAWAL, Change("a", 3, None), Change("a", 6, "poison"), Change("a", 5, "one")]
@@ -121,7 +126,7 @@ def shown(ledger: MemoryLedger) -> dict[str, Any]:
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(history=st.lists(changes, min_size=2, max_size=8), seed=st.integers(0, 1000))
+@given(history=st.lists(changes_to(TEXTS), min_size=2, max_size=8), seed=st.integers(0, 1000))
 @example(history=LATE_WITHDRAWAL, seed=0)
 @example(history=TWICE_LATE, seed=0)
 async def test_the_log_alone_gives_the_rows_that_its_stages_left(history: list[Change], seed: int) -> None:
@@ -135,10 +140,11 @@ async def test_the_log_alone_gives_the_rows_that_its_stages_left(history: list[C
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-@given(history=st.lists(changes, min_size=2, max_size=7, unique_by=lambda change: (change.name, change.number)), seed=st.integers(0, 1000))
+@given(history=st.lists(changes_to(READABLE), min_size=2, max_size=7, unique_by=lambda change: (change.name, change.number)), seed=st.integers(0, 1000))
 @example(history=LATE_WITHDRAWAL, seed=0)
 @example(history=TWICE_LATE, seed=0)
 async def test_what_is_visible_in_the_end_does_not_depend_on_the_order_of_arrival(history: list[Change], seed: int) -> None:
+    """Of what can be read: an older revision that comes after a later one is passed over, also where that one fails."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
         arrived, ordered = World(Path(one), [], seed, Bounds()), World(Path(two), [], seed, Bounds())
         await play(arrived, history)
