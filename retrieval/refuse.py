@@ -1,7 +1,9 @@
 """Refusal: better no answer than one from passages that do not suit.
 
-With a reranker: its best score, less the engine's background, against the reranker's threshold. Without one: the words of the question that no
-candidate holds. A question in another language than the best passages has no words in common with them, so there only an empty result refuses.
+Each of the first passages is judged by itself, and one that suits is enough. With late interaction: its score, less the engine's background, against the
+engine's threshold, which rises with the share of the question that none of its words are about: a near miss is close in meaning (same document, same
+subject) and lacks the very word that was asked for. A passage in another language than the question cannot be judged by words; its threshold is lower,
+since such pairs score lower. A cross-encoder has read both texts, so its threshold stands as it is. Without a reranker the words alone decide.
 """
 
 from __future__ import annotations
@@ -17,7 +19,12 @@ from schemas.ports.search import ChunkView
 from schemas.profiles import AnswerProfile
 
 ACROSS_LANGUAGES = 0.85
-"""Share of the threshold that is enough where question and best passage are in different languages: such pairs score lower. Set by hand, not calibrated."""
+"""Share of the threshold that is enough where question and passage are in different languages. Measured: of questions that documents in the other
+language answer it refuses four in ten, and as many near misses pass; no other share does better in sum."""
+WORDS = 0.5
+"""How much of the way to a perfect match the whole weight of the question's words is worth."""
+USUAL_COVERAGE = 0.75
+"""Share of the question's weight at which the engine's threshold stands as it is."""
 LEAST_COVERAGE = 0.25
 """Share of the question's idf mass that one of the first three passages must hold, where no reranker looked."""
 _LOOKED_AT = 3
@@ -25,7 +32,8 @@ _LOOKED_AT = 3
 
 @dataclass(frozen=True, slots=True)
 class Suitability:
-    """`best` and `threshold` are comparable; `background` is what was taken off. `refused` says what follows where the profile lets it."""
+    """`best` and `threshold` are those of the passage that is furthest above its threshold, or least below it; `background` is what was taken off.
+    `refused` says what follows where the profile lets it."""
 
     refused: bool
     best: float | None
@@ -45,19 +53,26 @@ def judge_suitability(
     """`reranker` is the one that scored `parents`, None where none did."""
     if not parents:
         return Suitability(True, None, None, 0.0, "nothing was found")
-    scores = [parent.rerank for parent in parents if parent.rerank is not None]
-    if reranker is None or not scores:
+    judged = [parent for parent in parents if parent.rerank is not None][:_LOOKED_AT]
+    if reranker is None or not judged:
         return _by_words(parents, plan, idf)
     background = background_of(reranker, query)
-    threshold = (reranker.threshold if profile.threshold is None else profile.threshold) * _leniency(parents, plan)
-    best = max(scores) - background
+    engine = reranker.threshold if profile.threshold is None else profile.threshold
+    weighed = idf if reranker.role == "added" else {}
+    bars = [(parent.rerank - background, _threshold(engine, parent.best.chunk, plan, weighed)) for parent in judged if parent.rerank is not None]
+    best, threshold = max(bars, key=lambda bar: bar[0] - bar[1])
     return Suitability(best < threshold, best, threshold, background, f"best rerank score {best:.3f} against {threshold:.3f}")
 
 
-def _leniency(parents: Sequence[RankedParent], plan: Plan) -> float:
-    best = max(parents, key=lambda parent: parent.rerank if parent.rerank is not None else float("-inf"))
-    spoken = best.best.chunk.language
-    return ACROSS_LANGUAGES if plan.language_sure and spoken and spoken.split("-")[0] != plan.language else 1.0
+def _threshold(engine: float, chunk: ChunkView, plan: Plan, idf: Mapping[str, Mapping[str, float]]) -> float:
+    if _foreign(chunk, plan):
+        return engine * ACROSS_LANGUAGES
+    held = max((coverage(chunk, plan, weights) for weights in idf.values()), default=USUAL_COVERAGE)
+    return engine + WORDS * (USUAL_COVERAGE - held)
+
+
+def _foreign(chunk: ChunkView, plan: Plan) -> bool:
+    return plan.language_sure and chunk.language is not None and chunk.language.split("-")[0] != plan.language
 
 
 def background_of(reranker: Reranker, query: EmbeddedQuery | None) -> float:

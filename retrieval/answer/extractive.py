@@ -76,7 +76,7 @@ async def _best(items: Sequence[Quotable], plan: Plan, look: Look) -> tuple[list
 
 
 def overlap(items: Sequence[Quotable], plan: Plan) -> Floats:
-    """Share of the question's idf mass that each sentence (a row with its header) holds; idf over the sentences themselves."""
+    """Share of the question's idf mass that each sentence (with the headings above it; a row with its columns' names) holds; idf over the sentences themselves."""
     asked = list(dict.fromkeys(map(word_key, content_words(plan.question, plan.language))))
     held = np.array([_holds(item, asked) for item in items], np.float64).reshape(len(items), len(asked))
     idf = np.array([math.log(1 + len(items) / (1 + count)) for count in held.sum(axis=0)])
@@ -84,7 +84,7 @@ def overlap(items: Sequence[Quotable], plan: Plan) -> Floats:
 
 
 def _holds(item: Quotable, asked: Sequence[str]) -> list[bool]:
-    there = word_keys(f"{item.readable} {item.context.view.section if item.is_row else ''}")
+    there = word_keys(f"{item.readable} {item.context.view.section}")
     return [key in there for key in asked]
 
 

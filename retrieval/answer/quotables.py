@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from retrieval.answer.headings import is_name, looks_like_a_heading, marked_headings
 from retrieval.pack import Context
 from schemas.ports.engines import Sentences
 from schemas.ports.search import ChunkView
@@ -45,17 +46,24 @@ class Quotable:
 
 
 def quotables(contexts: Sequence[Context], sentences: Sentences) -> list[Quotable]:
-    """In order of contexts and text; a text that repeats (children may overlap) is taken once a context."""
+    """In order of contexts and text; a text that repeats (children may overlap) is taken once a context. Headings only where a context holds nothing else."""
     found: dict[tuple[int, str], Quotable] = {}
     for context in contexts:
-        for chunk in context.children:
-            for item in _of_chunk(context, chunk, sentences):
-                found.setdefault((context.n, item.readable), item)
+        said = [item for chunk in context.children for item in _said(context, chunk, sentences)]
+        for item in said or [item for chunk in context.children for item in _of_chunk(context, chunk, sentences, headings=True)]:
+            found.setdefault((context.n, item.readable), item)
     return list(found.values())
 
 
-def _of_chunk(context: Context, chunk: ChunkView, sentences: Sentences) -> Iterator[Quotable]:
+def _said(context: Context, chunk: ChunkView, sentences: Sentences) -> Iterator[Quotable]:
+    """What is no name of something: neither the document's title nor a heading of the passage, written as a line of the text."""
+    names = [chunk.title or "", *context.view.section.split(" > "), *chunk.prefix.splitlines()]
+    return (item for item in _of_chunk(context, chunk, sentences) if item.is_row or not is_name(item.text, names))
+
+
+def _of_chunk(context: Context, chunk: ChunkView, sentences: Sentences, *, headings: bool = False) -> Iterator[Quotable]:
     header: tuple[str, ...] | None = prefix_header(chunk.prefix) if chunk.text.lstrip().startswith("|") else None
+    yield from (Quotable(context, chunk, start, end) for start, end in marked_headings(chunk.text) if headings)
     for kind, start, end in blocks(chunk.text):
         if kind == "header":
             header = tuple(cells(chunk.text[start:end]))
@@ -63,8 +71,14 @@ def _of_chunk(context: Context, chunk: ChunkView, sentences: Sentences) -> Itera
             yield Quotable(context, chunk, start, end, header)
         else:
             header = None
-            for left, right in sentences.split(chunk.text[start:end]):
+            for left, right in () if not headings and _heads(chunk.text, start, end) else sentences.split(chunk.text[start:end]):
                 yield from _trimmed(context, chunk, start + left, start + right)
+
+
+def _heads(text: str, start: int, end: int) -> bool:
+    """Whether the run is a line by itself, no list item, that more text follows and that reads like a heading."""
+    alone = text[:start].rpartition("\n")[2].strip() == "" and bool(text[end:].strip())
+    return alone and looks_like_a_heading(text[start:end])
 
 
 def _trimmed(context: Context, chunk: ChunkView, start: int, end: int) -> Iterator[Quotable]:

@@ -5,17 +5,22 @@ from uuid import UUID
 
 import pytest
 
+from engines.sentences import RuleSentences
 from retrieval.answer.asked_for import find_value, marked, value_kind
 from retrieval.answer.citations import spans_between, verified
 from retrieval.answer.model import answer_schema, system_prompt
-from retrieval.answer.quotables import blocks, cells, prefix_header
+from retrieval.answer.quotables import blocks, cells, prefix_header, quotables
 from retrieval.answer.spoken import Spoken
 from retrieval.answer.support import share_held, unsupported_numbers
+from retrieval.expand import RankedParent
+from retrieval.fuse import Fused
+from retrieval.pack import Context
 from schemas.errors import ModelOutput
 from schemas.questions import Delta, Progress, QueryRequest, QueryResponse, Step
 from schemas.values import Span
 from tests.unit.retrieval_corpus import House, house
 from tests.unit.retrieval_fakes import ScriptedChat
+from tests.unit.retrieval_index import Child, Document, MemoryIndex
 
 RUN = UUID(int=7)
 COST = "How much does the replacement of the bearing cost?"
@@ -101,6 +106,32 @@ def test_blocks_leave_headings_and_table_rules_out() -> None:
         ("row", "| 1 | 2 |"),
         ("prose", "After."),
     ]
+
+
+HEADED = "Buoy 14 moved\n\nIt lies 40 metres further east since March.\n\nCláusula 2. Preço\n\nO preço é de 9 euros.\n\n- free parking\n\nCaptain Nora Kestrel"
+
+
+def quoted(text: str, title: str | None = None) -> list[str]:
+    index = MemoryIndex()
+    index.add(Document("note", [[Child(text)]], title))
+    (chunk,) = index.views.values()
+    parent = RankedParent(chunk.parent_id, chunk.document_id, 1.0, Fused(chunk, 1.0, {}, {}), 1)
+    return [item.text for item in quotables([Context(1, parent, index.parent_views[chunk.parent_id], (chunk,))], RuleSentences())]
+
+
+def test_headings_without_a_mark_are_not_quoted_and_what_says_something_is() -> None:
+    assert quoted(HEADED) == ["It lies 40 metres further east since March.", "O preço é de 9 euros.", "free parking", "Captain Nora Kestrel"]
+
+
+@pytest.mark.parametrize("line", ["Telephone: 213 555 018", "Rent of 4,800 euros", "Port Merrin, 20 March 2026", "It rained."])
+def test_a_short_line_that_says_a_value_is_no_heading(line: str) -> None:
+    assert quoted(f"{line}\n\nMore follows here.")[0] == line
+
+
+@pytest.mark.parametrize("text", ["# Rules of the house", "Rules of the house", "## Rules of the house\n"])
+def test_the_title_is_quoted_only_where_a_passage_holds_nothing_else(text: str) -> None:
+    assert quoted(text, "Rules of the House") == ["Rules of the house"]
+    assert quoted(f"{text}\n\nDogs stay outside.", "Rules of the House") == ["Dogs stay outside."]
 
 
 def test_a_cut_tables_header_comes_from_its_prefix() -> None:
