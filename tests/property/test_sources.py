@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import UTC, datetime
 from random import Random
 from typing import Any
@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engines.blobs import open_blobs
-from schemas.records import Record, StoredRecord
+from schemas.records import Position, Record, StoredRecord
 from schemas.sources import DebeziumSource, RowMapping, SourceSpec
 from streams.codec import Codec
 from streams.memory import MemoryLog
@@ -29,11 +29,31 @@ MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 Order = list[int]
 
 
+class Crash(Exception):
+    """The process ended here."""
+
+
+class CrashingLog(MemoryLog):
+    """Ends the process before or after an append, as often as `crashes` says."""
+
+    def __init__(self, crashes: Random, share: float) -> None:
+        super().__init__(lambda: MOMENT)
+        self.crashes, self.share = crashes, share
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        if self.crashes.random() < self.share:
+            raise Crash
+        positions = await super().append(records)
+        if self.crashes.random() < self.share:
+            raise Crash
+        return positions
+
+
 class Reading:
     """A source whose records come as the test likes, and what stands in `raw` after it."""
 
-    def __init__(self) -> None:
-        self.log, self.store, self.codec = MemoryLog(lambda: MOMENT), MemorySourceStore(), Codec()
+    def __init__(self, log: MemoryLog | None = None) -> None:
+        self.log, self.store, self.codec = log or MemoryLog(lambda: MOMENT), MemorySourceStore(), Codec()
         self.applier = Applier(self.store, Delivery(SPEC, self.codec, open_blobs("memory:///"), lambda: MOMENT), MAPPING, self.log)
 
     async def begin(self) -> None:
@@ -131,5 +151,32 @@ def test_after_a_reset_the_numbers_of_before_count_for_nothing(before: ChangingT
         for record, epoch in records:
             await reading.take([record], epoch=epoch)
         assert await reading.documents() == as_documents(after)
+
+    asyncio.run(run())
+
+
+@settings(max_examples=150, deadline=None)
+@given(histories(), st.integers(0, 2**32), st.sampled_from([0.05, 0.2, 0.5]))
+def test_a_process_that_ends_at_any_moment_loses_nothing_and_says_nothing_twice_differently(table: ChangingTable, seed: int, share: float) -> None:
+    """What was not acknowledged comes again; what was written down as owed is said by whoever starts next."""
+
+    async def run() -> None:
+        random = Random(seed)
+        reading = Reading(CrashingLog(random, share))
+        await reading.begin()
+        records = list(table.records)
+        random.shuffle(records)
+        for record in records:
+            await until_it_works(lambda record=record: reading.take([record]))
+        await until_it_works(reading.applier.say_what_is_owed)
+        assert await reading.documents() == as_documents(table)
+
+    async def until_it_works(call: Callable[[], Awaitable[None]]) -> None:
+        while True:
+            try:
+                await call()
+                return
+            except Crash:
+                await asyncio.sleep(0)
 
     asyncio.run(run())
