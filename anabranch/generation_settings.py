@@ -15,8 +15,13 @@ FOLDER = "generations"
 
 def settings_of(settings: Settings, generation: str) -> Settings:
     """Those of this process, as the generation was told to differ. Raises ConfigurationError."""
+    sets = sets_of(settings, generation)
+    return amended(settings, sets) if sets else settings
+
+
+def sets_of(settings: Settings, generation: str) -> list[str]:
     path = _path(settings, generation)
-    return amended(settings, json.loads(path.read_text())) if path.exists() else settings
+    return list(json.loads(path.read_text())) if path.exists() else []
 
 
 def keep_settings(settings: Settings, generation: str, sets: Sequence[str]) -> None:

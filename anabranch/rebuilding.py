@@ -1,15 +1,28 @@
-"""Another generation from the same facts."""
+"""Another generation beside the live one: from the same facts, or with another configuration."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
 
+from anabranch.composition.engines import Engines, prepare_engines
+from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage
 from anabranch.decisions import Decisions
-from schemas.errors import TransientError
-from sql.builds import PgBuilds
+from anabranch.generation_settings import keep_settings, sets_of, settings_of
+from anabranch.indexing import index_config, wanted_config
+from anabranch.planning import OUTPUTS, Plan, Planner, changed_stages
+from anabranch.settings import Settings
+from anabranch.settings_loading import amended
+from processors import versions
+from schemas.errors import InvalidRequest, NotFound, PermanentError, TransientError
+from schemas.generations import Generation, IndexConfig, chain_fingerprints
+from sql.builds import Build, PgBuilds
 from sql.generations import PgGenerations
+from streams.topics import partition_counts
 
 NUMBERED = re.compile(r"g(\d+)")
 
@@ -17,9 +30,7 @@ NUMBERED = re.compile(r"g(\d+)")
 async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool) -> str:
     """State that the live generation is to be built anew from the log; returns the new one's name. Workers do the rest, and switch. One that is under way
     already is gone on with. Raises TransientError with code NO_GENERATION."""
-    live = await PgGenerations(storage.pool).live()
-    if live is None:
-        raise TransientError("no generation is live", code="NO_GENERATION", remedy="`anabranch rebuild` without a server projects the log into empty tables.")
+    live = await live_generation(storage)
     books = PgBuilds(storage.pool)
     under_way = [build for build in (await books.all()).values() if build.purpose == "rebuild" and build.generation.state in ("building", "shadow")]
     if under_way:
@@ -31,6 +42,83 @@ async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool) -
     return name
 
 
+@dataclass(frozen=True, slots=True)
+class Reindexing:
+    """`sets` are settings as `section.key=value`, on top of those that the live generation was made with."""
+
+    settings: Settings
+    storage: Storage
+    decisions: Decisions
+    overrides: Overrides = NONE
+
+    async def plan(self, sets: Sequence[str]) -> Plan:
+        """Raises InvalidRequest with code NOTHING_CHANGES, ConfigurationError, TransientError with code NO_GENERATION. Nothing is changed, no engine asked."""
+        async with self._wanted(sets) as (live, config, engines):
+            return await self._plan(live, config, engines)
+
+    async def start(self, sets: Sequence[str], *, events_per_second: float | None = None) -> tuple[str, Plan]:
+        """The new generation's name, once the decision is in the log; workers build it. The same errors, and PermanentError with code NOT_RETAINED where the log
+        no longer holds what the live generation was made from."""
+        async with self._wanted(sets) as (live, config, engines):
+            plan = await self._plan(live, config, engines)
+        if not plan.covered:
+            raise PermanentError(
+                f"topic {plan.topic} holds {plan.foreseen.events} of the {plan.foreseen.expected} events that {live.name} was made from",
+                code="NOT_RETAINED",
+                remedy="Change an earlier stage too, or send the missing documents again.",
+            )
+        name = await fresh_name(self.storage)
+        generation = _named(live, name, config, plan.stages)
+        await self._make_topics(generation)
+        keep_settings(self.settings, name, [*sets_of(self.settings, live.name), *sets])
+        await PgBuilds(self.storage.pool).set_pace(name, paused=False, events_per_second=events_per_second)
+        await self.decisions.created(generation, live.name, "reindex")
+        return name, plan
+
+    async def rebuild(self, *, keep: bool) -> str:
+        return await start_rebuild(self.storage, self.decisions, keep=keep)
+
+    async def show(self, name: str) -> dict[str, Any]:
+        """Raises NotFound."""
+        build = await PgBuilds(self.storage.pool).get(name)
+        if build is None:
+            raise NotFound(f"no generation {name!r} is there or on its way", remedy="`anabranch generations list` shows them.")
+        return _body(build)
+
+    async def pace(self, name: str, *, paused: bool, events_per_second: float | None) -> dict[str, Any]:
+        """Raises NotFound."""
+        await self.show(name)
+        await PgBuilds(self.storage.pool).set_pace(name, paused=paused, events_per_second=events_per_second)
+        return await self.show(name)
+
+    @asynccontextmanager
+    async def _wanted(self, sets: Sequence[str]) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
+        live = await live_generation(self.storage)
+        settings = amended(settings_of(self.settings, live.name), sets)
+        wanted = wanted_config(settings, live.config)
+        async with prepare_engines(settings, wanted, self.overrides) as engines:
+            yield live, index_config(wanted, engines), engines
+
+    async def _plan(self, live: Generation, config: IndexConfig, engines: Engines) -> Plan:
+        stages = changed_stages(live, chain_fingerprints(config, versions()))
+        if not stages:
+            remedy = "`anabranch config schema` lists the settings; `anabranch rebuild` makes the same index anew."
+            raise InvalidRequest(f"with these settings the index would be the same as {live.name}", code="NOTHING_CHANGES", remedy=remedy)
+        return await Planner(self.storage, live, engines).plan(stages, config.embed.dimension)
+
+    async def _make_topics(self, generation: Generation) -> None:
+        plain = partition_counts(self.settings.kafka.partitions)
+        own = {topic: plain[name] for name, topic in generation.topics.items() if topic.endswith(f".{generation.name}")}
+        await self.storage.log.create_topics(own, retention_ms={})
+
+
+async def live_generation(storage: Storage) -> Generation:
+    live = await PgGenerations(storage.pool).live()
+    if live is None:
+        raise TransientError("no generation is live", code="NO_GENERATION", remedy="Start a worker: it makes the first one.")
+    return live
+
+
 async def fresh_name(storage: Storage) -> str:
     """The next of g1, g2, …; names of dropped generations are not used again."""
     return f"g{1 + max([0, *_numbers(await PgGenerations(storage.pool).names())])}"
@@ -38,3 +126,26 @@ async def fresh_name(storage: Storage) -> str:
 
 def _numbers(names: Iterable[str]) -> Iterable[int]:
     return (int(match[1]) for name in names if (match := NUMBERED.fullmatch(name)))
+
+
+def _named(live: Generation, name: str, config: IndexConfig, stages: Sequence[str]) -> Generation:
+    own = {OUTPUTS[stage]: f"{OUTPUTS[stage]}.{name}" for stage in stages}
+    return Generation(name=name, config=config, how=chain_fingerprints(config, versions()), topics={**live.topics, **own}, state="building")
+
+
+def _body(build: Build) -> dict[str, Any]:
+    return {
+        "generation": build.generation.name,
+        "state": build.generation.state,
+        "base": build.base,
+        "purpose": build.purpose,
+        "phase": build.phase,
+        "paused": build.paused,
+        "events_per_second": build.events_per_second,
+        "engine_calls": dict(build.engine_calls),
+        "events": build.events,
+        "rows": build.rows,
+        "error": build.error,
+        "started_at": build.started_at,
+        "built_at": build.built_at,
+    }

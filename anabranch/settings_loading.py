@@ -49,6 +49,10 @@ def validated(origins: Mapping[str, dict[str, Any]]) -> Settings:
     for origin, values in origins.items():
         _refuse_unknown(values, origin)
         merged = _merged(merged, values)
+    return _made(merged)
+
+
+def _made(merged: Mapping[str, Any]) -> Settings:
     try:
         return Settings.model_validate(merged)
     except ValidationError as error:
@@ -57,7 +61,9 @@ def validated(origins: Mapping[str, dict[str, Any]]) -> Settings:
 
 def amended(settings: Settings, sets: Iterable[str]) -> Settings:
     """The same with some keys set anew. Raises ConfigurationError."""
-    return validated({"settings": settings.model_dump(), "--set": _assignments(sets)})
+    given = _assignments(sets)
+    _refuse_unknown(given, "--set")
+    return _made(_merged(settings.model_dump(), given))
 
 
 def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:

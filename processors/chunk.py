@@ -49,7 +49,7 @@ async def _chunked(item: Counted, ports: Ports) -> list[Statement]:
     if item.claim is Claim.SUPERSEDED:
         return [superseded(item)]
     data: DocumentTranscribed = item.fact.data
-    transcript = await transcript_of(data, ports)
+    transcript = await transcript_of(data, ports.blobs)
     if len(transcript.markdown) > 20_000:
         parents = await asyncio.to_thread(ports.chunker.chunk, data.document_id, data.title, transcript)
     else:

@@ -16,7 +16,7 @@ from schemas.events import ChunksEmbedded, DocumentChunked, Fact
 from schemas.ids import sha256_hex
 from schemas.ports.bundle import Ports, blob_key
 from schemas.ports.engines import Embedded
-from schemas.ports.ledger import Claim
+from schemas.ports.ledger import Claim, MemoKey
 from schemas.rows import ChildRow, ParentRow, Row, SettledRow
 from schemas.values import ChildChunk, ChunkVector
 from streams.memo import memo_key, remembered
@@ -110,13 +110,18 @@ def embedded_text(child: ChildChunk) -> str:
     return f"{child.prefix}\n{child.text}" if child.prefix else child.text
 
 
+def text_key(tenant: str, document: UUID, child: ChildChunk, engine: str) -> MemoKey:
+    """What an embedder of this fingerprint is asked about one chunk."""
+    return memo_key(tenant, document, engine, embedded_text(child).encode())
+
+
 async def _answers(wanted: Sequence[tuple[DocumentChunked, ChildChunk]], ports: Ports) -> list[_Answer]:
     texts = [embedded_text(child) for _, child in wanted]
 
     async def ask(positions: list[int]) -> list[bytes]:
         return [_Answer.of(embedded).to_bytes() for embedded in await ports.embedder.embed([texts[position] for position in positions])]
 
-    keys = [memo_key(data.tenant, data.document_id, ports.embedder.fingerprint, text.encode()) for (data, _), text in zip(wanted, texts, strict=True)]
+    keys = [text_key(data.tenant, data.document_id, child, ports.embedder.fingerprint) for data, child in wanted]
     return [_Answer.from_bytes(answer) for answer in await remembered(ports.memo, keys, ask)]
 
 

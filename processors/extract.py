@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from schemas.events import DocumentChunked, EntitiesExtracted, Fact
 from schemas.ids import canonical_json
 from schemas.ports.bundle import Ports
-from schemas.ports.ledger import Claim
+from schemas.ports.ledger import Claim, MemoKey
 from schemas.values import Extraction
 from streams.memo import memo_key, remembered
 from streams.stage import Counted, Stage, Statement
@@ -20,14 +20,19 @@ async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
     return [await _extracted(item.fact, ports) for item in counted if item.claim is not Claim.SUPERSEDED]
 
 
+def question_key(data: DocumentChunked, engine: str) -> MemoKey:
+    """What an extractor of this fingerprint is asked about one part of a document's chunks."""
+    question = canonical_json({"language": data.language, "parents": [parent.model_dump(mode="json") for parent in data.parents]})
+    return memo_key(data.tenant, data.document_id, engine, question)
+
+
 async def _extracted(fact: Fact[DocumentChunked], ports: Ports) -> Statement:
     data = fact.data
 
     async def ask(_: list[int]) -> list[bytes]:
         return [(await ports.extractor.extract(data.parents, data.language)).model_dump_json().encode()]
 
-    question = canonical_json({"language": data.language, "parents": [parent.model_dump(mode="json") for parent in data.parents]})
-    key = memo_key(data.tenant, data.document_id, ports.extractor.fingerprint, question)
+    key = question_key(data, ports.extractor.fingerprint)
     found = Extraction.model_validate_json((await remembered(ports.memo, [key], ask))[0])
     event = EntitiesExtracted(
         tenant=data.tenant,

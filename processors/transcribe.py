@@ -10,8 +10,8 @@ from processors.outcomes import indexed, removed, superseded
 from schemas.events import DocumentAccepted, DocumentRemoved, DocumentTranscribed, Fact
 from schemas.ids import canonical_json, sha256_hex
 from schemas.ports.bundle import Ports, blob_key
-from schemas.ports.engines import File, ParsePlan
-from schemas.ports.ledger import Claim
+from schemas.ports.engines import Blobs, File, ParsePlan
+from schemas.ports.ledger import Claim, MemoKey
 from schemas.rows import DocumentRow, Row, WithdrawalRow
 from schemas.values import BlobRef, DocumentFields, Notice, Origin, Transcript
 from streams.memo import memo_key, remembered
@@ -114,14 +114,19 @@ async def _transcribed(data: DocumentAccepted, ports: Ports) -> DocumentTranscri
     )
 
 
+def part_key(data: DocumentAccepted, file: File, plan: ParsePlan, part: str, engine: str) -> MemoKey:
+    """What a parser of this fingerprint is asked about one part of a document."""
+    question = canonical_json({"sha256": data.blob.sha256, "name": file.name, "media_type": plan.media_type, "part": part})
+    return memo_key(data.tenant, data.document_id, engine, question)
+
+
 async def _part(data: DocumentAccepted, file: File, plan: ParsePlan, part: str, ports: Ports) -> bytes:
     """One page range, remembered: a rebalance in the middle of a long scan resumes here."""
 
     async def ask(_: list[int]) -> list[bytes]:
         return [await ports.parser.parse(file, plan, part)]
 
-    question = canonical_json({"sha256": data.blob.sha256, "name": file.name, "media_type": plan.media_type, "part": part})
-    key = memo_key(data.tenant, data.document_id, ports.parser.fingerprint, question)
+    key = part_key(data, file, plan, part, ports.parser.fingerprint)
     return (await remembered(ports.memo, [key], ask))[0]
 
 
@@ -137,12 +142,12 @@ async def _stored(transcript: Transcript, data: DocumentAccepted, ports: Ports) 
     return await ports.blobs.put(blob_key(data.tenant, data.document_id, sha256_hex(packed)), packed, media_type="application/gzip")
 
 
-async def transcript_of(data: DocumentTranscribed, ports: Ports) -> Transcript:
+async def transcript_of(data: DocumentTranscribed, blobs: Blobs) -> Transcript:
     """The transcript of a fact, wherever it lies."""
     if data.transcript is not None:
         return data.transcript
     assert data.blob is not None
-    return Transcript.model_validate(json.loads(gzip.decompress(await ports.blobs.get(data.blob.key))))
+    return Transcript.model_validate(json.loads(gzip.decompress(await blobs.get(data.blob.key))))
 
 
 STAGE = Stage("transcribe", ACCEPTED, VERSION, counts="latest", project=project, react=react, batch=1, deadline_s=6 * 3600, output=OCR_DONE)

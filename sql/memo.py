@@ -23,6 +23,11 @@ class PgMemo:
             rows = await self._pool.fetch(statement("recall"), *_columns(keys))
         return {keys[row["n"] - 1]: row["answer"] for row in rows}
 
+    async def known(self, keys: Sequence[MemoKey]) -> int:
+        """How many of these different questions have an answer."""
+        with database_errors():
+            return int(await self._pool.fetchval(statement("known"), *_columns(keys)))
+
     async def store(self, answers: Mapping[MemoKey, bytes]) -> None:
         if answers:
             with database_errors():

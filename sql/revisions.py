@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from uuid import UUID
 
 from schemas.ports.bundle import Latest
+from schemas.rows import OrderKey
 from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
+from sql.storable import array_text
 
 
 class PgRevisions:
@@ -20,3 +23,10 @@ class PgRevisions:
         with database_errors():
             row = await self.pool.fetchrow(statement("latest_revision"), tenant, document_id)
         return Latest(row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None) if row else None
+
+    async def repeated(self, revisions: Sequence[tuple[UUID, OrderKey]]) -> set[tuple[UUID, OrderKey]]:
+        """Those that say only what the generation that answers shows already."""
+        documents, orders = [document for document, _ in revisions], [array_text(order) or "" for _, order in revisions]
+        with database_errors():
+            rows = await self.pool.fetch(statement("repeated_revisions"), documents, orders)
+        return {(row["document_id"], tuple(row["ord"])) for row in rows}

@@ -11,9 +11,9 @@ import structlog
 
 from anabranch.builds import Pace
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.owing import OwingLedger
+from anabranch.composition.owing import OwingLedger, UnrepeatingLedger
 from anabranch.composition.ports import ports_of
-from anabranch.composition.readers import ANSWERING, Reader, endings_only, readers
+from anabranch.composition.readers import AGAIN, ANSWERING, Reader, endings_only, readers
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.storage import Storage
 from anabranch.counted_log import CountedLog
@@ -22,11 +22,13 @@ from anabranch.settings import Settings
 from anabranch.source_hosting import Door
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import Generation
+from schemas.ports.ledger import Ledger
 from schemas.ports.log import EventLog, Subscriber
 from sql.builds import PgBuilds
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
 from sql.pool import Pool
+from sql.revisions import PgRevisions
 from streams.hosting import Host
 from streams.observe import Observer
 from streams.partition import Bounds
@@ -67,7 +69,7 @@ class Hosting:
             while True:
                 try:
                     generations = await PgGenerations(self.storage.pool).undropped()
-                    await self._keep_books()
+                    await self.keep_books()
                 except TransientError:
                     generations = None
                 if generations:
@@ -115,15 +117,14 @@ class Hosting:
         pool, event_log = (self.builds, WithoutOutcomes(self.storage.log)) if reader.silent else (self.storage.pool, self.storage.log)
         ports = ports_of(self.settings, self.storage, generation, engines, self.overrides, self.door)
         codec = self.storage.codec
-        own = PgLedger(pool, generation)
-        ledger = OwingLedger(own) if reader.stage.react is endings_only else own
+        ledger = _ledger(reader, pool)
         publisher = Publisher(reader.author, generation, codec, self.overrides.clock)
         given: tuple[Any, ...] = (reader.stage, ledger, _told(event_log, self.observer), ports, publisher, codec, self.observer)
         pace = self.paces.setdefault(generation.name, Pace()) if reader.silent else None
         runner = PacedRunner(pace, *given) if pace else Runner(*given)
         return Host(runner, self.subscriber, reader.topic, self.bounds, group=reader.group)
 
-    async def _keep_books(self) -> None:
+    async def keep_books(self) -> None:
         """Of generations that are being built: take their pace, add up what they asked of engines."""
         if not self.paces:
             return
@@ -138,6 +139,13 @@ class Hosting:
             await PgBuilds(self.storage.pool).failed(generation, error)
         except TransientError:
             log.warning("why a build stopped could not be kept", generation=generation)
+
+
+def _ledger(reader: Reader, pool: Pool) -> Ledger:
+    own = PgLedger(pool, reader.generation)
+    if reader.stage.react is endings_only:
+        return OwingLedger(own)
+    return UnrepeatingLedger(own, PgRevisions(pool)) if reader.stage.name == AGAIN else own
 
 
 class PacedRunner(Runner):

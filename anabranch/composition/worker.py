@@ -74,7 +74,8 @@ async def prepare_worker(
         await stack.enter_async_context(warming(_used(engines, stages), models_folder(settings)))
         door = door_of(settings)
         hosting = Hosting(settings, storage, stages, generation, shelf, builds, observer or Silent(), overrides, storage.subscriber, door)
-        builder = Builder(storage, builds, tuple(dict.fromkeys((*STAGES, *stages))), Decisions(storage.log, storage.codec, overrides.clock, overrides.fresh_id))
+        decisions = Decisions(storage.log, storage.codec, overrides.clock, overrides.fresh_id)
+        builder = Builder(storage, builds, tuple(dict.fromkeys((*STAGES, *stages))), decisions, hosting.keep_books)
         hosts_door = any(stage.name == "receive" for stage in stages)
         sources = source_hosts(settings, storage, door, overrides) if hosts_door else None
         yield Worker(generation, storage, hosting, builder, Maintenance(storage, builds), sources)

@@ -1,0 +1,35 @@
+"""How much a generation shows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from uuid import UUID
+
+from schemas.rows import OrderKey
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+
+@dataclass(frozen=True, slots=True)
+class IndexSize:
+    """`texts` are the different ones of each document's chunks; bytes are those of tables with their indexes."""
+
+    documents: int
+    parts: int
+    texts: int
+    tokens: int
+    other_bytes: int
+    vector_bytes: int
+
+
+async def index_size(pool: Pool, generation: str) -> IndexSize:
+    with database_errors():
+        [row] = await pool.fetch(statement("index_size"), generation)
+    return IndexSize(**dict(row))
+
+
+async def visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderKey]:
+    with database_errors():
+        rows = await pool.fetch("select document_id, ord from visible where generation = $1", generation)
+    return {row["document_id"]: tuple(row["ord"]) for row in rows}

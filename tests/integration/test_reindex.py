@@ -1,0 +1,101 @@
+"""An index with another configuration, built beside the live one: exactly the stages downstream of the change run, and they cost what the plan said."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+
+from anabranch.composition.overrides import Overrides
+from anabranch.rebuilding import Reindexing
+from anabranch.settings import Settings
+from engines.chunk import chunker_for
+from engines.embed.null import NullEmbedder
+from schemas.generations import IndexConfig
+from schemas.ids import fingerprint
+from schemas.ports.engines import File, ParsePlan
+from schemas.values import Extraction, Mention, ParentChunk, Transcript
+from sql.checksum import checksum
+from tests.pipeline import Pipeline, pipeline
+from tests.property.world import LineParser
+
+WORDS = "heron stork crane rail coot grebe swan teal duck goose"
+TEXTS: dict[str, str | None] = {f"doc-{number}": f"{WORDS} {number}\nNumber {number} flies.\n{WORDS}" for number in range(12)}
+ONLY = "http://127.0.0.1:1"
+CHANGES = {
+    "parser": (["ocr.base_url=" + ONLY, "ocr.model=shouting"], ["transcribe", "chunk", "extract", "embed"]),
+    "chunker": (["chunk.strategy=fixed_size", "chunk.child_tokens=32"], ["chunk", "extract", "embed"]),
+    "extractor": (["extract.base_url=" + ONLY, "extract.model=all", "extract.engine=openai"], ["extract"]),
+    "embedder": (["embed.base_url=" + ONLY, "embed.model=wide", "embed.dimension=24"], ["embed"]),
+}
+
+
+class ShoutingParser(LineParser):
+    fingerprint = "shouting"
+
+    def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
+        transcript = super().assemble(file, plan, parts)
+        return transcript.model_copy(update={"markdown": transcript.markdown.upper()})
+
+
+class FirstWords:
+    """The first word of each chunk is a name."""
+
+    def __init__(self, model: str) -> None:
+        self.fingerprint = fingerprint("first words", model)
+
+    async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
+        found = [(child.id, child.text.split()[0], child.char_start) for parent in parents for child in parent.children if child.text.split()]
+        return Extraction(mentions=[_mention(*one) for one in found])
+
+
+def _mention(chunk: UUID, word: str, start: int) -> Mention:
+    return Mention(chunk_id=chunk, type="WORD", key=word.casefold(), name=word, char_start=start, char_end=start + len(word))
+
+
+def engines_of(config: IndexConfig) -> Overrides:
+    return Overrides(
+        parser=ShoutingParser() if config.ocr.model else LineParser(),
+        chunker=chunker_for(config.chunk),
+        extractor=FirstWords(config.extract.model),
+        embedder=NullEmbedder(dimension=config.embed.dimension if config.embed.engine == "openai" else 8),
+    )
+
+
+OVERRIDES = Overrides(for_config=engines_of)
+
+
+def reindexing(at_work: Pipeline, folder: Path) -> Reindexing:
+    return Reindexing(Settings(data_dir=folder), at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+
+
+async def facts(at_work: Pipeline) -> dict[str, int]:
+    rows = await at_work.pool.fetch("select topic, count(*) from events where topic <> 'control' group by topic")
+    return {row["topic"]: row["count"] for row in rows}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+async def test_what_changes_alone_runs_with_all_that_follows_and_costs_what_the_plan_said(change: str, database: str, tmp_path: Path) -> None:
+    sets, stages = CHANGES[change]
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill(TEXTS)
+        await at_work.fill({"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "doc-2": TEXTS["doc-2"]})
+        before, asked = await facts(at_work), at_work.engine_calls()
+        live = await checksum(at_work.pool)
+        plan = (await reindexing(at_work, tmp_path).plan(sets)).body()
+        assert (plan["first_changed_stage"], plan["stages"], plan["covered_by_retention"]) == (stages[0], stages, True)
+        assert await facts(at_work) == before and at_work.engine_calls() == asked
+        name, _ = await reindexing(at_work, tmp_path).start(sets)
+        build = await at_work.reaches(name, "shadow")
+        assert dict(build.engine_calls) == plan["engine_calls"]
+        assert {engine: number - asked.get(engine, 0) for engine, number in at_work.engine_calls().items() if number > asked.get(engine, 0)} == plan[
+            "engine_calls"
+        ]
+        new = {topic: number for topic, number in (await facts(at_work)).items() if before.get(topic) != number}
+        outputs = {"transcribe": "ocr_done", "chunk": "chunked", "extract": "entities", "embed": "embedded"}
+        assert set(new) == {f"{outputs[stage]}.{name}" for stage in stages}
+        assert await checksum(at_work.pool) == live
+        shown = "select count(*) from visible where generation = $1"
+        assert await at_work.pool.fetchval(shown, name) == await at_work.pool.fetchval(shown, "g1") == 11
