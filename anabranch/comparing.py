@@ -23,6 +23,7 @@ from schemas.ports.engines import Blobs
 from schemas.ports.ledger import Generations
 from schemas.questions import QueryRequest, SearchRequest
 from sql.feedback import PgFeedback
+from sql.generations_told import PgGenerationsTold
 from sql.places import PgPlaces
 
 REPLAYED = ("query", "mode", "profile", "filters", "channels", "language")
@@ -52,6 +53,7 @@ class Comparing:
     generations: Generations
     feedback: PgFeedback
     places: PgPlaces
+    told: PgGenerationsTold
     blobs: Blobs
 
     async def compare(self, tenant: str, a: str, b: str, wanted: ComparisonRequest) -> dict[str, Any]:
@@ -68,8 +70,7 @@ class Comparing:
                 replayed.append(await self._ask(tenant, question, sides, turned=bool(place % 2)))
             except AnabranchError as error:
                 failed[question.request.query] = f"{error.code}: {error.detail}"
-        sizes = await self.places.sizes()
-        index_bytes = {side: sizes[one.name]["bytes"] for side, one in zip(SIDES, pair, strict=True)}
+        index_bytes = {side: await self.told.bytes_of(one.name) for side, one in zip(SIDES, pair, strict=True)}
         names = {side: one.name for side, one in zip(SIDES, pair, strict=True)}
         return comparison_report(names, replayed, _mapped(questions, sides), index_bytes, failed)
 

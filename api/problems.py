@@ -30,7 +30,13 @@ RETRY_AFTER_S = 5
 CLIENT_GONE = 499
 UNTYPED = "Send JSON with the header Content-Type: application/json, and compare it with /openapi.json."
 
-STATUS_OF_CODE = {"FORBIDDEN_KEY": 403, "UNSUPPORTED_MEDIA_TYPE": 415, "DUPLICATE_ID": 409, "IDEMPOTENCY_KEY_REUSED": 422, "RANGE_NOT_SATISFIABLE": 416}
+STATUS_OF_CODE = {
+    "FORBIDDEN_KEY": 403,
+    "UNSUPPORTED_MEDIA_TYPE": 415,
+    "DUPLICATE_ID": 409,
+    "IDEMPOTENCY_KEY_REUSED": 422,
+    "RANGE_NOT_SATISFIABLE": 416,
+} | dict.fromkeys(("GENERATION_BEHIND", "GENERATION_IS_LIVE", "GENERATION_NOT_LIVE"), 409)
 STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
     (NotFound, 404),
     (LimitExceeded, 413),

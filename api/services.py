@@ -10,11 +10,13 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.links import Links
+from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
 from api.tracing import History, Lineage
+from evaluation.comparing import ComparisonRequest
+from evaluation.gate import PromotionRequest
 from schemas.events.erasure import Scope
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.ports.engines import Blobs
-from schemas.ports.ledger import Generations
 from schemas.ports.search import Documents
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell
@@ -72,6 +74,24 @@ class Intake(Protocol):
         """The ingestion job. Raises NotFound, LogUnavailable."""
 
 
+class ReplayDesk(Protocol):
+    """Raises NotFound for what is not there, InvalidRequest for what cannot be done with it."""
+
+    async def causes(self, tenant: str) -> list[dict[str, Any]]: ...
+
+    async def redrive(self, tenant: str, wanted: RedriveRequest) -> dict[str, Any]: ...
+
+    async def discard(self, tenant: str, wanted: DiscardRequest) -> dict[str, Any]: ...
+
+    async def replay(self, tenant: str, wanted: ReplayRequest) -> dict[str, Any]: ...
+
+    async def all(self, tenant: str, limit: int) -> list[dict[str, Any]]: ...
+
+    async def one(self, tenant: str, replay: UUID) -> dict[str, Any]: ...
+
+    async def set_state(self, tenant: str, replay: UUID, wanted: str) -> dict[str, Any]: ...
+
+
 class Erasures(Protocol):
     async def request(self, tenant: str, scope: Scope, name: str) -> UUID:
         """The receipt's id, once the request is durable. Raises NotFound for a document of which nothing is known, LogUnavailable."""
@@ -115,6 +135,25 @@ class Sources(Protocol):
     async def reset(self, tenant: str, name: str) -> dict[str, Any]: ...
 
 
+class GenerationDesk(Protocol):
+    async def all(self) -> list[dict[str, Any]]: ...
+
+    async def one(self, name: str) -> dict[str, Any]:
+        """Raises NotFound."""
+
+    async def compare(self, tenant: str, a: str, b: str, wanted: ComparisonRequest) -> dict[str, Any]:
+        """Raises NotFound, InvalidRequest."""
+
+    async def promote(self, tenant: str, name: str, wanted: PromotionRequest) -> dict[str, Any]:
+        """Raises NotFound, InvalidRequest, PermanentError with code GENERATION_BEHIND; then nothing has changed."""
+
+    async def roll_back(self, expected: str | None) -> dict[str, Any]:
+        """The same errors."""
+
+    async def drop(self, name: str) -> dict[str, Any]:
+        """Raises NotFound, PermanentError with code GENERATION_IS_LIVE."""
+
+
 @dataclass(frozen=True, slots=True)
 class Dependency:
     """One line of `/readyz`."""
@@ -135,7 +174,8 @@ class Services:
     records: Records
     sources: Sources
     erasures: Erasures
-    generations: Generations
+    replays: ReplayDesk
+    desk: GenerationDesk
     blobs: Blobs
     profiles: Callable[[], Sequence[Profile]]
     search: Callable[[SearchRequest], Awaitable[SearchResponse]]

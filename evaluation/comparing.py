@@ -64,6 +64,11 @@ class ComparisonRequest(BaseModel):
     profile: str | None = Field(None, description="in place of the one that was asked with")
 
 
+class ComparisonBody(ComparisonRequest):
+    a: str = Field(description="generation that is compared with")
+    b: str = Field(description="generation that is compared")
+
+
 def read_golden(path: Path) -> list[GoldenQuestion]:
     """Raises InvalidRequest that names the line."""
     try:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from evaluation.comparing import problems
+from evaluation.comparing import ComparisonRequest, problems
 from schemas.errors import InvalidRequest
 from schemas.values import Value
 
@@ -37,6 +37,15 @@ class Gate(Value):
     max_refusals: float = Field(0.05, ge=0, le=1, description="the upper end of the interval of the difference in refusals")
     max_latency_ratio: float = Field(2.0, gt=0, description="of the 95th percentiles, new to old")
     max_failed: int = Field(0, ge=0, description="questions that could not be asked")
+
+
+class PromotionRequest(BaseModel):
+    """Without a gate the generation answers from now on if it has every document; with one, only if the comparison with the live one passes it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    gate: Gate | None = None
+    comparison: ComparisonRequest = ComparisonRequest()
 
 
 def read_gate(path: Path) -> Gate:

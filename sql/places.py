@@ -9,7 +9,6 @@ from uuid import UUID
 
 import asyncpg
 
-from sql.derived_tables import PARTITIONED
 from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
@@ -51,11 +50,6 @@ class PgPlaces:
 
     async def parents(self, generation: str, ids: Sequence[UUID]) -> dict[UUID, Parent]:
         return {row["id"]: Parent(**row) for row in await self._fetch("parent_places", generation, list(ids))}
-
-    async def sizes(self, generation: str | None = None) -> dict[str, dict[str, Any]]:
-        """`{documents, chunks, bytes}` of each generation, or of one."""
-        rows = await self._fetch("generation_sizes", generation, list(PARTITIONED))
-        return {row["name"]: {name: row[name] for name in ("documents", "chunks", "bytes")} for row in rows}
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         with database_errors():

@@ -7,21 +7,25 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from anabranch.answering import answering
+from anabranch.answering import Answering, answering
 from anabranch.busy import Gate, GatedSearch
+from anabranch.comparing import Comparing
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.questions import prepare_questions, profiles_of
 from anabranch.composition.sources import sourcing
-from anabranch.composition.storage import prepare_storage
+from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.counted_log import CountedLog
+from anabranch.decisions import Decisions
 from anabranch.erasures import LogErasures
 from anabranch.feedback import CountedFeedback, LogFeedback
+from anabranch.generations import GenerationDesk
 from anabranch.history import History, Overheard
 from anabranch.intake import LogIntake
 from anabranch.lineage import Lineage
 from anabranch.metrics import Metrics
 from anabranch.questions import Asking
 from anabranch.readiness import Readiness
+from anabranch.replays import ReplayDesk
 from anabranch.secrets import link_secret
 from anabranch.settings import Settings
 from anabranch.settings_schema import config_schema
@@ -38,9 +42,11 @@ from sql.documents import PgDocuments
 from sql.entities import PgEntities
 from sql.feedback import PgFeedback
 from sql.generations import PgGenerations
+from sql.generations_told import PgGenerationsTold
 from sql.jobs import PgJobs
 from sql.lineage import PgLineage
 from sql.past_texts import PgPastTexts
+from sql.places import PgPlaces
 from sql.pool import close_pool, open_pool
 from sql.records import PgRecords
 from sql.search import PgSearch
@@ -85,8 +91,9 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             entities=PgEntities(storage.pool),
             records=records,
             sources=sourcing(settings, storage, overrides),
+            replays=ReplayDesk(storage, overrides.clock, overrides.fresh_id),
             erasures=LogErasures(storage, overrides.clock, overrides.fresh_id),
-            generations=PgGenerations(storage.pool),
+            desk=_desk(storage, event_log, ready, overrides),
             blobs=storage.blobs,
             profiles=lambda: [profiles.get(name) for name in profiles.names],
             search=asking.search,
@@ -100,6 +107,12 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             history=History(records, past, PgGenerations(storage.pool), ready.asked, overheard, RuleSentences(), overrides.fresh_id),
             lineage=Lineage(Walk(PgLineage(storage.pool), past, storage.log, storage.codec, storage.blobs), records),
         )
+
+
+def _desk(storage: Storage, event_log: EventLog, ready: Answering, overrides: Overrides) -> GenerationDesk:
+    pool = storage.pool
+    comparing = Comparing(ready, PgGenerations(pool), PgFeedback(pool), PgPlaces(pool), PgGenerationsTold(pool), storage.blobs)
+    return GenerationDesk(pool, event_log, Decisions(event_log, storage.codec, overrides.clock, overrides.fresh_id), comparing)
 
 
 @asynccontextmanager

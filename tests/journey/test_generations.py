@@ -3,25 +3,43 @@
 from __future__ import annotations
 
 import asyncio
+from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.decisions import Decisions
 from sql.switching import roll_back, switch
 from streams.codec import Codec
+from streams.hosting import group_name
 from tests.generations import copied
-from tests.journey.conftest import World
+from tests.journey.conftest import PATIENCE_S, World
 
 TEXTS = {
     "heron": "# Herons\n\nThe heron stands still in shallow water and waits for fish.",
     "stork": "# Storks\n\nThe stork builds a large nest of sticks on chimneys.",
     "crane": "# Cranes\n\nThe crane dances in spring and flies south in autumn.",
 }
-PER_SECOND = 50
+PER_SECOND, MOST = 50, 30
 
 
 async def filled(world: World) -> None:
     for name, text in TEXTS.items():
         await world.searchable(text, external_id=name)
+
+
+async def beside(world: World, name: str = "g2") -> None:
+    """A shadow of g1 that the worker has come to read for, up to the end of the log: what a test takes out of it stays out."""
+    storage = world.worker.storage
+    await copied(storage.pool, "g1", name)
+    async with asyncio.timeout(PATIENCE_S):
+        for stage, topic in (("chunk", "ocr_done"), ("embed", "chunked"), ("index", "embedded"), ("graph", "entities")):
+            while await storage.waiting(group_name(stage, name), topic):
+                await asyncio.sleep(0.02)
+
+
+async def forget(world: World, document: str) -> None:
+    await world.worker.storage.pool.execute(
+        "delete from visible where generation = 'g2' and document_id in (select id from documents where external_id = $1)", document
+    )
 
 
 def decisions(world: World) -> Decisions:
@@ -30,10 +48,8 @@ def decisions(world: World) -> Decisions:
 
 async def test_a_question_names_the_generation_that_it_was_asked_of(world: World) -> None:
     await filled(world)
-    await copied(world.worker.storage.pool, "g1", "g2")
-    await world.worker.storage.pool.execute(
-        "delete from visible where generation = 'g2' and document_id in (select id from documents where external_id = 'heron')"
-    )
+    await beside(world)
+    await forget(world, "heron")
     for named, expected, found in ((None, "g1", ["heron"]), ("g1", "g1", ["heron"]), ("g2", "g2", [])):
         response = (await world.http.post("/v1/search", json={"query": "heron", "generation": named, "channels": ["lexical"]})).json()
         assert (response["generation"], response["trace"]["generation"]) == (expected, expected)
@@ -46,34 +62,145 @@ async def test_a_question_names_the_generation_that_it_was_asked_of(world: World
 async def test_under_fifty_questions_a_second_a_switch_fails_none_and_each_answer_names_one_generation(world: World) -> None:
     await filled(world)
     pool = world.worker.storage.pool
-    await copied(pool, "g1", "g2")
-    stop = asyncio.Event()
-    asking = asyncio.create_task(questions(world, stop))
+    await beside(world)
+    asker = Asker(world)
+    asking = asyncio.create_task(asker.run())
     order = []
-    for _ in range(3):
-        await asyncio.sleep(0.3)
-        order.append((await switch(pool, "g2", decisions(world).promoted)).generation)
-        await asyncio.sleep(0.3)
-        order.append((await roll_back(pool, decisions(world).promoted)).generation)
-    stop.set()
-    answers = await asking
+    for turn in range(6):
+        await asker.until(25 * (turn + 1))
+        moved = await (switch(pool, "g2", decisions(world).promoted) if turn % 2 == 0 else roll_back(pool, decisions(world).promoted))
+        order.append(moved.generation)
+    await asker.until(200)
+    asking.cancel()
+    await asyncio.gather(asking, return_exceptions=True)
     assert order == ["g2", "g1"] * 3
+    answers = await asyncio.gather(*asker.under_way, *asker.answered)
     assert {status for status, _ in answers} == {200}
-    named = [body["generation"] for _, body in answers]
-    assert set(named) == {"g1", "g2"}
+    assert {body["generation"] for _, body in answers} == {"g1", "g2"}
     assert all(body["trace"]["generation"] == body["generation"] and body["results"] for _, body in answers)
-    assert len(answers) >= PER_SECOND
 
 
-async def questions(world: World, stop: asyncio.Event) -> list[tuple[int, dict[str, Any]]]:
-    """Begun at their rate, whether or not those before have been answered."""
-    under_way = []
+@dataclass
+class Asker:
+    """Fifty a second, whether or not those before have been answered, as long as no more than `MOST` are under way: on a slow machine fewer."""
 
-    async def ask(word: str) -> tuple[int, dict[str, Any]]:
-        response = await world.http.post("/v1/search", json={"query": word, "channels": ["lexical"]})
+    world: World
+    under_way: set[asyncio.Task[tuple[int, dict[str, Any]]]] = field(default_factory=set)
+    answered: list[asyncio.Task[tuple[int, dict[str, Any]]]] = field(default_factory=list)
+
+    async def run(self) -> None:
+        while True:
+            if len(self.under_way) < MOST:
+                task = asyncio.create_task(self._ask(len(self.answered) + len(self.under_way)))
+                self.under_way.add(task)
+                task.add_done_callback(self._done)
+            await asyncio.sleep(1 / PER_SECOND)
+
+    async def until(self, count: int) -> None:
+        while len(self.answered) < count:
+            await asyncio.sleep(0.01)
+
+    def _done(self, task: asyncio.Task[tuple[int, dict[str, Any]]]) -> None:
+        self.under_way.discard(task)
+        self.answered.append(task)
+
+    async def _ask(self, number: int) -> tuple[int, dict[str, Any]]:
+        response = await self.world.http.post("/v1/search", json={"query": list(TEXTS)[number % len(TEXTS)], "channels": ["lexical"]})
         return response.status_code, response.json()
 
-    while not stop.is_set():
-        under_way.append(asyncio.create_task(ask(list(TEXTS)[len(under_way) % len(TEXTS)])))
-        await asyncio.sleep(1 / PER_SECOND)
-    return await asyncio.gather(*under_way)
+
+def golden(query: str, document: str, quote: str) -> dict[str, Any]:
+    return {"query": query, "channels": ["lexical"], "judgements": [{"external_id": document, "quote": quote, "grade": 3}]}
+
+
+GOLDEN = [
+    golden("Where does the heron stand?", "heron", "stands still in shallow water"),
+    golden("What does the stork build?", "stork", "a large nest of sticks"),
+]
+LENIENT = {"gain": None, "min_queries": 2, "min_judged_queries": 2, "max_latency_ratio": 1000}
+
+
+async def posted(world: World, path: str, **body: Any) -> dict[str, Any]:
+    response = await world.http.post(f"/v1/generations/{path}", json=body)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+async def test_a_comparison_maps_judgements_onto_each_generation_and_replays_what_was_asked(world: World) -> None:
+    await filled(world)
+    pool = world.worker.storage.pool
+    await beside(world)
+    run = (await world.ask("When does the crane dance?", channels=["lexical"]))["run_id"]
+    [crane] = await world.search("crane dances", channels=["lexical"])
+    assert (await world.http.post("/v1/feedback", json={"run_id": run, "grades": {crane["chunk_id"]: 3}})).status_code == 202
+    await settled(world, "runs", 2)
+    await settled(world, "judgements", 1)
+    await forget(world, "stork")
+    report = await posted(world, "compare", a="g1", b="g2", golden=GOLDEN)
+    assert report["generations"] == {"A": "g1", "B": "g2"} and report["failed"] == {}
+    assert report["sources"] == {"golden": 2, "real": 2, "feedback": 0} and report["queries"] == 4
+    assert report["judgements"] == 3 and report["mapped_share"] == {"A": 1.0, "B": 0.6667}
+    assert report["judged_queries"] == 2 and report["metrics"]["A"]["ndcg@10"] == report["metrics"]["B"]["ndcg@10"] == 1.0
+    assert report["worst"][0]["query"] == "What does the stork build?" and report["overlap@10"] < 1
+    assert report["latency_ms"]["A"]["p50"] > 0 and report["cost"]["A"]["index_bytes"] > 0
+    runs = await pool.fetchval("select count(*) from runs")
+    assert runs == 2, "a comparison leaves no trace among the questions"
+
+
+async def test_answers_are_compared_as_well_on_request(world: World) -> None:
+    await filled(world)
+    await beside(world)
+    unknown = {"query": "Which emperor conquered Gaul?", "judgements": []}
+    report = await posted(world, "compare", a="g1", b="g2", golden=[*GOLDEN, unknown], answers=True, queries=0)
+    assert report["queries"] == 3 and report["refusals"]["A"] == report["refusals"]["B"]
+
+
+async def test_the_same_index_again_is_not_promoted_through_a_gate_and_says_why(world: World) -> None:
+    await filled(world)
+    await beside(world)
+    told = await posted(world, "g2/promote", gate={}, comparison={"golden": GOLDEN})
+    assert not told["promoted"] and any(reason.startswith("no gain in ndcg@10") for reason in told["reasons"])
+    assert told["comparison"]["overlap@10"] == 1.0
+    itself = await posted(world, "g1/promote", gate=LENIENT, comparison={"golden": GOLDEN})
+    assert itself["promoted"] is False and itself["reasons"] == ["g1 is the one that answers"]
+    assert (await world.ask("heron?"))["generation"] == "g1"
+
+
+async def test_a_generation_is_promoted_rolled_back_and_dropped(world: World) -> None:
+    await filled(world)
+    await beside(world)
+    refused = await world.http.delete("/v1/generations/g1")
+    assert refused.status_code == 409 and refused.json()["code"] == "GENERATION_IS_LIVE"
+    told = await posted(world, "g2/promote", gate=LENIENT, comparison={"golden": GOLDEN})
+    assert told["promoted"] and told["previous"] == "g1" and told["reasons"] == []
+    assert (await world.ask("heron?"))["generation"] == "g2"
+    wrong = await world.http.post("/v1/generations/g1/rollback", json={})
+    assert wrong.status_code == 409 and wrong.json()["code"] == "GENERATION_NOT_LIVE"
+    assert (await posted(world, "rollback"))["generation"] == "g1"
+    listed = {one["name"]: one for one in (await world.http.get("/v1/generations")).json()["items"]}
+    assert {name: (one["state"], one["documents"], one["previous"]) for name, one in listed.items()} == {"g1": ("live", 3, False), "g2": ("standby", 3, True)}
+    assert listed["g2"]["chunks"] == 3 and listed["g2"]["bytes"] > 0
+    gone = (await world.http.delete("/v1/generations/g2")).json()
+    assert gone == {"generation": "g2", "removed": True, "held_by": None, "topics": []}
+    assert (await world.http.get("/v1/generations/g2")).json()["state"] == "dropped"
+    assert (await world.http.post("/v1/query", json={"query": "heron?", "generation": "g2"})).status_code == 404
+    assert (await world.http.post("/v1/generations/rollback", json={})).json()["code"] == "NO_PREVIOUS_GENERATION"
+    assert (await world.ask("heron?"))["generation"] == "g1"
+    await world.searchable("# Owls\n\nThe owl hunts at night.", external_id="owl")
+
+
+async def test_a_generation_that_misses_a_document_is_not_promoted(world: World) -> None:
+    await filled(world)
+    await beside(world)
+    await forget(world, "stork")
+    response = await world.http.post("/v1/generations/g2/promote")
+    assert response.status_code == 409 and response.json()["code"] == "GENERATION_BEHIND" and "stork" in response.json()["detail"]
+    assert (await world.ask("heron?"))["generation"] == "g1"
+
+
+async def settled(world: World, table: str, count: int) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while await world.worker.storage.pool.fetchval(f"select count(*) from {table}") < count:
+            await asyncio.sleep(0.02)
+        while table == "runs" and await world.worker.storage.pool.fetchval("select count(*) from runs where response is null or request is null"):
+            await asyncio.sleep(0.02)

@@ -8,10 +8,10 @@ from typing import Any
 from uuid import UUID, uuid5
 
 from api.links import Links
+from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
 from api.services import Dependency, IngestRequest, Receipt, Services, Upcoming
-from schemas.errors import LimitExceeded, NotFound
+from schemas.errors import LimitExceeded, NotFound, PermanentError
 from schemas.events.erasure import Scope
-from schemas.generations import Generation, IndexConfig
 from schemas.ids import sha256_hex
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.lineage import DocumentLineage, RunLineage
@@ -104,17 +104,37 @@ class FakeDocuments:
         return {"searchable": 1}
 
 
-class FakeGenerations:
-    generation = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live")
+@dataclass
+class FakeDesk:
+    """g1 answers, g2 stands by."""
 
-    async def live(self) -> Generation | None:
-        return self.generation
+    asked: list[tuple[str, Any]] = field(default_factory=list)
 
-    async def get(self, name: str) -> Generation | None:
-        return self.generation
+    async def all(self) -> list[dict[str, Any]]:
+        return [{"name": "g1", "state": "live"}, {"name": "g2", "state": "standby"}]
 
-    async def undropped(self) -> list[Generation]:
-        return [self.generation]
+    async def one(self, name: str) -> dict[str, Any]:
+        found = next((one for one in await self.all() if one["name"] == name), None)
+        if found is None:
+            raise NotFound(f"no generation {name}", remedy="List them.")
+        return found
+
+    async def compare(self, tenant: str, a: str, b: str, wanted: Any) -> dict[str, Any]:
+        self.asked.append((f"{a} {b}", wanted))
+        return {"generations": {"A": a, "B": b}, "queries": 0}
+
+    async def promote(self, tenant: str, name: str, wanted: Any) -> dict[str, Any]:
+        self.asked.append((name, wanted))
+        if name == "g3":
+            raise PermanentError("1 documents are not settled", code="GENERATION_BEHIND", remedy="Wait.")
+        against = ["no gain"] if wanted.gate else []
+        return {"generation": name, "previous": None if against else "g1", "promoted": not against, "reasons": against, "comparison": None}
+
+    async def roll_back(self, expected: str | None) -> dict[str, Any]:
+        return {"generation": "g2", "previous": "g1", "promoted": True, "reasons": [], "comparison": None}
+
+    async def drop(self, name: str) -> dict[str, Any]:
+        return {"generation": name, "removed": True, "held_by": None, "topics": ["embedded.g2"]}
 
 
 class NoRecords:
@@ -182,6 +202,29 @@ async def search(request: SearchRequest) -> SearchResponse:
     raise NotFound("no generation", remedy="None.")
 
 
+class NoReplays:
+    async def causes(self, tenant: str) -> list[dict[str, Any]]:
+        return []
+
+    async def redrive(self, tenant: str, wanted: RedriveRequest) -> dict[str, Any]:
+        return {"events": 0}
+
+    async def discard(self, tenant: str, wanted: DiscardRequest) -> dict[str, Any]:
+        return {"events": 0}
+
+    async def replay(self, tenant: str, wanted: ReplayRequest) -> dict[str, Any]:
+        return {"replay_id": None}
+
+    async def all(self, tenant: str, limit: int) -> list[dict[str, Any]]:
+        return []
+
+    async def one(self, tenant: str, replay: UUID) -> dict[str, Any]:
+        return {"replay_id": replay}
+
+    async def set_state(self, tenant: str, replay: UUID, wanted: str) -> dict[str, Any]:
+        return {"replay_id": replay, "state": wanted}
+
+
 class NoErasures:
     async def request(self, tenant: str, scope: Scope, name: str) -> UUID:
         return JOB
@@ -218,7 +261,8 @@ def services(**replaced: Any) -> Services:
         "records": NoRecords(),
         "sources": NoSources(),
         "erasures": NoErasures(),
-        "generations": FakeGenerations(),
+        "replays": NoReplays(),
+        "desk": FakeDesk(),
         "blobs": MemoryBlobs({"k": FILE}),
         "profiles": lambda: [Profile()],
         "search": search,

@@ -1,0 +1,260 @@
+"""`anabranch generations`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import App, Parameter
+
+from anabranch.cli.exits import FAILED, GATE, OK
+from anabranch.cli.options import Remote
+from anabranch.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from anabranch.client import ApiClient
+
+app = App(name="generations", help="Indexes beside each other: compare, switch, roll back, drop.", result_action="return_value")
+Flag = Parameter(negative="")
+DEFAULT = Remote()
+STAGES = ("control", "runs", "judgements")
+"""Of a server of the command's own: decisions, questions and judgements are in the tables."""
+
+
+@app.command(name="list")
+def list_generations(*, common: Remote = DEFAULT) -> int:
+    """Those that are not dropped, with what each shows and takes."""
+    page = _call(common, lambda client: client.get("/v1/generations"))
+    if common.json:
+        print_json(page)
+        return OK
+    columns = ("name", "state", "purpose", "base", "documents", "chunks", "bytes", "built_at")
+    print_table(columns, [[item[column] for column in columns] for item in page["items"]])
+    return OK
+
+
+@app.command
+def show(name: str, /, *, common: Remote = DEFAULT) -> int:
+    """One, with its configuration.
+
+    Parameters
+    ----------
+    name
+        Such as g2.
+    """
+    found = _call(common, lambda client: client.get(f"/v1/generations/{name}"))
+    if common.json:
+        print_json(found)
+        return OK
+    for key, value in found.items():
+        if key == "config":
+            for section, values in value.items():
+                print(f"{section:12} {', '.join(f'{setting}={chosen}' for setting, chosen in values.items() if chosen not in ('', None))}")
+        elif key not in ("how", "topics"):
+            print(f"{key:12} {value if value is not None else '-'}")
+    return OK
+
+
+@app.command
+def compare(
+    a: str,
+    b: str,
+    /,
+    *,
+    golden: Path | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    queries: int = 200,
+    answers: Annotated[bool, Flag] = False,
+    profile: str | None = None,
+    common: Remote = DEFAULT,
+) -> int:
+    """Ask two generations the same questions: golden ones, and real ones of a period.
+
+    Parameters
+    ----------
+    a
+        The generation that is compared with, such as g1.
+    b
+        The generation that is compared, such as g2.
+    golden
+        File with one question a line, with its judgements.
+    since
+        Of real questions and feedback; UTC where no zone is given.
+    until
+        Of real questions and feedback.
+    queries
+        Real questions at most, the latest first.
+    answers
+        Let the chat model answer, too; that costs its tokens.
+    profile
+        In place of the one that was asked with.
+    """
+    wanted = _comparison(golden, since, until, queries, answers, profile)
+    report = _call(common, lambda client: client.post("/v1/generations/compare", {"a": a, "b": b, **wanted}))
+    if common.json:
+        print_json(report)
+    else:
+        _print_report(report)
+    return OK
+
+
+@app.command
+def promote(
+    name: str,
+    /,
+    *,
+    gate: Path | None = None,
+    golden: Path | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    queries: int = 200,
+    answers: Annotated[bool, Flag] = False,
+    profile: str | None = None,
+    common: Remote = DEFAULT,
+) -> int:
+    """Let a generation answer from now on, if it has every document. Exits 6 where the gate does not hold.
+
+    Parameters
+    ----------
+    name
+        Such as g2.
+    gate
+        YAML file with what a comparison with the live generation must show; without, nothing is compared.
+    golden
+        File with one question a line, with its judgements.
+    since
+        Of real questions and feedback; UTC where no zone is given.
+    until
+        Of real questions and feedback.
+    queries
+        Real questions at most, the latest first.
+    answers
+        Let the chat model answer, too; that costs its tokens.
+    profile
+        In place of the one that was asked with.
+    """
+    body = {"gate": _gate(gate), "comparison": _comparison(golden, since, until, queries, answers, profile)}
+    told = _call(common, lambda client: client.post(f"/v1/generations/{name}/promote", body))
+    return _tell_promotion(told, common)
+
+
+@app.command
+def rollback(*, common: Remote = DEFAULT) -> int:
+    """Let the generation answer again that answered before."""
+    return _tell_promotion(_call(common, lambda client: client.post("/v1/generations/rollback", {})), common)
+
+
+@app.command
+def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+    """Give a generation up for good, with its tables and the topics that no other one uses.
+
+    Parameters
+    ----------
+    name
+        Such as g1.
+    yes
+        Do not ask.
+    """
+
+    async def work(client: ApiClient) -> dict[str, Any]:
+        found = await client.get(f"/v1/generations/{name}")
+        return await client.delete(f"/v1/generations/{name}") if yes or _agreed(found) else {}
+
+    told = _call(common, work)
+    if common.json and told:
+        print_json(told)
+    elif told:
+        say(_dropped(told), quiet=common.quiet)
+    return OK if told else FAILED
+
+
+def _call(common: Remote, work: Callable[[ApiClient], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    from anabranch.cli.serving import api_client
+
+    async def run() -> dict[str, Any]:
+        async with api_client(common, stages=STAGES) as client:
+            return await work(client)
+
+    return asyncio.run(run())
+
+
+def _comparison(golden: Path | None, since: datetime | None, until: datetime | None, queries: int, answers: bool, profile: str | None) -> dict[str, Any]:
+    from evaluation.comparing import read_golden
+
+    questions = [question.model_dump(mode="json") for question in read_golden(golden)] if golden is not None else []
+    return {"golden": questions, "since": _moment(since), "until": _moment(until), "queries": queries, "answers": answers, "profile": profile}
+
+
+def _moment(given: datetime | None) -> str | None:
+    return None if given is None else (given if given.tzinfo else given.replace(tzinfo=UTC)).isoformat()
+
+
+def _gate(path: Path | None) -> dict[str, Any] | None:
+    from evaluation.gate import read_gate
+
+    return None if path is None else read_gate(path).model_dump(mode="json")
+
+
+def _tell_promotion(told: dict[str, Any], common: Remote) -> int:
+    if common.json:
+        print_json(told)
+    elif told["promoted"]:
+        previous = f"; {told['previous']} stands by" if told["previous"] else ""
+        say(f"{told['generation']} answers{previous}", quiet=common.quiet)
+    if not told["promoted"]:
+        for reason in told["reasons"]:
+            say(f"the gate does not hold: {reason}")
+    return OK if told["promoted"] else GATE
+
+
+def _print_report(report: dict[str, Any]) -> None:
+    rows = [(name, report["metrics"]["A"][name], report["metrics"]["B"][name], _interval(report["intervals"].get(name))) for name in report["metrics"]["A"]]
+    rows += [
+        ("refusals", *(report["refusals"][side] for side in "AB"), _interval(report["intervals"].get("refusals"))),
+        ("latency p50, ms", *(report["latency_ms"][side]["p50"] for side in "AB"), _interval(report["intervals"].get("latency_ms"))),
+        ("latency p95, ms", *(report["latency_ms"][side]["p95"] for side in "AB"), ""),
+        ("model calls", *(report["cost"][side]["model_calls"] for side in "AB"), ""),
+        ("tokens", *(report["cost"][side]["tokens"] for side in "AB"), ""),
+        ("index bytes", *(report["cost"][side]["index_bytes"] for side in "AB"), ""),
+        ("judgements mapped", *(report["mapped_share"][side] for side in "AB"), ""),
+        ("results judged", *(report["judged_share"][side] for side in "AB"), ""),
+    ]
+    print_table(("", report["generations"]["A"], report["generations"]["B"], "difference [95 %]"), rows)
+    moves = report["rank_moves"]
+    print(f"\n{report['queries']} questions, {report['judged_queries']} judged in both; overlap@10 {report['overlap@10']}")
+    print(f"of the first ten: {moves['same']} stayed, {moves['up']} rose, {moves['down']} fell, {moves['left']} left")
+    if report["worst"]:
+        print()
+        print_table(("worst", "overlap@10", "ndcg@10"), [(one["query"][:80], one["overlap@10"], _change(one["ndcg@10"])) for one in report["worst"]])
+    for query, reason in report["failed"].items():
+        say(f"could not be asked: {query}: {reason}")
+
+
+def _interval(found: dict[str, Any] | None) -> str:
+    return f"{found['difference']:+.4f} [{found['low']:+.4f}, {found['high']:+.4f}]" if found else "-"
+
+
+def _change(sides: dict[str, float] | None) -> str | None:
+    return None if sides is None else f"{sides['A']} → {sides['B']}"
+
+
+def _agreed(found: dict[str, Any]) -> bool:
+    say(
+        f"{found['name']}  {found['state']}  {found['documents']} documents, {found['chunks']} chunks, {found['bytes']} bytes; no rollback leads to it afterwards"
+    )
+    try:
+        return input("Drop it? [y/N] ").strip().lower() in ("y", "yes")
+    except EOFError:
+        return False
+
+
+def _dropped(told: dict[str, Any]) -> str:
+    holder = told["held_by"]
+    if told["removed"]:
+        return f"{told['generation']} is gone"
+    by = f" of {holder['application'] or 'another program'} (pid {holder['pid']})" if holder else ""
+    return f"{told['generation']} is dropped; its last tables go when a transaction{by} ends"

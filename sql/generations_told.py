@@ -1,0 +1,35 @@
+"""Generations as people are told of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sql.derived_tables import PARTITIONED
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+DETAILS = ("config", "how", "topics")
+
+
+class PgGenerationsTold:
+    """Every call may raise DatabaseUnavailable."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def all(self) -> list[dict[str, Any]]:
+        """Those that are not dropped, the oldest first, with the documents and chunks that each shows and the bytes that it takes."""
+        return await self._told(None)
+
+    async def one(self, name: str) -> dict[str, Any] | None:
+        """Also one that was dropped."""
+        return next(iter(await self._told(name)), None)
+
+    async def bytes_of(self, name: str) -> int:
+        found = await self.one(name)
+        return int(found["bytes"]) if found else 0
+
+    async def _told(self, name: str | None) -> list[dict[str, Any]]:
+        with database_errors():
+            return [dict(row) for row in await self._pool.fetch(statement("generations_told"), name, list(PARTITIONED))]
