@@ -13,7 +13,7 @@ from uuid import UUID
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound
 from schemas.events import Event, SourceAdded, SourceRemoved, SourceReset
 from schemas.ports.log import EventLog
-from schemas.sources import DebeziumSource, FolderSource, PostgresSource, Reset, SourceRequest, SourceSpec
+from schemas.sources import DebeziumSource, FolderSource, PostgresSource, Reset, SourceRequest, SourceSpec, UrlsSource
 from streams.codec import Codec
 from streams.publisher import own_fact
 from streams.topics import CONTROL
@@ -103,7 +103,11 @@ class LogSources:
                 raise InvalidRequest(
                     "the address holds a password, which would stand in the log for ever",
                     code="PASSWORD_IN_LOG",
-                    remedy=f"Leave --dsn out and set ANABRANCH_SOURCES__{request.name.upper()} of the worker to the whole address.",
+                    remedy=f"Leave --dsn out and set {setting_of(request.name)} of the worker to the whole address.",
+                )
+            case UrlsSource(urls=urls) if any(_has_password(url) for url in urls):
+                raise InvalidRequest(
+                    "an address holds a password, which would stand in the log for ever", code="PASSWORD_IN_LOG", remedy="Name pages without one."
                 )
             case FolderSource(path=path) if not PurePath(path).is_absolute():
                 raise InvalidRequest(
@@ -113,6 +117,11 @@ class LogSources:
     async def _decide(self, decision: Event, name: str) -> None:
         fact = own_fact(decision, self.fresh_id(), AUTHOR, self.clock)
         await self.log.append([await self.codec.encode(fact, CONTROL, name)])
+
+
+def setting_of(name: str) -> str:
+    """Where a worker finds the address of a source's database."""
+    return f"ANABRANCH_SOURCES__{name}".upper().replace("-", "_")
 
 
 def _is_of(row: Mapping[str, Any], tenant: str) -> bool:

@@ -49,7 +49,7 @@ class DebeziumSource(Value):
 
 class PostgresSource(Value):
     kind: Literal["postgres"] = "postgres"
-    dsn: str | None = Field(None, description="without a password; unset: ANABRANCH_SOURCES__<NAME> of the worker")
+    dsn: str | None = Field(None, description="without a password; unset: ANABRANCH_SOURCES__NAME of the worker; only embedded")
     table: str = Field(pattern=r"^[^.]+(\.[^.]+)?$", description="schema.table; the schema is `public` where none is given")
     slot: str | None = Field(None, pattern=r"^[a-z0-9_]{1,63}$", description="of its replication slot and publication; by default `anabranch_` and the name")
     mapping: RowMapping

@@ -139,7 +139,7 @@ def _foreign_errors() -> Iterator[None]:
 def _remedy(error: Exception) -> str:
     match error:
         case asyncpg.InvalidAuthorizationSpecificationError():
-            return "Give the whole address, with user and password, in ANABRANCH_SOURCES__<NAME> of the worker."
+            return "Give the whole address, with user and password, in ANABRANCH_SOURCES__NAME of the worker."
         case asyncpg.InsufficientPrivilegeError():
             return "The account needs the attribute REPLICATION, select on the table, and a publication of the slot's name made by the table's owner."
         case asyncpg.ObjectNotInPrerequisiteStateError():

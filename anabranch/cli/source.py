@@ -272,6 +272,8 @@ def _agreed(question: str) -> bool:
 def _trouble(status: dict[str, Any]) -> str | None:
     if status["state"] == "failed":
         return f"{status['code']}: {status['detail']}"
+    if refused := status.get("refused"):
+        return f"{refused['key']}: {refused['detail']}"
     return f"{count} could not be taken" if (count := status.get("problem_count")) else None
 
 

@@ -6,13 +6,14 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
+from pathlib import Path
 from uuid import uuid4
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.storage import Storage, kafka_of
 from anabranch.settings import Settings
 from anabranch.source_hosting import Door, Reader, SourceHosts
-from anabranch.sourcing import LogSources
+from anabranch.sourcing import LogSources, setting_of
 from engines.fetch import HttpFetcher
 from schemas.errors import ConfigurationError
 from schemas.events import DocumentWithdrawn
@@ -66,6 +67,7 @@ class Readers:
                 finally:
                     await reader.close()
             case FolderSource() as folder:
+                self._check_folder(folder)
                 yield FolderReader(folder, self._known(source), self.storage.blobs, self.settings.ingest.max_bytes, self.clock)
             case UrlsSource() as urls:
                 yield UrlsReader(urls, self._known(source), self._web(), self.clock)
@@ -98,7 +100,7 @@ class Readers:
         spec = source.spec
         group = f"{self.settings.kafka.topic_prefix}anabranch.source.{spec.name}.{await self.store.reader(spec.name)}"
         undertaker = Undertaker(spec, self.storage.codec, self.storage.blobs, self.storage.log, self.clock)
-        return TopicReader(source, takes, self._applier(spec, takes.mapping), topics, subscriber, group, undertaker, Patience())
+        return TopicReader(source, takes, self._applier(spec, takes.mapping), topics, subscriber, group, undertaker, self.store, Patience())
 
     @asynccontextmanager
     async def _topics(self) -> AsyncIterator[tuple[EventLog, Subscriber]]:
@@ -122,12 +124,20 @@ class Readers:
             return {partition: end for partition, (_, end) in (await topics.ends(topic)).items()}
 
     def _changes(self, spec: SourceSpec, table: PostgresSource) -> PgChangeReader:
-        secret = self.settings.sources.get(spec.name)
-        dsn = secret.get_secret_value() if secret else table.dsn
+        secret = self.settings.sources.get(spec.name.replace("-", "_"))
+        given = table.dsn if self.settings.mode == "embedded" else None
+        dsn = secret.get_secret_value() if secret else given
         if not dsn:
-            remedy = f"Set ANABRANCH_SOURCES__{spec.name.upper()} of the worker to its address."
+            remedy = f"Set {setting_of(spec.name)} of the worker to its address."
             raise ConfigurationError(f"nobody says where the database of source {spec.name} is", code="SOURCE_ADDRESS", remedy=remedy)
         return PgChangeReader(dsn, *table.place, slot_name(spec.name, table))
+
+    def _check_folder(self, folder: FolderSource) -> None:
+        """Where others than the machine's owner speak to the API, it must not read the machine's files for them."""
+        allowed = [Path(root).resolve() for root in self.settings.ingest.folders]
+        if (self.settings.mode == "external" or allowed) and not any(Path(folder.path).resolve().is_relative_to(root) for root in allowed):
+            remedy = "Name it, or a folder above it, in ANABRANCH_INGEST__FOLDERS of the worker."
+            raise ConfigurationError(f"{folder.path} may not be watched", code="FORBIDDEN_FOLDER", remedy=remedy)
 
     def _applier(self, spec: SourceSpec, mapping: RowMapping) -> Applier:
         return Applier(self.store, self._delivery(spec), mapping, self.storage.log)

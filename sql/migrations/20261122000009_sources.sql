@@ -65,6 +65,7 @@ create table source_tables (
   ended bigint[],
   ended_topic text,
   ended_ends jsonb,
+  ended_at timestamptz,
   primary key (source, tbl)
 );
 

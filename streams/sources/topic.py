@@ -6,11 +6,13 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import structlog
 
 from schemas.errors import ConfigurationError, PermanentError, TransientError
 from schemas.ports.log import EventLog, Partition, Sink, Subscriber
+from schemas.ports.sources import SourceStore
 from schemas.records import StoredRecord
 from schemas.sources import DebeziumSource, DeclaredSource
 from streams.runner import Patience
@@ -36,6 +38,7 @@ class TopicReader:
     subscriber: Subscriber
     group: str
     undertaker: Undertaker
+    store: SourceStore
     patience: Patience
     failure: asyncio.Future[None] | None = None
 
@@ -43,6 +46,7 @@ class TopicReader:
         await self._until_the_topic_is_there()
         self.failure = asyncio.get_running_loop().create_future()
         await self.patiently(self.applier.say_what_is_owed)
+        await self.patiently(lambda: self._status("reading"))
         tasks = [
             asyncio.create_task(self.subscriber.subscribe(self.group, self.takes.topic, self.open_sink).run()),
             asyncio.create_task(self._look_after_snapshots()),
@@ -90,8 +94,12 @@ class TopicReader:
                 await self.topics.ends(self.takes.topic)
                 return
             except (ConfigurationError, TransientError) as error:
-                log.info("waiting for the topic", source=self.source.spec.name, topic=self.takes.topic, detail=error.detail)
-                await asyncio.sleep(LOOK_S)
+                detail = error.detail
+            await self.patiently(partial(self._status, "waiting", detail))
+            await asyncio.sleep(LOOK_S)
+
+    async def _status(self, state: str, detail: str = "") -> None:
+        await self.store.note(self.source.spec.name, "status", {"state": state, "detail": detail})
 
     async def _look_after_snapshots(self) -> None:
         while True:
