@@ -77,7 +77,7 @@ class Answering:
             return live
         named = await self.generations.get(name)
         if named is None or named.state == "dropped":
-            raise NotFound(f"no generation {name!r}", remedy="`anabranch generations list` shows them.")
+            raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
         if named.state == "building":
             raise InvalidRequest(f"generation {name} is still being built", code="GENERATION_NOT_BUILT", remedy="Ask the live one until then.")
         return named

@@ -78,7 +78,7 @@ class Comparing:
         async with self.answering.asked(name):
             found = await self.generations.get(name)
         if found is None:
-            raise NotFound(f"no generation {name!r}", remedy="`anabranch generations list` shows them.")
+            raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
         return found
 
     async def _questions(self, tenant: str, wanted: ComparisonRequest, names: Sequence[str]) -> tuple[list[Question], dict[str, str]]:

@@ -31,14 +31,18 @@ class Dropped:
 
 async def drop_generation(pool: Pool, log: EventLog, decisions: Decisions, name: str, *, let_go_s: float = LET_GO_S) -> Dropped:
     """No way back leads to it. Raises NotFound, PermanentError with code GENERATION_IS_LIVE, LogUnavailable, DatabaseUnavailable."""
+    await give_up(pool, name, decisions.dropped)
+    await asyncio.sleep(let_go_s)
+    return await finish_drop(pool, log, name)
+
+
+async def finish_drop(pool: Pool, log: EventLog, name: str) -> Dropped:
+    """What is left of a dropped generation. Does no harm when it is done again."""
     generations = PgGenerations(pool)
     gone = await generations.get(name)
-    await give_up(pool, name, decisions.dropped)
-    assert gone is not None
-    await asyncio.sleep(let_go_s)
-    removal = await remove(pool, name)
-    topics = unused_topics(gone, await generations.undropped())
+    topics = unused_topics(gone, await generations.undropped()) if gone is not None else []
     await log.delete_topics(topics)
+    removal = await remove(pool, name)
     return Dropped(name, removal.removed, removal.held_by, tuple(topics))
 
 

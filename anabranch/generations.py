@@ -71,4 +71,4 @@ def _told(switched: Switched, report: dict[str, Any] | None) -> dict[str, Any]:
 
 
 def _unknown(name: str) -> NotFound:
-    return NotFound(f"no generation {name!r}", remedy="`anabranch generations list` shows them.")
+    return NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")

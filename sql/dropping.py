@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -18,6 +18,8 @@ from sql.partitions import drop_partitions
 from sql.pool import Connection, Pool
 from sql.statements import statement
 
+KIND = 0x64726F70
+"""Of advisory locks: their second number is the generation's."""
 LOCK_TIMEOUT = "500ms"
 QUESTIONS_S = 10.0
 """What was asked before the drop may take so long."""
@@ -44,7 +46,7 @@ async def give_up(pool: Pool, name: str, publish: PublishDrop) -> None:
             await connection.execute("select from live_generation for update")
             row = await connection.fetchrow(statement("begin_drop"), name)
             if row is None or row["state"] == "dropped":
-                raise NotFound(f"no generation {name!r}", remedy="`anabranch generations list` shows them.")
+                raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
             if row["live"]:
                 remedy = "Promote another one first, or roll back."
                 raise PermanentError(f"generation {name} is the one that answers", code="GENERATION_IS_LIVE", remedy=remedy)
@@ -55,18 +57,33 @@ async def give_up(pool: Pool, name: str, publish: PublishDrop) -> None:
 async def remove(pool: Pool, name: str, *, patience_s: float = PATIENCE_S) -> Removal:
     """Take the tables of a dropped generation away: emptied within seconds also while a transaction that has read other generations stays open, detached
     and dropped when it ends. What is left after `patience_s` a later call finishes. Raises DatabaseUnavailable."""
-    if not await _is_left(pool, name):
-        return Removal(removed=True)
     with database_errors():
-        async with pool.acquire(timeout=60) as connection:
-            await _questions_over(connection, await connection.fetchval("select clock_timestamp()"))
-            for table in PARTITIONED:
-                await _empty(connection, f"{table}_{name}")
-    with suppress(TimeoutError, DatabaseUnavailable):
-        async with asyncio.timeout(patience_s):
-            await drop_partitions(pool, name)
+        async with pool.acquire(timeout=60) as connection, _alone(connection, name) as alone:
+            if alone and await _is_left(pool, name):
+                await _take_away(pool, connection, name, patience_s)
     left = await _is_left(pool, name)
     return Removal(not left, await _holder(pool, name) if left else None)
+
+
+@asynccontextmanager
+async def _alone(connection: Connection, name: str) -> AsyncIterator[bool]:
+    """False while somebody else is at it."""
+    alone = await connection.fetchval("select pg_try_advisory_lock($1, hashtext($2))", KIND, name)
+    try:
+        yield alone
+    finally:
+        if alone:
+            await connection.execute("select pg_advisory_unlock($1, hashtext($2))", KIND, name)
+
+
+async def _take_away(pool: Pool, connection: Connection, name: str, patience_s: float) -> None:
+    await _questions_over(connection, await connection.fetchval("select clock_timestamp()"))
+    for table in PARTITIONED:
+        await _empty(connection, f"{table}_{name}")
+    # The last: while another generation's partition is on its way out of the same table.
+    with suppress(TimeoutError, DatabaseUnavailable, asyncpg.ObjectNotInPrerequisiteStateError):
+        async with asyncio.timeout(patience_s):
+            await drop_partitions(pool, name)
 
 
 async def dropped(pool: Pool) -> list[str]:

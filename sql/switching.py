@@ -95,7 +95,7 @@ async def _live(connection: Connection) -> str:
 async def _check_target(connection: Connection, name: str) -> None:
     state = await connection.fetchval("select state from generations where name = $1", name)
     if state is None or state == "dropped":
-        raise NotFound(f"no generation {name!r}", remedy="`anabranch generations list` shows them.")
+        raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
     if state == "building":
         remedy = "`anabranch generations show` says how far it is."
         raise InvalidRequest(f"generation {name} is still being built", code="GENERATION_NOT_BUILT", remedy=remedy)

@@ -5,7 +5,7 @@ Nothing of it is remembered here: how far the load has come are its readers' pla
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
@@ -13,11 +13,12 @@ import structlog
 from anabranch.composition.readers import Reader, origin, readers
 from anabranch.composition.storage import Storage
 from anabranch.decisions import Decisions
+from anabranch.dropping import finish_drop
 from schemas.errors import AnabranchError, PermanentError, TransientError
 from schemas.generations import Generation
 from sql.builds import Build, PgBuilds
 from sql.checksum import differences
-from sql.dropping import dropped, give_up, remove
+from sql.dropping import dropped, give_up
 from sql.generations import PgGenerations
 from sql.pool import Pool
 from sql.secondary_indexes import build_indexes
@@ -42,6 +43,8 @@ class Builder:
     builds: Pool
     stages: Sequence[Stage]
     decisions: Decisions
+    keep_books: Callable[[], Awaitable[None]]
+    """Adds up what was asked of engines here."""
     working: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     leaving: dict[str, float] = field(default_factory=dict)
     """Dropped generations whose tables are still there, since when they were seen."""
@@ -77,7 +80,7 @@ class Builder:
     async def _remove(self, name: str) -> None:
         try:
             async with PgBuilds(self.builds).alone(name) as mine:
-                if mine and not (removal := await remove(self.builds, name)).removed:
+                if mine and not (removal := await finish_drop(self.builds, self.storage.log, name)).removed:
                     log.info("tables of a dropped generation are still held", generation=name, holder=removal.held_by)
         except TransientError as error:
             log.warning("removing a generation waits", generation=name, code=error.code, detail=error.detail)
@@ -103,6 +106,7 @@ class Builder:
             await self._index(generation)
             await books.reached(generation.name, "catching up")
             barrier = await self._settled(generation)
+            await self.keep_books()
             await books.done(generation.name, events=await self._events(generation), rows=await books.rows(generation.name))
             await self.decisions.built(generation.name, {topic: ends for topic, ends in barrier.items() if origin(topic) != generation.name})
             await self._until_told(generation.name)

@@ -128,3 +128,9 @@ async def test_a_worker_that_has_not_heard_yet_is_told_to_try_again_and_buries_n
     with pytest.raises(TransientError) as told:
         await claim(PgLedger(pool, G2), *derived)
     assert told.value.code == "GENERATION_DROPPED"
+
+
+async def test_two_who_take_it_away_at_once_do_not_get_in_each_others_way(pool: Pool) -> None:
+    await give_up(pool, "g2", published)
+    await asyncio.gather(*(remove(pool, "g2") for _ in range(3)))
+    assert (await remove(pool, "g2")).removed

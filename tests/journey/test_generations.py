@@ -56,7 +56,7 @@ async def test_a_question_names_the_generation_that_it_was_asked_of(world: World
         assert [result["external_id"] for result in response["results"]] == found
     assert (await world.ask("heron?", generation="g2"))["generation"] == "g2"
     unknown = await world.http.post("/v1/query", json={"query": "heron", "generation": "g9"})
-    assert unknown.status_code == 404 and unknown.json()["code"] == "NOT_FOUND"
+    assert unknown.status_code == 404 and unknown.json()["code"] == "NO_SUCH_GENERATION"
 
 
 async def test_under_fifty_questions_a_second_a_switch_fails_none_and_each_answer_names_one_generation(world: World) -> None:
