@@ -4,6 +4,7 @@ from __future__ import annotations
 
 REMEDIES = {
     "NOT_FOUND": "`anabranch documents list` lists the documents; `anabranch documents show` says how far one is.",
+    "NO_SUCH_DEAD_LETTER": "`anabranch dlq list` shows what is open.",
     "NO_SUCH_GENERATION": "`anabranch generations list` shows them; without --generation the live one answers.",
     "INVALID_REQUEST": "--help says what each option takes; a page begins with the `--after` that the page before it named.",
     "BUSY": "Ask again in a few seconds, or raise ANABRANCH_DATABASE__API_POOL where the server runs.",

@@ -10,6 +10,7 @@ from api import problems
 from api.guard import clean_input
 from api.middleware import BodyLimit, RequestId, Slots
 from api.routes import (
+    builds,
     collections,
     config,
     dead_letters,
@@ -25,6 +26,7 @@ from api.routes import (
     past_runs,
     profiles,
     questions,
+    replays,
     runs,
     sources,
 )
@@ -60,6 +62,8 @@ def routes_only() -> FastAPI:
         collections,
         entities,
         erasures,
+        replays,
+        builds,
         generations,
         profiles,
         runs,

@@ -154,6 +154,27 @@ class GenerationDesk(Protocol):
         """Raises NotFound, PermanentError with code GENERATION_IS_LIVE."""
 
 
+class Plan(Protocol):
+    def body(self) -> dict[str, Any]: ...
+
+
+class Builds(Protocol):
+    """Generations on their way. Raise InvalidRequest, NotFound, ConfigurationError, PermanentError with code NOT_RETAINED, LogUnavailable."""
+
+    async def plan(self, sets: Sequence[str]) -> Plan: ...
+
+    async def start(self, sets: Sequence[str], *, events_per_second: float | None = None) -> tuple[str, Plan]:
+        """Its name, once the decision is durable."""
+
+    async def rebuild(self, *, keep: bool) -> str: ...
+
+    async def show(self, name: str) -> dict[str, Any]: ...
+
+    async def show_soon(self, name: str) -> dict[str, Any]: ...
+
+    async def pace(self, name: str, *, paused: bool, events_per_second: float | None) -> dict[str, Any]: ...
+
+
 @dataclass(frozen=True, slots=True)
 class Dependency:
     """One line of `/readyz`."""
@@ -176,6 +197,7 @@ class Services:
     erasures: Erasures
     replays: ReplayDesk
     desk: GenerationDesk
+    builds: Builds
     blobs: Blobs
     profiles: Callable[[], Sequence[Profile]]
     search: Callable[[SearchRequest], Awaitable[SearchResponse]]

@@ -41,7 +41,16 @@ def project(fact: Fact[Decision | Erasing]) -> Iterable[Row]:
             yield DestroyedRow(tenant, tuple(keys))
         case ErasureCompleted() as receipt:
             yield ReceiptRow(
-                *(receipt.receipt_id, receipt.documents, receipt.removed, receipt.events, receipt.method, tuple(receipt.remains), receipt.raw_until, receipt.completed_at)
+                *(
+                    receipt.receipt_id,
+                    receipt.documents,
+                    receipt.removed,
+                    receipt.events,
+                    receipt.method,
+                    tuple(receipt.remains),
+                    receipt.raw_until,
+                    receipt.completed_at,
+                )
             )
         case SourceAdded(source=spec, epoch=epoch):
             yield SourceRow(spec, epoch)

@@ -1,18 +1,21 @@
-"""What was buried, into the table that lists it."""
+"""What was buried, and what was dealt with, into the table that lists it."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from schemas.errors import MalformedEvent
-from schemas.events import EventBuried, Fact
-from schemas.rows import DeadLetterRow, Row
+from schemas.events import BurialClosed, EventBuried, Fact
+from schemas.rows import ClosedRow, DeadLetterRow, Row
 from streams.stage import Stage
 from streams.topics import DEAD_LETTERS
 
 
-def project(fact: Fact[EventBuried]) -> Iterable[Row]:
+def project(fact: Fact[EventBuried | BurialClosed]) -> Iterable[Row]:
     data = fact.data
+    if isinstance(data, BurialClosed):
+        yield ClosedRow(data.event_id, data.stage, data.generation, data.how, data.reason, data.closed_at)
+        return
     if fact.time is None:
         raise MalformedEvent("a burial has no ce_time")
     yield DeadLetterRow(
@@ -34,6 +37,8 @@ def project(fact: Fact[EventBuried]) -> Iterable[Row]:
         producer_event_id=data.producer_event_id,
         producer_source=data.producer_source,
         buried_at=fact.time,
+        headers=data.headers,
+        appended_at=data.appended_at,
     )
 
 

@@ -339,6 +339,20 @@ class DeadLetterRow:
     producer_event_id: str | None
     producer_source: str | None
     buried_at: datetime
+    headers: dict[str, str] | None = None
+    appended_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ClosedRow:
+    """A dead letter that nothing is left to do about."""
+
+    event_id: UUID
+    stage: str
+    generation: str | None
+    how: str
+    reason: str
+    closed_at: datetime
 
 
 Row = (
@@ -366,4 +380,5 @@ Row = (
     | RunRow
     | FeedbackRow
     | DeadLetterRow
+    | ClosedRow
 )

@@ -7,6 +7,7 @@ from typing import Any
 
 from schemas.rows import (
     BuiltRow,
+    ClosedRow,
     DeadLetterRow,
     DestroyedRow,
     DroppedRow,
@@ -49,6 +50,8 @@ async def write_decisions(connection: Connection, rows: Iterable[Row]) -> None:
                 await connection.execute(statement("answer_run"), *_run(row))
             case FeedbackRow():
                 await connection.execute(statement("give_feedback"), *_feedback(row))
+            case ClosedRow():
+                await connection.execute(statement("close_letter"), *(row.event_id, row.stage, row.generation or "", row.how, text(row.reason), row.closed_at))
             case DeadLetterRow():
                 await connection.execute(statement("bury"), *_dead_letter(row))
             case _:
@@ -89,5 +92,5 @@ def _dead_letter(row: DeadLetterRow) -> tuple[Any, ...]:
     return (
         *(row.event_id, row.stage, row.generation or "", text(row.buried_type), text(row.tenant), row.document_id, row.topic, row.partition, row.offset),
         *(row.code, text(row.detail), text(row.remedy), text(row.traceback), row.attempts, record),
-        *(text(row.producer_event_id), text(row.producer_source), row.buried_at),
+        *(text(row.producer_event_id), text(row.producer_source), row.buried_at, row.headers, row.appended_at),
     )

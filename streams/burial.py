@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import traceback
+from base64 import b64encode
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
@@ -78,9 +79,11 @@ async def buried_facts(burial: Burial, stage: Stage, ports: Ports) -> list[State
     event = burial.event
     if base_topic(burial.stored.position.topic) == RAW:
         value = burial.stored.record.value or b""
-        event = event.model_copy(update={"record": await ports.blobs.put(f"_buried/{event.event_id}", value)})
+        headers = {name: b64encode(given).decode() for name, given in burial.stored.record.headers.items()}
+        record = await ports.blobs.put(f"_buried/{event.event_id}", value)
+        event = event.model_copy(update={"record": record, "headers": headers, "appended_at": burial.stored.appended_at})
     cause = burial.fact or _stand_in(burial)
-    parts = ("buried", stage.name, event.generation or "", str(event.event_id))
+    parts = ("buried", stage.name, event.generation or "", str(event.event_id), *([str(event.redriven)] if event.redriven else []))
     statements = [Statement(cause, event, id_parts=parts)]
     if stage.essential:
         origin = getattr(cause.data, "origin", None)

@@ -10,6 +10,7 @@ from uuid import UUID
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from anabranch.cli.calls import got
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
@@ -49,7 +50,7 @@ def list_documents(
     after
         `next` of the page before.
     """
-    page = _get("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=state, limit=limit, after=after)
+    page = got("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=state, limit=limit, after=after)
     if common.json:
         print_json(page)
         return 0
@@ -72,7 +73,7 @@ def show(document: UUID, /, *, common: Remote = DEFAULT) -> int:
     document
         Its id.
     """
-    found = _get(f"/v1/documents/{document}", common)
+    found = got(f"/v1/documents/{document}", common)
     if common.json:
         print_json(found)
         return 0
@@ -108,7 +109,7 @@ def chunks(
     after
         Ordinal after which to begin.
     """
-    page = _get(f"/v1/documents/{document}/chunks", common, limit=limit, after=after)
+    page = got(f"/v1/documents/{document}/chunks", common, limit=limit, after=after)
     if common.json:
         print_json(page)
         return 0
@@ -182,16 +183,6 @@ def _agreed(found: dict[str, Any]) -> bool:
         say("")
         raise ConfigurationError("nobody answered whether to remove it", code="NOT_CONFIRMED", remedy="Add --yes where there is no terminal to ask at.")
     return answer.strip().lower() in ("y", "yes")
-
-
-def _get(path: str, common: Remote, **parameters: Any) -> dict[str, Any]:
-    from anabranch.cli.serving import api_client
-
-    async def ask() -> dict[str, Any]:
-        async with api_client(common) as client:
-            return await client.get(path, **parameters)
-
-    return asyncio.run(ask())
 
 
 def _code(line: dict[str, Any]) -> str | None:

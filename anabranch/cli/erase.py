@@ -9,6 +9,7 @@ from uuid import UUID
 
 from cyclopts import App, Parameter
 
+from anabranch.cli.calls import got
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
@@ -66,14 +67,7 @@ def tenant(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote =
 @app.command(name="receipts")
 def list_receipts(*, common: Remote = DEFAULT) -> int:
     """What was erased, the newest first."""
-
-    async def ask() -> dict[str, Any]:
-        from anabranch.cli.serving import api_client
-
-        async with api_client(common) as client:
-            return await client.get("/v1/erasures")
-
-    page = asyncio.run(ask())
+    page = got("/v1/erasures", common)
     if common.json:
         print_json(page)
         return OK

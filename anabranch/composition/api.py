@@ -25,6 +25,7 @@ from anabranch.lineage import Lineage
 from anabranch.metrics import Metrics
 from anabranch.questions import Asking
 from anabranch.readiness import Readiness
+from anabranch.rebuilding import Reindexing
 from anabranch.replays import ReplayDesk
 from anabranch.secrets import link_secret
 from anabranch.settings import Settings
@@ -94,6 +95,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             replays=ReplayDesk(storage, overrides.clock, overrides.fresh_id),
             erasures=LogErasures(storage, overrides.clock, overrides.fresh_id),
             desk=_desk(storage, event_log, ready, overrides),
+            builds=Reindexing(settings, storage, Decisions(event_log, storage.codec, overrides.clock, overrides.fresh_id), overrides),
             blobs=storage.blobs,
             profiles=lambda: [profiles.get(name) for name in profiles.names],
             search=asking.search,

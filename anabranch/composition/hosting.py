@@ -58,6 +58,7 @@ class Hosting:
     door: Door
     bounds: Bounds = field(default_factory=Bounds)
     running: dict[tuple[object, ...], tuple[Reader, asyncio.Task[None]]] = field(default_factory=dict)
+    hosts: dict[tuple[object, ...], Host] = field(default_factory=dict)
     paces: dict[str, Pace] = field(default_factory=dict)
     unfit: set[str] = field(default_factory=set)
     """Generations whose engines this process cannot prepare."""
@@ -84,9 +85,17 @@ class Hosting:
         for key, reader in wanted.items():
             if key not in self.running and (host := await self._host(reader)) is not None:
                 self.running[key] = (reader, group.create_task(self._read(reader, host)))
+                self.hosts[key] = host
+
+    def runners(self) -> dict[tuple[str, str | None], Runner]:
+        """(stage, generation; None for what all share) → its runner."""
+        found = [(self.running[key][0], host) for key, host in self.hosts.items() if key in self.running]
+        return {(reader.stage.name, None if reader.stage.shared else reader.generation.name): host.runner for reader, host in found}
 
     async def _stop(self, keys: Sequence[tuple[object, ...]]) -> None:
         ending = [self.running.pop(key)[1] for key in keys]
+        for key in keys:
+            del self.hosts[key]
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)

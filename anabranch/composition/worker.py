@@ -21,6 +21,7 @@ from anabranch.decisions import Decisions
 from anabranch.generation_settings import settings_of
 from anabranch.indexing import check_made, check_same, index_config, wanted_config
 from anabranch.maintenance import Maintenance
+from anabranch.replaying import Replaying
 from anabranch.settings import Settings
 from anabranch.source_hosting import SourceHosts
 from anabranch.warming import warming
@@ -44,6 +45,7 @@ class Worker:
     hosting: Hosting
     builder: Builder
     maintenance: Maintenance
+    replaying: Replaying
     sources: SourceHosts | None = None
     """Beside the door."""
 
@@ -54,6 +56,7 @@ class Worker:
                 group.create_task(self.sources.run())
             group.create_task(self.builder.run())
             group.create_task(self.maintenance.run())
+            group.create_task(self.replaying.run())
 
 
 @asynccontextmanager
@@ -76,9 +79,10 @@ async def prepare_worker(
         hosting = Hosting(settings, storage, stages, generation, shelf, builds, observer or Silent(), overrides, storage.subscriber, door)
         decisions = Decisions(storage.log, storage.codec, overrides.clock, overrides.fresh_id)
         builder = Builder(storage, builds, tuple(dict.fromkeys((*STAGES, *stages))), decisions, hosting.keep_books)
+        replaying = Replaying(storage, hosting.runners, overrides.clock, overrides.fresh_id())
         hosts_door = any(stage.name == "receive" for stage in stages)
         sources = source_hosts(settings, storage, door, overrides) if hosts_door else None
-        yield Worker(generation, storage, hosting, builder, Maintenance(storage, builds), sources)
+        yield Worker(generation, storage, hosting, builder, Maintenance(storage, builds), replaying, sources)
 
 
 async def _agreed(settings: Settings, storage: Storage, overrides: Overrides, stack: AsyncExitStack) -> tuple[Generation, Engines]:

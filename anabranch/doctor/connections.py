@@ -77,7 +77,7 @@ def _letters(buried: Sequence[Mapping[str, Any]], more: bool) -> Finding:
         return Finding("dead letters", "pass", "0")
     last = buried[0]
     detail = f"{len(buried)}{'+' if more else ''}; the last at stage {last['stage']}: {last['detail']} [{last['code']}]"
-    return Finding("dead letters", "warn", detail, "`anabranch documents list --state failed` lists the documents, GET /v1/dead-letters every event.")
+    return Finding("dead letters", "warn", detail, "`anabranch documents list --state failed` lists the documents, `anabranch dlq list` every event.")
 
 
 async def kafka(settings: Settings) -> Sequence[Finding]:

@@ -2,7 +2,7 @@
 
 from schemas.events.catalogue import declared, event_types
 from schemas.events.control import GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
-from schemas.events.dead_letters import EventBuried
+from schemas.events.dead_letters import BurialClosed, EventBuried
 from schemas.events.declaration import Event, Fact
 from schemas.events.erasure import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.events.feedback import FeedbackGiven
@@ -21,6 +21,7 @@ from schemas.events.sources import SourceAdded, SourceRemoved, SourceReset
 from schemas.events.usage import QueryAnswered, QueryReceived
 
 __all__ = [
+    "BurialClosed",
     "ChunksEmbedded",
     "Content",
     "Derived",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from datetime import datetime
+from typing import Literal
 from uuid import UUID
 
 from pydantic import Field
@@ -34,8 +36,23 @@ class EventBuried(Event, name="event.buried", topic="dead_letters"):
     traceback: str | None = Field(None, description="of a bug of ours")
     attempts: int = 1
     record: BlobRef | None = Field(None, description="the record as it came, for topics with finite retention")
+    headers: dict[str, str] | None = Field(None, description="of that record, each in base64")
+    appended_at: datetime | None = Field(None, description="of that record, by the log's clock")
+    redriven: UUID | None = Field(None, description="the replay that tried it once more")
     producer_event_id: str | None = None
     producer_source: str | None = None
 
 
-EVENTS: tuple[type[Event], ...] = (EventBuried,)
+class BurialClosed(Event, name="burial.closed", topic="dead_letters"):
+    """Nothing is left to do about a buried event."""
+
+    stage: str
+    generation: str | None = None
+    event_id: UUID
+    tenant: str | None = None
+    how: Literal["redriven", "superseded", "discarded"] = Field(description="`superseded`: a later revision or a withdrawal came meanwhile")
+    reason: str = ""
+    closed_at: datetime
+
+
+EVENTS: tuple[type[Event], ...] = (EventBuried, BurialClosed)

@@ -5,6 +5,6 @@ with lines as (
   union all
   select 'tombstones', row(id, tenant, external_id)::text from documents where withdrawn is not null
   union all
-  select 'chunk_history', row(document_id, text_sha256, tenant)::text from chunk_history
+  select 'chunk_history', row(document_id, text_sha256, tenant)::text from chunk_history where generation is null
 )
 select name, count(*) as rows, sum(('x' || left(md5(line), 16))::bit(64)::bigint)::text as total from lines group by name

@@ -225,6 +225,30 @@ class NoReplays:
         return {"replay_id": replay, "state": wanted}
 
 
+class NoBuilds:
+    """g2 is being built."""
+
+    async def plan(self, sets: Sequence[str]) -> Any:
+        raise InvalidRequest("the index would be the same", code="NOTHING_CHANGES", remedy="Change something.")
+
+    async def start(self, sets: Sequence[str], *, events_per_second: float | None = None) -> Any:
+        return await self.plan(sets)
+
+    async def rebuild(self, *, keep: bool) -> str:
+        return "g2"
+
+    async def show(self, name: str) -> dict[str, Any]:
+        if name != "g2":
+            raise NotFound(f"no generation {name}", remedy="List them.")
+        return {"generation": name, "state": "building", "phase": "loading", "paused": False}
+
+    async def show_soon(self, name: str) -> dict[str, Any]:
+        return await self.show(name)
+
+    async def pace(self, name: str, *, paused: bool, events_per_second: float | None) -> dict[str, Any]:
+        return await self.show(name) | {"paused": paused, "events_per_second": events_per_second}
+
+
 class NoErasures:
     async def request(self, tenant: str, scope: Scope, name: str) -> UUID:
         return JOB
@@ -263,6 +287,7 @@ def services(**replaced: Any) -> Services:
         "erasures": NoErasures(),
         "replays": NoReplays(),
         "desk": FakeDesk(),
+        "builds": NoBuilds(),
         "blobs": MemoryBlobs({"k": FILE}),
         "profiles": lambda: [Profile()],
         "search": search,

@@ -1,0 +1,184 @@
+"""`anabranch replay`: let a stage react once more to what it has read."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime
+from typing import Annotated, Any
+from uuid import UUID
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+
+from anabranch.cli.calls import got, posted
+from anabranch.cli.exits import FAILED, OK
+from anabranch.cli.options import Remote
+from anabranch.cli.output import print_json, print_table, say
+from schemas.errors import InvalidRequest
+
+app = App(name="replay", help="Let a stage react once more to events it has read.", result_action="return_value")
+Flag = Parameter(negative="")
+DEFAULT = Remote()
+POLL_S = 0.5
+
+
+@app.command
+def start(
+    *,
+    stage: str,
+    generation: str | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+    offsets: tuple[str, ...] = (),
+    document: tuple[UUID, ...] = (),
+    collection: str | None = None,
+    rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
+    dry_run: Annotated[bool, Flag] = False,
+    wait: bool = True,
+    common: Remote = DEFAULT,
+) -> int:
+    """Read a stage's topic again. What engines said is remembered; events keep their order, so nothing old comes back over what is newer.
+
+    Parameters
+    ----------
+    stage
+        Which reacts again.
+    generation
+        In this one; the live one where nothing is said.
+    since
+        Events appended then or later.
+    until
+        Events appended before.
+    offsets
+        PARTITION:FROM-TO, the last one not included; FROM or TO may be left out.
+    document
+        Of these documents.
+    collection
+        Of the documents of this collection.
+    rate
+        Events a second at most.
+    dry_run
+        Only say what would be read.
+    wait
+        Until it is done.
+    """
+    body: dict[str, Any] = {"stage": stage, "generation": generation, "since": _moment(since), "until": _moment(until), "collection": collection}
+    body |= {"offsets": [_offsets(text) for text in offsets], "document_ids": [str(one) for one in document] or None, "per_second": rate, "dry_run": dry_run}
+    answer = asyncio.run(waited("/v1/replays", body, common)) if wait else posted("/v1/replays", body, common)
+    if common.json:
+        print_json(answer)
+    else:
+        print(f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}")
+        for found in answer.get("replays", []):
+            print(f"{found['state']}: {found['replayed']} replayed, {found['superseded']} overtaken, {found['buried']} buried")
+    return FAILED if any(found["state"] == "failed" for found in answer.get("replays", [])) else OK
+
+
+@app.command(name="list")
+def list_replays(*, common: Remote = DEFAULT) -> int:
+    """Replays and redrives, the newest first."""
+    page = got("/v1/replays", common)
+    if common.json:
+        print_json(page)
+        return OK
+    headings = ("replay_id", "kind", "stage", "state", "read", "total", "replayed", "superseded", "buried")
+    print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
+    return OK
+
+
+@app.command
+def show(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+    """How far one is, its rate, and how long it will take.
+
+    Parameters
+    ----------
+    replay
+        Its id.
+    """
+    return _tell(got(f"/v1/replays/{replay}", common), common)
+
+
+@app.command
+def pause(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+    """Stop one for now.
+
+    Parameters
+    ----------
+    replay
+        Its id.
+    """
+    return _tell(posted(f"/v1/replays/{replay}/pause", {}, common), common)
+
+
+@app.command
+def resume(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+    """Go on with one that was paused, or that failed.
+
+    Parameters
+    ----------
+    replay
+        Its id.
+    """
+    return _tell(posted(f"/v1/replays/{replay}/resume", {}, common), common)
+
+
+@app.command
+def cancel(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+    """Give one up. What it has replayed stays.
+
+    Parameters
+    ----------
+    replay
+        Its id.
+    """
+    return _tell(posted(f"/v1/replays/{replay}/cancel", {}, common), common)
+
+
+async def waited(path: str, body: dict[str, Any], common: Remote) -> dict[str, Any]:
+    """The answer, with each replay that it began as it ended."""
+    from anabranch.cli.serving import api_client
+
+    async with api_client(common, stages=("all",)) as client:
+        answer = await client.post(path, body)
+        begun = answer.get("replays") or ([answer["replay_id"]] if answer.get("replay_id") else [])
+        return answer | {"replays": [await _ended(client, replay, common) for replay in begun]}
+
+
+async def _ended(client: Any, replay: str, common: Remote) -> dict[str, Any]:
+    shown = -1
+    while True:
+        found: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
+        if found["read"] != shown:
+            shown = found["read"]
+            say(_progress(found), quiet=common.quiet)
+        if found["state"] not in ("running", "paused"):
+            return found
+        await asyncio.sleep(POLL_S)
+
+
+def _progress(found: dict[str, Any]) -> str:
+    eta = found["eta_s"]
+    left = f", {eta['low']:.0f} to {eta['high']:.0f} s left" if eta else ""
+    return f"{found['stage']}: {found['read']} of {found['total']} events read{left}"
+
+
+def _tell(found: dict[str, Any], common: Remote) -> int:
+    if common.json:
+        print_json(found)
+        return OK
+    for name, value in found.items():
+        print(f"{name:12} {'-' if value is None else value}")
+    return OK
+
+
+def _moment(moment: datetime | None) -> str | None:
+    return None if moment is None else (moment if moment.tzinfo else moment.astimezone()).isoformat()
+
+
+def _offsets(text: str) -> dict[str, int | None]:
+    try:
+        partition, _, bounds = text.partition(":")
+        first, _, end = bounds.partition("-")
+        return {"partition": int(partition), "start": int(first) if first else None, "end": int(end) if end else None}
+    except ValueError as error:
+        raise InvalidRequest(f"{text!r} are no offsets", remedy="Write PARTITION:FROM-TO, such as 3:100-200.") from error

@@ -1,0 +1,165 @@
+"""Replays and redrives at work: any number of workers may look for one; of each, one works on it, and goes on where another stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from uuid import UUID
+
+import structlog
+
+from anabranch.composition.storage import Storage
+from anabranch.selection import Selection
+from schemas.errors import AnabranchError, NotFound, TransientError
+from schemas.events import BurialClosed
+from schemas.ids import content_id
+from schemas.records import Record, StoredRecord
+from sql.replays import Letter, PgReplays, Replay, Tally
+from streams.again import Result, replayed
+from streams.publisher import own_fact
+from streams.runner import Runner
+from streams.topics import DEAD_LETTERS
+
+log = structlog.get_logger(__name__)
+AUTHOR = "anabranch/replay"
+POLL_S = 0.5
+TOGETHER = 32
+Runners = Callable[[], dict[tuple[str, str | None], Runner]]
+"""What this process hosts now: (stage, generation; None for what all share) → its runner."""
+
+
+@dataclass(slots=True)
+class Replaying:
+    storage: Storage
+    runners: Runners
+    clock: Callable[[], datetime]
+    owner: UUID
+
+    async def run(self) -> None:
+        """Until cancelled. A lost database or log is waited for."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                while await self.once():
+                    continue
+            except TransientError as error:
+                log.warning("replaying waits", code=error.code, detail=error.detail)
+
+    async def once(self) -> bool:
+        """Whether there was anything to do."""
+        replays = PgReplays(self.storage.pool)
+        found = await replays.lease(self.owner, list(self.runners()))
+        if found is None:
+            return False
+        runner = self.runners().get((found.stage, found.generation))
+        if runner is None:
+            return False
+        try:
+            done = await (self._redrive(replays, found, runner) if found.kind == "redrive" else self._replay(replays, found, runner))
+        except TransientError:
+            raise
+        except AnabranchError as error:
+            await replays.end(self.owner, found.id, f"{error.code}: {error.detail}")
+        else:
+            if done:
+                await replays.end(self.owner, found.id, None)
+        return True
+
+    async def _redrive(self, replays: PgReplays, found: Replay, runner: Runner) -> bool:
+        tally = found.tally
+        wanted = list(found.letters or ())[tally.read :]
+        for start in range(0, len(wanted), TOGETHER):
+            letters = await replays.letters(found.tenant, {"event_ids": wanted[start : start + TOGETHER], "stage": found.stage})
+            records = [await self._read_again(letter) for letter in letters]
+            results = await self._again(replays, found, runner, records)
+            await self._close(letters, results)
+            _add(tally, results, len(wanted[start : start + TOGETHER]))
+            if not await replays.went_on(self.owner, found.id, {}, tally):
+                return False
+            await self._breathe(found, len(results))
+        return True
+
+    async def _replay(self, replays: PgReplays, found: Replay, runner: Runner) -> bool:
+        assert found.topic is not None
+        places, tally = {**found.starts, **found.places}, found.tally
+        collection = found.chosen.get("collection")
+        documents = await replays.documents(found.tenant, collection) if collection is not None else None
+        selection = Selection.of(found.chosen, found.tenant, documents)
+        async for batch in _batches(self.storage, found.topic, places, found.ends):
+            chosen = [stored for stored in batch if selection.takes(stored)]
+            results = await self._again(replays, found, runner, chosen)
+            places |= {stored.position.partition: stored.position.offset + 1 for stored in batch}
+            _add(tally, results, len(batch))
+            if not await replays.went_on(self.owner, found.id, places, tally):
+                return False
+            await self._breathe(found, len(results))
+        return True
+
+    async def _again(self, replays: PgReplays, found: Replay, runner: Runner, records: Sequence[StoredRecord]) -> list[Result]:
+        if not records:
+            return []
+        at_the_door = runner.stage.counts == "door"
+        generations = [""] if runner.stage.shared else [found.generation or ""]
+
+        async def reopen(events: Sequence[UUID]) -> None:
+            await replays.reopen(generations, runner.stage.name, events, forget=not at_the_door)
+
+        return await replayed(runner, records, reopen, found.id)
+
+    async def _read_again(self, letter: Letter) -> StoredRecord:
+        """At its own place, or from the copy that was kept where the topic has forgotten it."""
+        stored = await self.storage.log.read_at(letter.position)
+        if stored is not None:
+            return stored
+        if letter.record_key is None or letter.headers is None or letter.appended_at is None:
+            raise NotFound(f"{letter.position} is no longer in the log", code="NO_LONGER_THERE", remedy="Send the event again.")
+        headers = {name: base64.b64decode(value) for name, value in letter.headers.items()}
+        return StoredRecord(Record(letter.position.topic, None, await self.storage.blobs.get(letter.record_key), headers), letter.position, letter.appended_at)
+
+    async def _close(self, letters: Sequence[Letter], results: Sequence[Result]) -> None:
+        """What went through this time is closed; what was buried again stays open with its new reason."""
+        how = {result.stored.position: result.how for result in results}
+        closed = [letter for letter in letters if how.get(letter.position) in ("replayed", "superseded")]
+        await close_letters(self.storage, closed, lambda letter: "superseded" if how[letter.position] == "superseded" else "redriven", "", self.clock)
+
+    async def _breathe(self, found: Replay, count: int) -> None:
+        if found.per_second:
+            await asyncio.sleep(count / found.per_second)
+
+
+async def close_letters(storage: Storage, letters: Sequence[Letter], how: Callable[[Letter], str], reason: str, clock: Callable[[], datetime]) -> None:
+    """Say on the log that nothing is left to do about these."""
+    now = clock()
+    records = []
+    for letter in letters:
+        said = BurialClosed.model_validate(
+            {"stage": letter.stage, "generation": letter.generation, "event_id": letter.event_id, "tenant": letter.tenant}
+            | {"how": how(letter), "reason": reason, "closed_at": now}
+        )
+        identity = content_id("event", "burial.closed", letter.event_id, letter.stage, letter.generation or "", now.isoformat())
+        records.append(await storage.codec.encode(own_fact(said, identity, AUTHOR, clock, tenant=letter.tenant), DEAD_LETTERS, str(letter.event_id)))
+    if records:
+        await storage.log.append(records)
+
+
+async def _batches(storage: Storage, topic: str, places: Mapping[int, int], ends: Mapping[int, int]) -> AsyncIterator[list[StoredRecord]]:
+    batch: list[StoredRecord] = []
+    async for stored in storage.log.read(topic, places, ends):
+        batch.append(stored)
+        if len(batch) == TOGETHER:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _add(tally: Tally, results: Sequence[Result], read: int) -> None:
+    tally.read += read
+    became = Counter(result.how for result in results)
+    tally.replayed += became["replayed"]
+    tally.superseded += became["superseded"]
+    tally.buried += became["buried"]

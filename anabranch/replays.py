@@ -1,0 +1,139 @@
+"""Dead letters and replays as people handle them: what is there, read it once more, give it up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from anabranch.composition.storage import Storage
+from anabranch.replaying import close_letters
+from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
+from processors import STAGES
+from schemas.errors import InvalidRequest, NotFound
+from schemas.generations import Generation
+from sql.generations import PgGenerations
+from sql.replays import Letter, PgReplays, Replay, Tally
+from streams.stage import Stage
+
+NOTHING = "GET /v1/dead-letters lists what there is."
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayDesk:
+    """`api.services.ReplayDesk`."""
+
+    storage: Storage
+    clock: Callable[[], datetime]
+    fresh_id: Callable[[], UUID]
+
+    async def causes(self, tenant: str) -> list[dict[str, Any]]:
+        return await PgReplays(self.storage.pool).causes(tenant)
+
+    async def redrive(self, tenant: str, wanted: RedriveRequest) -> dict[str, Any]:
+        """One replay a stage and generation."""
+        chosen = wanted.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second"})
+        letters = await self._letters(tenant, wanted.event_ids, wanted.stage, wanted.code)
+        groups: dict[tuple[str, str | None], list[Letter]] = {}
+        for letter in letters:
+            groups.setdefault((letter.stage, letter.generation), []).append(letter)
+        body: dict[str, Any] = {"events": len(letters), "stages": {f"{stage}": len(found) for (stage, _), found in groups.items()}, "replays": []}
+        if wanted.dry_run:
+            return body
+        for (stage, generation), found in groups.items():
+            replay = self._replay(tenant, "redrive", stage, generation, chosen, wanted.per_second, letters=tuple(letter.event_id for letter in found))
+            await PgReplays(self.storage.pool).begin(replay, len(found))
+            body["replays"].append(replay.id)
+        return body
+
+    async def discard(self, tenant: str, wanted: DiscardRequest) -> dict[str, Any]:
+        letters = await self._letters(tenant, wanted.event_ids, wanted.stage, wanted.code)
+        if not wanted.dry_run:
+            await close_letters(self.storage, letters, lambda letter: "discarded", wanted.reason, self.clock)
+        return {"events": len(letters)}
+
+    async def replay(self, tenant: str, wanted: ReplayRequest) -> dict[str, Any]:
+        stage = _stage(wanted)
+        generation = None if stage.shared else await self._generation(wanted.generation)
+        topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
+        starts, ends = await self._range(topic, wanted)
+        total = await self.storage.records(topic, ends) - await self.storage.records(topic, starts)
+        estimate = {"stage": stage.name, "topic": topic, "events_read": total, "starts": starts, "ends": ends}
+        if wanted.dry_run:
+            return {**estimate, "replay_id": None}
+        chosen = wanted.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second", "stage", "generation"})
+        replay = self._replay(
+            tenant, "replay", stage.name, generation.name if generation else None, chosen, wanted.per_second, topic=topic, starts=starts, ends=ends
+        )
+        await PgReplays(self.storage.pool).begin(replay, total)
+        return {**estimate, "replay_id": replay.id}
+
+    async def all(self, tenant: str, limit: int) -> list[dict[str, Any]]:
+        return [_shown(row) for row in await PgReplays(self.storage.pool).shown(tenant, None, limit)]
+
+    async def one(self, tenant: str, replay: UUID) -> dict[str, Any]:
+        found = await PgReplays(self.storage.pool).shown(tenant, replay, 1)
+        if not found:
+            raise NotFound(f"no replay {replay}", remedy="GET /v1/replays lists them.")
+        return _shown(found[0])
+
+    async def set_state(self, tenant: str, replay: UUID, wanted: str) -> dict[str, Any]:
+        """`paused`, `running` (again) or `cancelled`."""
+        before = {"paused": ["running"], "running": ["paused", "failed"], "cancelled": ["running", "paused", "failed"]}[wanted]
+        if not await PgReplays(self.storage.pool).set_state(tenant, replay, before, wanted):
+            found = await self.one(tenant, replay)
+            raise InvalidRequest(f"replay {replay} is {found['state']}", code="WRONG_STATE", remedy=f"Only one that is {' or '.join(before)} can be {wanted}.")
+        return await self.one(tenant, replay)
+
+    async def _letters(self, tenant: str, events: list[UUID] | None, stage: str | None, code: str | None) -> list[Letter]:
+        letters = await PgReplays(self.storage.pool).letters(tenant, {"event_ids": events, "stage": stage, "code": code})
+        missing = set(events or ()) - {letter.event_id for letter in letters}
+        if missing or not letters:
+            raise NotFound(f"no open dead letter {', '.join(map(str, sorted(missing)))}".rstrip(), code="NO_SUCH_DEAD_LETTER", remedy=NOTHING)
+        return letters
+
+    async def _generation(self, name: str | None) -> Generation:
+        generations = PgGenerations(self.storage.pool)
+        found = await (generations.get(name) if name else generations.live())
+        if found is None or found.state == "dropped":
+            raise NotFound(f"no generation {name or 'answers yet'}", remedy="GET /v1/generations lists them.")
+        return found
+
+    async def _range(self, topic: str, wanted: ReplayRequest) -> tuple[dict[int, int], dict[int, int]]:
+        """What is asked for, cut to what the log has. Raises InvalidRequest where it asks for offsets of a partition that is not there."""
+        there = await self.storage.log.ends(topic)
+        if unknown := {place.partition for place in wanted.offsets} - there.keys():
+            raise InvalidRequest(f"topic {topic} has no partition {min(unknown)}", remedy=f"It has {len(there)}, from 0.")
+        asked = {place.partition: place for place in wanted.offsets}
+        chosen = {partition: bounds for partition, bounds in there.items() if not asked or partition in asked}
+        starts, ends = {}, {}
+        for partition, (first, following) in chosen.items():
+            place = asked.get(partition)
+            starts[partition] = max(first, place.start if place and place.start is not None else first)
+            ends[partition] = max(starts[partition], min(following, place.end if place and place.end is not None else following))
+        return starts, ends
+
+    def _replay(self, tenant: str, kind: str, stage: str, generation: str | None, chosen: Mapping[str, Any], rate: float | None, **given: Any) -> Replay:
+        places: dict[str, Any] = {"letters": None, "topic": None, "starts": {}, "ends": {}, "places": {}} | given
+        return Replay(id=self.fresh_id(), tenant=tenant, kind=kind, stage=stage, generation=generation, chosen=chosen, per_second=rate, tally=Tally(), **places)
+
+
+def _stage(wanted: ReplayRequest) -> Stage:
+    """Raises InvalidRequest."""
+    known = {stage.name: stage for stage in STAGES if stage.react is not None and stage.name != "erase"}
+    stage = known.get(wanted.stage)
+    if stage is None:
+        raise InvalidRequest(f"no stage {wanted.stage!r} that could be replayed", code="UNKNOWN_STAGE", remedy=f"The stages are {', '.join(known)}.")
+    if stage.counts == "door" and (wanted.document_ids or wanted.collection):
+        remedy = "Replay stage transcribe for some documents, or choose by time or offsets."
+        raise InvalidRequest("events of topic raw do not tell their document before they are read", remedy=remedy)
+    return stage
+
+
+def _shown(row: dict[str, Any]) -> dict[str, Any]:
+    """With what is left, and how long it will take: a range, since events differ."""
+    rate, left = row["rate"], row["total"] - row["read"]
+    eta = {"low": 0.7 * left / rate, "high": 1.5 * left / rate} if rate and row["state"] == "running" else None
+    return {"replay_id": row.pop("id"), **row, "left": left, "eta_s": eta}

@@ -1,0 +1,57 @@
+"""What is asked of dead letters and replays."""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+
+LONGEST = 10_000
+
+
+class Chosen(BaseModel):
+    """Open dead letters: by id, stage or code; all that are open where `all` says so."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    event_ids: list[UUID] | None = Field(None, min_length=1, max_length=LONGEST)
+    stage: str | None = Field(None, max_length=64)
+    code: str | None = Field(None, max_length=100)
+    all: bool = False
+    dry_run: bool = False
+
+    @model_validator(mode="after")
+    def _says_which(self) -> Chosen:
+        if not (self.event_ids or self.stage or self.code or self.all):
+            raise ValueError("say which: event_ids, stage, code, or all")
+        return self
+
+
+class RedriveRequest(Chosen):
+    per_second: float | None = Field(None, gt=0, description="events a second at most")
+
+
+class DiscardRequest(Chosen):
+    reason: str = Field(min_length=1, max_length=1000)
+
+
+class Offsets(BaseModel):
+    partition: int = Field(ge=0)
+    start: int | None = Field(None, ge=0)
+    end: int | None = Field(None, ge=0, description="the offset after the last")
+
+
+class ReplayRequest(BaseModel):
+    """Events of the topic that a stage reads, read by it once more. What is not given leaves everything in."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    stage: str
+    generation: str | None = Field(None, description="the live one where nothing is said")
+    since: AwareDatetime | None = Field(None, description="appended then or later, by the log's clock")
+    until: AwareDatetime | None = Field(None, description="appended before")
+    offsets: list[Offsets] = Field([], description="partitions; others are left out where some are given")
+    document_ids: list[UUID] | None = Field(None, min_length=1, max_length=LONGEST)
+    collection: str | None = None
+    per_second: float | None = Field(None, gt=0, description="events a second at most")
+    dry_run: bool = False

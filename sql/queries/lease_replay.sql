@@ -1,0 +1,9 @@
+-- The oldest replay that nobody works on, of a stage that this process hosts.
+update replays set lease_owner = $1, lease_until = clock_timestamp() + make_interval(secs => $3), began_at = coalesce(began_at, clock_timestamp())
+where id = (
+  select id from replays
+  where state = 'running' and stage || '/' || coalesce(generation, '') = any($2::text[]) and (lease_until is null or lease_until < clock_timestamp())
+  order by created_at, id limit 1
+  for update skip locked
+)
+returning *

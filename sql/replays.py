@@ -1,0 +1,159 @@
+"""Replays: what is to be read again, by whom at the moment, and how far it has come. Operational, no view of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from schemas.records import Position
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+LEASE_S = 15
+SHOWN = (
+    "id, tenant, kind, stage, generation, chosen, state, per_second, total, read, replayed, superseded, buried, error, created_at, began_at, ended_at, "
+    "case when state = 'running' and read > 0 then read / greatest(extract(epoch from clock_timestamp() - began_at), 0.001) end::real as rate"
+)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Records read, and what became of those that were taken."""
+
+    read: int = 0
+    replayed: int = 0
+    superseded: int = 0
+    buried: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """`letters` are the buried events of a redrive; a replay has a topic and, per partition, where it starts, ends, and has come to."""
+
+    id: UUID
+    tenant: str
+    kind: str
+    stage: str
+    generation: str | None
+    chosen: Mapping[str, Any]
+    per_second: float | None
+    letters: tuple[UUID, ...] | None
+    topic: str | None
+    starts: Mapping[int, int]
+    ends: Mapping[int, int]
+    places: Mapping[int, int]
+    tally: Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A dead letter that is open."""
+
+    event_id: UUID
+    stage: str
+    generation: str | None
+    tenant: str | None
+    position: Position
+    record_key: str | None
+    headers: Mapping[str, str] | None
+    appended_at: Any
+
+
+class PgReplays:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def begin(self, replay: Replay, total: int) -> None:
+        with database_errors():
+            await self._pool.execute(
+                "insert into replays (id, tenant, kind, stage, generation, chosen, per_second, letters, topic, starts, ends, total) "
+                "values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
+                *(replay.id, replay.tenant, replay.kind, replay.stage, replay.generation, dict(replay.chosen), replay.per_second),
+                *(None if replay.letters is None else list(replay.letters), replay.topic, dict(replay.starts), dict(replay.ends), total),
+            )
+
+    async def shown(self, tenant: str, replay: UUID | None, limit: int) -> list[dict[str, Any]]:
+        """One, or the newest."""
+        query = f"select {SHOWN} from replays where tenant = $1 and ($2::uuid is null or id = $2) order by created_at desc, id limit $3"
+        with database_errors():
+            return [dict(row) for row in await self._pool.fetch(query, tenant, replay, limit)]
+
+    async def set_state(self, tenant: str, replay: UUID, before: Sequence[str], after: str) -> bool:
+        """Whether it was in one of these states."""
+        query = (
+            "update replays set state = $4, ended_at = case when $4 = 'cancelled' then clock_timestamp() end "
+            "where tenant = $1 and id = $2 and state = any($3) returning id"
+        )
+        with database_errors():
+            return await self._pool.fetchval(query, tenant, replay, list(before), after) is not None
+
+    async def lease(self, owner: UUID, stages: Sequence[tuple[str, str | None]]) -> Replay | None:
+        """The oldest that nobody works on and whose stage this process hosts."""
+        with database_errors():
+            row = await self._pool.fetchrow(statement("lease_replay"), owner, [f"{stage}/{generation or ''}" for stage, generation in stages], float(LEASE_S))
+        return _replay(row) if row else None
+
+    async def went_on(self, owner: UUID, replay: UUID, places: Mapping[int, int], tally: Tally) -> bool:
+        """Keep the lease. False when it is paused, cancelled, or somebody else's."""
+        with database_errors():
+            return (
+                await self._pool.fetchval(
+                    statement("go_on_replaying"), replay, owner, dict(places), tally.read, tally.replayed, tally.superseded, tally.buried, float(LEASE_S)
+                )
+                is not None
+            )
+
+    async def end(self, owner: UUID, replay: UUID, error: str | None) -> None:
+        query = (
+            "update replays set state = case when $3::text is null then 'done' else 'failed' end, error = $3, ended_at = clock_timestamp(), lease_owner = null "
+            "where id = $1 and lease_owner = $2 and state = 'running'"
+        )
+        with database_errors():
+            await self._pool.execute(query, replay, owner, error)
+
+    async def reopen(self, generations: Sequence[str], stage: str, events: Sequence[UUID], *, forget: bool) -> None:
+        """The reaction to these events is owed once more. `forget`: they are judged anew too; the door keeps what it knows of them."""
+        query = "delete from handled" if forget else "update handled set reacted = false"
+        with database_errors():
+            await self._pool.execute(f"{query} where generation = any($1) and stage = $2 and event_id = any($3)", list(generations), stage, list(events))
+
+    async def letters(self, tenant: str, chosen: Mapping[str, Any]) -> list[Letter]:
+        """Open dead letters by `event_ids`, `stage`, `code`; the oldest first."""
+        with database_errors():
+            rows = await self._pool.fetch(statement("open_letters"), tenant, chosen.get("event_ids"), chosen.get("stage"), chosen.get("code"))
+        return [_letter(row) for row in rows]
+
+    async def documents(self, tenant: str, collection: str) -> frozenset[UUID]:
+        with database_errors():
+            rows = await self._pool.fetch("select id from documents where tenant = $1 and collection = $2", tenant, collection)
+        return frozenset(row["id"] for row in rows)
+
+    async def causes(self, tenant: str) -> list[dict[str, Any]]:
+        """Open dead letters by stage and code, the most frequent first."""
+        with database_errors():
+            return [dict(row) for row in await self._pool.fetch(statement("causes"), tenant)]
+
+
+def _replay(row: Any) -> Replay:
+    letters = row["letters"]
+    return Replay(
+        *(row["id"], row["tenant"], row["kind"], row["stage"], row["generation"], row["chosen"], row["per_second"]),
+        *(None if letters is None else tuple(letters), row["topic"], _offsets(row["starts"]), _offsets(row["ends"]), _offsets(row["places"])),
+        Tally(row["read"], row["replayed"], row["superseded"], row["buried"]),
+    )
+
+
+def _offsets(value: Mapping[str, int] | None) -> dict[int, int]:
+    return {int(partition): offset for partition, offset in (value or {}).items()}
+
+
+def _letter(row: Any) -> Letter:
+    position = Position(row["log_topic"], row["log_partition"], row["log_offset"])
+    record = row["record"]
+    return Letter(
+        *(row["event_id"], row["stage"], row["generation"] or None, row["tenant"], position, record["key"] if record else None),
+        *(row["headers"], row["appended_at"]),
+    )

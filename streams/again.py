@@ -1,0 +1,60 @@
+"""Events read once more at their own place, through the stage's own runner."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from schemas.errors import PermanentError
+from schemas.ports.ledger import Claim
+from schemas.records import StoredRecord
+from streams.runner import Runner, Work
+
+Reopen = Callable[[Sequence[UUID]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class Result:
+    """What became of a record: `replayed`, `superseded` or `buried`."""
+
+    stored: StoredRecord
+    how: str
+
+
+async def replayed(runner: Runner, records: Sequence[StoredRecord], reopen: Reopen, replay: UUID) -> list[Result]:
+    """Claimed anew, reacted to and published under the ids that they always have; with their own order, so that nothing old comes back over what is newer.
+    `reopen` makes the ledger forget that these were done. What is newer than this program is left out of the results. Raises TransientError, FatalError."""
+    await reopen(await _ids(runner, records))
+    works = await runner.claim(records)
+    owed = [work for work in works if work.counted is not None and work.burial is None]
+    results = [Result(work.stored, _how(work)) for work in works]
+    for group in _groups(owed, runner.stage.batch):
+        for late in await runner.react(group):
+            await runner.react([late])
+    ending = [work for work in works if work.counted is not None or work.burial is not None]
+    for work in ending:
+        if work.burial is not None:
+            event = work.burial.event.model_copy(update={"redriven": replay})
+            work.burial = replace(work.burial, event=event)
+    if ending:
+        await runner.finish(ending)
+    return [replace(result, how="buried") if work.burial else result for work, result in zip(works, results, strict=True)]
+
+
+def _how(work: Work) -> str:
+    return "superseded" if work.counted is not None and work.counted.claim is Claim.SUPERSEDED else "replayed"
+
+
+async def _ids(runner: Runner, records: Sequence[StoredRecord]) -> list[UUID]:
+    """Of those that can be read."""
+    found = []
+    for stored in records:
+        with suppress(PermanentError):
+            found.append((await runner.codec.decode(stored)).id)
+    return found
+
+
+def _groups(works: Sequence[Work], most: int) -> list[list[Work]]:
+    return [list(works[start : start + most]) for start in range(0, len(works), most)]

@@ -1,0 +1,202 @@
+"""Dead letters read once more after a fix, and stages that react again: to the clean result, and never over what is newer."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+
+from anabranch.composition.overrides import Overrides
+from anabranch.settings import Settings
+from engines.embed.null import NullEmbedder
+from schemas.errors import PermanentError
+from schemas.ports.engines import Embedded
+from sql.checksum import checksum
+from sql.pool import close_pool, open_pool
+from tests.journey.conftest import PATIENCE_S, World, running
+
+
+class Choosy(NullEmbedder):
+    """Refuses texts that hold one of the words, until it is mended."""
+
+    def __init__(self) -> None:
+        super().__init__(64, 16)
+        self.refused: set[str] = {"heron"}
+        self.calls = 0
+
+    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+        self.calls += 1
+        if any(word in text for word in self.refused for text in texts):
+            raise PermanentError("this text is not to its liking", code="CHOOSY")
+        return await super().embed(texts)
+
+
+@pytest.fixture
+def embedder() -> Choosy:
+    return Choosy()
+
+
+@pytest.fixture
+def overrides(embedder: Choosy) -> Overrides:
+    return Overrides(embedder=embedder)
+
+
+async def post(world: World, path: str, body: dict[str, Any], status: int = 202) -> dict[str, Any]:
+    response = await world.http.post(path, json=body)
+    assert response.status_code == status, response.text
+    return dict(response.json())
+
+
+async def get(world: World, path: str) -> dict[str, Any]:
+    response = await world.http.get(path)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+async def until(true: Callable[[], Any]) -> None:
+    async with asyncio.timeout(PATIENCE_S):
+        while not await true():
+            await asyncio.sleep(0.05)
+
+
+async def ended(world: World, replay: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    async def is_done() -> bool:
+        found.update(await get(world, f"/v1/replays/{replay}"))
+        return found["state"] in ("done", "failed", "cancelled")
+
+    await until(is_done)
+    return found
+
+
+async def letters(world: World) -> list[dict[str, Any]]:
+    return list((await get(world, "/v1/dead-letters"))["items"])
+
+
+async def failed(world: World, text: str, name: str) -> dict[str, Any]:
+    receipt = await world.ingest(text, external_id=name)
+    assert (await world.ended(receipt))["state"] == "failed"
+
+    async def listed() -> bool:
+        return any(letter["document_id"] == receipt["document_id"] for letter in await letters(world))
+
+    await until(listed)
+    return receipt
+
+
+async def test_after_a_mend_a_redrive_ends_in_the_tables_of_a_clean_run(
+    settings: Settings, database: str, other_database: str, overrides: Overrides, embedder: Choosy
+) -> None:
+    async with running(settings, database, overrides) as world:
+        await world.searchable("A note about otters.", external_id="otter")
+        receipt = await failed(world, "A note about the heron.", "heron")
+        causes = (await get(world, "/v1/dead-letters/causes"))["items"]
+        assert [(cause["stage"], cause["code"], cause["events"]) for cause in causes] == [("embed", "CHOOSY", 1)]
+        dry = await post(world, "/v1/dead-letters/redrive", {"code": "CHOOSY", "dry_run": True})
+        assert dry == {"events": 1, "stages": {"embed": 1}, "replays": []}
+        [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
+        assert (await ended(world, replay))["buried"] == 1, "nothing has been mended yet"
+        assert len(await letters(world)) == 1
+        embedder.refused.clear()
+        [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
+        assert (await ended(world, replay))["replayed"] == 1
+        await until(lambda: is_state(world, receipt["document_id"], "searchable"))
+        await until(lambda: none_left(world))
+        assert len(await world.search("heron")) == 2
+    async with running(settings.model_copy(update={"data_dir": settings.data_dir.with_name("clean")}), other_database, overrides) as world:
+        await world.searchable("A note about otters.", external_id="otter")
+        await world.searchable("A note about the heron.", external_id="heron")
+    assert await summed(database) == await summed(other_database)
+
+
+async def is_state(world: World, document: str, state: str) -> bool:
+    return bool((await get(world, f"/v1/documents/{document}"))["state"] == state)
+
+
+async def none_left(world: World) -> bool:
+    return not await letters(world)
+
+
+async def summed(dsn: str) -> dict[str, Any]:
+    pool = await open_pool(dsn, size=1, name="test")
+    try:
+        return await checksum(pool)
+    finally:
+        await close_pool(pool)
+
+
+async def test_a_redrive_does_not_bring_an_old_revision_back(world: World, embedder: Choosy) -> None:
+    old = await failed(world, "The heron stands.", "bird")
+    await world.searchable("The otter swims.", external_id="bird")
+    embedder.refused.clear()
+    [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
+    assert (await ended(world, replay))["superseded"] == 1
+    await until(lambda: none_left(world))
+    [chunk] = (await get(world, f"/v1/documents/{old['document_id']}/chunks"))["items"]
+    assert "otter" in chunk["text"]
+
+
+async def test_a_discarded_letter_is_closed_with_its_reason_and_its_document_stays_failed_no_more(world: World) -> None:
+    await failed(world, "The heron stands.", "bird")
+    [letter] = await letters(world)
+    assert (await post(world, "/v1/dead-letters/discard", {"event_ids": [letter["event_id"]], "reason": "not ours"}, 200))["events"] == 1
+    await until(lambda: none_left(world))
+    assert (await world.http.post("/v1/dead-letters/redrive", json={"event_ids": [letter["event_id"]]})).status_code == 404
+
+
+async def test_a_stage_that_reacts_again_changes_nothing_and_asks_no_engine(world: World, database: str, embedder: Choosy) -> None:
+    for number in range(5):
+        await world.searchable(f"Note {number} about otters.", external_id=str(number))
+    before, calls = await summed(database), embedder.calls
+    dry = await post(world, "/v1/replays", {"stage": "embed", "dry_run": True})
+    assert dry["replay_id"] is None and dry["topic"] == "chunked"
+    replay = (await post(world, "/v1/replays", {"stage": "embed"}))["replay_id"]
+    found = await ended(world, replay)
+    assert (found["state"], found["replayed"], found["buried"], found["left"]) == ("done", 5, 0, 0)
+    assert embedder.calls == calls, "the memo answers"
+    assert await summed(database) == before
+
+
+async def test_a_replay_takes_only_what_is_chosen(world: World) -> None:
+    receipts = [await world.searchable(f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even") for number in range(4)]
+    one = (await post(world, "/v1/replays", {"stage": "chunk", "document_ids": [receipts[2]["document_id"]]}))["replay_id"]
+    assert (await ended(world, one))["replayed"] == 1
+    odd = (await post(world, "/v1/replays", {"stage": "chunk", "collection": "odd"}))["replay_id"]
+    assert (await ended(world, odd))["replayed"] == 2
+    none = (await post(world, "/v1/replays", {"stage": "chunk", "until": "2001-01-01T00:00:00Z"}))["replay_id"]
+    assert (await ended(world, none))["replayed"] == 0
+
+
+async def test_a_replay_is_paused_goes_on_and_is_cancelled(world: World) -> None:
+    for number in range(4):
+        await world.searchable(f"Note {number}.", external_id=str(number))
+    replay = (await post(world, "/v1/replays", {"stage": "chunk", "per_second": 1}))["replay_id"]
+    assert (await post(world, f"/v1/replays/{replay}/pause", {}, 200))["state"] == "paused"
+    assert (await post(world, f"/v1/replays/{replay}/pause", {}, 422))["code"] == "WRONG_STATE"
+    assert (await post(world, f"/v1/replays/{replay}/resume", {}, 200))["state"] == "running"
+    assert (await ended(world, replay))["state"] == "done"
+    another = (await post(world, "/v1/replays", {"stage": "chunk", "per_second": 1}))["replay_id"]
+    await post(world, f"/v1/replays/{another}/cancel", {}, 200)
+    assert (await get(world, f"/v1/replays/{another}"))["state"] == "cancelled"
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/replays", {"stage": "nothing"}, 422),
+        ("/v1/replays", {"stage": "receive", "collection": "a"}, 422),
+        ("/v1/replays", {"stage": "chunk", "offsets": [{"partition": 99}]}, 422),
+        ("/v1/replays", {"stage": "chunk", "generation": "g77"}, 404),
+        ("/v1/replays", {"stage": "chunk", "since": "yesterday"}, 422),
+        ("/v1/dead-letters/redrive", {}, 422),
+        ("/v1/dead-letters/redrive", {"all": True}, 404),
+        ("/v1/dead-letters/discard", {"all": True}, 422),
+    ],
+)
+async def test_what_cannot_be_replayed_is_refused_with_the_reason(world: World, path: str, body: dict[str, Any], status: int) -> None:
+    response = await world.http.post(path, json=body)
+    assert response.status_code == status, response.text
+    assert response.json()["detail"]
