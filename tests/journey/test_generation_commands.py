@@ -1,0 +1,90 @@
+"""`anabranch generations` against an API that answers at once: what is sent, what is printed, and the exit codes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from anabranch.cli import main
+from api.app import create_app
+from evaluation.comparison import Answered, Judgements, Replayed, comparison_report
+from evaluation.gate import Gate
+from tests.fakes.serving import serving
+from tests.unit.api_services import FakeDesk, services
+
+
+class Desk(FakeDesk):
+    async def compare(self, tenant: str, a: str, b: str, wanted: Any) -> dict[str, Any]:
+        await super().compare(tenant, a, b, wanted)
+        question = Replayed("q", "What does the stork build?", "golden", Answered([], False, 10.0), Answered([], True, 20.0))
+        return comparison_report({"A": a, "B": b}, [question], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {"odd": "X: y"})
+
+    async def all(self) -> list[dict[str, Any]]:
+        columns = dict.fromkeys(("purpose", "base", "built_at"), None) | dict.fromkeys(("documents", "chunks", "bytes"), 7)
+        return [{**one, **columns, "config": {"chunk": {"strategy": "structure", "fingerprint": ""}}} for one in await super().all()]
+
+
+@dataclass
+class Command:
+    desk: Desk
+    url: str
+
+    def __call__(self, *arguments: str) -> int:
+        return main(["generations", *arguments, "--server", self.url])
+
+
+@pytest.fixture
+def command() -> Iterator[Command]:
+    desk = Desk()
+    with serving(create_app(services(desk=desk))) as url:
+        yield Command(desk, url)
+
+
+def test_a_gate_that_does_not_hold_exits_with_6_and_says_why(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    gate = tmp_path / "gate.yaml"
+    gate.write_text("min_queries: 100\n")
+    assert command("promote", "g2", "--gate", str(gate), "--json") == 6
+    told = capsys.readouterr()
+    assert json.loads(told.out)["reasons"] == ["no gain"] and "the gate does not hold: no gain" in told.err
+    assert command.desk.asked[-1][1].gate == Gate(min_queries=100)
+
+
+def test_without_a_gate_it_is_switched_and_nothing_is_compared(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("promote", "g2") == 0
+    assert command.desk.asked[-1][1].gate is None and "g2 answers; g1 stands by" in capsys.readouterr().err
+
+
+def test_one_that_misses_documents_exits_with_1_and_a_gate_that_is_none_with_2(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("promote", "g3") == 1
+    assert "GENERATION_BEHIND" in capsys.readouterr().err
+    (tmp_path / "gate.yaml").write_text("minimum: 3\n")
+    assert command("promote", "g2", "--gate", str(tmp_path / "gate.yaml")) == 2
+    assert "NOT_A_GATE" in capsys.readouterr().err
+
+
+def test_a_comparison_sends_the_golden_questions_and_the_period_and_prints_the_worst(
+    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    golden = tmp_path / "golden.jsonl"
+    golden.write_text('{"query": "Where?", "judgements": [{"external_id": "d", "quote": "here", "grade": 3}]}\n')
+    assert command("compare", "g1", "g2", "--golden", str(golden), "--since", "2026-11-01", "--queries", "5") == 0
+    pair, wanted = command.desk.asked[-1]
+    assert pair == "g1 g2" and wanted.golden[0].judgements[0].quote == "here" and wanted.queries == 5
+    assert wanted.since.isoformat() == "2026-11-01T00:00:00+00:00"
+    told = capsys.readouterr()
+    assert "refusals" in told.out and "+1.0000 [+1.0000, +1.0000]" in told.out and "could not be asked: odd: X: y" in told.err
+
+
+def test_generations_are_listed_shown_rolled_back_and_dropped(command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    assert command("list") == 0 and "standby" in capsys.readouterr().out
+    assert command("show", "g2") == 0 and "strategy=structure" in capsys.readouterr().out
+    assert command("show", "g9") == 3
+    assert command("rollback") == 0
+    assert command("drop", "g2", "--yes") == 0 and "g2 is gone" in capsys.readouterr().err
+    monkeypatch.setattr("builtins.input", lambda _: "n")
+    assert command("drop", "g2") == 1
