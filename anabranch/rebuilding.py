@@ -85,6 +85,11 @@ class Reindexing:
             raise NotFound(f"no generation {name!r} is there or on its way", remedy="`anabranch generations list` shows them.")
         return _body(build)
 
+    async def show_soon(self, name: str) -> dict[str, Any]:
+        """Of one that was decided on just now: stage control may not have heard of it yet."""
+        build = await PgBuilds(self.storage.pool).get(name)
+        return _body(build) if build else {"generation": name, "state": "building"}
+
     async def pace(self, name: str, *, paused: bool, events_per_second: float | None) -> dict[str, Any]:
         """Raises NotFound."""
         await self.show(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid5
@@ -10,7 +10,7 @@ from uuid import UUID, uuid5
 from api.links import Links
 from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
 from api.services import Dependency, IngestRequest, Receipt, Services, Upcoming
-from schemas.errors import LimitExceeded, NotFound, PermanentError
+from schemas.errors import InvalidRequest, LimitExceeded, NotFound, PermanentError
 from schemas.events.erasure import Scope
 from schemas.ids import sha256_hex
 from schemas.judgements import FeedbackReceipt, FeedbackRequest

@@ -1,0 +1,157 @@
+"""`anabranch rebuild` and `anabranch reindex`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Annotated, Any
+
+from cyclopts import Parameter
+
+from anabranch.cli.exits import FAILED, OK
+from anabranch.cli.options import Remote
+from anabranch.cli.output import print_json, print_table, say
+
+if TYPE_CHECKING:
+    from anabranch.client import ApiClient
+
+Flag = Parameter(negative="")
+DEFAULT = Remote()
+POLL_S = 0.5
+STAGES = ("all",)
+"""Of a server of the command's own: it does the work."""
+
+
+def rebuild(*, keep: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+    """Make the index anew from the log, without any model, beside the one that answers; check that it is equal, and let it answer.
+
+    Where the tables are empty, and only the log and the blobs are left, they are filled in place.
+
+    Parameters
+    ----------
+    keep
+        What was there before stands by, and is not dropped.
+    """
+    found = asyncio.run(_rebuild(common, keep))
+    if common.json:
+        print_json(found)
+    else:
+        print(
+            f"{found['events']} events, {found['rows']} rows in {found['seconds']} s ({found['rows_per_second']} rows/s), {found['engine_calls']} engine calls"
+        )
+    return OK
+
+
+def reindex(
+    *,
+    plan: Annotated[bool, Flag] = False,
+    events_per_second: float | None = None,
+    wait: Annotated[bool, Flag] = False,
+    pause: str | None = None,
+    resume: str | None = None,
+    common: Remote = DEFAULT,
+) -> int:
+    """Build an index with other settings (`--set`) beside the one that answers. It is compared and promoted by `anabranch generations`.
+
+    Parameters
+    ----------
+    plan
+        Only say what it would take.
+    events_per_second
+        Read no faster than that.
+    wait
+        Until it is built.
+    pause
+        A generation that is being built: let it rest.
+    resume
+        A generation that rests: let it go on.
+    """
+    return asyncio.run(_reindex(common, plan, events_per_second, wait, pause, resume))
+
+
+async def _rebuild(common: Remote, keep: bool) -> dict[str, Any]:
+    from anabranch.cli.serving import api_client
+
+    if (filled := await _in_place(common)) is not None:
+        return filled
+    async with api_client(common, stages=STAGES) as client:
+        started = await client.post("/v1/generations", {"purpose": "rebuild", "keep": keep})
+        say(f"building {started['generation']}", quiet=common.quiet)
+        return _rebuilt(await _until(client, started["generation"], ("live", "standby"), common))
+
+
+async def _in_place(common: Remote) -> dict[str, Any] | None:
+    """What filling empty tables has given; None where there is a server, or an index."""
+    from anabranch.cli.serving import living_server
+    from anabranch.data_folder import locked
+    from anabranch.database import database
+    from anabranch.recovery import recover
+
+    if common.server:
+        return None
+    settings = common.settings()
+    if await living_server(settings) is not None:
+        return None
+    with locked(settings.data_dir):
+        async with database(settings) as dsn:
+            return await recover(settings, dsn)
+
+
+async def _reindex(common: Remote, plan: bool, rate: float | None, wait: bool, pause: str | None, resume: str | None) -> int:
+    from anabranch.cli.serving import api_client
+
+    sets: Sequence[str] = common.set
+    async with api_client(replace(common, set=()), stages=STAGES) as client:
+        if pause or resume:
+            return _tell(await client.patch(f"/v1/generations/{pause or resume}/build", {"paused": bool(pause), "events_per_second": rate}), common)
+        if plan:
+            return _tell(await client.post("/v1/generations/plan", {"set": list(sets)}), common)
+        started = await client.post("/v1/generations", {"purpose": "reindex", "set": list(sets), "events_per_second": rate})
+        if not wait:
+            return _tell(started, common)
+        say(f"building {started['generation']}", quiet=common.quiet)
+        built = await _until(client, started["generation"], ("shadow", "live", "standby"), common)
+        return _tell(built, common) if built["error"] is None else FAILED
+
+
+async def _until(client: ApiClient, name: str, states: Sequence[str], common: Remote) -> dict[str, Any]:
+    """Raises PermanentError with what stopped the build."""
+    from schemas.errors import NotFound, PermanentError
+
+    phase = None
+    while True:
+        try:
+            build = await client.get(f"/v1/generations/{name}/build")
+        except NotFound:
+            build = {"state": "building", "phase": "loading", "error": None}
+        if build["error"]:
+            raise PermanentError(build["error"]["detail"], code=build["error"]["code"], remedy=build["error"]["remedy"])
+        if build["state"] in states:
+            return build
+        if build["phase"] != phase:
+            phase = build["phase"]
+            say(f"{name}: {phase}", quiet=common.quiet)
+        await asyncio.sleep(POLL_S)
+
+
+def _rebuilt(build: dict[str, Any]) -> dict[str, Any]:
+    from datetime import datetime
+
+    seconds = round((datetime.fromisoformat(build["built_at"]) - datetime.fromisoformat(build["started_at"])).total_seconds(), 2)
+    return {
+        "generation": build["generation"],
+        "events": build["events"],
+        "rows": build["rows"],
+        "seconds": seconds,
+        "rows_per_second": round(build["rows"] / max(seconds, 0.01)),
+        "engine_calls": sum(build["engine_calls"].values()),
+    }
+
+
+def _tell(body: dict[str, Any], common: Remote) -> int:
+    if common.json:
+        print_json(body)
+    else:
+        print_table(("what", "value"), [(name, value) for name, value in body.items() if value not in (None, {})])
+    return OK

@@ -1,0 +1,144 @@
+"""Empty tables filled from the log, in place: no generation answers, so nothing is disturbed. No stage reacts, no engine is asked, nothing is published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from anabranch.composition.genesis import current_generation
+from anabranch.composition.readers import Reader, readers
+from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.settings import Settings
+from processors import STAGES, control
+from schemas.errors import NewerVersion, PermanentError
+from schemas.events import DocumentAccepted, DocumentRemoved
+from schemas.ports.ledger import Projected
+from schemas.records import StoredRecord
+from sql.builds import PgBuilds
+from sql.generations import PgGenerations
+from sql.ledger import PgLedger
+from sql.log import PgLog
+from sql.recovery import claim_at_door, place_reader
+from sql.secondary_indexes import build_indexes
+from sql.vector_index import ensure_vector_index
+from streams.stage import Stage, nothing
+from streams.topics import ACCEPTED, DEAD_LETTERS, OUTCOMES
+
+BATCH = 256
+CONNECTIONS = 4
+
+
+async def recover(settings: Settings, dsn: str) -> dict[str, Any] | None:
+    """`{events, rows, seconds, rows_per_second, engine_calls}`; None where there are tables already, or a log that no generation was ever made on.
+
+    Raises LogUnavailable, DatabaseUnavailable, NewerVersion. A call that was cut off leaves tables that are begun: empty the database and call again.
+    """
+    async with prepare_storage(settings, dsn, pool_size=CONNECTIONS, name="anabranch rebuild", relaxed=True) as storage:
+        generations = PgGenerations(storage.pool)
+        if await generations.names() or await current_generation(generations, storage.log, storage.codec) is None:
+            return None
+        began = time.perf_counter()
+        recovery = Recovery(storage)
+        await recovery.run()
+        seconds = time.perf_counter() - began
+        books = PgBuilds(storage.pool)
+        rows = sum([await books.rows(generation.name) for generation in await generations.undropped()])
+        return {
+            "events": recovery.events,
+            "rows": rows,
+            "seconds": round(seconds, 2),
+            "rows_per_second": round(rows / max(seconds, 0.01)),
+            "engine_calls": 0,
+        }
+
+
+@dataclass(slots=True)
+class Recovery:
+    storage: Storage
+    events: int = 0
+
+    async def run(self) -> None:
+        await self._decisions()
+        generations = await PgGenerations(self.storage.pool).undropped()
+        found = readers(generations, STAGES)
+        for reader in _projecting(found):
+            await self._fold(reader)
+        await self._claim_at_door()
+        for generation in generations:
+            async for _ in build_indexes(self.storage.pool, generation.name):
+                continue
+            await ensure_vector_index(self.storage.pool, generation)
+        if isinstance(self.storage.log, PgLog):
+            for reader in found:
+                await self._place(reader)
+
+    async def _decisions(self) -> None:
+        """All of them, also those that stage control had not come to: they tell which generations there are."""
+        ledger = PgLedger(self.storage.pool, None)
+        async for stored in self.storage.log.read(control.STAGE.topic):
+            await self._claim(control.STAGE, ledger, [stored])
+
+    async def _fold(self, reader: Reader) -> None:
+        """Up to where the readers' group had come: what it has not acknowledged, its readers will claim, and react to."""
+        ledger = PgLedger(self.storage.pool, None if reader.stage.shared else reader.generation)
+        batch: list[StoredRecord] = []
+        async for stored in self.storage.log.read(reader.topic, end=await self._barrier(reader)):
+            batch.append(stored)
+            if len(batch) >= BATCH:
+                await self._claim(reader.stage, ledger, batch)
+                batch = []
+        if batch:
+            await self._claim(reader.stage, ledger, batch)
+
+    async def _barrier(self, reader: Reader) -> Mapping[int, int]:
+        ends = await self.storage.ends(reader.topic)
+        read = await self.storage.log.acknowledged(reader.group, reader.topic)
+        return {partition: read.get(partition, 0) for partition in ends} if read else ends
+
+    async def _claim(self, stage: Stage, ledger: PgLedger, batch: Sequence[StoredRecord]) -> None:
+        events = [event for stored in batch if (event := await self._projected(stage, stored)) is not None]
+        self.events += len(events)
+        if events:
+            await ledger.claim(stage.name, stage.counts, events)
+
+    async def _projected(self, stage: Stage, stored: StoredRecord) -> Projected | None:
+        """None for what was buried when it came first, and for what was erased: there is nothing to project."""
+        try:
+            fact = await self.storage.codec.decode(stored)
+            return Projected(fact, tuple(stage.project(fact)))
+        except NewerVersion:
+            raise
+        except PermanentError:
+            return None
+
+    async def _claim_at_door(self) -> None:
+        known: dict[UUID, str] = {}
+        async for stored in self.storage.log.read(ACCEPTED):
+            try:
+                fact = await self.storage.codec.decode(stored)
+            except PermanentError:
+                continue
+            if isinstance(fact.data, DocumentAccepted | DocumentRemoved) and fact.causation_id is not None:
+                known[fact.causation_id] = fact.data.payload_sha256
+        await claim_at_door(self.storage.pool, list(known.items()))
+
+    async def _place(self, reader: Reader) -> None:
+        """The door begins at the start again: it knows what it has let in."""
+        stage, generation = reader.stage, reader.generation
+        if stage.counts == "door":
+            return
+        output = stage.output and generation.topics.get(stage.output, stage.output)
+        outputs = [output, OUTCOMES, DEAD_LETTERS] if output and stage.react is not None else []
+        await place_reader(self.storage.pool, reader.group, reader.topic, "" if stage.shared else generation.name, stage.name, outputs)
+
+
+def _projecting(found: Sequence[Reader]) -> list[Reader]:
+    """One for each generation and stage that writes rows."""
+    first: dict[tuple[str, str], Reader] = {}
+    for reader in found:
+        if reader.stage.project is not nothing and reader.stage.name != control.STAGE.name:
+            first.setdefault((reader.generation.name, reader.stage.name), reader)
+    return list(first.values())

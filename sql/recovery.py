@@ -1,0 +1,26 @@
+"""What is operational, made anew after the views were projected from the log: claims of the door, and where readers go on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+
+async def claim_at_door(pool: Pool, accepted: Sequence[tuple[UUID, str]]) -> None:
+    """Internal ids of the producers' events, with their payloads' hashes."""
+    with database_errors():
+        await pool.execute(statement("claim_at_door"), [identity for identity, _ in accepted], [sha256 for _, sha256 in accepted])
+
+
+async def place_reader(pool: Pool, group: str, topic: str, generation: str, stage: str, outputs: Sequence[str]) -> None:
+    """On the log in this database, whose readers' places are gone with everything else: before the first event that is owed a reaction. `outputs` are the topics
+    in which a reaction would show; without any the reader goes on at the end."""
+    with database_errors():
+        async with pool.acquire() as connection, connection.transaction():
+            if outputs:
+                await connection.execute(statement("mark_reacted"), generation, stage, topic, list(outputs))
+            await connection.execute(statement("place_reader"), group, topic, generation, stage, bool(outputs))
