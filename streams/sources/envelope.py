@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 from schemas.errors import MalformedEvent
 from schemas.records import Record
@@ -151,35 +151,41 @@ def _table(source: Json) -> str:
 
 
 def _position(source: Json) -> int:
-    """The place of the change in its database's log, as one number that grows."""
-    connector = str(source.get("connector", ""))
-    place = _POSITIONS.get(connector)
-    try:
-        number = place(source) if place else None
-    except (KeyError, TypeError, ValueError) as error:
-        raise MalformedEvent(f"the change's position in {connector}'s log cannot be read: {error!r}", code="MALFORMED_CHANGE") from error
-    if number is None or not 0 <= number < 2**63:
-        known = ", ".join(_POSITIONS)
-        raise MalformedEvent(f"a change of connector {connector!r} has no number to order it by", code="NO_POSITION", remedy=f"Connectors that have: {known}.")
-    return number
+    """The place of the change in its database's log, as one number that grows. What it is made of shows which database it was."""
+    for fields, place in _POSITIONS:
+        if all(source.get(field) is not None for field in fields):
+            try:
+                number = place(source)
+            except (TypeError, ValueError):
+                break
+            if 0 <= number < 2**63:
+                return number
+    raise MalformedEvent(
+        f"a change of connector {source.get('connector')!r} has no number to order it by",
+        code="NO_POSITION",
+        remedy="Connectors that number their changes are those for PostgreSQL, MySQL, MariaDB, SQL Server, Oracle, Db2 and Informix.",
+    )
 
 
 def _binlog(source: Json) -> int:
-    """File number, offset in the file, row of the event; MySQL and MariaDB."""
+    """File number, offset in the file, row of the event; MySQL and MariaDB. Cassandra's files belong to single nodes and end in no number."""
     file = int(str(source["file"]).rpartition(".")[2])
     return file << 46 | int(source["pos"]) << 14 | min(int(source.get("row") or 0), 2**14 - 1)
 
 
-def _sql_server(source: Json) -> int:
-    """Virtual log file, block, slot; the LSN of the change, or of the snapshot."""
-    file, block, slot = (int(part, 16) for part in str(source.get("change_lsn") or source["commit_lsn"]).split(":"))
+def _log_sequence(source: Json) -> int:
+    """SQL Server and Db2: virtual log file, block, slot, in hexadecimal digits; Informix: one number. Of the change, or of the snapshot."""
+    parts = str(source.get("change_lsn") or source["commit_lsn"]).split(":")
+    if len(parts) == 1:
+        return int(parts[0])
+    file, block, slot = (int(part, 16) for part in parts)
     return file << 40 | block << 12 | min(slot, 2**12 - 1)
 
 
-_POSITIONS: Mapping[str, Callable[[Json], int]] = {
-    "postgresql": lambda source: int(source["lsn"]),
-    "mysql": _binlog,
-    "mariadb": _binlog,
-    "sqlserver": _sql_server,
-    "oracle": lambda source: int(source["scn"]),
-}
+_POSITIONS: Final[tuple[tuple[tuple[str, ...], Callable[[Json], int]], ...]] = (
+    (("lsn",), lambda source: int(source["lsn"])),
+    (("file", "pos"), _binlog),
+    (("scn",), lambda source: int(source["scn"])),
+    (("commit_lsn",), _log_sequence),
+    (("change_lsn",), _log_sequence),
+)

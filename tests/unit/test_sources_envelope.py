@@ -78,10 +78,11 @@ def test_only_a_full_snapshot_reads_and_its_last_row_ends_it(snapshot: Any, read
 @pytest.mark.parametrize(
     ("source", "number"),
     [
-        ({"connector": "mysql", "file": "mysql-bin.000003", "pos": 484, "row": 2}, 3 << 46 | 484 << 14 | 2),
-        ({"connector": "mariadb", "file": "bin.000004", "pos": 4, "row": 0}, 4 << 46 | 4 << 14),
-        ({"connector": "sqlserver", "change_lsn": "00000027:00000758:0003", "commit_lsn": "00000027:00000758:0005"}, 0x27 << 40 | 0x758 << 12 | 3),
-        ({"connector": "oracle", "scn": "2122185"}, 2122185),
+        ({"lsn": None, "connector": "mysql", "file": "mysql-bin.000003", "pos": 484, "row": 2}, 3 << 46 | 484 << 14 | 2),
+        ({"lsn": None, "connector": "mariadb", "file": "bin.000004", "pos": 4, "row": 0}, 4 << 46 | 4 << 14),
+        ({"lsn": None, "connector": "sqlserver", "change_lsn": "00000027:00000758:0003", "commit_lsn": "00000027:00000758:0005"}, 0x27 << 40 | 0x758 << 12 | 3),
+        ({"lsn": None, "connector": "oracle", "scn": "2122185"}, 2122185),
+        ({"lsn": None, "connector": "informix", "change_lsn": "627404540485812", "commit_lsn": "627404540760620"}, 627404540485812),
     ],
 )
 def test_other_databases_number_their_changes_too(source: dict[str, Any], number: int) -> None:
@@ -95,8 +96,8 @@ def test_other_databases_number_their_changes_too(source: dict[str, Any], number
         (Record("shop", b"{}", b'{"id": 1, "body": "flattened"}'), "MALFORMED_CHANGE"),
         (Record("shop", None, event("c", {"id": 1, "title": "", "body": ""}).value), "MALFORMED_CHANGE"),
         (event("c", {"id": 1, "title": ""}), "NO_SUCH_COLUMN"),
-        (event("c", {"id": 1, "title": "", "body": ""}, source={"connector": "vitess"}), "NO_POSITION"),
-        (event("c", {"id": 1, "title": "", "body": ""}, source={"lsn": None}), "MALFORMED_CHANGE"),
+        (event("c", {"id": 1, "title": "", "body": ""}, source={"lsn": None, "connector": "vitess", "vgtid": "[]"}), "NO_POSITION"),
+        (event("c", {"id": 1, "title": "", "body": ""}, source={"lsn": None, "file": "commitlog-6-1.log", "pos": 54}), "NO_POSITION"),
         (event("c", {"id": "x" * 2000, "title": "", "body": ""}, key={"id": "x" * 2000}), "MALFORMED_CHANGE"),
     ],
 )
