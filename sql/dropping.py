@@ -23,7 +23,7 @@ KIND = 0x64726F70
 LOCK_TIMEOUT = "500ms"
 QUESTIONS_S = 10.0
 """What was asked before the drop may take so long."""
-PATIENCE_S = 5.0
+PATIENCE_S = 3.0
 POLL_S = 0.05
 
 PublishDrop = Callable[[str], Awaitable[int]]

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 app = App(name="generations", help="Indexes beside each other: compare, switch, roll back, drop.", result_action="return_value")
 Flag = Parameter(negative="")
 DEFAULT = Remote()
+PATIENCE_S = 3600.0
+"""A comparison takes as long as its questions do."""
 STAGES = ("control", "runs", "judgements")
 """Of a server of the command's own: decisions, questions and judgements are in the tables."""
 
@@ -173,10 +175,13 @@ def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = D
 
 
 def _call(common: Remote, work: Callable[[ApiClient], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    from httpx2 import Timeout
+
     from anabranch.cli.serving import api_client
 
     async def run() -> dict[str, Any]:
         async with api_client(common, stages=STAGES) as client:
+            client.http.timeout = Timeout(PATIENCE_S, connect=10)
             return await work(client)
 
     return asyncio.run(run())
