@@ -11,6 +11,7 @@ from uuid import uuid4
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.storage import Storage, kafka_of
+from anabranch.database import embedded_root
 from anabranch.settings import Settings
 from anabranch.source_hosting import Door, Reader, SourceHosts
 from anabranch.sourcing import LogSources, setting_of
@@ -125,17 +126,22 @@ class Readers:
 
     def _changes(self, spec: SourceSpec, table: PostgresSource) -> PgChangeReader:
         secret = self.settings.sources.get(spec.name.replace("-", "_"))
-        given = table.dsn if self.settings.mode == "embedded" else None
+        given = table.dsn if self._is_owned else None
         dsn = secret.get_secret_value() if secret else given
         if not dsn:
             remedy = f"Set {setting_of(spec.name)} of the worker to its address."
             raise ConfigurationError(f"nobody says where the database of source {spec.name} is", code="SOURCE_ADDRESS", remedy=remedy)
         return PgChangeReader(dsn, *table.place, slot_name(spec.name, table))
 
+    @property
+    def _is_owned(self) -> bool:
+        """Whether whoever speaks to the API owns this machine: the tables lie in the data folder, also where `up` names their address to its worker."""
+        return self.settings.mode == "embedded" or embedded_root(self.settings).exists()
+
     def _check_folder(self, folder: FolderSource) -> None:
         """Where others than the machine's owner speak to the API, it must not read the machine's files for them."""
         allowed = [Path(root).resolve() for root in self.settings.ingest.folders]
-        if (self.settings.mode == "external" or allowed) and not any(Path(folder.path).resolve().is_relative_to(root) for root in allowed):
+        if (allowed or not self._is_owned) and not any(Path(folder.path).resolve().is_relative_to(root) for root in allowed):
             remedy = "Name it, or a folder above it, in ANABRANCH_INGEST__FOLDERS of the worker."
             raise ConfigurationError(f"{folder.path} may not be watched", code="FORBIDDEN_FOLDER", remedy=remedy)
 
