@@ -117,10 +117,13 @@ class SourceHosts:
                 if task.done():
                     task.result()
         finally:
-            work.cancel()
-            keeping.cancel()
-            await asyncio.gather(work, keeping, return_exceptions=True)
-            await self._release(name)
+            await asyncio.shield(self._end(name, work, keeping))
+
+    async def _end(self, name: str, *tasks: asyncio.Future[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._release(name)
 
     async def _keep(self, name: str) -> None:
         """Returns when another worker took over, or when the tables were away for too long to know."""
