@@ -48,7 +48,7 @@ class GenerationDesk:
         against = [f"{name} is the one that answers"] if live == name else reasons_against(wanted.gate, report)
         if against:
             return {"generation": name, "previous": None, "promoted": False, "reasons": against, "comparison": report}
-        return _told(await switch(self.pool, name, self.decisions.promoted), report)
+        return _told(await switch(self.pool, name, self.decisions.promoted, over=live), report)
 
     async def roll_back(self, expected: str | None) -> dict[str, Any]:
         if expected is not None and expected != (live := await self._live()):

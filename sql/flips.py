@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+from schemas.errors import TransientError
 from sql.pool import Connection
 
 KIND = 0x666C6970
@@ -18,10 +20,16 @@ async def share_flips(connection: Connection, generation: str) -> None:
 
 
 @asynccontextmanager
-async def flips_held(connection: Connection, generation: str) -> AsyncIterator[None]:
-    """Begins when the flips under way have committed. Outside any transaction: one would hold back the readers of the log, and with them whoever is to catch up."""
+async def flips_held(connection: Connection, generation: str, *, wait_s: float) -> AsyncIterator[None]:
+    """Begins when the flips under way have committed; raises TransientError with code FLIPS_UNDER_WAY where one takes longer than `wait_s`, during which others
+    wait behind it. Outside any transaction: one would hold back the readers of the log, and with them whoever is to catch up."""
     try:
-        await connection.execute("select pg_advisory_lock($1, hashtext($2))", KIND, generation)
+        try:
+            async with asyncio.timeout(wait_s):
+                await connection.execute("select pg_advisory_lock($1, hashtext($2))", KIND, generation)
+        except TimeoutError:
+            remedy = "`anabranch topics lag` names the oldest transaction; then try again."
+            raise TransientError(f"a document has been about to show in {generation} for {wait_s:g} s", code="FLIPS_UNDER_WAY", remedy=remedy) from None
         yield
     finally:
         # Also where the wait was cancelled: the lock may have come at that moment.

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.errors import AnabranchError, InvalidRequest, NotFound, PermanentError, TransientError
+from schemas.errors import AnabranchError, InvalidRequest, LogUnavailable, NotFound, PermanentError, TransientError
 from sql.errors import database_errors
 from sql.flips import flips_held
 from sql.pool import Connection, Pool
@@ -15,6 +15,8 @@ from sql.statements import statement
 
 PATIENCE_S = 5.0
 """So long flips are held at most."""
+LEAST_WAIT_S = 1.0
+PUBLISH_S = 5.0
 POLL_S = 0.05
 NAMED = 20
 """Documents that a refusal names."""
@@ -32,21 +34,24 @@ class Switched:
     moved: bool
 
 
-async def switch(pool: Pool, name: str, publish: PublishPromotion, *, patience_s: float = PATIENCE_S) -> Switched:
+async def switch(pool: Pool, name: str, publish: PublishPromotion, *, over: str | None = None, patience_s: float = PATIENCE_S) -> Switched:
     """Make `name` the generation that answers, if every document that the live one shows is settled in it; flips of the live one are held for at most
-    `patience_s` until that is so. The decision is in the log before the pointer moves: what a crash leaves, stage control completes.
+    `patience_s` until that is so. With `over` only if that is still the one that answers. The decision is in the log before the pointer moves: what a crash leaves, stage control completes.
 
-    Raises NotFound, InvalidRequest (not built yet), PermanentError with code GENERATION_BEHIND that names documents, LogUnavailable, DatabaseUnavailable;
-    then nothing has changed.
+    Raises NotFound, InvalidRequest (not built yet), PermanentError with code GENERATION_BEHIND that names documents, TransientError with code
+    SWITCHED_MEANWHILE or FLIPS_UNDER_WAY, LogUnavailable, DatabaseUnavailable; then nothing has changed.
     """
     with database_errors():
         async with pool.acquire(timeout=60) as connection:
             live = await _live(connection)
             if live == name:
                 return Switched(name, await connection.fetchval("select previous from live_generation"), moved=False)
+            if over not in (None, live):
+                raise _switched()
             await _check_target(connection, name)
-            async with flips_held(connection, live):
-                return await _once_settled(connection, live, name, publish, patience_s)
+            deadline = _now() + patience_s
+            async with flips_held(connection, live, wait_s=max(patience_s, LEAST_WAIT_S)):
+                return await _once_settled(connection, live, name, publish, deadline)
 
 
 async def roll_back(pool: Pool, publish: PublishPromotion, *, patience_s: float = PATIENCE_S) -> Switched:
@@ -60,14 +65,12 @@ async def roll_back(pool: Pool, publish: PublishPromotion, *, patience_s: float 
     return await switch(pool, row["previous"], publish, patience_s=patience_s)
 
 
-async def _once_settled(connection: Connection, live: str, name: str, publish: PublishPromotion, patience_s: float) -> Switched:
-    clock = asyncio.get_running_loop().time
-    deadline = clock() + patience_s
+async def _once_settled(connection: Connection, live: str, name: str, publish: PublishPromotion, deadline: float) -> Switched:
     while True:
         behind = await _try(connection, live, name, publish)
         if behind is None:
             return Switched(name, live, moved=True)
-        if clock() >= deadline:
+        if _now() >= deadline:
             raise behind
         await asyncio.sleep(POLL_S)
 
@@ -76,13 +79,30 @@ async def _try(connection: Connection, live: str, name: str, publish: PublishPro
     """One transaction; what keeps it from moving the pointer, else None."""
     async with connection.transaction():
         if await connection.fetchval("select name from live_generation for update") != live:
-            raise TransientError("another switch came first", code="SWITCHED_MEANWHILE", remedy="Look at `anabranch generations list`, then decide again.")
+            raise _switched()
         await _check_target(connection, name)
         unsettled = await connection.fetch(statement("unsettled"), live, name, NAMED)
         if unsettled:
             return _behind(live, name, unsettled)
-        await connection.execute(statement("promote"), name, await publish(name, live))
+        await connection.execute(statement("promote"), name, await _published(publish, name, live))
         return None
+
+
+async def _published(publish: PublishPromotion, name: str, live: str) -> int:
+    """A log that is away must not hold up flips for longer than they may be."""
+    try:
+        async with asyncio.timeout(PUBLISH_S):
+            return await publish(name, live)
+    except TimeoutError as error:
+        raise LogUnavailable(f"the log did not take the decision within {PUBLISH_S:g} s; it may take effect all the same") from error
+
+
+def _switched() -> TransientError:
+    return TransientError("another switch came first", code="SWITCHED_MEANWHILE", remedy="Look at `anabranch generations list`, then decide again.")
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
 
 
 async def _live(connection: Connection) -> str:

@@ -11,6 +11,7 @@ import pytest_asyncio
 
 from schemas.errors import AnabranchError, InvalidRequest, LogUnavailable, NotFound, PermanentError, TransientError
 from schemas.rows import BuiltRow, DroppedRow, GenerationRow, LiveRow
+from sql.flips import share_flips
 from sql.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
 from sql.switching import PublishPromotion, Switched, roll_back, switch
@@ -185,6 +186,24 @@ async def test_what_is_building_unknown_or_dropped_is_not_promoted_and_the_live_
         with pytest.raises(NotFound):
             await switch(pool, unknown, Decisions().publish)
     assert await switch(pool, "g1", Decisions(error=LogUnavailable("not asked")).publish) == Switched("g1", None, moved=False)
+
+
+async def test_a_flip_that_does_not_end_is_not_waited_for_longer_than_others_may_wait(pool: Pool) -> None:
+    async with pool.acquire() as stuck, stuck.transaction():
+        await share_flips(stuck, "g1")
+        with pytest.raises(TransientError) as refused:
+            await switch(pool, "g2", Decisions().publish, patience_s=0)
+        assert refused.value.code == "FLIPS_UNDER_WAY"
+        await load(pool, "d", 1, ["heron"], "g1")
+    assert (await live(pool))[0] == "g1"
+
+
+async def test_a_gate_that_was_held_against_another_generation_does_not_count(pool: Pool) -> None:
+    await switch(pool, "g2", Decisions().publish)
+    with pytest.raises(TransientError) as refused:
+        await switch(pool, "g3", Decisions().publish, over="g1")
+    assert refused.value.code == "SWITCHED_MEANWHILE"
+    assert (await switch(pool, "g3", decisions_after(300), over="g2")).moved
 
 
 async def test_of_two_switches_at_once_one_is_told_to_decide_again(pool: Pool) -> None:
