@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import uvicorn
@@ -41,15 +41,16 @@ async def serve_api(settings: Settings) -> None:
             timeout_graceful_shutdown=3,
             server_header=False,
         )
-        await _serve(_Server(config))
+        await _serve(_Server(config), services.feed.stop)
 
 
-async def _serve(server: _Server) -> None:
-    """Being cancelled ends it gracefully: what is being answered is still answered."""
+async def _serve(server: _Server, stop_streams: Callable[[], None]) -> None:
+    """Being cancelled ends it gracefully: streams end, what is being answered is still answered."""
     serving = asyncio.create_task(server.serve())
     try:
         await asyncio.shield(serving)
     except asyncio.CancelledError:
+        stop_streams()
         server.should_exit = True
         await serving
         raise

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from api.feeds import LogFeed
 from api.links import Links
 from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
 from api.tracing import History, Lineage
@@ -210,3 +211,4 @@ class Services:
     links: Links
     history: History
     lineage: Lineage
+    feed: LogFeed

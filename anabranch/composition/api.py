@@ -17,11 +17,13 @@ from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.counted_log import CountedLog
 from anabranch.decisions import Decisions
 from anabranch.erasures import LogErasures
+from anabranch.feed import EventFeed, status_of
 from anabranch.feedback import CountedFeedback, LogFeedback
 from anabranch.generations import GenerationDesk
 from anabranch.history import History, Overheard
 from anabranch.intake import LogIntake
 from anabranch.lineage import Lineage
+from anabranch.log_entries import Entries
 from anabranch.metrics import Metrics
 from anabranch.questions import Asking
 from anabranch.readiness import Readiness
@@ -38,7 +40,9 @@ from engines.sentences import RuleSentences
 from retrieval.lineage.walk import Walk
 from retrieval.pipeline import Retriever
 from schemas.generations import Generation
+from schemas.ports.feed import Feed
 from schemas.ports.log import EventLog
+from sql.document_events import PgDocumentEvents
 from sql.documents import PgDocuments
 from sql.entities import PgEntities
 from sql.feedback import PgFeedback
@@ -46,12 +50,15 @@ from sql.generations import PgGenerations
 from sql.generations_told import PgGenerationsTold
 from sql.jobs import PgJobs
 from sql.lineage import PgLineage
+from sql.log import PgLog
+from sql.log_feed import PgFeed
 from sql.past_texts import PgPastTexts
 from sql.places import PgPlaces
-from sql.pool import close_pool, open_pool
+from sql.pool import Pool, close_pool, open_pool
 from sql.records import PgRecords
 from sql.search import PgSearch
 from streams.codec import Codec
+from streams.feed import OffsetFeed
 
 TENANT = "default"
 OTHER_CONNECTIONS = 6
@@ -107,6 +114,9 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             config_schema=config_schema,
             links=Links(link_secret(settings.data_dir)),
             history=History(records, past, PgGenerations(storage.pool), ready.asked, overheard, RuleSentences(), overrides.fresh_id),
+            feed=EventFeed(
+                _feed(storage.log, storage.pool), Entries(storage.codec), PgGenerations(storage.pool), PgDocumentEvents(storage.pool), status_of(documents)
+            ),
             lineage=Lineage(Walk(PgLineage(storage.pool), past, storage.log, storage.codec, storage.blobs), records),
         )
 
@@ -115,6 +125,10 @@ def _desk(storage: Storage, event_log: EventLog, ready: Answering, overrides: Ov
     pool = storage.pool
     comparing = Comparing(ready, PgGenerations(pool), PgFeedback(pool), PgPlaces(pool), PgGenerationsTold(pool), storage.blobs)
     return GenerationDesk(pool, event_log, Decisions(event_log, storage.codec, overrides.clock, overrides.fresh_id), comparing)
+
+
+def _feed(log: EventLog, pool: Pool) -> Feed:
+    return PgFeed(pool) if isinstance(log, PgLog) else OffsetFeed(log)
 
 
 @asynccontextmanager

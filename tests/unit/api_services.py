@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID, uuid5
 
+from api.feeds import LogPage, Told
 from api.links import Links
 from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
 from api.services import Dependency, IngestRequest, Receipt, Services, Upcoming
@@ -179,6 +181,30 @@ class NoEntities:
         return {"nodes": [], "edges": []}
 
 
+@dataclass
+class MemoryFeed:
+    """Tells what it holds, then waits until it is stopped."""
+
+    told: list[Told] = field(default_factory=list)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        self.stopping.set()
+
+    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
+        return [{"stage": "receive", "state": "done"}] if document_id == DOCUMENT else []
+
+    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int) -> LogPage:
+        return LogPage(items=[], next=after, end=True, missed=0)
+
+    async def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
+        yield Told(event="open", data={"after": after or "now"}, cursor=after)
+        for message in self.told:
+            yield message
+        await self.stopping.wait()
+        yield Told(event="bye", data={})
+
+
 class NoPast:
     """Nothing was asked and nothing came in."""
 
@@ -300,5 +326,6 @@ def services(**replaced: Any) -> Services:
         "links": Links(b"secret"),
         "history": NoPast(),
         "lineage": NoPast(),
+        "feed": MemoryFeed(),
     }
     return Services(**{**parts, **replaced})

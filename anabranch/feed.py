@@ -1,0 +1,170 @@
+"""The log as it grows, for people who watch: in pages, or as a stream that ends when the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from anabranch.log_entries import Entries
+from api.feeds import LogEntry, LogPage, Told
+from schemas.errors import AnabranchError, TransientError
+from schemas.ports.feed import Feed
+from schemas.ports.ledger import Generations
+from schemas.ports.search import Documents
+from streams.topics import partition_counts
+
+PAGE = 200
+MOST_BEHIND = 2_000
+"""Events that a reader may be behind; one who is further is told how many it missed, and goes on from now."""
+COUNTED = 1_000_000
+SCANNED = 5_000
+"""Events that one page looks at for those that are asked for."""
+IDLE_S = 15.0
+MOST_STREAMS = 64
+
+
+class DocumentEvents(Protocol):
+    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]: ...
+
+
+Status = Callable[[str, UUID], Awaitable[dict[str, Any] | None]]
+
+
+def status_of(documents: Documents) -> Status:
+    """Of a document's latest revision."""
+
+    async def status(tenant: str, document_id: UUID) -> dict[str, Any] | None:
+        return await documents.status(tenant, document_id=document_id)
+
+    return status
+
+
+@dataclass(slots=True)
+class EventFeed:
+    """See `api.feeds.LogFeed`. Streams read the log themselves, each from its own place, so a slow reader holds one page in memory and nobody else up."""
+
+    feed: Feed
+    entries: Entries
+    generations: Generations
+    events: DocumentEvents
+    status: Status
+    poll_s: float = 0.5
+    most_behind: int = MOST_BEHIND
+    most_streams: int = MOST_STREAMS
+    open: int = 0
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def stop(self) -> None:
+        self.closing.set()
+
+    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
+        return await self.events.of_document(tenant, document_id)
+
+    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int) -> LogPage:
+        names = await self._topics(topics)
+        place, missed, scanned = await self._place(after, names), 0, 0
+        items: list[LogEntry] = []
+        while len(items) < limit and scanned < SCANNED:
+            found = await self.feed.read(place, names, min(PAGE, limit - len(items)))
+            place, missed, scanned = found.cursor, missed + found.missed, scanned + len(found.records)
+            items += [entry for record in found.records if (entry := await self.entries.entry(record, tenant, document)) is not None]
+            if not found.records:
+                return LogPage(items=items, next=place, end=True, missed=missed)
+        return LogPage(items=items, next=place, end=False, missed=missed)
+
+    async def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
+        if self.open >= self.most_streams:
+            raise TransientError(
+                f"{self.open} streams are open", code="TOO_MANY_STREAMS", remedy="Close one: a stream serves many views. Or poll GET /v1/events."
+            )
+        self.open += 1
+        try:
+            place = await self._place(after or "now", await self._topics(topics))
+            yield Told(event="open", data={"after": place}, cursor=place)
+            reader = _Reader(self, tenant, topics, document, place)
+            while not self.closing.is_set():
+                for told in await reader.step():
+                    yield told
+                if not reader.hurried:
+                    await self._pause()
+            yield Told(event="bye", data={})
+        finally:
+            self.open -= 1
+
+    async def _pause(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.poll_s):
+                await self.closing.wait()
+
+    async def _place(self, after: str, topics: Sequence[str]) -> str:
+        if after == "now":
+            return await self.feed.now(topics)
+        place = await self.feed.first() if after == "begin" else after
+        await self.feed.behind(place, topics, 1)  # refuses what is no place
+        return place
+
+    async def _topics(self, wanted: Sequence[str] | None) -> list[str]:
+        """Each with those that generations of their own write."""
+        bases = list(wanted or partition_counts(1))
+        own = [generation.topics.get(base, base) for generation in await self.generations.undropped() for base in bases]
+        return list(dict.fromkeys([*bases, *own]))
+
+
+class _Reader:
+    """Where one stream is."""
+
+    def __init__(self, feed: EventFeed, tenant: str, topics: Sequence[str] | None, document: UUID | None, place: str) -> None:
+        self._feed, self._tenant, self._wanted, self._document, self._place = feed, tenant, topics, document, place
+        self._status, self._quiet_s = "", 0.0
+        self.hurried = False
+        """More is there already."""
+
+    async def step(self) -> list[Told]:
+        """What there is to tell, a page at most. Trouble is told, and over when it is."""
+        try:
+            told = await self._news()
+        except AnabranchError as error:
+            self.hurried = False
+            return [Told(event="error", data={"code": error.code, "detail": error.detail, "remedy": error.remedy})]
+        self._quiet_s = 0.0 if told else self._quiet_s + self._feed.poll_s
+        if self._quiet_s < IDLE_S:
+            return told
+        self._quiet_s = 0.0
+        return [Told(event="idle", data={}, cursor=self._place)]
+
+    async def _news(self) -> list[Told]:
+        feed, topics = self._feed.feed, await self._feed._topics(self._wanted)
+        page = await feed.read(self._place, topics, PAGE)
+        told = [Told(event="dropped", data={"missed": page.missed, "after": self._place})] if page.missed else []
+        for record in page.records:
+            entry = await self._feed.entries.entry(record, self._tenant, self._document)
+            if entry is not None:
+                told.append(Told(event=entry.type or "unreadable", data=entry.model_dump(mode="json"), cursor=record.cursor))
+        self._place, self.hurried = page.cursor, len(page.records) == PAGE
+        if self.hurried:
+            told += await self._skipped(topics)
+        return told + await self._changed_status()
+
+    async def _skipped(self, topics: Sequence[str]) -> list[Told]:
+        """Go on from now where too much is waiting."""
+        feed, before = self._feed.feed, self._place
+        if await feed.behind(before, topics, self._feed.most_behind + 1) <= self._feed.most_behind:
+            return []
+        self._place = await feed.now(topics)
+        missed = await feed.behind(before, topics, COUNTED) - await feed.behind(self._place, topics, COUNTED)
+        return [Told(event="dropped", data={"missed": missed, "after": before}, cursor=self._place)]
+
+    async def _changed_status(self) -> list[Told]:
+        if self._document is None:
+            return []
+        status = await self._feed.status(self._tenant, self._document)
+        text = json.dumps(status, default=str)
+        if status is None or text == self._status:
+            return []
+        self._status = text
+        return [Told(event="status", data=json.loads(text))]

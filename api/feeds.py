@@ -1,0 +1,59 @@
+"""What the routes ask of the log as it grows."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from typing import Any, Protocol
+from uuid import UUID
+
+from pydantic import BaseModel, Field
+
+
+class LogEntry(BaseModel):
+    """A fact in the log, without its payload; `data` is there for outcomes, dead letters and decisions. `cursor` is the place behind it."""
+
+    cursor: str
+    topic: str
+    partition: int
+    offset: int
+    type: str | None = Field(description="CloudEvents type, where it could be read")
+    id: str | None
+    source: str | None
+    time: str | None
+    appended_at: str
+    tenant: str | None
+    document_id: UUID | None
+    cause: str | None
+    how: str | None
+    bytes: int
+    data: dict[str, Any] | None = None
+
+
+class LogPage(BaseModel):
+    items: list[LogEntry]
+    next: str = Field(description="the place behind the last one that was looked at")
+    end: bool = Field(description="nothing follows at the moment")
+    missed: int = Field(description="events before the first that the log no longer keeps")
+
+
+class Told(BaseModel):
+    """One message of a stream. `cursor` is null where a message stands at no place of its own."""
+
+    event: str
+    data: dict[str, Any]
+    cursor: str | None = None
+
+
+class LogFeed(Protocol):
+    """Raises InvalidRequest for what is no place, LogUnavailable, DatabaseUnavailable."""
+
+    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int) -> LogPage:
+        """`after` is a place, `begin` or `now`."""
+
+    def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
+        """From `after` (null: from now on) until the server stops; `open` comes first. With a document also its status, whenever it has changed."""
+
+    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]: ...
+
+    def stop(self) -> None:
+        """Every stream says goodbye and ends."""

@@ -1,0 +1,21 @@
+"""One document's way through the stages."""
+
+from __future__ import annotations
+
+from typing import Any
+from uuid import UUID
+
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+
+class PgDocumentEvents:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
+        """`{revision, generation, stage, part, state, attempts, topic, partition, offset, started_at, duration_ms, error}`, in the order of time; none where
+        the document is not known. Raises DatabaseUnavailable."""
+        with database_errors():
+            return [dict(row) for row in await self._pool.fetch(statement("document_events"), tenant, document_id)]

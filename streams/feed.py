@@ -1,0 +1,91 @@
+"""A log of ordered partitions as it grows: Kafka, and the one in memory."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import cast
+
+from schemas.errors import ConfigurationError, InvalidRequest
+from schemas.ports.feed import FeedRecord, Page
+from schemas.ports.log import EventLog
+from schemas.records import StoredRecord
+
+Offsets = dict[str, dict[int, int]]
+"""Topic → partition → the next offset. What is not named is read from its first record."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFeed:
+    """See `schemas.ports.feed.Feed`. Only for logs whose offsets grow in reading order within a partition."""
+
+    log: EventLog
+
+    async def first(self) -> str:
+        return _text({})
+
+    async def now(self, topics: Sequence[str]) -> str:
+        return _text({topic: {partition: end for partition, (_, end) in (await self._ends(topic)).items()} for topic in topics})
+
+    async def read(self, after: str, topics: Sequence[str], limit: int) -> Page:
+        offsets, missed, records = _offsets(after), 0, list[FeedRecord]()
+        for topic in topics:
+            left = limit - len(records)
+            ranges, lost = _ranges(await self._ends(topic), offsets.get(topic, {}), left)
+            missed += lost
+            if left and any(start < end for start, end in ranges.values()):
+                records += await self._read(topic, ranges, offsets, left)
+        return Page(records, _text(offsets), missed)
+
+    async def behind(self, after: str, topics: Sequence[str], most: int) -> int:
+        offsets, total = _offsets(after), 0
+        for topic in topics:
+            known = offsets.get(topic, {})
+            total += sum(end - max(first, known.get(partition, first)) for partition, (first, end) in (await self._ends(topic)).items())
+        return min(total, most)
+
+    async def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        try:
+            return await self.log.ends(topic)
+        except ConfigurationError:
+            return {}
+
+    async def _read(self, topic: str, ranges: Mapping[int, tuple[int, int]], offsets: Offsets, most: int) -> list[FeedRecord]:
+        """At most so many; what was read of each partition is its beginning, so the rest comes with the next page."""
+        place = offsets.setdefault(topic, {})
+        place.update({partition: start for partition, (start, _) in ranges.items()})
+        found: list[FeedRecord] = []
+        starts, ends = {p: start for p, (start, _) in ranges.items()}, {p: end for p, (_, end) in ranges.items()}
+        async with aclosing(cast(AsyncGenerator[StoredRecord, None], self.log.read(topic, starts, ends))) as records:
+            async for stored in records:
+                place[stored.position.partition] = stored.position.offset + 1
+                found.append(FeedRecord(stored, _text(offsets), len(stored.record.value or b"")))
+                if len(found) >= most:
+                    return found
+        # The last offsets of a partition may hold no record.
+        place.update(ends)
+        return found
+
+
+def _ranges(ends: Mapping[int, tuple[int, int]], known: Mapping[int, int], limit: int) -> tuple[dict[int, tuple[int, int]], int]:
+    """What follows in each partition, and how much of what followed is gone. Partitions without news are named too: left out, all of them would be read."""
+    starts = {partition: max(first, known.get(partition, first)) for partition, (first, _) in ends.items()}
+    lost = sum(start - known[partition] for partition, start in starts.items() if partition in known)
+    return {partition: (start, min(max(start, ends[partition][1]), start + limit)) for partition, start in starts.items()}, lost
+
+
+def _text(offsets: Offsets) -> str:
+    named = {topic: {str(partition): offset for partition, offset in sorted(places.items())} for topic, places in sorted(offsets.items()) if places}
+    return base64.urlsafe_b64encode(zlib.compress(json.dumps(named, separators=(",", ":")).encode())).decode()
+
+
+def _offsets(text: str) -> Offsets:
+    try:
+        named = json.loads(zlib.decompress(base64.urlsafe_b64decode(text.encode())))
+        return {str(topic): {int(partition): int(offset) for partition, offset in places.items()} for topic, places in named.items()}
+    except (ValueError, zlib.error, AttributeError, TypeError) as error:
+        raise InvalidRequest(f"{text[:80]!r} is no place in this log", remedy="Give one that it has told, or begin or now.") from error

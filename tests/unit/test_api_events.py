@@ -1,0 +1,50 @@
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from api.app import create_app
+from api.feeds import Told
+from tests.unit.api_services import DOCUMENT, MemoryFeed, services
+
+
+@pytest.fixture
+def feed() -> MemoryFeed:
+    return MemoryFeed([Told(event="document.chunked.v1", data={"topic": "chunked"}, cursor="7.1"), Told(event="status", data={"state": "running"})])
+
+
+@pytest.fixture
+async def http(feed: MemoryFeed) -> AsyncIterator[httpx2.AsyncClient]:
+    transport = httpx2.ASGITransport(create_app(services(feed=feed)), raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://api") as client:
+        yield client
+
+
+async def test_a_stream_is_written_as_server_sent_events_with_places(http: httpx2.AsyncClient, feed: MemoryFeed) -> None:
+    asyncio.get_running_loop().call_soon(feed.stop)
+    response = await http.get("/v1/stream", headers={"Last-Event-ID": "6.0"})
+    assert response.headers["content-type"].startswith("text/event-stream")
+    assert response.text == (
+        'retry: 1000\nid: 6.0\nevent: open\ndata: {"after": "6.0"}\n\n'
+        'id: 7.1\nevent: document.chunked.v1\ndata: {"topic": "chunked"}\n\n'
+        'event: status\ndata: {"state": "running"}\n\n'
+        "event: bye\ndata: {}\n\n"
+    )
+
+
+async def test_a_topic_that_there_is_not_is_refused(http: httpx2.AsyncClient) -> None:
+    response = await http.get("/v1/events", params={"topics": "accepted,acepted"})
+    assert (response.status_code, response.json()["detail"]) == (422, "no topic acepted")
+
+
+async def test_events_are_read_from_the_beginning_unless_a_place_is_given(http: httpx2.AsyncClient) -> None:
+    assert (await http.get("/v1/events")).json() == {"items": [], "next": "begin", "end": True, "missed": 0}
+    assert (await http.get("/v1/events", params={"after": "7.1"})).json()["next"] == "7.1"
+
+
+async def test_a_documents_events_are_listed_and_an_unknown_one_is_a_404(http: httpx2.AsyncClient) -> None:
+    assert (await http.get(f"/v1/documents/{DOCUMENT}/events")).json()["items"] == [{"stage": "receive", "state": "done"}]
+    assert (await http.get("/v1/documents/00000000-0000-0000-0000-000000000001/events")).status_code == 404

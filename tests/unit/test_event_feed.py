@@ -1,0 +1,197 @@
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from anabranch.feed import PAGE, EventFeed
+from anabranch.log_entries import Entries
+from api.feeds import Told
+from schemas.errors import InvalidRequest, LogUnavailable, TransientError
+from schemas.generations import Generation, IndexConfig
+from schemas.ids import content_id
+from schemas.ports.feed import Page
+from schemas.records import Record
+from streams.codec import Codec
+from streams.feed import OffsetFeed
+from streams.memory import MemoryLog
+from streams.topics import partition_counts
+
+DOCUMENT = content_id("document", "default", "", "a")
+
+
+class One:
+    """Generations, of which there is one."""
+
+    generation = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live")
+
+    async def live(self) -> Generation | None:
+        return self.generation
+
+    async def get(self, name: str) -> Generation | None:
+        return self.generation
+
+    async def undropped(self) -> list[Generation]:
+        return [self.generation]
+
+
+class Nothing:
+    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
+        return []
+
+
+class World:
+    def __init__(self, **options: Any) -> None:
+        self.log = MemoryLog()
+        self.statuses: list[dict[str, Any]] = [{"state": "running"}]
+        self.feed = EventFeed(OffsetFeed(self.log), Entries(Codec()), One(), Nothing(), self._status, poll_s=0, **options)
+
+    async def _status(self, tenant: str, document_id: UUID) -> dict[str, Any] | None:
+        return self.statuses[-1]
+
+    async def say(self, *kinds: str, topic: str = "accepted", tenant: str | None = "default", document: UUID = DOCUMENT) -> None:
+        await self.log.append([record(kind, topic, tenant, document) for kind in kinds])
+
+
+def record(kind: str, topic: str, tenant: str | None, document: UUID) -> Record:
+    headers = {"ce_specversion": b"1.0", "ce_id": str(UUID(int=1)).encode(), "ce_source": b"anabranch/test", "ce_type": kind.encode()}
+    headers |= {"ce_document": str(document).encode()} | ({"ce_tenant": tenant.encode()} if tenant else {})
+    return Record(topic, str(document).encode(), b"{}", headers)
+
+
+async def world(**options: Any) -> World:
+    made = World(**options)
+    await made.log.create_topics(partition_counts(2), retention_ms={})
+    return made
+
+
+async def told(stream: Any, count: int) -> list[Told]:
+    return [await anext(stream) for _ in range(count)]
+
+
+async def test_a_stream_tells_what_comes_and_says_goodbye_when_the_server_stops() -> None:
+    here = await world()
+    await here.say("before.v1")
+    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    assert (await anext(stream)).event == "open"
+    await here.say("one.v1", "two.v1")
+    assert [one.event for one in await told(stream, 2)] == ["one.v1", "two.v1"]
+    waiting = asyncio.ensure_future(anext(stream))
+    await asyncio.sleep(0)
+    here.feed.stop()
+    assert (await waiting).event == "bye"
+    with pytest.raises(StopAsyncIteration):
+        await anext(stream)
+    assert here.feed.open == 0
+
+
+async def test_a_stream_goes_on_behind_the_last_message_that_was_read() -> None:
+    here = await world()
+    first = here.feed.follow("default", after="begin", topics=None, document=None)
+    await here.say("one.v1", "two.v1", "three.v1")
+    seen = await told(first, 3)
+    await first.aclose()
+    await here.say("four.v1")
+    second = here.feed.follow("default", after=seen[-1].cursor, topics=None, document=None)
+    assert [one.event for one in await told(second, 3)] == ["open", "three.v1", "four.v1"]
+    await second.aclose()
+    assert here.feed.open == 0
+
+
+async def test_only_ones_own_tenant_topics_and_document_are_told() -> None:
+    here = await world()
+    other = content_id("document", "default", "", "b")
+    await here.say("mine.v1")
+    await here.say("theirs.v1", tenant="stranger")
+    await here.say("another.v1", document=other)
+    await here.say("elsewhere.v1", topic="chunked")
+    page = await here.feed.page("default", after="begin", topics=["accepted"], document=DOCUMENT, limit=10)
+    assert [item.type for item in page.items] == ["mine.v1"] and page.end
+    assert {item.type for item in (await here.feed.page("default", after="begin", topics=None, document=None, limit=10)).items} == {
+        "mine.v1", "another.v1", "elsewhere.v1",
+    }  # fmt: skip
+
+
+async def test_a_generations_own_topics_belong_to_the_plain_ones() -> None:
+    class Two(One):
+        async def undropped(self) -> list[Generation]:
+            return [self.generation, Generation(name="g2", config=IndexConfig(), how={}, topics={"embedded": "embedded.g2"})]
+
+    here = await world()
+    await here.log.create_topics({"embedded.g2": 1}, retention_ms={})
+    here.feed.generations = Two()
+    await here.say("chunks.embedded.v1", topic="embedded.g2")
+    page = await here.feed.page("default", after="begin", topics=["embedded"], document=None, limit=10)
+    assert [item.topic for item in page.items] == ["embedded.g2"]
+
+
+async def test_pages_join_without_a_gap_or_a_repeat() -> None:
+    here = await world()
+    await here.say(*(f"kind{n}.v1" for n in range(25)))
+    seen, after = [], "begin"
+    while not (page := await here.feed.page("default", after=after, topics=None, document=None, limit=4)).end:
+        seen += [item.type for item in page.items]
+        after = page.next
+    assert sorted([*seen, *(item.type for item in page.items)], key=str) == sorted(f"kind{n}.v1" for n in range(25))
+
+
+async def test_a_reader_too_far_behind_is_told_how_many_it_missed_and_goes_on_from_now() -> None:
+    here = await world(most_behind=50)
+    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    opened = await anext(stream)
+    await here.say(*["old.v1"] * (PAGE + 300))
+    first = await told(stream, PAGE)
+    dropped = await anext(stream)
+    assert {one.event for one in first} == {"old.v1"}
+    assert (dropped.event, dropped.data["missed"], dropped.data["after"]) == ("dropped", 300, first[-1].cursor)
+    await here.say("new.v1")
+    assert (await anext(stream)).event == "new.v1"
+    later = await here.feed.page("default", after=dropped.data["after"], topics=None, document=None, limit=500)
+    assert len(later.items) == 301 and opened.cursor
+    await stream.aclose()
+
+
+async def test_a_document_is_followed_with_its_status_whenever_it_changes() -> None:
+    here = await world()
+    stream = here.feed.follow("default", after=None, topics=None, document=DOCUMENT)
+    assert [one.event for one in await told(stream, 2)] == ["open", "status"]
+    here.statuses.append({"state": "searchable"})
+    status = await anext(stream)
+    assert (status.event, status.data, status.cursor) == ("status", {"state": "searchable"}, None)
+    await stream.aclose()
+
+
+async def test_trouble_with_the_log_is_told_and_the_stream_goes_on() -> None:
+    here = await world()
+    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    await anext(stream)
+    read = here.feed.feed.read
+
+    async def away(after: str, topics: Any, limit: int) -> Page:
+        here.feed.feed = OffsetFeed(here.log)
+        raise LogUnavailable("the broker is away")
+
+    here.feed.feed = type("Away", (), {"read": staticmethod(away), "behind": staticmethod(here.feed.feed.behind)})()
+    assert ((message := await anext(stream)).event, message.data["code"]) == ("error", "LOG_UNAVAILABLE")
+    assert read is not None
+    await here.say("again.v1")
+    assert (await anext(stream)).event == "again.v1"
+    await stream.aclose()
+
+
+async def test_one_stream_too_many_is_told_to_come_back() -> None:
+    here = await world(most_streams=1)
+    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    await anext(stream)
+    with pytest.raises(TransientError, match="1 streams are open"):
+        await anext(here.feed.follow("default", after=None, topics=None, document=None))
+    await stream.aclose()
+
+
+async def test_a_place_that_is_none_is_refused_before_anything_is_told() -> None:
+    here = await world()
+    with pytest.raises(InvalidRequest, match="no place"):
+        await anext(here.feed.follow("default", after="nowhere", topics=None, document=None))
+    assert here.feed.open == 0
