@@ -58,18 +58,18 @@ async def ask(running: Trial, text: str, filters: Filters, question: Question | 
 async def own_set() -> dict[str, Any]:
     asked = questions()
     async with trial(Settings()) as running:
-        spoken = await _take_in(running, documents())
-        across = [question for question in asked if spoken[question.document] != question.language]
-        within = [question for question in asked if spoken[question.document] == question.language]
+        await _take_in(running, documents())
+        across = [question for question in asked if question.written != question.language]
+        within = [question for question in asked if question.written == question.language]
         answered = [question for question in asked if question.answered]
         groups: dict[str, tuple[Sequence[Question], Callable[[Question], Filters]]] = {
             "within a language": (within, lambda question: Filters()),
             "across, both languages there": (across, lambda question: Filters()),
-            "across, the other language alone": (across, lambda question: Filters(languages=[spoken[question.document]])),
-            "hidden": (answered, lambda question: Filters(external_ids=[name for name in spoken if name != question.document])),
+            "across, the other language alone": (across, lambda question: Filters(languages=[question.written])),
+            "hidden": (answered, lambda question: Filters(external_ids=[path.name for path in documents() if path.name != question.document])),
         }  # fmt: skip
         found = {name: [await _asked(running, question, of(question), name != "hidden") for question in group] for name, (group, of) in groups.items()}
-    return {"documents": len(spoken), "questions": len(asked), "groups": {name: by_split(lines) for name, lines in found.items()}}
+    return {"documents": len(documents()), "questions": len(asked), "groups": {name: by_split(lines) for name, lines in found.items()}}
 
 
 async def _asked(running: Trial, question: Question, filters: Filters, answerable: bool) -> Asked:
@@ -77,8 +77,8 @@ async def _asked(running: Trial, question: Question, filters: Filters, answerabl
     return Asked(question.answered and answerable, question.split, margin, alone, right)
 
 
-async def _take_in(running: Trial, paths: Sequence[Path]) -> dict[str, str]:
-    """Languages of the documents by file name, once all are searchable."""
+async def _take_in(running: Trial, paths: Sequence[Path]) -> None:
+    """Returns once all are searchable; a file's name becomes its external id."""
     codec = Codec()
     for path in paths:
         content = Content(base64=base64.b64encode(path.read_bytes()).decode())
@@ -87,8 +87,6 @@ async def _take_in(running: Trial, paths: Sequence[Path]) -> dict[str, str]:
     while await running.storage.pool.fetchval("select count(*) from visible") < len(paths):
         running.check()
         await asyncio.sleep(0.2)
-    rows = await running.storage.pool.fetch("select distinct external_id, language from documents")
-    return {row["external_id"]: row["language"] for row in rows}
 
 
 async def test_set(path: Path, most: int) -> dict[str, Any]:

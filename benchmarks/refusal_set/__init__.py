@@ -16,10 +16,11 @@ Split = Literal["tune", "held_out"]
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """`document` answers it where `answered`, and is what it is about otherwise; `says` are texts one of which a right quote holds."""
+    """`document`, in the language `written`, answers it where `answered`, and is what it is about otherwise; `says` are texts one of which a right quote holds."""
 
     document: str
     split: Split
+    written: str
     language: str
     text: str
     answered: bool
@@ -39,4 +40,5 @@ def _of(name: str, about: dict[str, Any]) -> Iterator[Question]:
     for kind in ("answered", "near_miss"):
         for line in about[kind]:
             language = next(key for key in line if key != "says")
-            yield Question(name, about["split"], language, line[language], kind == "answered", tuple(line.get("says", "").split("|")) if "says" in line else ())
+            says = tuple(line["says"].split("|")) if "says" in line else ()
+            yield Question(name, about["split"], about["language"], language, line[language], kind == "answered", says)

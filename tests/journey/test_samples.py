@@ -33,5 +33,14 @@ async def test_the_sample_questions_cite_the_document_that_answers_them_and_the_
                 assert answer["language"] == question["language"]
 
 
+async def test_near_misses_are_refused_and_headings_of_a_scan_are_not_quoted(settings: Settings, database: str) -> None:
+    async with running(settings, database, Overrides()) as world:
+        await asyncio.gather(*(ingested(world, SAMPLES / "corpus" / name) for name in ("notice-to-mariners.png", "ferry-service-agreement.docx")))
+        assert (await world.ask("How often is the ferry bell rung in fog?"))["code"] == "NO_SUITABLE_CONTEXT"
+        moved = await world.ask("How far was buoy 14 moved?")
+        assert "40 metres" in moved["citations"][0]["quote"]
+        assert "Buoy 14 moved" not in [citation["quote"] for citation in moved["citations"]]
+
+
 async def ingested(world: World, path: Path) -> None:
     await world.searchable(path.read_bytes(), path.name, external_id=path.name)
