@@ -11,12 +11,16 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from anabranch.composition.overrides import Overrides
+from engines.embed.null import NullEmbedder
 from streams.kafka.settings import KafkaSettings
 from tests.debezium.connect import kafka_connect
 from tests.integration.sources_world import source_world
+from tests.property.world import LineParser
 
 pytestmark = pytest.mark.kafka
 
+QUICK = Overrides(parser=LineParser(), embedder=NullEmbedder(8, 4))
 LONG = " ".join(f"sentence {number} about herons in the reeds." for number in range(300))
 """Stored beside its row, so that the log of the database names it only when it changes."""
 
@@ -75,7 +79,7 @@ async def test_a_table_behind_debezium_is_what_its_documents_say(
     encodings = {"price": {"type": "decimal", "scale": 2}, "made": {"type": "timestamp_us"}, "day": {"type": "date"}, "facts": {"type": "json"}}
     mapping = {"body": ["body"], "title": "title", "metadata": ["price", "made", "day", "facts"], "encodings": {} if schemas else encodings}
     async with (
-        source_world(tmp_path / "data", database, *sets) as world,
+        source_world(tmp_path / "data", database, *sets, overrides=QUICK) as world,
         kafka_connect(kafka_settings.bootstrap_servers, tmp_path, prefix, schemas=schemas) as connect,
     ):
         await world.add("crm", {"kind": "debezium", "topic": f"{prefix}.public.notes", "mapping": mapping})
