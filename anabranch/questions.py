@@ -19,7 +19,6 @@ from schemas.questions import QueryRequest, QueryResponse, SearchRequest, Search
 
 log = structlog.get_logger(__name__)
 R = TypeVar("R", SearchResponse, QueryResponse)
-Q = TypeVar("Q", SearchRequest, QueryRequest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,23 +30,27 @@ class Asking:
 
     async def search(self, request: SearchRequest) -> SearchResponse:
         run = self.fresh_id()
-        return await self._measured("search", run, lambda: self._asked(request, lambda retriever, named: retriever.search(self.tenant, named, run)))
+        return await self._measured(
+            "search", run, lambda: self._asked(request, lambda retriever, name: retriever.search(self.tenant, request, run, generation=name))
+        )
 
     async def query(self, request: QueryRequest, tell: Tell = untold) -> QueryResponse:
         run = self.fresh_id()
         with self.metrics.streams.track_inprogress() if request.stream else nullcontext():
-            return await self._measured("query", run, lambda: self._asked(request, lambda retriever, named: retriever.query(self.tenant, named, run, tell)))
+            return await self._measured(
+                "query", run, lambda: self._asked(request, lambda retriever, name: retriever.query(self.tenant, request, run, tell, generation=name))
+            )
 
-    async def _asked(self, request: Q, ask: Callable[[Retriever, Q], Awaitable[R]]) -> R:
+    async def _asked(self, request: SearchRequest, ask: Callable[[Retriever, str], Awaitable[R]]) -> R:
         """Of one generation from beginning to end, whichever answers meanwhile. Once more where the live one was dropped under way."""
         async with self.answering.asked(request.generation) as (name, retriever):
             try:
-                return await ask(retriever, request.model_copy(update={"generation": name}))
+                return await ask(retriever, name)
             except NotFound:
                 if request.generation is not None:
                     raise
         async with self.answering.asked(None) as (name, retriever):
-            return await ask(retriever, request.model_copy(update={"generation": name}))
+            return await ask(retriever, name)
 
     async def _measured(self, kind: str, run: UUID, ask: Callable[[], Awaitable[R]]) -> R:
         began = time.perf_counter()

@@ -32,6 +32,8 @@ class Asked:
     plan: Plan
     watch: Stopwatch
     tell: Tell
+    generation: str | None = None
+    """Which is looked at; None: the one that is live at each look."""
 
     @property
     def streams(self) -> bool:

@@ -67,17 +67,17 @@ class Retriever:
         self._languages, self._sentences, self._names = languages, sentences, names
         self._states, self._profiles, self._clock, self._publish = StateReader(blobs, unpack_states), profiles, clock, publish
 
-    async def search(self, tenant: str, request: SearchRequest, run_id: UUID) -> SearchResponse:
-        """Ranked parents without an answer: neither refused nor trimmed."""
-        asked = self._received(tenant, request, run_id)
+    async def search(self, tenant: str, request: SearchRequest, run_id: UUID, *, generation: str | None = None) -> SearchResponse:
+        """Ranked parents without an answer: neither refused nor trimmed. `generation` is asked where the request names none."""
+        asked = self._received(tenant, request, run_id, generation)
         looked = await self._look(asked, read_contexts=False)
         response = SearchResponse(run_id=run_id, generation=looked.generation, results=list(looked.results), trace=self._trace(asked, looked, None))
         self._publish(answered(tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, None)))
         return response
 
-    async def query(self, tenant: str, request: QueryRequest, run_id: UUID, tell: Tell = untold) -> QueryResponse:
+    async def query(self, tenant: str, request: QueryRequest, run_id: UUID, tell: Tell = untold, *, generation: str | None = None) -> QueryResponse:
         """An answer from cited passages, or a refusal in the question's language. Steps are told as they happen, and with `stream` the model's words."""
-        asked = self._received(tenant, request, run_id, tell)
+        asked = self._received(tenant, request, run_id, generation, tell)
         looked = await self._look(asked, read_contexts=True)
         draft = await self._answer(asked, looked) if suits(asked, looked) else None
         response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
@@ -108,8 +108,8 @@ class Retriever:
             ranking = await self._rank(asked, routed, snapshot, depth)
         return documents(ranking.parents)[:depth]
 
-    def _received(self, tenant: str, request: SearchRequest, run_id: UUID, tell: Tell = untold) -> Asked:
-        asked = self._asked(tenant, request, run_id, tell)
+    def _received(self, tenant: str, request: SearchRequest, run_id: UUID, generation: str | None, tell: Tell = untold) -> Asked:
+        asked = replace(self._asked(tenant, request, run_id, tell), generation=request.generation or generation)
         self._publish(received(run_id, tenant, request, self._clock()))
         return asked
 
@@ -118,7 +118,7 @@ class Retriever:
         profile = self._profiles.get(request.profile)
         with watch.step("plan"):
             planned = plan(request.query, request.language, self._languages, self._names)
-        return Asked(tenant, run_id, request, profile, planned, watch, tell)
+        return Asked(tenant, run_id, request, profile, planned, watch, tell, request.generation)
 
     async def _look(self, asked: Asked, *, read_contexts: bool) -> Looked:
         """Again with all channels, once, where a rule had chosen fewer and they found nothing that suits."""
@@ -128,7 +128,7 @@ class Retriever:
         return await self._look_by(asked, wider, read_contexts) if wider else looked
 
     async def _look_by(self, asked: Asked, routed: Route, read_contexts: bool) -> Looked:
-        async with self._search.snapshot(asked.request.generation) as snapshot:
+        async with self._search.snapshot(asked.generation) as snapshot:
             ranking = await self._rank(asked, routed, snapshot, None)
             suitability = self._suitability(asked, ranking)
             looked = Looked(snapshot.generation.name, routed, ranking, suitability)

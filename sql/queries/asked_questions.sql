@@ -1,10 +1,10 @@
--- Questions of a period, each request once, the latest first.
+-- Questions of a period, each request once whichever generation it named, the latest first.
 select id as run_id, request from (
-  select distinct on (request) id, request, received_at
+  select distinct on (request - 'generation') id, request, received_at
   from runs
   where tenant = $1 and request is not null and response is not null
     and received_at >= coalesce($2::timestamptz, '-infinity') and received_at < coalesce($3::timestamptz, 'infinity')
-  order by request, received_at desc, id
+  order by request - 'generation', received_at desc, id
 ) asked
 order by received_at desc, run_id
 limit $4

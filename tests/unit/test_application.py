@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from uuid import UUID
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -15,11 +16,13 @@ from anabranch.answering import Answering, answering
 from anabranch.busy import QUEUED_PER_SLOT, Gate
 from anabranch.data_folder import LOG, SERVER, Server, find_server, keep_log, locked, write_server
 from anabranch.metrics import Metrics
+from anabranch.questions import Asking
 from anabranch.settings_loading import load_settings
 from anabranch.stages import stages_named
 from processors import STAGES
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound, TransientError
 from schemas.generations import EmbedConfig, Generation, IndexConfig, State
+from schemas.questions import SearchRequest, SearchResponse, Trace
 
 SERVER_HERE = Server("http://127.0.0.1:1", "postgresql://x", "embedded", "postgres", 1, "/x", True)
 
@@ -155,6 +158,47 @@ async def test_each_generation_is_asked_with_its_own_embedding_which_equal_ones_
             async with state.asked(name) as found:
                 assert found == (name or "g1", f"who asks {who}")
     assert shelf.opened == ["g1", "g2"] == shelf.closed
+
+
+class Moving:
+    """Answers of g1 until that is dropped under way, then of g2; what it is asked with is written down."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        self.shelf = shelf
+        self.asked: list[tuple[str | None, str | None]] = []
+
+    @asynccontextmanager
+    async def prepare(self, generation: Generation) -> AsyncIterator[Moving]:
+        yield self
+
+    async def search(self, tenant: str, request: SearchRequest, run: UUID, *, generation: str | None = None) -> SearchResponse:
+        self.asked.append((request.generation, generation))
+        if generation == "g1":
+            self.shelf.held = [one("g1", "dropped", 4), one("g2", "live", 4)]
+            raise NotFound("no generation g1", remedy="")
+        trace = Trace(
+            generation=generation,
+            profile="default",
+            route={"mode": "hybrid", "decided_by": "rules", "reason": ""},
+            channels={},
+            channels_used=[],
+            channels_failed={},
+            timings_ms={},
+            reranker=None,
+            max_rerank_score=None,
+            threshold=None,
+        )
+        return SearchResponse(run_id=run, generation=generation or "", results=[], trace=trace)
+
+
+async def test_a_question_whose_generation_is_dropped_under_way_is_asked_again_of_the_live_one_unless_it_named_it() -> None:
+    shelf = Shelf(one("g1", "live", 4), one("g2", "standby", 4))
+    moving = Moving(shelf)
+    asking = Asking(Answering(shelf, moving.prepare), "default", Metrics("1"), lambda: UUID(int=1))  # type: ignore[arg-type]
+    assert (await asking.search(SearchRequest(query="heron"))).generation == "g2"
+    assert moving.asked == [(None, "g1"), (None, "g2")]
+    with pytest.raises(NotFound):
+        await asking.search(SearchRequest(query="heron", generation="g1"))
 
 
 async def test_what_is_building_dropped_or_unknown_is_not_asked() -> None:
