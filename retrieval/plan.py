@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from retrieval.words import content_words, guess_language, words
+from retrieval.words import content_words, guess_language, likelier_language, words
 from schemas.ports.engines import Languages, Names
 
 LONGEST_NAME = 4
@@ -36,11 +36,11 @@ def plan(question: str, given_language: str | None, languages: Languages, names:
 
 
 def question_language(question: str, given: str | None, languages: Languages) -> tuple[str | None, bool]:
-    """The language and whether it is sure: given, told by the function words, or detected (which errs on short questions, so it is not sure)."""
+    """The language and whether it is sure: given or clearly told by the function words. Detected or barely told, it is not (both err on short questions)."""
     if given:
         return given.lower().split("-")[0], True
     guessed = guess_language(question)
-    return (guessed, True) if guessed else (languages.detect(question), False)
+    return (guessed, True) if guessed else (languages.detect(question) or likelier_language(question), False)
 
 
 def written_names(question: str) -> Iterator[str]:

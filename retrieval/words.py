@@ -38,10 +38,20 @@ def unaccented(text: str) -> str:
 
 def guess_language(text: str) -> str | None:
     """The one of five languages whose function words the text holds most of, if it is clearly ahead (two more than the next); None when unsure."""
-    present = words(text)
-    votes = sorted(((sum(word in stop for word in present), language) for language, stop in FUNCTION_WORDS.items()), reverse=True)
-    (best, language), (second, _) = votes[0], votes[1]
+    (best, language), (second, _) = _votes(text)
     return language if best - second >= 2 else None
+
+
+def likelier_language(text: str) -> str | None:
+    """The language that is ahead at all, for texts that nothing else tells."""
+    (best, language), (second, _) = _votes(text)
+    return language if best > second else None
+
+
+def _votes(text: str) -> list[tuple[int, str]]:
+    """Function words of the two likeliest languages in the text."""
+    present = words(text)
+    return sorted(((sum(word in stop for word in present), language) for language, stop in FUNCTION_WORDS.items()), reverse=True)[:2]
 
 
 @lru_cache(maxsize=4096)

@@ -31,6 +31,7 @@ async def test_the_sample_questions_cite_the_document_that_answers_them_and_the_
                 assert lead["external_id"] == question["document"], answer
                 assert question["says"] in lead["quote"], answer
                 assert answer["language"] == question["language"]
+                assert [await stored(world, citation) for citation in answer["citations"]] == [citation["quote"] for citation in answer["citations"]]
 
 
 async def test_near_misses_are_refused_and_headings_of_a_scan_are_not_quoted(settings: Settings, database: str) -> None:
@@ -40,6 +41,12 @@ async def test_near_misses_are_refused_and_headings_of_a_scan_are_not_quoted(set
         moved = await world.ask("How far was buoy 14 moved?")
         assert "40 metres" in moved["citations"][0]["quote"]
         assert "Buoy 14 moved" not in [citation["quote"] for citation in moved["citations"]]
+
+
+async def stored(world: World, citation: dict[str, Any]) -> str:
+    """What the document's Markdown holds where the citation says that its quote stands."""
+    markdown = (await world.http.get(f"/v1/documents/{citation['document_id']}/markdown")).text
+    return markdown[citation["spans"][0]["char_start"] : citation["spans"][-1]["char_end"]]
 
 
 async def ingested(world: World, path: Path) -> None:

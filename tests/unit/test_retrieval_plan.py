@@ -36,6 +36,12 @@ def test_a_given_language_is_believed() -> None:
     assert planned("What is this?", "pt-BR").language == "pt" and planned("What is this?", "pt-BR").language_sure
 
 
+def test_a_language_that_is_barely_ahead_is_taken_where_nothing_else_tells_and_is_not_sure() -> None:
+    asked = planned("Por que zumbe a bomba sem rodar?")
+    assert (asked.language, asked.language_sure) == ("pt", False)
+    assert planned("MX-200 torque").language is None
+
+
 def test_names_are_capitalised_or_quoted_spans_but_not_a_lone_first_word() -> None:
     assert list(written_names('Does Harbour Estates own "the red barn" in Porto?')) == ["the red barn", "Does Harbour Estates", "Harbour Estates", "Porto"]
     assert list(written_names("Where is the contract?")) == []
