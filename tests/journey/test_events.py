@@ -1,0 +1,34 @@
+from __future__ import annotations
+
+import json
+
+from tests.journey.conftest import World
+
+NOTE = "# Allowances\n\nThe daily allowance in Lisbon is 74 euros.\n"
+
+
+async def test_a_document_has_a_line_for_each_stage_with_its_place_in_the_log(world: World) -> None:
+    receipt = await world.searchable(NOTE, external_id="allowances")
+    items = (await world.http.get(f"/v1/documents/{receipt['document_id']}/events")).json()["items"]
+    assert {item["stage"] for item in items} >= {"receive", "transcribe", "chunk", "embed", "index"}
+    for item in items:
+        place = {"topic": item["topic"], "partition": item["partition"], "offset": item["offset"]}
+        assert None not in place.values() and item["revision"] == 1 and item["attempts"] == 1, item
+
+
+async def test_a_document_that_failed_says_at_which_stage_and_why(world: World) -> None:
+    receipt = await world.ingest(b"%PDF-1.4 but no more", "broken.pdf", external_id="broken")
+    status = await world.ended(receipt)
+    items = (await world.http.get(f"/v1/documents/{receipt['document_id']}/events")).json()["items"]
+    failed = [item for item in items if item["state"] == "failed"]
+    assert status["state"] == "failed" and len(failed) == 1
+    assert failed[0]["error"]["code"] and failed[0]["error"]["remedy"] and failed[0]["stage"] == "receive"
+
+
+async def test_the_facts_of_a_document_are_listed_in_the_order_of_the_log(world: World) -> None:
+    receipt = await world.searchable(NOTE, external_id="allowances")
+    page = (await world.http.get("/v1/events", params={"document": receipt["document_id"], "limit": 50})).json()
+    types = [item["type"] for item in page["items"]]
+    assert types[:3] == ["document.accepted.v1", "document.transcribed.v1", "document.chunked.v1"]
+    [indexed] = [item for item in page["items"] if item["type"] == "document.indexed.v1"]
+    assert indexed["data"]["external_id"] == "allowances" and all("Lisbon" not in json.dumps(item) for item in page["items"])
