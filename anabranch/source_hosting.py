@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from typing import Any, Protocol
@@ -47,6 +47,8 @@ class SourceHosts:
     declared: Declared
     store: SourceStore
     open_reader: Callable[[DeclaredSource], AbstractAsyncContextManager[Reader]]
+    caught_up: Callable[[DeclaredSource], Awaitable[None]]
+    """Returns when the tables hold what the log did: a reader without memory compares with them."""
     close_down: Callable[[DeclaredSource], Any]
     """What is left to do for a source that is removed; may be called again."""
     owner: UUID
@@ -99,6 +101,7 @@ class SourceHosts:
         if source.removed:
             await self._alone(source, lambda: self.close_down(source))
             return
+        await self.caught_up(source)
         async with self.open_reader(source) as reader:
             if isinstance(source.spec.takes, DebeziumSource):
                 await reader.run()

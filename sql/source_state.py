@@ -100,6 +100,10 @@ class PgSourceStore:
             await self._pool.execute("insert into source_states (source) values ($1) on conflict do nothing", source)
             return str(await self._pool.fetchval("select reader from source_states where source = $1", source))
 
+    async def remembers(self, source: str) -> bool:
+        """Whether anything was ever kept of it."""
+        return bool(await self._fetch("select 1 from source_states where source = $1", source))
+
     async def note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         with database_errors():
             if value is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -10,18 +11,21 @@ from pathlib import Path
 from uuid import uuid4
 
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.readers import readers
 from anabranch.composition.storage import Storage, kafka_of
 from anabranch.database import embedded_root
 from anabranch.settings import Settings
 from anabranch.source_hosting import Door, Reader, SourceHosts
 from anabranch.sourcing import LogSources, setting_of
 from engines.fetch import HttpFetcher
+from processors import STAGES
 from schemas.errors import ConfigurationError
 from schemas.events import DocumentWithdrawn
 from schemas.ids import document_id
 from schemas.ports.log import EventLog, Subscriber
 from schemas.records import Record
 from schemas.sources import DebeziumSource, DeclaredSource, FolderSource, PostgresSource, RowMapping, SourceSpec, UrlsSource
+from sql.generations import PgGenerations
 from sql.slot import PgChangeReader
 from sql.source_state import PgSourceStore
 from sql.sources import PgSources
@@ -37,6 +41,7 @@ from streams.sources.urls import UrlsReader
 from streams.submission import submission
 
 PAGE = 500
+CAUGHT_UP_POLL_S = 0.2
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,18 @@ class Readers:
                 yield FolderReader(folder, self._known(source), self.storage.blobs, self.settings.ingest.max_bytes, self.clock)
             case UrlsSource() as urls:
                 yield UrlsReader(urls, self._known(source), self._web(), self.clock)
+
+    async def caught_up(self, source: DeclaredSource) -> None:
+        """At once where the source has a memory. Else when every stage that leads to an answer has passed what its topic holds now: in a database that is
+        just being made again from the log, everything would look new."""
+        if await self.store.remembers(source.spec.name):
+            return
+        found = readers(await PgGenerations(self.storage.pool).undropped(), STAGES)
+        waited_for = [reader for reader in found if reader.stage.essential and not reader.stage.shared and not reader.silent]
+        barriers = {reader.topic: await self.storage.ends(reader.topic) for reader in waited_for}
+        for reader in waited_for:
+            while await self.storage.waiting(reader.group, reader.topic, barriers[reader.topic]):
+                await asyncio.sleep(CAUGHT_UP_POLL_S)
 
     async def close_down(self, source: DeclaredSource) -> None:
         """A removed source: its slot goes, its documents if they shall, and what was remembered of it."""
@@ -164,12 +181,12 @@ def slot_name(name: str, table: PostgresSource) -> str:
 
 
 def sourcing(settings: Settings, storage: Storage, overrides: Overrides) -> LogSources:
-    readers = Readers(settings, storage, overrides.clock)
+    ours = Readers(settings, storage, overrides.clock)
     has_kafka = settings.log_kind == "kafka"
-    return LogSources(storage.log, storage.codec, readers.declared, readers.ends, has_kafka, overrides.clock, overrides.fresh_id)
+    return LogSources(storage.log, storage.codec, ours.declared, ours.ends, has_kafka, overrides.clock, overrides.fresh_id)
 
 
 def source_hosts(settings: Settings, storage: Storage, door: Door, overrides: Overrides) -> SourceHosts:
     """What the worker with the door hosts beside it."""
-    readers = Readers(settings, storage, overrides.clock)
-    return SourceHosts(readers.declared, readers.store, readers.open, readers.close_down, uuid4(), door)
+    ours = Readers(settings, storage, overrides.clock)
+    return SourceHosts(ours.declared, ours.store, ours.open, ours.caught_up, ours.close_down, uuid4(), door)

@@ -76,6 +76,9 @@ class SourceStore(Protocol):
     async def reader(self, source: str) -> str:
         """A name for this state: another one after the state was lost, so that a reader begins anew."""
 
+    async def remembers(self, source: str) -> bool:
+        """Whether there is any state of it."""
+
     async def note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         """A thing to remember under a name; None forgets it."""
 

@@ -106,6 +106,9 @@ class MemorySourceStore:
     async def reader(self, source: str) -> str:
         return f"reader-{self._state(source).reader}"
 
+    async def remembers(self, source: str) -> bool:
+        return source in self._states
+
     async def note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         notes = self._state(source).notes
         notes.pop(key, None)

@@ -131,9 +131,12 @@ async def test_one_owner_holds_a_source_at_a_time(store: SourceStore) -> None:
 
 
 async def test_a_reader_has_another_name_after_its_state_was_lost(store: SourceStore) -> None:
+    assert not await store.remembers("crm")
     before = await store.reader("crm")
+    assert await store.remembers("crm")
     assert await store.reader("crm") == before
     await store.forget("crm")
+    assert not await store.remembers("crm")
     assert await store.reader("crm") != before
 
 

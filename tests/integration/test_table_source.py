@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from sql.statements import statement
 from tests.integration.sources_world import SourceWorld, source_world
 
 LONG = " ".join(f"sentence {number} about herons in the reeds." for number in range(2500))
@@ -176,3 +177,19 @@ async def test_an_address_with_a_password_does_not_get_into_the_log(world: Sourc
     response = await world.http.post("/v1/sources", json=body)
     assert (response.status_code, response.json()["code"]) == (422, "PASSWORD_IN_LOG")
     assert "secret" not in response.text
+
+
+async def test_erasing_a_document_leaves_no_text_of_its_row_behind_also_under_an_older_key(
+    shop: asyncpg.Connection, empty_database: str, world: SourceWorld
+) -> None:
+    await shop.execute("insert into notes values (1, '', 'canary-4711'), (2, '', 'Heron 2.')")
+    await world.add("crm", takes(empty_database))
+    await world.ends_as("crm", {"1": "canary-4711", "2": "Heron 2."})
+    await shop.execute("update notes set id = 8 where id = 1")
+    await shop.execute("insert into notes values (1, '', 'Another 1.')")
+    await world.ends_as("crm", {"8": "canary-4711", "2": "Heron 2.", "1": "Another 1."})
+    pool = world.worker.storage.pool
+    document = await pool.fetchval("select id from documents where external_id = '8'")
+    await pool.execute(statement("erase_source_changes"), "default", [document])
+    kept = {row["key"]: row["columns"]["body"] for row in await pool.fetch("select key, columns from source_changes where not gone")}
+    assert kept == {"1": "Another 1.", "2": "Heron 2."}

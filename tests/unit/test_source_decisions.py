@@ -137,6 +137,9 @@ class World:
     async def open(self, source: DeclaredSource) -> AsyncIterator[Reader]:
         yield Running(self, source)
 
+    async def caught_up(self, source: DeclaredSource) -> None:
+        """There is nothing to wait for."""
+
     async def close_down(self, source: DeclaredSource) -> None:
         self.closed.append(source.spec.name)
         self.changed.set()
@@ -158,7 +161,7 @@ class Running:
 async def hosted(world: World, store: MemorySourceStore, monkeypatch: pytest.MonkeyPatch, door: Door | None = None) -> AsyncIterator[SourceHosts]:
     for name in ("LOOK_S", "AGAIN_S"):
         monkeypatch.setattr(f"anabranch.source_hosting.{name}", 0.001)
-    hosts = SourceHosts(world, store, world.open, world.close_down, UUID(int=1), door or Door())
+    hosts = SourceHosts(world, store, world.open, world.caught_up, world.close_down, UUID(int=1), door or Door())
     running = asyncio.create_task(hosts.run())
     try:
         async with asyncio.timeout(10):
