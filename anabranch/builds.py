@@ -26,6 +26,10 @@ class Pace:
         else:
             self.going.set()
 
+    def few(self, events: int) -> int:
+        """How many to take at once, so that a slow pace is an even one."""
+        return events if self.events_per_second is None else max(1, min(events, int(self.events_per_second * BURST_S)))
+
     async def admit(self, events: int) -> None:
         """Wait while the build is paused, and until so many events may be taken."""
         await self.going.wait()

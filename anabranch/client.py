@@ -34,6 +34,9 @@ class ApiClient:
     async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
         return dict((await self.request("POST", path, json=body)).json())
 
+    async def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return dict((await self.request("PATCH", path, json=body)).json())
+
     async def delete(self, path: str) -> dict[str, Any]:
         return dict((await self.request("DELETE", path)).json())
 

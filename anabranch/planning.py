@@ -149,7 +149,8 @@ class Planner:
         events = 0
         async for fact in self._current("transcribe"):
             data = fact.data
-            assert isinstance(data, DocumentAccepted)
+            if not isinstance(data, DocumentAccepted):
+                continue
             events += 1
             async with self.storage.blobs.local(data.blob.key) as path:
                 file = File(path, data.filename, data.media_type, data.blob.size, data.title, data.language)

@@ -56,6 +56,16 @@ class Pipeline:
         await self.push(texts)
         await self.quiet()
 
+    async def fill_live(self, texts: Mapping[str, str]) -> None:
+        """Push and wait until they are searchable."""
+        await self.push(texts)
+        shown = "select count(*) from live_generation l join visible v on v.generation = l.name join documents d on d.id = v.document_id where external_id = any($1)"
+
+        async def there() -> bool:
+            return bool(await self.pool.fetchval(shown, list(texts)) == len(texts))
+
+        await self.until(there)
+
     async def quiet(self) -> None:
         """Every reader has finished everything that is in the log, and has said so."""
         storage = self.worker.storage

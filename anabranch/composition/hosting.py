@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -24,6 +25,7 @@ from schemas.errors import AnabranchError, TransientError
 from schemas.generations import Generation
 from schemas.ports.ledger import Ledger
 from schemas.ports.log import EventLog, Subscriber
+from schemas.records import StoredRecord
 from sql.builds import PgBuilds
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
@@ -33,7 +35,7 @@ from streams.hosting import Host
 from streams.observe import Observer
 from streams.partition import Bounds
 from streams.publisher import Publisher
-from streams.runner import Runner
+from streams.runner import Runner, Work
 from streams.stage import Stage
 
 log = structlog.get_logger(__name__)
@@ -65,17 +67,25 @@ class Hosting:
 
     async def run(self) -> None:
         """Until cancelled. Raises what stopped a reader of a generation that answers; one that is only being built takes nothing with it."""
-        async with asyncio.TaskGroup() as group:
-            await self._adapt([], group)
-            while True:
-                try:
-                    generations = await PgGenerations(self.storage.pool).undropped()
-                    await self.keep_books()
-                except TransientError:
-                    generations = None
-                if generations:
-                    await self._adapt(generations, group)
-                await asyncio.sleep(POLL_S if generations else MADE_POLL_S)
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._adapt([], group)
+                while True:
+                    await asyncio.sleep(POLL_S if await self._follow(group) else MADE_POLL_S)
+        finally:
+            with suppress(TransientError):
+                await self.keep_books()
+
+    async def _follow(self, group: asyncio.TaskGroup) -> bool:
+        """Once; whether there is any generation. A lost database changes nothing."""
+        try:
+            generations = await PgGenerations(self.storage.pool).undropped()
+            await self.keep_books()
+            if generations:
+                await self._adapt(generations, group)
+        except TransientError:
+            return bool(self.running)
+        return bool(generations)
 
     async def _adapt(self, generations: Sequence[Generation], group: asyncio.TaskGroup) -> None:
         """Before there is any generation in the tables, what all share is read already: stage control makes the first."""
@@ -129,9 +139,19 @@ class Hosting:
         ledger = _ledger(reader, pool)
         publisher = Publisher(reader.author, generation, codec, self.overrides.clock)
         given: tuple[Any, ...] = (reader.stage, ledger, _told(event_log, self.observer), ports, publisher, codec, self.observer)
-        pace = self.paces.setdefault(generation.name, Pace()) if reader.silent else None
+        pace = await self._pace(generation.name) if reader.silent else None
         runner = PacedRunner(pace, *given) if pace else Runner(*given)
         return Host(runner, self.subscriber, reader.topic, self.bounds, group=reader.group)
+
+    async def _pace(self, generation: str) -> Pace:
+        """As it was told before the first event is read."""
+        if generation not in self.paces:
+            build = await PgBuilds(self.storage.pool).get(generation)
+            pace = Pace()
+            if build is not None:
+                pace.set(paused=build.paused, events_per_second=build.events_per_second)
+            self.paces[generation] = pace
+        return self.paces[generation]
 
     async def keep_books(self) -> None:
         """Of generations that are being built: take their pace, add up what they asked of engines."""
@@ -164,9 +184,14 @@ class PacedRunner(Runner):
         super().__init__(*given)
         self.pace = pace
 
-    async def claim(self, records: Any) -> Any:
-        await self.pace.admit(len(records))
-        return await super().claim(records)
+    async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
+        works: list[Work] = []
+        while records:
+            few = self.pace.few(len(records))
+            await self.pace.admit(few)
+            works += await super().claim(records[:few])
+            records = records[few:]
+        return works
 
 
 def _told(event_log: EventLog, observer: Observer) -> EventLog:

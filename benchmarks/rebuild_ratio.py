@@ -1,0 +1,99 @@
+"""A rebuild from the log against a raw binary COPY of the same input columns and the build of the same indexes, in the same run.
+
+python -m benchmarks.rebuild_ratio --documents 2000 --words 1200
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import time
+from typing import Any
+
+from anabranch.composition.overrides import Overrides
+from anabranch.rebuilding import start_rebuild
+from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, synthetic, text_documents
+from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
+from benchmarks.pipeline_ratio import INPUT_COLUMNS
+from engines.extract.null import NullExtractor
+from sql.builds import Build, PgBuilds
+from sql.derived_tables import PARTITIONED
+from sql.pool import Pool
+from sql.secondary_indexes import SECONDARY
+
+
+async def measure(documents: int, words: int) -> dict[str, Any]:
+    overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor())
+    records = await text_documents(synthetic(documents, words))
+    async with pipeline(overrides, maintenance_s=3600) as bench:
+        await bench.push(records)
+        await bench.searchable(documents)
+        # Until the last reader has finished: the graph follows the words.
+        await asyncio.sleep(5)
+        phases, build = await rebuilt(bench)
+        pool = bench.worker.storage.pool
+        copy, indexes = await copied(pool, build.generation.name)
+        chunks = await pool.fetchval("select count(*) from child_chunks where generation = $1", build.generation.name)
+    rebuild, bound = sum(phases.values()), copy + indexes
+    return {
+        "benchmark": "rebuild_ratio",
+        "documents": documents,
+        "words": words,
+        "chunks": chunks,
+        "events": build.events,
+        "rows": build.rows,
+        "engine_calls": sum(build.engine_calls.values()),
+        "rebuild": {"seconds": rebuild, "phases": phases, "chunks_per_second": chunks / rebuild},
+        "copy": {"seconds": bound, "copy": copy, "indexes": indexes, "chunks_per_second": chunks / bound},
+        "ratio": bound / rebuild,
+    }
+
+
+async def rebuilt(bench: Pipeline) -> tuple[dict[str, float], Build]:
+    """Seconds of each phase until it can answer."""
+    worker = bench.worker
+    name = await start_rebuild(worker.storage, worker.builder.decisions, keep=True)
+    phases: dict[str, float] = {}
+    last = time.perf_counter()
+    while True:
+        build = await PgBuilds(worker.storage.pool).get(name)
+        if build is not None and build.error is not None:
+            raise RuntimeError(build.error)
+        if build is not None and (build.generation.state != "building" or build.phase in ("built", "checking")):
+            return phases, build
+        phase = build.phase if build is not None else "loading"
+        now = time.perf_counter()
+        phases[phase] = phases.get(phase, 0.0) + now - last
+        last = now
+        await asyncio.sleep(0.05)
+
+
+async def copied(pool: Pool, generation: str) -> tuple[float, float]:
+    """Seconds of COPY into tables that have only their primary keys, and of the other indexes afterwards; generated columns are computed anew."""
+    copy = 0.0
+    for table in PARTITIONED:
+        columns = [row["column_name"] for row in await pool.fetch(INPUT_COLUMNS, table)]
+        rows = [tuple(row) for row in await pool.fetch(f"select {', '.join(columns)} from {table}_{generation}")]
+        await pool.execute(f"create table {table}_raw (like {table} including all)")
+        with Stopwatch() as watch:
+            await pool.copy_records_to_table(f"{table}_raw", records=rows, columns=columns, schema_name="anabranch")
+        copy += watch.seconds
+    with Stopwatch() as indexing:
+        async with pool.acquire() as connection:
+            await connection.execute("set maintenance_work_mem = '512MB'")
+            for index in SECONDARY:
+                await connection.execute(index.definition("raw", concurrently=False))
+            await connection.execute("reset maintenance_work_mem")
+    return copy, indexing.seconds
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--documents", type=int, default=2000)
+    parser.add_argument("--words", type=int, default=1200)
+    given = parser.parse_args()
+    report(asyncio.run(measure(given.documents, given.words)))
+
+
+if __name__ == "__main__":
+    main()
