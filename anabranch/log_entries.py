@@ -60,11 +60,12 @@ class Entries:
         if base_topic(stored.position.topic) not in TOLD_WHOLE or stored.record.value is None:
             return None
         try:
-            return (await self.codec.decode(stored)).data.model_dump(mode="json", exclude_none=True)
+            data: dict[str, Any] = (await self.codec.decode(stored)).data.model_dump(mode="json", exclude_none=True)
         except TransientError:
             raise
         except AnabranchError as error:
             return {"unreadable": error.detail}
+        return data
 
 
 def _claimed_tenant(value: bytes | None) -> str | None:

@@ -11,8 +11,14 @@ from sql.errors import database_errors
 from sql.migrate import read_migrations
 
 HORIZON = """
-select pid, application_name as application, state, round(extract(epoch from clock_timestamp() - xact_start), 3)::float8 as seconds
-from pg_stat_activity where backend_xid is not null and pid <> pg_backend_pid() order by age(backend_xid) desc limit 1
+select pid, application, state, round(seconds, 3)::float8 as seconds, left(query, 200) as query
+from (
+  select pid, application_name as application, state, extract(epoch from clock_timestamp() - xact_start) as seconds, query, age(backend_xid) as age
+  from pg_stat_activity where backend_xid is not null and pid <> pg_backend_pid()
+  union all
+  select null, 'prepared', 'prepared', extract(epoch from clock_timestamp() - prepared), gid, age(transaction) from pg_prepared_xacts where database = current_database()
+) held
+order by age desc, seconds desc limit 1
 """
 
 
@@ -53,7 +59,8 @@ async def pending(dsn: str) -> list[str]:
 
 
 async def horizon_holder(dsn: str) -> dict[str, Any] | None:
-    """The oldest open transaction that has written: readers of the log see nothing that came after it. None when there is none. Raises DatabaseUnavailable."""
+    """The oldest open transaction that has written: readers of the log see nothing that came after it. `{pid, application, state, seconds, query}`; a prepared
+    one has no pid, and its name as query. None when there is none. Raises DatabaseUnavailable."""
     with database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:

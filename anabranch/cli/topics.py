@@ -67,18 +67,18 @@ def create(*, common: Common = DEFAULT) -> int:
 
 @app.command
 def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Common = DEFAULT) -> int:
-    """How far each stage has read, and what holds the log back.
+    """How far each stage has read, how long what it has not read waits, and why: who holds the log back included.
 
     Parameters
     ----------
     watch
         Again every two seconds, until Ctrl-C; with --json one object a line.
     """
-    from anabranch.lag import stage_lags
+    from anabranch.stuck import explained_lags
 
     async def show(storage: Storage) -> None:
         while True:
-            _print_lag(common, await stage_lags(storage), await _horizon(storage), print_line if watch else print_json)
+            _print_lag(common, *await explained_lags(storage), print_line if watch else print_json)
             if not watch:
                 return
             sys.stdout.flush()
@@ -88,22 +88,18 @@ def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Commo
     return 0
 
 
-async def _horizon(storage: Storage) -> dict[str, Any] | None:
-    """Only the Postgres log has one."""
-    from sql.inspection import horizon_holder
-    from sql.log import PgLog
-
-    return await horizon_holder(storage.dsn) if isinstance(storage.log, PgLog) else None
-
-
 def _print_lag(common: Common, stages: list[dict[str, Any]], held: dict[str, Any] | None, as_json: Callable[[dict[str, Any]], None]) -> None:
     if common.json:
         as_json({"stages": stages, "horizon": held})
         return
-    columns = ("stage", "topic", "lag", "acknowledged", "end")
+    columns = ("stage", "topic", "lag", "oldest_seconds", "acknowledged", "end", "why")
     print_table(columns, [[stage[column] for column in columns] for stage in stages])
+    for remedy in dict.fromkeys(stage["remedy"] for stage in stages if stage["remedy"]):
+        say(f"  → {remedy}", quiet=common.quiet)
     if held:
-        say(f"the log is held back by {held['application']} (pid {held['pid']}, {held['state']}, {held['seconds']} s)", quiet=common.quiet)
+        from anabranch.stuck import held_back
+
+        say(held_back(held), quiet=common.quiet)
 
 
 async def _all(storage: Storage) -> list[dict[str, Any]]:

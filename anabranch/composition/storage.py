@@ -81,6 +81,12 @@ async def prepare_storage(
         await close_pool(pool)
 
 
+def unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage:
+    """To look at what is there: nothing is migrated, no topic made, and sealed payloads stay closed. Closing its log is the caller's."""
+    log, subscriber = _log(settings, dsn, pool)
+    return Storage(dsn, pool, log, subscriber, blobs_of(settings), Codec(), _stamp(settings))
+
+
 def blobs_of(settings: Settings) -> Blobs:
     secret = settings.storage.secret_key
     return open_blobs(

@@ -32,10 +32,15 @@ async def server(settings: Settings) -> Sequence[Finding]:
     return [Finding("server", "pass", f"ready at {found.url} (pid {found.pid})")]
 
 
+def dsn_of(settings: Settings) -> str | None:
+    """The database that is named, or that runs in the data folder."""
+    running = find_server(settings.data_dir)
+    return settings.database.url.get_secret_value() if settings.database.url else running.database_url if running else None
+
+
 async def database(settings: Settings) -> Sequence[Finding]:
     """Nothing is started for this: an embedded server that does not run is not asked."""
-    running = find_server(settings.data_dir)
-    dsn = settings.database.url.get_secret_value() if settings.database.url else running.database_url if running else None
+    dsn = dsn_of(settings)
     if dsn is None:
         return []
     state = await inspect(dsn)

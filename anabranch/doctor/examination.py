@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from anabranch.doctor import connections, machine
+from anabranch.doctor import connections, machine, waiting
 from anabranch.doctor.findings import Check, Finding, run_check
 from anabranch.settings import Settings
 
@@ -23,6 +23,7 @@ async def examine(settings: Settings) -> Sequence[Finding]:
         "server": partial(connections.server, settings),
         "Postgres": partial(connections.database, settings),
         "Kafka": partial(connections.kafka, settings),
+        "stages": partial(waiting.stages, settings),
         "blob store": partial(connections.blobs, settings),
         "models": partial(connections.models, settings),
     }

@@ -1,0 +1,71 @@
+"""What waits, for how long, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from anabranch.composition.storage import Storage
+from anabranch.lag import oldest_in, stage_lags
+from processors import STAGES
+from sql.generations import PgGenerations
+from sql.inspection import horizon_holder
+from sql.log import PgLog
+from sql.stuck import has_reader, oldest_work
+
+HELD_S = 1.0
+"""A transaction younger than this holds nothing up that anybody would notice."""
+LONG_S = 30.0
+"""Work on one event that takes longer than this is named."""
+NO_GENERATION = ""
+Line = dict[str, Any]
+
+
+async def explained_lags(storage: Storage) -> tuple[list[Line], Line | None]:
+    """The lines of `stage_lags`, each with `oldest_seconds`, `why` and `remedy` (null where nothing waits); and what holds the log's horizon."""
+    horizon = await horizon_holder(storage.dsn) if isinstance(storage.log, PgLog) else None
+    live = await PgGenerations(storage.pool).live()
+    shared = {stage.name for stage in STAGES if stage.shared}
+    return [
+        line | await _explained(storage, line, NO_GENERATION if line["stage"] in shared or live is None else live.name, horizon)
+        for line in await stage_lags(storage)
+    ], horizon
+
+
+async def _explained(storage: Storage, line: Line, generation: str, horizon: Line | None) -> Line:
+    if not line["lag"]:
+        return {"oldest_seconds": None, "why": None, "remedy": None}
+    oldest = await oldest_in(storage, line["group"], line["topic"])
+    waiting = (datetime.now(UTC) - oldest).total_seconds() if oldest else None
+    why, remedy = await _reason(storage, line, generation, horizon)
+    return {"oldest_seconds": None if waiting is None else round(max(0.0, waiting), 1), "why": why, "remedy": remedy}
+
+
+async def _reason(storage: Storage, line: Line, generation: str, horizon: Line | None) -> tuple[str, str]:
+    """The first that holds: nobody reads, the log is held back, one event takes long, or it is simply being worked through."""
+    if isinstance(storage.log, PgLog) and not await has_reader(storage.pool, line["group"], line["topic"]):
+        return "no worker reads it", "Start one: `anabranch up`, or `anabranch worker` with this stage."
+    if horizon is not None and horizon["seconds"] >= HELD_S:
+        return held_back(horizon), let_go(horizon)
+    work = await oldest_work(storage.pool, line["stage"], generation)
+    if work is not None and (work["seconds"] >= LONG_S or work["attempts"] > 1):
+        return _at_work(work), f"`anabranch documents show {work['document_id']}` has its stages; `anabranch doctor` says which servers do not answer."
+    return "it is being worked through", ""
+
+
+def held_back(horizon: Mapping[str, Any]) -> str:
+    by = horizon["application"] or "a client without a name"
+    return f"the log is held back by a transaction of {by} (pid {horizon['pid']}, {horizon['state']}, {horizon['seconds']:.0f} s): {horizon['query']}"
+
+
+def let_go(horizon: Mapping[str, Any]) -> str:
+    if horizon["pid"] is None:
+        return f"It was prepared and never ended: commit prepared '{horizon['query']}', or roll it back."
+    return f"Wait for it, or end it: select pg_terminate_backend({horizon['pid']});"
+
+
+def _at_work(work: Mapping[str, Any]) -> str:
+    tries = f", at attempt {work['attempts']}" if work["attempts"] > 1 else ""
+    place = f"{work['topic']}[{work['partition']}]@{work['offset']}"
+    return f"document {work['document_id']} (part {work['part']}, {place}) has been at this stage for {work['seconds']:.0f} s{tries}"

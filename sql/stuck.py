@@ -1,0 +1,24 @@
+"""Why a stage does not go on, as far as the tables know."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sql.errors import database_errors
+from sql.pool import Pool
+from sql.statements import statement
+
+
+async def has_reader(pool: Pool, group: str, topic: str) -> bool:
+    """On the Postgres log: whether a process holds the group's lease. Raises DatabaseUnavailable."""
+    with database_errors():
+        row = await pool.fetchrow(statement("stage_reader"), group, topic)
+    return bool(row and row["leased"])
+
+
+async def oldest_work(pool: Pool, stage: str, generation: str) -> dict[str, Any] | None:
+    """`{document_id, part, attempts, topic, partition, offset, seconds}` of what a stage has begun and not ended; None when there is nothing. Raises
+    DatabaseUnavailable."""
+    with database_errors():
+        row = await pool.fetchrow(statement("oldest_work"), stage, generation)
+    return dict(row) if row else None

@@ -1,0 +1,118 @@
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.doctor import waiting
+from anabranch.settings import Settings
+from anabranch.settings_loading import load_settings
+from anabranch.stuck import explained_lags
+from schemas.records import Record
+from streams.hosting import group_name
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database: str) -> Settings:
+    return load_settings(data_dir=tmp_path / "data", sets=[f"database.url={database}"])
+
+
+@pytest.fixture
+async def storage(settings: Settings, database: str) -> AsyncIterator[Storage]:
+    async with prepare_storage(settings, database, pool_size=3, name="stuck") as prepared:
+        yield prepared
+
+
+@pytest.fixture
+async def writer(database: str) -> AsyncIterator[asyncpg.Connection]:
+    """A connection with a name, for a transaction that stays open."""
+    connection = await asyncpg.connect(database, server_settings={"application_name": "slow loader"})
+    yield connection
+    await connection.close()
+
+
+async def line(storage: Storage, stage: str = "control") -> dict[str, Any]:
+    lines, _ = await explained_lags(storage)
+    return next(one for one in lines if one["stage"] == stage)
+
+
+async def append(storage: Storage, hours_ago: float = 0.0) -> None:
+    await storage.log.append([Record("control", b"a", b"{}", {})])
+    await storage.pool.execute("update events set appended_at = clock_timestamp() - make_interval(secs => $1)", 3600 * hours_ago)
+
+
+async def leased(storage: Storage) -> None:
+    await storage.pool.execute(
+        "insert into log_readers (reader, topic, lease_owner, lease_until) values ($1, 'control', $2, clock_timestamp() + interval '1 minute')",
+        group_name("control", None),
+        uuid4(),
+    )
+
+
+async def hold(writer: asyncpg.Connection) -> None:
+    """Begin, and write: only then has a transaction a number."""
+    await writer.execute("begin")
+    await writer.execute("create temporary table held as select 1")
+
+
+async def test_where_nothing_waits_nothing_is_explained(storage: Storage) -> None:
+    found = await line(storage)
+    assert (found["lag"], found["why"], found["remedy"], found["oldest_seconds"]) == (0, None, None, None)
+
+
+async def test_a_stage_that_nobody_reads_says_so_and_for_how_long_it_waits(storage: Storage) -> None:
+    await append(storage, hours_ago=1)
+    found = await line(storage)
+    assert (found["lag"], found["why"]) == (1, "no worker reads it") and found["oldest_seconds"] >= 3600
+
+
+async def test_the_transaction_that_holds_the_horizon_is_named_with_its_query(
+    storage: Storage, writer: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.stuck.HELD_S", 0.0)
+    await leased(storage)
+    await hold(writer)
+    await append(storage)
+    _, horizon = await explained_lags(storage)
+    found = await line(storage)
+    assert horizon is not None and horizon["pid"] == writer.get_server_pid() and "create temporary table held" in horizon["query"]
+    assert "held back by a transaction of slow loader" in found["why"] and f"pg_terminate_backend({horizon['pid']})" in found["remedy"]
+    await writer.execute("rollback")
+    assert (await line(storage))["why"] == "it is being worked through"
+
+
+async def test_an_event_that_is_tried_again_and_again_is_named(storage: Storage) -> None:
+    await leased(storage)
+    await append(storage)
+    document = uuid4()
+    await storage.pool.execute(
+        "insert into job_stages (generation, document_id, ord, stage, part, state, attempts, log_topic, log_partition, log_offset, started_at) "
+        "values ('', $1, '{1,1}', 'control', 1, 'running', 4, 'control', 0, 7, clock_timestamp() - interval '90 seconds')",
+        document,
+    )
+    found = await line(storage)
+    assert str(document) in found["why"] and "control[0]@7" in found["why"] and "attempt 4" in found["why"] and str(document) in found["remedy"]
+
+
+async def test_the_doctor_warns_of_what_waits_long_and_of_nothing_else(storage: Storage, settings: Settings) -> None:
+    assert [(finding.status, finding.detail) for finding in await waiting.stages(settings)] == [("pass", "no event waits")]
+    await append(storage)
+    [fresh] = await waiting.stages(settings)
+    assert fresh.status == "pass" and fresh.detail.endswith("none for 30 s")
+    await append(storage, hours_ago=1)
+    stuck = {finding.name: finding for finding in await waiting.stages(settings)}["stage: control"]
+    assert stuck.status == "warn" and "no worker reads it" in stuck.detail and "anabranch up" in stuck.fix
+
+
+async def test_the_doctor_names_who_holds_the_log_back(
+    storage: Storage, settings: Settings, writer: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(waiting, "HELD_S", 0.0)
+    await hold(writer)
+    findings = {finding.name: finding for finding in await waiting.stages(settings)}
+    assert findings["log horizon"].status == "warn" and str(writer.get_server_pid()) in findings["log horizon"].fix
