@@ -104,10 +104,12 @@ class Comparing:
         return questions, failed
 
     async def _known(self, tenant: str, wanted: ComparisonRequest, names: Sequence[str]) -> dict[str, UUID]:
-        """External id → document, of what either generation shows."""
-        external = sorted({one.external_id for golden in wanted.golden for one in golden.judgements if one.external_id is not None and one.document_id is None})
-        found = [document for name in names for document in await self.places.documents(name, tenant, [], external)] if external else []
-        return {document.external_id: document.id for document in found if document.external_id is not None}
+        """Name → document, of what either generation shows; of several with one file name the newest."""
+        wanted_names = sorted(
+            {one.external_id for golden in wanted.golden for one in golden.judgements if one.external_id is not None and one.document_id is None}
+        )
+        found = [document for name in names for document in await self.places.documents(name, tenant, [], wanted_names)] if wanted_names else []
+        return {called: document.id for document in found for called in document.names}
 
     async def _side(self, tenant: str, generation: Generation, first: Generation, questions: Sequence[Question]) -> Side:
         ids = sorted({judged.document_id for question in questions for judged in question.judgements})

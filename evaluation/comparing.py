@@ -27,7 +27,7 @@ class Characters(Value):
 class GoldenJudgement(Value):
     """A passage by its quote, by its place, or both; with neither, the document as a whole."""
 
-    external_id: str | None = None
+    external_id: str | None = Field(None, description="of a document without one, its source URI or file name")
     document_id: UUID | None = None
     revision: int | None = Field(None, description="that the place was read in; with a quote it may have changed since")
     span: Characters | None = None

@@ -19,7 +19,8 @@ class ShownDocument:
     """A document as a generation shows it; its text inline, or under a blob key."""
 
     id: UUID
-    external_id: str | None
+    names: Sequence[str]
+    """By which people call it."""
     revision: int
     markdown: str | None
     blob_key: str | None
@@ -40,8 +41,8 @@ class PgPlaces:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def documents(self, generation: str, tenant: str, ids: Sequence[UUID], external_ids: Sequence[str]) -> list[ShownDocument]:
-        rows = await self._fetch("judged_documents", generation, tenant, list(ids), list(external_ids))
+    async def documents(self, generation: str, tenant: str, ids: Sequence[UUID], names: Sequence[str]) -> list[ShownDocument]:
+        rows = await self._fetch("judged_documents", generation, tenant, list(ids), list(names))
         return [ShownDocument(**row) for row in rows]
 
     async def parents_of(self, generation: str, document: UUID) -> list[Parent]:

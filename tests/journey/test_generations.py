@@ -147,6 +147,13 @@ async def test_a_comparison_maps_judgements_onto_each_generation_and_replays_wha
     assert runs == 2, "a comparison leaves no trace among the questions"
 
 
+async def test_a_document_without_an_external_id_is_judged_by_its_file_name(world: World) -> None:
+    await world.searchable("# Owls\n\nThe owl hunts at night.", "owls.md")
+    await beside(world)
+    report = await posted(world, "compare", a="g1", b="g2", golden=[golden("When does the owl hunt?", "owls.md", "hunts at night")])
+    assert report["mapped_share"] == {"A": 1.0, "B": 1.0} and report["judged_queries"] == 1
+
+
 async def test_answers_are_compared_as_well_on_request(world: World) -> None:
     await filled(world)
     await beside(world)
