@@ -13,13 +13,13 @@ from uuid import UUID
 from api.services import IngestRequest, Receipt, Upcoming
 from processors.pinning import check_storage_key
 from schemas.errors import ForbiddenAddress, InvalidRequest, LimitExceeded, NotFound, UnreadableDocument
-from schemas.events import Content, DocumentReceived, DocumentWithdrawn
+from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import document_id, received_id, sha256_hex, sha256_of_file
 from schemas.ports.engines import Blobs
 from schemas.ports.log import EventLog
 from schemas.ports.search import Documents
 from schemas.staging import staged_prefix
-from schemas.values import BlobRef, DocumentFields, Notice
+from schemas.values import Amendment, BlobRef, DocumentFields, Notice
 from streams.codec import Codec
 from streams.submission import SOURCE, submission
 
@@ -77,6 +77,15 @@ class LogIntake:
             else [],
         )
 
+    async def amend(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
+        found = await self.documents.get(tenant, document_id)
+        if found is None or found.get("state") == "withdrawn":
+            raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
+        if not amendment.said():
+            raise InvalidRequest("an amendment that says nothing", code="NOTHING_TO_AMEND", remedy="Give title, collection, tags or metadata.")
+        data = DocumentAmended(tenant=tenant, document_id=str(document_id), **amendment.said())
+        return await self._publish(data, str(self.fresh_id()), document_id, found.get("external_id"))
+
     async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
         found = await self.documents.get(tenant, document_id)
         if found is None:
@@ -84,7 +93,9 @@ class LogIntake:
         data = DocumentWithdrawn(tenant=tenant, document_id=str(document_id))
         return await self._publish(data, str(self.fresh_id()), document_id, found.get("external_id"))
 
-    async def _publish(self, data: DocumentReceived | DocumentWithdrawn, event_id: str, document: UUID, external_id: str | None = None) -> UUID:
+    async def _publish(
+        self, data: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str, document: UUID, external_id: str | None = None
+    ) -> UUID:
         record = await submission(data, event_id, time=self.clock(), codec=self.codec, document=document)
         await self.log.append([record])
         job = received_id(data.tenant, SOURCE, event_id)

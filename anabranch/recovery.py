@@ -13,8 +13,8 @@ from anabranch.composition.readers import Reader, readers
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.settings import Settings
 from processors import STAGES, control
-from schemas.errors import NewerVersion, PermanentError
-from schemas.events import DocumentAccepted, DocumentRemoved
+from schemas.errors import ConfigurationError, NewerVersion, PermanentError
+from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved
 from schemas.ports.ledger import Projected
 from schemas.records import StoredRecord
 from sql.builds import PgBuilds
@@ -40,6 +40,7 @@ async def recover(settings: Settings, dsn: str) -> dict[str, Any] | None:
         generations = PgGenerations(storage.pool)
         if await generations.names() or await current_generation(generations, storage.log, storage.codec) is None:
             return None
+        await _check_keys(storage)
         began = time.perf_counter()
         recovery = Recovery(storage)
         await recovery.run()
@@ -53,6 +54,24 @@ async def recover(settings: Settings, dsn: str) -> dict[str, Any] | None:
             "rows_per_second": round(rows / max(seconds, 0.01)),
             "engine_calls": 0,
         }
+
+
+async def _check_keys(storage: Storage) -> None:
+    """Events whose keys were destroyed are passed over; where none at all can be read, it is the keys that are missing."""
+    accepted = 0
+    async for stored in storage.log.read(ACCEPTED):
+        accepted += 1
+        try:
+            await storage.codec.decode(stored)
+        except PermanentError:
+            continue
+        return
+    if accepted:
+        raise ConfigurationError(
+            f"none of {accepted} accepted documents in the log can be read with the keys in this database",
+            code="KEYSTORE_MISSING",
+            remedy="Restore schema `keystore` from its backup, then rebuild.",
+        )
 
 
 @dataclass(slots=True)
@@ -121,7 +140,7 @@ class Recovery:
                 fact = await self.storage.codec.decode(stored)
             except PermanentError:
                 continue
-            if isinstance(fact.data, DocumentAccepted | DocumentRemoved) and fact.causation_id is not None:
+            if isinstance(fact.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved) and fact.causation_id is not None:
                 known[fact.causation_id] = fact.data.payload_sha256
         await claim_at_door(self.storage.pool, list(known.items()))
 

@@ -22,7 +22,7 @@ from schemas.ports.search import Documents
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell
 from schemas.sources import SourceRequest
-from schemas.values import BlobRef, DocumentFields, Notice
+from schemas.values import Amendment, BlobRef, DocumentFields, Notice
 
 
 class IngestRequest(DocumentFields):
@@ -70,6 +70,9 @@ class Intake(Protocol):
 
     async def discard(self, event: Upcoming, upload: BlobRef) -> None:
         """The event will not be: what was staged for it goes."""
+
+    async def amend(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
+        """The job. Raises NotFound also for a withdrawn document, InvalidRequest for an amendment that says nothing, LogUnavailable."""
 
     async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
         """The ingestion job. Raises NotFound, LogUnavailable."""

@@ -25,6 +25,7 @@ from streams.stage import Stage
 from streams.topics import DOCUMENT_TOPICS, RAW, RAW_RETENTION_MS, partition_counts
 
 OUTCOMES = {"indexed": ("document.indexed",), "superseded": ("document.superseded",), "removed": ("document.removed",)}
+OUTCOMES["amended"] = OUTCOMES["indexed"]
 OUTCOMES["endings"] = OUTCOMES["indexed"] + OUTCOMES["superseded"]
 READ_OUTSIDE = {"outcomes": "producers"}
 COUNTS = {

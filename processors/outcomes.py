@@ -21,6 +21,11 @@ def indexed(cause: Counted, *, chunks: int, code: str | None = None) -> Statemen
     return _said(cause, DocumentIndexed, cause.fact.data.origin, chunks_count=chunks, code=code)
 
 
+def amended(cause: Counted) -> Statement:
+    """The chunks are those of the revision that answers; none where none does yet."""
+    return indexed(cause, chunks=cause.flip.chunks if cause.flip else 0, code="AMENDED")
+
+
 def superseded(cause: Counted) -> Statement:
     return _said(cause, DocumentSuperseded, cause.fact.data.origin, code="SUPERSEDED", detail="a later revision or a withdrawal of this document came first")
 

@@ -10,7 +10,7 @@ from uuid import UUID
 import structlog
 
 from schemas.errors import EngineUnavailable, InvalidRequest, LimitExceeded, MalformedEvent, NotFound, TransientError, UnreadableDocument
-from schemas.events import Content, DocumentReceived, DocumentWithdrawn, Fact
+from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Fact
 from schemas.ids import sha256_hex, sha256_of_file
 from schemas.ports.bundle import Ports, blob_key
 from schemas.staging import staged_prefix, staging
@@ -18,7 +18,7 @@ from schemas.values import BlobRef
 from streams.memo import memo_key, remembered
 
 log = structlog.get_logger(__name__)
-Incoming = DocumentReceived | DocumentWithdrawn
+Incoming = DocumentReceived | DocumentAmended | DocumentWithdrawn
 
 
 async def pinned_bytes(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) -> tuple[BlobRef, str | None]:

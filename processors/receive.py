@@ -8,18 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from typing import Any
 
 from processors.pinning import Incoming, identity_of, numbered, pinned_bytes
 from schemas.errors import MalformedEvent, NotFound, PermanentError, TransientError
-from schemas.events import DocumentAccepted, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
-from schemas.ports.bundle import Ports
+from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
+from schemas.ports.bundle import Latest, Ports
 from schemas.ports.engines import File, ParsePlan
-from schemas.values import BlobRef, DocumentFields, Origin
+from schemas.values import Amendment, BlobRef, DocumentFields, Origin
 from streams.stage import Counted, Stage, Statement
 from streams.topics import RAW
 
 VERSION = 1
 LONGEST_NAME = 1024
+AMENDED = 2**62
+"""In the order of an amendment without a number: behind every correction of the last number, and before a withdrawal."""
 LONGEST_TENANT = 255
 _TENANT = re.compile(r"[^\x00-\x1f\x7f/\\.][^\x00-\x1f\x7f/\\]*")
 """A tenant's name is a folder of the blob store, so that none lies within another's."""
@@ -33,6 +36,8 @@ async def _pass_on(fact: Fact[Incoming], ports: Ports) -> Statement:
     _check_source(fact, ports)
     if isinstance(fact.data, DocumentWithdrawn):
         return Statement(fact, await _removed(fact, fact.data, ports))
+    if isinstance(fact.data, DocumentAmended):
+        return Statement(fact, await _amended(fact, fact.data, ports))
     return Statement(fact, await _accepted(fact, fact.data, ports))
 
 
@@ -72,6 +77,18 @@ async def _accepted(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) 
 
 
 async def _removed(fact: Fact[Incoming], data: DocumentWithdrawn, ports: Ports) -> DocumentRemoved:
+    known, latest = await _known(fact, data, ports)
+    return DocumentRemoved(**known, order=_after_numbers(fact, latest, [1], ports), reason=data.reason)
+
+
+async def _amended(fact: Fact[Incoming], data: DocumentAmended, ports: Ports) -> AmendmentAccepted:
+    known, latest = await _known(fact, data, ports)
+    order = _after_numbers(fact, latest, [0, AMENDED, *_order(fact, ports)], ports)
+    return AmendmentAccepted(**known, order=order, **data.model_dump(include=set(Amendment.model_fields)))
+
+
+async def _known(fact: Fact[Incoming], data: DocumentAmended | DocumentWithdrawn, ports: Ports) -> tuple[dict[str, Any], Latest | None]:
+    """Which document it speaks of, and its newest revision."""
     identity = data.document(numbered(fact))
     if identity is None:
         raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID")
@@ -79,21 +96,23 @@ async def _removed(fact: Fact[Incoming], data: DocumentWithdrawn, ports: Ports) 
     if latest is None and data.external_id is None:
         # Its acceptance may still be on its way to the table.
         raise TransientError(f"tenant {data.tenant!r} has no document {identity}", code=NotFound.code, remedy="GET /v1/documents lists them.")
-    order = _order(fact, ports)
-    if fact.sequence is None and latest is not None and latest.numbered and latest.order is not None:
-        order = [*latest.order[:2], 1]
     external_id = data.external_id or (latest.external_id if latest else None)
-    return DocumentRemoved(
-        tenant=data.tenant,
-        document_id=identity,
-        order=order,
-        origin=_origin(fact, external_id),
-        external_id=external_id,
-        payload_sha256=fact.payload_sha256,
-        received_at=_moment(fact),
-        numbered=fact.sequence is not None or bool(latest and latest.numbered),
-        reason=data.reason,
-    )
+    return {
+        "tenant": data.tenant,
+        "document_id": identity,
+        "origin": _origin(fact, external_id),
+        "external_id": external_id,
+        "payload_sha256": fact.payload_sha256,
+        "received_at": _moment(fact),
+        "numbered": fact.sequence is not None or bool(latest and latest.numbered),
+    }, latest
+
+
+def _after_numbers(fact: Fact[Incoming], latest: Latest | None, place: list[int], ports: Ports) -> list[int]:
+    """Without a number, of a document whose source gives numbers: right after the last one."""
+    if fact.sequence is None and latest is not None and latest.numbered and latest.order is not None:
+        return [*latest.order[:2], *place]
+    return _order(fact, ports)
 
 
 def _order(fact: Fact[Incoming], ports: Ports) -> list[int]:

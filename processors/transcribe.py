@@ -6,13 +6,13 @@ import gzip
 import json
 from collections.abc import Iterable, Sequence
 
-from processors.outcomes import indexed, removed, superseded
-from schemas.events import DocumentAccepted, DocumentRemoved, DocumentTranscribed, Fact
+from processors.outcomes import amended, indexed, removed, superseded
+from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved, DocumentTranscribed, Fact
 from schemas.ids import canonical_json, sha256_hex
 from schemas.ports.bundle import Ports, blob_key
 from schemas.ports.engines import Blobs, File, ParsePlan
 from schemas.ports.ledger import Claim, MemoKey
-from schemas.rows import DocumentRow, Row, WithdrawalRow
+from schemas.rows import AmendmentRow, DocumentRow, Row, WithdrawalRow
 from schemas.values import BlobRef, DocumentFields, Notice, Origin, Transcript
 from streams.memo import memo_key, remembered
 from streams.stage import Counted, Stage, Statement
@@ -24,7 +24,7 @@ INLINE_BLOCKS = 2_000
 """A transcript with more of either lies in a blob, so that the event stays under the log's limit."""
 
 
-def project(fact: Fact[DocumentAccepted | DocumentRemoved]) -> Iterable[Row]:
+def project(fact: Fact[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) -> Iterable[Row]:
     data, order = fact.data, tuple(fact.data.order)
     if isinstance(data, DocumentRemoved):
         yield WithdrawalRow(
@@ -39,6 +39,9 @@ def project(fact: Fact[DocumentAccepted | DocumentRemoved]) -> Iterable[Row]:
             reason=data.reason,
             numbered=data.numbered,
         )
+        return
+    if isinstance(data, AmendmentAccepted):
+        yield AmendmentRow(data.document_id, order, data.tenant, data.said(), data.origin.accepted_id, data.received_at)
         return
     yield DocumentRow(
         document_id=data.document_id,
@@ -74,9 +77,11 @@ async def _ending_or_text(item: Counted, ports: Ports) -> Statement:
         return superseded(item)
     if isinstance(item.fact.data, DocumentRemoved):
         return removed(item)
+    if isinstance(item.fact.data, AmendmentAccepted):
+        return amended(item)
     if item.unchanged:
         return indexed(item, chunks=item.flip.chunks if item.flip else 0, code="UNCHANGED")
-    return Statement(item.fact, await _transcribed(item.fact.data, ports))
+    return Statement(item.fact, await _transcribed(_retitled(item.fact.data, item), ports))
 
 
 async def _revived(item: Counted, row: DocumentRow, ports: Ports) -> Statement:
@@ -84,7 +89,11 @@ async def _revived(item: Counted, row: DocumentRow, ports: Ports) -> Statement:
     origin = Origin(accepted_id=row.accepted_id, event_id=row.event_id, source=row.source, external_id=row.external_id)
     said = {name: getattr(row, name) for name in DocumentFields.model_fields}
     said |= {"tenant": row.tenant, "document_id": row.document_id, "order": row.order, "external_id": row.external_id, "received_at": row.received_at}
-    return Statement(item.fact, await _transcribed(DocumentAccepted(**said, origin=origin, blob=row.blob, payload_sha256=""), ports))
+    return Statement(item.fact, await _transcribed(_retitled(DocumentAccepted(**said, origin=origin, blob=row.blob, payload_sha256=""), item), ports))
+
+
+def _retitled(data: DocumentAccepted, item: Counted) -> DocumentAccepted:
+    return data.model_copy(update={"title": item.title}) if item.title else data
 
 
 async def _transcribed(data: DocumentAccepted, ports: Ports) -> DocumentTranscribed:

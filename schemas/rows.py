@@ -66,6 +66,18 @@ class WithdrawalRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AmendmentRow:
+    """From `order` on this is said of the document, until something later speaks of the same (see `schemas.amendments`)."""
+
+    document_id: UUID
+    order: OrderKey
+    tenant: str
+    said: dict[str, Any]
+    accepted_id: UUID
+    received_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
 class TextRow:
     """The Markdown of a revision, per generation: inline, or in a blob when large."""
 
@@ -358,6 +370,7 @@ class ClosedRow:
 Row = (
     DocumentRow
     | WithdrawalRow
+    | AmendmentRow
     | TextRow
     | ParentRow
     | ChildRow

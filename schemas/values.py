@@ -164,6 +164,20 @@ class ChunkVector(Value):
     background_maxsim: float | None = None
 
 
+class Amendment(Value):
+    """What is to be said of a document from now on. Null leaves a field as it is."""
+
+    title: str | None = Field(None, max_length=2000, description="an empty one takes the title away")
+    collection: str | None = Field(None, max_length=255, description="an empty one takes the document out of its collection")
+    tags: list[Annotated[str, Field(max_length=255)]] | None = Field(None, max_length=256, description="in place of those it has")
+    metadata: dict[str, Any] | None = Field(None, description="added to what it has, key by key; a key with null is taken away")
+
+    def said(self) -> dict[str, Any]:
+        """Fields that it speaks of."""
+        values = {name: getattr(self, name) for name in Amendment.model_fields}
+        return {name: value for name, value in values.items() if value is not None and not (name == "metadata" and not value)}
+
+
 class DocumentFields(Value):
     """What a producer may say about a document."""
 

@@ -11,9 +11,9 @@ from uuid import UUID
 import asyncpg
 
 from schemas.ports.ledger import Claim, Flip, Projected
-from schemas.rows import DocumentRow, OrderKey, WithdrawalRow
+from schemas.rows import AmendmentRow, DocumentRow, OrderKey, WithdrawalRow
 from schemas.values import BlobRef
-from sql import storable
+from sql import amending, storable
 from sql.claims import Verdict
 from sql.document_state import DocumentState, Shown, States
 from sql.pool import Connection
@@ -23,12 +23,16 @@ from sql.statements import statement
 def judge(event: Projected, state: DocumentState, how: str | None) -> Verdict:
     """Decide, and move the state on as the rows will."""
     [row] = event.rows
-    assert isinstance(row, DocumentRow | WithdrawalRow), "transcribe projects a document or its withdrawal"
+    assert isinstance(row, DocumentRow | AmendmentRow | WithdrawalRow), "transcribe projects a document, what amends it, or its withdrawal"
+    if isinstance(row, AmendmentRow):
+        return amending.judge(event, row, state)
     newest = _later(row.order, state.latest) and _later(row.order, state.withdrawn)
     if isinstance(row, WithdrawalRow) and _later(row.order, state.withdrawn):
         revived = _lives_on(state, row.order)
         gone = _withdraw(row, state)
         return Verdict(event, Claim.OWED, gone) if newest else Verdict(event, Claim.SUPERSEDED, revived=revived)
+    if isinstance(row, DocumentRow):
+        amending.note_revision(row, state)
     if not newest:
         again = row.order == state.latest and row.accepted_id == state.accepted_id
         return Verdict(event, Claim.OWED if again else Claim.SUPERSEDED, written=False)
@@ -49,6 +53,7 @@ async def write(connection: Connection, verdicts: Sequence[Verdict], states: Sta
         await connection.executemany(statement("add_revision"), [_revision(verdict, row, states[row.document_id].revision) for verdict, row in accepted])
     if removed:
         await connection.executemany(statement("withdraw_document"), [_withdrawal(row) for row in removed])
+    await amending.write(connection, verdicts, states)
 
 
 def withdrawals(verdicts: Sequence[Verdict]) -> dict[UUID, OrderKey]:

@@ -9,7 +9,7 @@ from uuid import UUID
 from schemas.generations import Generation
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
 from schemas.records import repeats
-from sql import acceptance
+from sql import acceptance, amending
 from sql.claims import Handled, Verdict, claim_events, note_another_try, note_flips, note_revived
 from sql.decisions import write_decisions
 from sql.document_state import States, add_stubs, lock_documents, look_at_shown, settles
@@ -47,6 +47,7 @@ async def claim_documents(
     states = await lock_documents(connection, generation, counts, events)
     if counts == "latest":
         await look_at_shown(connection, generation.name, states)
+        await amending.look_at_sayings(connection, events, states)
     await note_another_try(connection, generation.name, stage, before)
     answers = {identity: handled.claimed for identity, handled in before.items()}
     run = _Run(connection, generation, stage, counts, states, write_rows)
@@ -54,6 +55,8 @@ async def claim_documents(
         answers |= await run.claim(together)
     if counts == "latest":
         answers |= await _with_revived(connection, generation.name, stage, answers)
+        titles = {event.fact.id: amending.amended_title(states[event.fact.data.document_id]) for event in events}
+        answers |= {identity: replace(answers[identity], title=title) for identity, title in titles.items() if title is not None}
     return [answers[event.fact.id] for event in events]
 
 

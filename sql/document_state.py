@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from schemas.amendments import Saying
 from schemas.generations import Generation
 from schemas.ports.ledger import Counts, Projected
 from schemas.rows import OrderKey, SettledRow
@@ -38,6 +39,9 @@ class DocumentState:
     shown: Shown | None = None
     answering: OrderKey | None = None
     """What is visible in the generation that answers, where this one is being built beside it."""
+
+    sayings: list[Saying] | None = None
+    """Where there are amendments: what they and all revisions say of the document."""
 
     def is_over(self, order: OrderKey) -> bool:
         """A withdrawal or a later visible revision came first."""

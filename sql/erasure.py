@@ -14,7 +14,7 @@ from sql.statements import statement
 
 DERIVED = (
     *("revision_texts", "parent_chunks", "child_chunks", "chunk_vectors", "chunk_states", "entity_mentions", "relations", "claims", "settled"),
-    "document_revisions",
+    *("document_revisions", "document_amendments"),
 )
 """Rows of revisions. What is not older than the withdrawal belongs to another life."""
 BY_DOCUMENT = ("chunk_history", "memo", "job_stages", "dead_letters", "jobs", "judgements")

@@ -38,6 +38,8 @@ def door_state(row: Row) -> str:
         return "failed"
     if row["withdraws"]:
         return "withdrawn"
+    if row["amends"]:
+        return "searchable"
     return "superseded" if row["passed_on"] and row["overtaken"] else "accepted"
 
 

@@ -12,7 +12,7 @@ from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW, RAW_RETENTION_M
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 DESCRIPTIONS = {
-    RAW: "What anyone may push: documents and withdrawals.",
+    RAW: "What anyone may push: documents, amendments and withdrawals.",
     OUTCOMES: "What became of each event of `raw`.",
     CONTROL: "Decisions.",
     DEAD_LETTERS: "Events that a stage could not process.",

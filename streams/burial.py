@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from schemas.errors import AnabranchError
-from schemas.events import DocumentFailed, DocumentReceived, DocumentWithdrawn, EventBuried, Fact
+from schemas.events import DocumentAmended, DocumentFailed, DocumentReceived, DocumentWithdrawn, EventBuried, Fact
 from schemas.events.dead_letters import Place
 from schemas.ids import content_id
 from schemas.ports.bundle import Ports
@@ -126,7 +126,7 @@ def _outcome(burial: Burial) -> DocumentFailed:
 
 def _document(fact: Fact[Any] | None) -> UUID | None:
     """Of an event that could be read, also where it came to nothing at the door."""
-    if fact is not None and isinstance(fact.data, DocumentReceived | DocumentWithdrawn):
+    if fact is not None and isinstance(fact.data, DocumentReceived | DocumentAmended | DocumentWithdrawn):
         return fact.data.document(fact.source if fact.sequence is not None else "")
     return fact.document_id if fact else None
 

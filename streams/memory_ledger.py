@@ -8,11 +8,12 @@ from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
+from schemas.amendments import FIELDS, Amended, Saying, holds, spoken, what_holds
 from schemas.events import EventBuried, Fact
 from schemas.generations import Generation
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, MemoKey, Projected
 from schemas.records import Position, repeats
-from schemas.rows import ChildRow, DocumentRow, OrderKey, Row, SettledRow, TextRow, WithdrawalRow
+from schemas.rows import AmendmentRow, ChildRow, DocumentRow, OrderKey, Row, SettledRow, TextRow, WithdrawalRow
 
 
 @dataclass(slots=True)
@@ -21,6 +22,8 @@ class _Document:
     withdrawn: OrderKey | None = None
     revisions: list[tuple[DocumentRow, bool]] = field(default_factory=list)
     """Accepted, in order, each with whether it was forced."""
+    sayings: list[Saying] = field(default_factory=list)
+    """Of amendments, and of all revisions."""
 
 
 @dataclass(slots=True)
@@ -84,18 +87,44 @@ class MemoryLedger:
 
     def _accept(self, state: _Document, event: Projected, order: OrderKey) -> Claimed:
         row = event.rows[0]
+        if isinstance(row, AmendmentRow):
+            return self._amend(state, row)
         newest = self._later(order, state.latest) and self._later(order, state.withdrawn)
         if isinstance(row, WithdrawalRow) and self._later(order, state.withdrawn):
             revived = self._lives_on(state, row)
             gone = self._withdraw(state, row)
             return Claimed(Claim.OWED, gone) if newest else Claimed(Claim.SUPERSEDED, revived=revived)
+        assert isinstance(row, DocumentRow | WithdrawalRow)
+        if isinstance(row, DocumentRow):
+            state.sayings.append(Saying(order, row.accepted_id, spoken({name: getattr(row, name) for name in FIELDS}), True))
         if not newest:
             return Claimed(Claim.SUPERSEDED)
         assert isinstance(row, DocumentRow)
         unchanged = self._unchanged(state, row, event.fact)
         state.latest = order
         state.revisions.append((row, event.fact.data.force))
-        return Claimed(Claim.OWED, self.visible[row.document_id] if unchanged else None, unchanged)
+        title = self._title(row.document_id)
+        return Claimed(Claim.OWED, self.visible[row.document_id] if unchanged else None, unchanged, title=title)
+
+    def _amend(self, state: _Document, row: AmendmentRow) -> Claimed:
+        if self._older(row.order, state.withdrawn):
+            return Claimed(Claim.SUPERSEDED)
+        saying = Saying(row.order, row.accepted_id, row.said, False)
+        state.sayings.append(saying)
+        claim = Claim.OWED if holds(saying, self._living(state)) else Claim.SUPERSEDED
+        return Claimed(claim, self.visible.get(row.document_id), title=self._title(row.document_id))
+
+    def amended(self, document: UUID) -> Amended | None:
+        """What holds of it now, as the tables' row of the document says."""
+        return what_holds(self._living(self.documents[document]))
+
+    def _title(self, document: UUID) -> str | None:
+        found = self.amended(document)
+        return found.title if found is not None and "title" in found.amended else None
+
+    @staticmethod
+    def _living(state: _Document) -> list[Saying]:
+        return [saying for saying in state.sayings if saying.by_revision or state.withdrawn is None or saying.order > state.withdrawn]
 
     def _withdraw(self, state: _Document, row: WithdrawalRow) -> Flip:
         shown = self._visible_order(row.document_id)

@@ -214,7 +214,7 @@ class Runner:
         elif claimed.claim is Claim.DONE or self.stage.react is None:
             work.counted = None
         else:
-            work.counted = Counted(fact, claimed.claim, claimed.flip, claimed.unchanged, claimed.revived)
+            work.counted = Counted(fact, claimed.claim, claimed.flip, claimed.unchanged, claimed.revived, claimed.title)
 
     async def _attempt(self, works: Sequence[Work]) -> Exception | None:
         """Statements on success; the error that will not go away otherwise."""

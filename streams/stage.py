@@ -21,6 +21,7 @@ class Counted:
     flip: Flip | None = None
     unchanged: bool = False
     revived: DocumentRow | None = None
+    title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

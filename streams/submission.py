@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from uuid import UUID
 
-from schemas.events import DocumentReceived, DocumentWithdrawn, Event, Fact
+from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, Event, Fact
 from schemas.ids import received_id
 from schemas.records import Record
 from streams.codec import Codec
@@ -14,7 +14,13 @@ SOURCE = "anabranch/api"
 
 
 async def submission(
-    data: DocumentReceived | DocumentWithdrawn, event_id: str, *, source: str = SOURCE, time: datetime, codec: Codec, document: UUID | None = None
+    data: DocumentReceived | DocumentAmended | DocumentWithdrawn,
+    event_id: str,
+    *,
+    source: str = SOURCE,
+    time: datetime,
+    codec: Codec,
+    document: UUID | None = None,
 ) -> Record:
     """The record for `raw`; publishing it twice under the same event id is one event."""
     fact: Fact[Event] = Fact(id=received_id(data.tenant, source, event_id), data=data, source=source, event_id=event_id, time=time)

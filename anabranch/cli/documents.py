@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import sys
 from typing import Annotated, Any
 from uuid import UUID
@@ -16,7 +17,7 @@ from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
 from schemas.states import DocumentState
 
-app = App(name="documents", help="List, show and remove documents.", result_action="return_value")
+app = App(name="documents", help="List, show, amend and remove documents.", result_action="return_value")
 Flag = Parameter(negative="")
 DEFAULT = Remote()
 app.command("anabranch.cli.lineage:document_lineage", name="lineage", help="Every event that a document came by, from its bytes on, verified.")
@@ -139,6 +140,65 @@ def markdown(document: UUID, /, *, common: Remote = DEFAULT) -> int:
     else:
         print(text)
     return 0
+
+
+@app.command
+def amend(
+    document: UUID,
+    /,
+    *,
+    title: str | None = None,
+    collection: str | None = None,
+    tag: Annotated[tuple[str, ...] | None, Parameter(negative="")] = None,
+    no_tags: Annotated[bool, Flag] = False,
+    metadata: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    common: Remote = DEFAULT,
+) -> int:
+    """Say something else of a document; its text is not touched, and nothing is embedded again.
+
+    Parameters
+    ----------
+    document
+        Its id.
+    title
+        Shown at once, searched by from the next revision on; an empty one takes it away.
+    collection
+        An empty one takes the document out of its collection.
+    tag
+        In place of the tags it has; several times for several.
+    no_tags
+        Take its tags away.
+    metadata
+        `key=value`, several times for several: a number, true, false or other JSON as such, anything else as text; `key=` takes the key away.
+    """
+    from anabranch.cli.serving import api_client
+
+    tags = [] if no_tags else list(tag) if tag is not None else None
+    said = {"title": title, "collection": collection, "tags": tags, "metadata": dict(map(_pair, metadata)) or None}
+
+    async def run() -> dict[str, Any]:
+        async with api_client(common, stages=("all",)) as client:
+            return await client.patch(f"/v1/documents/{document}", {name: value for name, value in said.items() if value is not None})
+
+    answer = asyncio.run(run())
+    if common.json:
+        print_json(answer)
+    else:
+        say("accepted: filters and lists know it soon", quiet=common.quiet)
+    return OK
+
+
+def _pair(assignment: str) -> tuple[str, Any]:
+    """Raises ConfigurationError for what is no assignment."""
+    from schemas.errors import ConfigurationError
+
+    key, sign, value = assignment.partition("=")
+    if not sign or not key:
+        raise ConfigurationError(f"--metadata {assignment}: not key=value", code="NOT_AN_ASSIGNMENT", remedy="Write --metadata key=value.")
+    try:
+        return key, json.loads(value) if value else None
+    except ValueError:
+        return key, value
 
 
 @app.command

@@ -1,4 +1,4 @@
-"""Documents: lists, one, its revisions, chunks and Markdown, and taking it out."""
+"""Documents: lists, one, its revisions, chunks and Markdown, saying something else of it, and taking it out."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from fastapi import APIRouter, Query, Response
 from api.access import After, Limit, Use
 from schemas.errors import NotFound
 from schemas.states import DocumentState
+from schemas.values import Amendment
 
 router = APIRouter(tags=["documents"])
 Word = Annotated[str | None, Query(min_length=1, max_length=1024)]
@@ -57,6 +58,13 @@ async def markdown(document: UUID, use: Use) -> Response:
         raise NotFound(f"document {document} has no text", remedy="It may still be on its way: GET /v1/documents/{id} says.")
     body = text.markdown if text.markdown is not None else (await use.blobs.get(text.blob_key or "")).decode()
     return Response(body, media_type="text/markdown; charset=utf-8")
+
+
+@router.patch("/documents/{document}", status_code=202, operation_id="amend_document")
+async def amend(document: UUID, amendment: Amendment, use: Use) -> dict[str, Any]:
+    """Title, collection, tags or metadata. Filters and lists know it soon; nothing is embedded again, and an amended title is searched by from the next
+    revision on. A field that is null or left out stays; an empty one is taken away, and so is a key of the metadata that is null."""
+    return {"status": "accepted", "document_id": document, "ingestion_job_id": await use.intake.amend(use.tenant, document, amendment)}
 
 
 @router.delete("/documents/{document}", status_code=202, operation_id="delete_document")

@@ -8,6 +8,7 @@ from schemas.events.erasure import ErasureCompleted, ErasureRequested, KeysDestr
 from schemas.events.feedback import FeedbackGiven
 from schemas.events.outcomes import DocumentFailed, DocumentIndexed, DocumentSuperseded, RemovalCompleted
 from schemas.events.pipeline import (
+    AmendmentAccepted,
     ChunksEmbedded,
     Derived,
     DocumentAccepted,
@@ -16,16 +17,18 @@ from schemas.events.pipeline import (
     DocumentTranscribed,
     EntitiesExtracted,
 )
-from schemas.events.raw import Content, DocumentReceived, DocumentWithdrawn
+from schemas.events.raw import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.events.sources import SourceAdded, SourceRemoved, SourceReset
 from schemas.events.usage import QueryAnswered, QueryReceived
 
 __all__ = [
+    "AmendmentAccepted",
     "BurialClosed",
     "ChunksEmbedded",
     "Content",
     "Derived",
     "DocumentAccepted",
+    "DocumentAmended",
     "DocumentChunked",
     "DocumentFailed",
     "DocumentIndexed",

@@ -26,7 +26,8 @@ class Outcome(Event):
 
 
 class DocumentIndexed(Outcome, name="document.indexed", topic="outcomes"):
-    """The document is searchable. `code` is UNCHANGED when it already was, with the same content."""
+    """The document is searchable. `code` is UNCHANGED when it already was, with the same content; AMENDED where only what is said of it
+    changed (with no chunks counted, it holds from the first revision on)."""
 
 
 class DocumentFailed(Outcome, name="document.failed", topic="outcomes"):

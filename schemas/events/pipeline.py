@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.events.declaration import Event
-from schemas.values import BlobRef, ChunkVector, Claim, DocumentFields, Mention, Notice, Order, Origin, ParentChunk, Relation, Transcript
+from schemas.values import Amendment, BlobRef, ChunkVector, Claim, DocumentFields, Mention, Notice, Order, Origin, ParentChunk, Relation, Transcript
 
 
 class Derived(Event):
@@ -39,6 +39,15 @@ class DocumentRemoved(Derived, name="document.removed", topic="accepted"):
     received_at: datetime
     numbered: bool = False
     reason: str | None = None
+
+
+class AmendmentAccepted(Amendment, Derived, name="document.amended", topic="accepted"):
+    """Title, collection, tags or metadata of a document are others, from `order` on."""
+
+    external_id: str | None = None
+    payload_sha256: str
+    received_at: datetime
+    numbered: bool = False
 
 
 class DocumentTranscribed(Derived, name="document.transcribed", topic="ocr_done"):
@@ -88,4 +97,12 @@ class ChunksEmbedded(Derived, name="chunks.embedded", topic="embedded"):
     state_dimension: int = 0
 
 
-EVENTS: tuple[type[Event], ...] = (DocumentAccepted, DocumentRemoved, DocumentTranscribed, DocumentChunked, EntitiesExtracted, ChunksEmbedded)
+EVENTS: tuple[type[Event], ...] = (
+    DocumentAccepted,
+    DocumentRemoved,
+    AmendmentAccepted,
+    DocumentTranscribed,
+    DocumentChunked,
+    EntitiesExtracted,
+    ChunksEmbedded,
+)

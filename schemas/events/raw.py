@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, model_validator
 
 from schemas.events.declaration import Event
 from schemas.ids import document_id
-from schemas.values import DocumentFields, Value
+from schemas.values import Amendment, DocumentFields, Value
 
 
 def _exactly_one(*names: str) -> dict[str, Any]:
@@ -51,15 +51,14 @@ class DocumentReceived(DocumentFields, Event, name="document.received", topic="r
         return document_id(self.tenant, source, name) if name else None
 
 
-class DocumentWithdrawn(Event, name="document.withdrawn", topic="raw"):
-    """A document is gone, whatever order events arrive in. Named by external id, or by the id the system gave it."""
+class Named(Event):
+    """Named by external id, or by the id the system gave it."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_exactly_one("external_id", "document_id"))
 
     tenant: str = Field("default", min_length=1, max_length=255)
     external_id: str | None = Field(None, min_length=1, max_length=1024)
     document_id: str | None = Field(None, description="in place of external_id")
-    reason: str | None = Field(None, max_length=1000)
 
     @model_validator(mode="after")
     def named(self) -> Self:
@@ -77,4 +76,21 @@ class DocumentWithdrawn(Event, name="document.withdrawn", topic="raw"):
             return None
 
 
-EVENTS: tuple[type[Event], ...] = (DocumentReceived, DocumentWithdrawn)
+class DocumentWithdrawn(Named, name="document.withdrawn", topic="raw"):
+    """A document is gone, whatever order events arrive in. Named by external id, or by the id the system gave it."""
+
+    reason: str | None = Field(None, max_length=1000)
+
+
+class DocumentAmended(Amendment, Named, name="document.amended", topic="raw"):
+    """Title, collection, tags or metadata of a document are others from now on; its text is not touched, and nothing is embedded again.
+    Holds until a later revision or amendment says something of the same field."""
+
+    @model_validator(mode="after")
+    def amends(self) -> Self:
+        if not self.said():
+            raise ValueError("give title, collection, tags or metadata, at least one of them")
+        return self
+
+
+EVENTS: tuple[type[Event], ...] = (DocumentReceived, DocumentWithdrawn, DocumentAmended)

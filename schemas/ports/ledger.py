@@ -57,6 +57,8 @@ class Claimed:
     revived: DocumentRow | None = None
     """At transcribe, with a withdrawal that came late: the last revision after it that had changed nothing, and so had no text of its own but lived on
     what is withdrawn now. The reaction gives it one. Told again while the reaction is owed."""
+    title: str | None = None
+    """At transcribe: the document's title by an amendment that holds, in place of the one that the revision came with."""
 
 
 class Ledger(Protocol):

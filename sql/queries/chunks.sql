@@ -2,7 +2,7 @@
 select
   c.id, c.parent_id, c.document_id, c.ord, c.kind, c.text, c.prefix, c.char_start, c.char_end, c.spans, c.ordinal, c.language, c.tsv::text as words,
   d.external_id, d.source_uri, coalesce(r.revision, d.revision, 0) as revision,
-  case when d.latest = c.ord then coalesce(d.title, t.title, d.filename) else coalesce(t.title, r.title, r.filename, d.title) end as title,
+  case when d.latest = c.ord or 'title' = any (d.amended) then coalesce(d.title, t.title, d.filename) else coalesce(t.title, r.title, r.filename, d.title) end as title,
   n.background_dense, n.background_maxsim, s.blob_key, s.blob_offset, s.blob_length
 from child_chunks c
 join visible v on v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord

@@ -4,6 +4,7 @@ select
   coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id) as external_id,
   j.id is not null or h.event_id is not null as known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.reacted, false) as passed_on,
   coalesce(d.accepted_id = $2 and d.withdrawn = d.latest, false) as withdraws,
+  exists (select from document_amendments a where a.accepted_id = $2 and not a.by_revision) and coalesce(behind.claim <> 'superseded', true) as amends,
   coalesce(behind.claim = 'superseded' or later.log_offset > h.log_offset, false) as overtaken,
   case when l.event_id is not null then jsonb_build_object(
     'stage', l.stage, 'attempts', l.attempts, 'topic', l.log_topic, 'partition', l.log_partition, 'offset', l.log_offset,

@@ -9,7 +9,7 @@ from uuid import UUID
 import numpy as np
 
 from processors import chunk, embed, index, transcribe
-from schemas.events import ChunksEmbedded, DocumentAccepted, DocumentChunked, DocumentRemoved, DocumentTranscribed, Fact
+from schemas.events import AmendmentAccepted, ChunksEmbedded, DocumentAccepted, DocumentChunked, DocumentRemoved, DocumentTranscribed, Fact
 from schemas.ids import content_id, document_id
 from schemas.ports.ledger import Counts, Projected
 from schemas.records import Position
@@ -55,6 +55,10 @@ def accepted(name: str, order: int, content: str = "text", **fields: Any) -> Fac
     return _fact(DocumentAccepted(**_common(name, order), external_id=name, blob=blob, payload_sha256="x", received_at=NOW, **fields))
 
 
+def amended(name: str, order: int, **said: Any) -> Fact[Any]:
+    return _fact(AmendmentAccepted(**_common(name, order), external_id=name, payload_sha256="x", received_at=NOW, **said))
+
+
 def removed(name: str, order: int) -> Fact[Any]:
     return _fact(DocumentRemoved(**_common(name, order), external_id=name, payload_sha256="x", received_at=NOW))
 
@@ -96,7 +100,7 @@ def embedded(name: str, order: int, words: list[str], part: int = 1, parts: int 
 
 def stage_of(fact: Fact[Any]) -> Stage:
     return {
-        DocumentAccepted: transcribe.STAGE, DocumentRemoved: transcribe.STAGE, DocumentTranscribed: chunk.STAGE, DocumentChunked: embed.STAGE, ChunksEmbedded: index.STAGE,
+        DocumentAccepted: transcribe.STAGE, DocumentRemoved: transcribe.STAGE, AmendmentAccepted: transcribe.STAGE, DocumentTranscribed: chunk.STAGE, DocumentChunked: embed.STAGE, ChunksEmbedded: index.STAGE,
     }[type(fact.data)]  # fmt: skip
 
 

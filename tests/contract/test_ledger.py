@@ -23,7 +23,7 @@ from schemas.rows import GenerationRow
 from sql.ledger import PgLedger
 from sql.pool import close_pool, open_pool
 from streams.memory_ledger import MemoryLedger
-from tests.contract.ledger_facts import DIMENSION, NOW, accepted, chunked, document, embedded, projected, removed, transcribed
+from tests.contract.ledger_facts import DIMENSION, NOW, accepted, amended, chunked, document, embedded, projected, removed, transcribed
 
 CONFIG = IndexConfig(embed=EmbedConfig(dimension=DIMENSION, state_dimension=0))
 GENERATION = Generation(name="g1", config=CONFIG, how=chain_fingerprints(CONFIG, versions()), topics={}, state="live")
@@ -215,6 +215,32 @@ async def test_a_late_withdrawal_takes_what_a_later_changed_revision_has_not_yet
     await show(ledger, "a", 1, ["x"])
     await claim(ledger, accepted("a", 5, "other"), removed("a", 3))
     assert not (await claim(ledger, accepted("a", 6)))[0].unchanged
+
+
+async def test_an_amendment_counts_by_its_own_order_and_tells_the_title_to_what_follows(ledger: Ledger) -> None:
+    early = (await claim(ledger, amended("a", 2, title="Of rivers")))[0]
+    assert (early.claim, early.flip) == (Claim.OWED, None)
+    assert (await claim(ledger, accepted("a", 1, title="Of lakes")))[0].title == "Of rivers"
+    newer, older = await claim(ledger, amended("a", 5, title="Of seas"), amended("a", 4, title="Of ponds"))
+    assert [newer.claim, older.claim] == [Claim.OWED, Claim.SUPERSEDED]
+    assert (await claim(ledger, accepted("a", 6)))[0].title == "Of seas"
+    assert (await claim(ledger, accepted("a", 7, title="Of lakes")))[0].title is None
+
+
+async def test_an_amendment_of_a_withdrawn_document_changes_nothing_and_does_not_come_back_with_it(ledger: Ledger) -> None:
+    await show(ledger, "a", 1, ["x"])
+    assert (await claim(ledger, amended("a", 2, title="Of rivers")))[0].flip is not None
+    await claim(ledger, removed("a", 5))
+    assert (await claim(ledger, amended("a", 4, title="Of seas")))[0].claim is Claim.SUPERSEDED
+    assert (await claim(ledger, accepted("a", 6)))[0].title is None
+
+
+async def test_an_amendment_neither_makes_a_revision_nor_changes_what_is_sent_again(ledger: Ledger) -> None:
+    await show(ledger, "a", 1, ["x"])
+    told = (await claim(ledger, amended("a", 2, tags=["t"])))[0]
+    assert told.flip is not None
+    assert (told.flip.order, told.flip.chunks) == ((1, 1), 1)
+    assert (await claim(ledger, accepted("a", 3)))[0].unchanged
 
 
 async def test_no_letter_that_a_producer_may_send_is_refused_by_the_tables(ledger: Ledger) -> None:

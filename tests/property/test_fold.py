@@ -15,7 +15,7 @@ from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
 from processors import STAGES
-from schemas.events import Content, DocumentReceived, DocumentWithdrawn, Fact
+from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Fact
 from schemas.ports.ledger import Ledger, Projected
 from schemas.rows import SettledRow, TextRow
 from sql.checksum import checksum
@@ -36,22 +36,42 @@ ORDERED = [stage for stage in STAGES if stage.topic not in ("raw", "outcomes") a
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A document is sent (withdrawn, if `text` is None) as change `number` of its source. `wait`: everything before it has settled by then."""
+    """A document is sent (withdrawn, if `text` is None; amended, where something is `said`) as change `number` of its source. `wait`: everything before
+    it has settled by then."""
 
     name: str
     number: int
     text: str | None
     force: bool = False
     wait: bool = True
+    title: str | None = None
+    said: str | None = None
+
+    def event(self) -> DocumentReceived | DocumentAmended | DocumentWithdrawn:
+        if self.said is not None:
+            return DocumentAmended(external_id=self.name, **SAYINGS[self.said])
+        if self.text is None:
+            return DocumentWithdrawn(external_id=self.name)
+        return DocumentReceived(external_id=self.name, content=Content(text=self.text), force=self.force, title=self.title, metadata={"k": 1})
 
 
+SAYINGS: dict[str, Any] = {
+    "title": {"title": "amended"},
+    "no title": {"title": ""},
+    "tags and a key": {"tags": ["x"], "metadata": {"k": 2, "l": [3]}},
+    "no tags and no key": {"tags": [], "metadata": {"k": None}},
+    "collection": {"collection": "c"},
+}
 TEXTS = ["one", "one\ntwo\nthree", "other", "poison", ""]
 READABLE = [text for text in TEXTS if text != "poison"]
 
 
 def changes_to(texts: Sequence[str]) -> st.SearchStrategy[Change]:
     said = st.one_of(st.none(), st.sampled_from(texts))
-    return st.builds(Change, st.sampled_from("ab"), st.integers(1, 6), said, st.sampled_from([False, False, False, True]), st.booleans())
+    forced = st.sampled_from([False, False, False, True])
+    sent = st.builds(Change, st.sampled_from("ab"), st.integers(1, 6), said, forced, st.booleans(), st.sampled_from([None, None, "given"]))
+    amended = st.builds(Change, st.sampled_from("ab"), st.integers(1, 6), wait=st.booleans(), text=st.none(), said=st.sampled_from(sorted(SAYINGS)))
+    return st.one_of(sent, sent, amended)
 
 
 LATE_WITHDRAWAL = [Change("a", 1, "one"), Change("a", 4, "one"), Change("a", 2, None)]
@@ -59,13 +79,23 @@ LATE_WITHDRAWAL = [Change("a", 1, "one"), Change("a", 4, "one"), Change("a", 2, 
 TWICE_LATE = [*LATE_WITHDRAWAL, Change("a", 3, None), Change("a", 6, "poison"), Change("a", 5, "one")]
 
 
+AMENDED_IN_DISORDER = [
+    Change("a", 4, None, said="title"),
+    Change("a", 1, "one", title="given"),
+    Change("a", 2, None, said="title"),
+    Change("a", 5, None, said="tags and a key"),
+    Change("a", 8, "one"),
+    Change("a", 6, "one", title="given"),
+    Change("a", 3, None),
+    Change("b", 1, None, said="collection"),
+]
+"""Amendments before their document, an older one after a newer one, a revision that came too late and ends what was amended, a late withdrawal."""
+
+
 async def play(world: World, history: Sequence[Change]) -> None:
     """Through the real stages, in the order given, whatever the numbers say."""
     for place, change in enumerate(history):
-        event: DocumentReceived | DocumentWithdrawn = DocumentWithdrawn(external_id=change.name)
-        if change.text is not None:
-            event = DocumentReceived(external_id=change.name, content=Content(text=change.text), force=change.force)
-        record = await submission(event, f"e{place}", source="shop", time=EPOCH, codec=world.codec)
+        record = await submission(change.event(), f"e{place}", source="shop", time=EPOCH, codec=world.codec)
         record.headers["ce_sequence"] = str(change.number).encode()  # type: ignore[index]
         world.log.keep(record)
         if change.wait:
@@ -119,7 +149,7 @@ def folds(log: Log, seed: int) -> dict[str, list[tuple[Stage, Fact[Any]]]]:
 def shown(ledger: MemoryLedger) -> dict[str, Any]:
     """All rows of documents that the ledger holds, and what is visible and withdrawn of each."""
     documents: dict[UUID, Any] = {
-        identity: (state.latest, state.withdrawn, state.revisions, getattr(ledger.visible.get(identity), "order", None))
+        identity: (state.latest, state.withdrawn, state.revisions, ledger.amended(identity), getattr(ledger.visible.get(identity), "order", None))
         for identity, state in ledger.documents.items()
     }
     return {"documents": documents, "rows": set(ledger.rows), "chunks": {identity: flip.chunks for identity, flip in ledger.visible.items()}}
@@ -129,6 +159,7 @@ def shown(ledger: MemoryLedger) -> dict[str, Any]:
 @given(history=st.lists(changes_to(TEXTS), min_size=2, max_size=8), seed=st.integers(0, 1000))
 @example(history=LATE_WITHDRAWAL, seed=0)
 @example(history=TWICE_LATE, seed=0)
+@example(history=AMENDED_IN_DISORDER, seed=0)
 async def test_the_log_alone_gives_the_rows_that_its_stages_left(history: list[Change], seed: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world = World(Path(folder), [], seed, Bounds())
@@ -143,6 +174,7 @@ async def test_the_log_alone_gives_the_rows_that_its_stages_left(history: list[C
 @given(history=st.lists(changes_to(READABLE), min_size=2, max_size=7, unique_by=lambda change: (change.name, change.number)), seed=st.integers(0, 1000))
 @example(history=LATE_WITHDRAWAL, seed=0)
 @example(history=TWICE_LATE, seed=0)
+@example(history=AMENDED_IN_DISORDER, seed=0)
 async def test_what_is_visible_in_the_end_does_not_depend_on_the_order_of_arrival(history: list[Change], seed: int) -> None:
     """Of what can be read: an older revision that comes after a later one is passed over, also where that one fails."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as two:
@@ -150,6 +182,7 @@ async def test_what_is_visible_in_the_end_does_not_depend_on_the_order_of_arriva
         await play(arrived, history)
         await play(ordered, sorted(history, key=lambda change: change.number))
         assert texts_of(arrived.memory) == texts_of(ordered.memory)
+        assert said_of(arrived.memory) == said_of(ordered.memory)
 
 
 def texts_of(ledger: MemoryLedger) -> dict[UUID, str | None]:
@@ -161,14 +194,22 @@ def texts_of(ledger: MemoryLedger) -> dict[UUID, str | None]:
     return {identity: row.markdown for identity, row in found.items()}
 
 
+def said_of(ledger: MemoryLedger) -> dict[UUID, Any]:
+    """Of documents that answer."""
+    return {identity: ledger.amended(identity) for identity in ledger.visible}
+
+
 def history_of(seed: int) -> list[Change]:
     mood = random.Random(seed)
-    if seed == 0:
-        return TWICE_LATE
-    return [
-        Change(mood.choice("ab"), mood.randint(1, 9), mood.choice([None, *TEXTS, "one"]), mood.random() < 0.1, mood.random() < 0.8)
-        for _ in range(mood.randint(5, 9))
-    ]
+    if seed < 2:
+        return [TWICE_LATE, AMENDED_IN_DISORDER][seed]
+    return [random_change(mood) for _ in range(mood.randint(6, 11))]
+
+
+def random_change(mood: random.Random) -> Change:
+    text, said = mood.choice([None, *TEXTS, "one"]), mood.choice([None, None, *SAYINGS])
+    title = mood.choice([None, None, "given"])
+    return Change(mood.choice("ab"), mood.randint(1, 9), text if said is None else None, mood.random() < 0.1, mood.random() < 0.8, title, said)
 
 
 async def residue(pool: Pool) -> dict[str, int]:
@@ -214,13 +255,27 @@ async def rows(pool: Pool) -> dict[str, set[tuple[Any, ...]]]:
         keys = ", ".join([*list(table.columns)[: table.keys]])
         found[table.name] = await pool.fetch(f"select document_id, ord{places}{', ' + keys if keys else ''} from {table.name}")
     found["documents"] = await pool.fetch("select id, latest, withdrawn, revision, accepted_id from documents")
+    found["amended"] = await pool.fetch(
+        "select d.id, d.title, d.collection, d.tags, d.metadata, d.amended from documents d join visible v on v.document_id = d.id"
+    )
+    found["amendments"] = await pool.fetch("select document_id, ord, accepted_id, said, by_revision from document_amendments")
     found["states"] = await pool.fetch("select document_id, ord, state, unchanged, visible, chunks from revision_states")
     found["dead_letters"] = await pool.fetch("select event_id, stage, code, log_topic, log_offset from dead_letters")
     return {name: {tuple(map(str, row)) for row in each} for name, each in found.items()}
 
 
 async def empty(pool: Pool) -> None:
-    names = ["documents", "document_revisions", "handled", "job_stages", "chunk_history", "dead_letters", "live_generation", "generations"]
+    names = [
+        "documents",
+        "document_revisions",
+        "document_amendments",
+        "handled",
+        "job_stages",
+        "chunk_history",
+        "dead_letters",
+        "live_generation",
+        "generations",
+    ]
     dropped = await pool.fetch("select inhrelid::regclass::text as name from pg_inherits join pg_class on oid = inhrelid where relkind = 'r'")
     for row in dropped:
         await pool.execute(f"drop table {row['name']}")

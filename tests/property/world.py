@@ -16,7 +16,7 @@ import numpy as np
 
 from processors import STAGES, versions
 from schemas.errors import EngineUnavailable, UnreadableDocument
-from schemas.events import DocumentReceived, DocumentWithdrawn, GenerationCreated
+from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, GenerationCreated
 from schemas.generations import EmbedConfig, Generation, IndexConfig, chain_fingerprints
 from schemas.ids import content_id, sha256_hex
 from schemas.ports.bundle import Latest, LatestRevisions, Limits, Ports
@@ -255,7 +255,7 @@ class World:
         state = self.memory.documents.get(document_id)
         return Latest(False, None, state.latest) if state else None
 
-    async def push(self, event: DocumentReceived | DocumentWithdrawn, event_id: str) -> None:
+    async def push(self, event: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str) -> None:
         self.log.keep(await submission(event, event_id, source="test", time=EPOCH, codec=self.codec))
 
     async def create_generation(self) -> None:

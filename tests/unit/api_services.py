@@ -22,7 +22,7 @@ from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Step, Tell
 from schemas.run_diffs import RunDiff
 from schemas.sources import SourceRequest
-from schemas.values import BlobRef
+from schemas.values import Amendment, BlobRef
 
 SPACE = UUID("00000000-0000-0000-0000-00000000a11a")
 DOCUMENT = uuid5(SPACE, "document")
@@ -50,6 +50,7 @@ class FakeIntake:
     accepted: list[tuple[IngestRequest, BlobRef | None, Upcoming]] = field(default_factory=list)
     stored: dict[str, bytes] = field(default_factory=dict)
     withdrawn: list[UUID] = field(default_factory=list)
+    amended: list[dict[str, Any]] = field(default_factory=list)
 
     def begin(self, idempotency_key: str | None) -> Upcoming:
         return Upcoming(idempotency_key or "fresh", idempotency_key is not None)
@@ -72,6 +73,12 @@ class FakeIntake:
         return Receipt(
             document_id=DOCUMENT, ingestion_job_id=JOB, external_id=request.external_id, content_sha256=upload.sha256 if upload else None, duplicate=False
         )
+
+    async def amend(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
+        if document_id != DOCUMENT:
+            raise NotFound(f"no document {document_id}", remedy="List them.")
+        self.amended.append(amendment.said())
+        return JOB
 
     async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
         if document_id != DOCUMENT:

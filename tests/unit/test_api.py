@@ -219,6 +219,14 @@ async def test_deleting_is_accepted_and_withdraws(client: httpx2.AsyncClient, in
     assert intake.withdrawn == [DOCUMENT]
 
 
+async def test_amending_is_accepted_with_what_was_said_and_nothing_else(client: httpx2.AsyncClient, intake: FakeIntake) -> None:
+    answer = await client.patch(f"/v1/documents/{DOCUMENT}", json={"title": None, "tags": [], "metadata": {"k": None}})
+    assert (answer.status_code, answer.json()["ingestion_job_id"]) == (202, str(JOB))
+    assert intake.amended == [{"tags": [], "metadata": {"k": None}}]
+    assert_problem(await client.patch(f"/v1/documents/{UUID(int=7)}", json={"title": "t"}), 404, "NOT_FOUND")
+    assert_problem(await client.patch(f"/v1/documents/{DOCUMENT}", json={"text": "t"}), 422, "INVALID_REQUEST")
+
+
 async def test_it_is_not_ready_while_one_dependency_is_missing() -> None:
     async def ready() -> list[Dependency]:
         return [Dependency("database", True, "answers"), Dependency("log", False, "away", "start it")]

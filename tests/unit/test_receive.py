@@ -10,7 +10,7 @@ import pytest
 
 from processors import receive
 from schemas.errors import AnabranchError, TransientError
-from schemas.events import Content, DocumentAccepted, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
+from schemas.events import AmendmentAccepted, Content, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
 from schemas.ids import document_id, received_id
 from schemas.ports.bundle import Latest, Limits
 from schemas.ports.ledger import Claim
@@ -25,7 +25,9 @@ def world(tmp_path: Path) -> World:
     return World(tmp_path, [], 0, Bounds())
 
 
-async def through_the_door(world: World, data: DocumentReceived | DocumentWithdrawn, *, sequence: int | None = None, offset: int = 5, **ports: Any) -> Any:
+async def through_the_door(
+    world: World, data: DocumentReceived | DocumentAmended | DocumentWithdrawn, *, sequence: int | None = None, offset: int = 5, **ports: Any
+) -> Any:
     fact = Fact(
         received_id(data.tenant, "shop", "e1"), data, "shop", "e1", None, data.tenant, sequence=sequence, position=Position("raw", 0, offset), appended_at=EPOCH
     )
@@ -93,3 +95,26 @@ async def test_what_may_not_pass_is_refused_with_its_code(world: World, data: Do
     assert caught.value.code == code
     assert caught.value.remedy
     assert isinstance(caught.value, TransientError) == (code == "NOT_FOUND"), "an acceptance may be on its way"
+
+
+async def test_what_amends_a_document_goes_on_with_an_order_of_its_own_and_says_only_what_it_was_given(world: World) -> None:
+    amended: AmendmentAccepted = await through_the_door(world, DocumentAmended(external_id="a", tags=[], metadata={"k": None}), offset=9)
+    assert (amended.document_id, amended.order) == (document_id("default", "", "a"), [1, 9])
+    assert amended.said() == {"tags": [], "metadata": {"k": None}}
+
+
+async def test_amending_a_numbered_document_without_a_number_comes_behind_its_corrections_and_before_a_withdrawal(world: World) -> None:
+    class Known:
+        async def latest(self, tenant: str, document_id: UUID) -> Latest:
+            return Latest(True, "a", (1, 77, 0, 3))
+
+    by_id = DocumentAmended(document_id=str(UUID(int=4)), title="t")
+    first, second = [(await through_the_door(world, by_id, offset=offset, revisions=Known())).order for offset in (5, 6)]
+    assert [1, 77, 0, 3] < first < second < [1, 77, 1]
+    assert (await through_the_door(world, by_id, sequence=78, revisions=Known())).order == [1, 78, 0]
+
+
+async def test_amending_an_unknown_document_by_its_id_waits_for_it(world: World) -> None:
+    with pytest.raises(TransientError) as raised:
+        await through_the_door(world, DocumentAmended(document_id=str(UUID(int=4)), title="t"))
+    assert raised.value.code == "NOT_FOUND"

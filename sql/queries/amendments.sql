@@ -1,0 +1,2 @@
+-- What is said of these documents beside their revisions.
+select document_id, ord, accepted_id, said, by_revision from document_amendments where document_id = any($1::uuid[])
