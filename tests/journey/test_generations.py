@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from anabranch.decisions import Decisions
+from schemas.errors import PermanentError
 from sql.switching import roll_back, switch
 from streams.codec import Codec
 from streams.hosting import group_name
@@ -78,6 +80,32 @@ async def test_under_fifty_questions_a_second_a_switch_fails_none_and_each_answe
     assert {status for status, _ in answers} == {200}
     assert {body["generation"] for _, body in answers} == {"g1", "g2"}
     assert all(body["trace"]["generation"] == body["generation"] and body["results"] for _, body in answers)
+
+
+async def test_what_is_searchable_is_found_whichever_generation_answers_while_documents_arrive_and_generations_change(world: World) -> None:
+    await filled(world)
+    await beside(world)
+    moved: list[str] = []
+
+    async def change() -> None:
+        while True:
+            with suppress(PermanentError):
+                moved.append((await switch(world.worker.storage.pool, "g1" if moved[-1:] == ["g2"] else "g2", decisions(world).promoted)).generation)
+            await asyncio.sleep(0.05)
+
+    async def arrive(number: int) -> None:
+        await asyncio.sleep(number * 0.1)
+        await world.searchable(f"# Note {number}\n\nThe word of this note is zq{number}x.", f"{number}.md", external_id=f"n{number}")
+        found = await world.search(f"zq{number}x", channels=["lexical"])
+        assert [result["external_id"] for result in found] == [f"n{number}"], (number, moved)
+
+    changing = asyncio.create_task(change())
+    try:
+        await asyncio.gather(*(arrive(number) for number in range(30)))
+    finally:
+        changing.cancel()
+        [ended] = await asyncio.gather(changing, return_exceptions=True)
+    assert isinstance(ended, asyncio.CancelledError) and len(moved) >= 2
 
 
 @dataclass

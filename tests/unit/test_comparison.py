@@ -130,10 +130,9 @@ def test_a_report_says_what_moved_and_names_the_worst_ten() -> None:
     assert told["metrics"]["B"]["mrr@10"] > told["metrics"]["A"]["mrr@10"]
     assert told["intervals"]["ndcg@10"]["low"] > 0 and told["refusals"] == {"A": 0.0, "B": pytest.approx(1 / 13, abs=1e-4)}
     assert len(told["worst"]) == 10 and told["cost"]["B"]["index_bytes"] == 7
-    assert told["worst"][0] == {
-        **{"query": "lost question", "source": "real", "run_id": str(UUID(int=5)), "overlap@10": 0.6667, "refused": {"A": False, "B": True}},
-        **{"ndcg@10": {"A": 1.0, "B": 1.0}, "mrr@10": {"A": 1.0, "B": 1.0}},
-    }
+    worst = told["worst"][0]
+    assert (worst["query"], worst["source"], worst["run_id"], worst["overlap@10"]) == ("lost question", "real", str(UUID(int=5)), 0.6667)
+    assert worst["refused"] == {"A": False, "B": True} and worst["ndcg@10"] == worst["mrr@10"] == {"A": 1.0, "B": 1.0}
     json.dumps(told)
 
 
