@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from anabranch.recovery import recover
 from anabranch.settings import Settings
+from schemas.errors import ConfigurationError
 from sql.checksum import checksum
 from sql.pool import Pool, close_pool, open_pool
 from tests.integration.test_rebuild import TEXTS, with_history
@@ -13,12 +16,19 @@ from tests.pipeline import pipeline
 
 
 async def copy_log(source: str, target: str) -> None:
-    """As a dump of the log's own tables and of the keystore would be restored; places of readers are lost, and so are transaction numbers."""
+    """As a dump of the log's own tables would be restored; places of readers are lost, and so are transaction numbers."""
     old, new = await open_pool(source, size=2, name="test"), await open_pool(target, size=2, name="test")
     await copy_table(old, new, "events", "position, topic, key, headers, value, appended_at", "xact", "'3'::xid8")
-    for row in await old.fetch("select table_schema, table_name from information_schema.tables where table_schema = 'keystore'"):
-        await copy_table(old, new, f"{row['table_schema']}.{row['table_name']}", "*")
     await new.execute("select setval(pg_get_serial_sequence('events', 'position'), (select max(position) from events))")
+    await close_pool(old)
+    await close_pool(new)
+
+
+async def copy_keys(source: str, target: str) -> None:
+    """As a backup of the keystore would be restored."""
+    old, new = await open_pool(source, size=2, name="test"), await open_pool(target, size=2, name="test")
+    for row in await old.fetch("select table_name from information_schema.tables where table_schema = 'keystore'"):
+        await copy_table(old, new, f"keystore.{row['table_name']}", "*")
     await close_pool(old)
     await close_pool(new)
 
@@ -31,7 +41,9 @@ async def copy_table(old: Pool, new: Pool, table: str, columns: str, more: str =
     places = ", ".join(f"${number}" for number in range(1, len(names) + 1))
     extra = (f", {more}", f", {value}") if more else ("", "")
     overriding = "overriding system value " if table == "events" else ""
-    await new.executemany(f"insert into {table} ({', '.join(names)}{extra[0]}) {overriding}values ({places}{extra[1]})", [tuple(row) for row in rows])
+    await new.executemany(
+        f"insert into {table} ({', '.join(names)}{extra[0]}) {overriding}values ({places}{extra[1]}) on conflict do nothing", [tuple(row) for row in rows]
+    )
 
 
 async def test_empty_tables_are_filled_from_the_log_without_any_engine_and_work_goes_on(database: str, other_database: str, tmp_path: Path) -> None:
@@ -40,6 +52,10 @@ async def test_empty_tables_are_filled_from_the_log_without_any_engine_and_work_
         before = await checksum(at_work.pool, everything=True)
         number = at_work.number
     await copy_log(database, other_database)
+    with pytest.raises(ConfigurationError) as refused:
+        await recover(Settings(data_dir=tmp_path), other_database)
+    assert refused.value.code == "KEYSTORE_MISSING"
+    await copy_keys(database, other_database)
     found = await recover(Settings(data_dir=tmp_path), other_database)
     assert found is not None and found["engine_calls"] == 0 and found["rows"] > 0
     assert await recover(Settings(data_dir=tmp_path), other_database) is None
