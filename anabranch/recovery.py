@@ -14,7 +14,7 @@ from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.settings import Settings
 from processors import STAGES, control
 from schemas.errors import ConfigurationError, NewerVersion, PermanentError
-from schemas.events import DocumentAccepted, DocumentRemoved
+from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved
 from schemas.ports.ledger import Projected
 from schemas.records import StoredRecord
 from sql.builds import PgBuilds
@@ -140,7 +140,7 @@ class Recovery:
                 fact = await self.storage.codec.decode(stored)
             except PermanentError:
                 continue
-            if isinstance(fact.data, DocumentAccepted | DocumentRemoved) and fact.causation_id is not None:
+            if isinstance(fact.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved) and fact.causation_id is not None:
                 known[fact.causation_id] = fact.data.payload_sha256
         await claim_at_door(self.storage.pool, list(known.items()))
 
