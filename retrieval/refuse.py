@@ -1,7 +1,7 @@
 """Refusal: better no answer than one from passages that do not suit.
 
 Each of the first passages is judged by itself, and one that suits is enough. With late interaction: its score, less the engine's background, against the
-engine's threshold, which rises with the share of the question that none of its words are about: a near miss is close in meaning (same document, same
+engine's threshold, which rises with the share of the question that the passage has no words for: a near miss is close in meaning (same document, same
 subject) and lacks the very word that was asked for. A passage in another language than the question cannot be judged by words; its threshold is lower,
 since such pairs score lower. A cross-encoder has read both texts, so its threshold stands as it is. Without a reranker the words alone decide.
 """
@@ -22,9 +22,13 @@ ACROSS_LANGUAGES = 0.85
 """Share of the threshold that is enough where question and passage are in different languages. Measured: of questions that documents in the other
 language answer it refuses four in ten, and as many near misses pass; no other share does better in sum."""
 WORDS = 0.5
-"""How much of the way to a perfect match the whole weight of the question's words is worth."""
+"""How much of the way to a perfect match the whole weight of the question's words is worth, in a question of at most FEW topical words."""
+FEW = 4
+"""In a longer question words are worth less, in proportion: the more there are, the likelier some of them are said otherwise."""
 USUAL_COVERAGE = 0.75
 """Share of the question's weight at which the engine's threshold stands as it is."""
+MOST_RISE = 0.15
+"""Words raise the threshold by no more: what is close enough in meaning suits, in whatever words."""
 LEAST_COVERAGE = 0.25
 """Share of the question's idf mass that one of the first three passages must hold, where no reranker looked."""
 _LOOKED_AT = 3
@@ -68,7 +72,8 @@ def _threshold(engine: float, chunk: ChunkView, plan: Plan, idf: Mapping[str, Ma
     if _foreign(chunk, plan):
         return engine * ACROSS_LANGUAGES
     held = max((coverage(chunk, plan, weights) for weights in idf.values()), default=USUAL_COVERAGE)
-    return engine + WORDS * (USUAL_COVERAGE - held)
+    worth = WORDS * min(1.0, FEW / max(1, len(plan.keywords)))
+    return engine + min(MOST_RISE, worth * (USUAL_COVERAGE - held))
 
 
 def _foreign(chunk: ChunkView, plan: Plan) -> bool:

@@ -112,6 +112,14 @@ async def test_a_near_miss_is_refused_for_the_words_that_no_passage_holds() -> N
     assert missed.trace.max_rerank_score is not None and missed.trace.max_rerank_score > 0.6, "by its score alone it would be answered"
 
 
+async def test_a_long_question_is_refused_for_its_words_less_easily_and_never_far_above_the_threshold() -> None:
+    retriever = house().retriever()
+    short = await retriever.query("default", QueryRequest(query="Which zebra ate the bearing?"), RUN)
+    long = await retriever.query("default", QueryRequest(query="Which zebra, lion, gnu, crow, newt, moth, wasp, toad, carp or hare ate the bearing?"), RUN)
+    assert short.trace.threshold is not None and long.trace.threshold is not None
+    assert 0.5 < long.trace.threshold < short.trace.threshold == pytest.approx(0.65)
+
+
 async def test_words_do_not_move_the_threshold_of_a_reranker_that_reads_both_texts() -> None:
     built = house()
     built.reranker = WordMaxSim(role="replaces", threshold=0.3)
