@@ -9,6 +9,7 @@ from typing import Any
 
 from anabranch.decisions import Decisions
 from schemas.errors import PermanentError
+from sql.flips import flips_held
 from sql.switching import roll_back, switch
 from streams.codec import Codec
 from streams.hosting import group_name
@@ -99,13 +100,21 @@ async def test_what_is_searchable_is_found_whichever_generation_answers_while_do
         found = await world.search(f"zq{number}x", channels=["lexical"])
         assert [result["external_id"] for result in found] == [f"n{number}"], (number, moved)
 
-    changing = asyncio.create_task(change())
+    async def lag(name: str) -> None:
+        """Now this generation is behind, now that one."""
+        while True:
+            async with world.worker.storage.pool.acquire() as connection, flips_held(connection, name, wait_s=PATIENCE_S):
+                await asyncio.sleep(0.3)
+            await asyncio.sleep(0.1)
+
+    restless = [asyncio.create_task(work) for work in (change(), lag("g1"), lag("g2"))]
     try:
         await asyncio.gather(*(arrive(number) for number in range(30)))
     finally:
-        changing.cancel()
-        [ended] = await asyncio.gather(changing, return_exceptions=True)
-    assert isinstance(ended, asyncio.CancelledError) and len(moved) >= 2
+        for task in restless:
+            task.cancel()
+        ended = await asyncio.gather(*restless, return_exceptions=True)
+    assert all(isinstance(end, asyncio.CancelledError) for end in ended) and len(moved) >= 2
 
 
 @dataclass
