@@ -129,4 +129,4 @@ class ConfigurationError(FatalError):
 
 class GenerationMismatch(FatalError):
     code = "GENERATION_MISMATCH"
-    remedy = "Put the setting back, or use another --data folder."
+    remedy = "Put the setting back, build another index beside this one with `anabranch reindex --set`, or use another --data folder."
