@@ -37,6 +37,13 @@ class Evidence:
     text_blob: Bytes | None
     content: Bytes
 
+    @property
+    def sound(self) -> Transcript | None:
+        """The text, where it has the hash that its event names: only then may others be blamed for differing from it."""
+        data = self.transcribed[1].fact.data if self.transcribed and self.transcribed[1].fact else None
+        fits = self.transcript is not None and isinstance(data, DocumentTranscribed) and hops.text_hash(self.transcript.markdown) == data.text_sha256
+        return self.transcript if fits else None
+
 
 @dataclass(frozen=True, slots=True)
 class Walk:
@@ -163,7 +170,7 @@ def _embedded(found: Evidence) -> list[Hop]:
 
 
 def _chunked_hop(found: Evidence, one: tuple[PartPlace, Found], chunk: tuple[UUID, str] | None) -> Hop:
-    return hops.chunked_hop(one[1], one[0].fact_id, _fact_of(found.transcribed), chunk, found.transcript)
+    return hops.chunked_hop(one[1], one[0].fact_id, _fact_of(found.transcribed), chunk, found.sound)
 
 
 def _embedded_hop(found: Evidence, one: tuple[PartPlace, Found], chunk: tuple[UUID, StoredChunk] | None) -> Hop:

@@ -1,0 +1,40 @@
+"""Without encryption nothing but comparison finds a changed byte."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import asyncpg
+import pytest
+
+from anabranch.settings import Settings
+from anabranch.settings_loading import load_settings
+from tests.journey.conftest import World
+from tests.journey.test_lineage import NOTE, answered, lineage
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Settings:
+    return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", "log.plain_tenants=default"])
+
+
+@pytest.mark.parametrize(
+    ("topic", "before", "after", "fault"),
+    [
+        ("chunked", "74 euros", "94 euros", "differs from the one in the table"),
+        ("chunked", "Travel is", "Gravel is", "differs from the one in the table"),
+        ("ocr_done", "74 euros", "94 euros", "Markdown has the hash"),
+        ("ocr_done", "Travel is", "Gravel is", "Markdown has the hash"),
+        ("raw", "allowances", "Allowances", "not the one that the door accepted"),
+    ],
+)
+async def test_a_changed_text_in_the_log_is_found_by_comparing(world: World, database: str, topic: str, before: str, after: str, fault: str) -> None:
+    await world.searchable(NOTE, external_id="allowances")
+    answer = await answered(world)
+    connection = await asyncpg.connect(database)
+    await connection.execute(
+        "update anabranch.events set value = convert_to(replace(convert_from(value, 'UTF8'), $2, $3), 'UTF8') where topic = $1", topic, before, after
+    )
+    await connection.close()
+    found = await lineage(world, answer["run_id"])
+    assert not found["verified"] and [f"{topic}[0]@" in one and fault in one for one in found["broken"]] == [True], found["broken"]
