@@ -2,8 +2,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sql.partitions import drop_partitions
+from sql.pool import close_pool, open_pool
 from tests.journey.conftest import World
-from tests.journey.test_lineage import LATER, NOTE, answered, recorded
+from tests.journey.test_lineage import LATER, NOTE, answered, lineage, recorded
 
 
 async def rerun(world: World, run: str) -> dict[str, Any]:
@@ -33,6 +35,19 @@ async def test_an_answer_is_made_again_after_its_document_was_deleted(world: Wor
     deleted = await world.http.delete(f"/v1/documents/{receipt['document_id']}")
     assert (await world.ended(deleted.json()))["state"] == "withdrawn"
     assert (await rerun(world, answer["run_id"]))["response"] == answer
+
+
+async def test_an_answer_is_made_again_and_traced_after_its_generation_was_dropped(world: World, database: str) -> None:
+    await world.searchable(NOTE, external_id="allowances")
+    answer = await answered(world)
+    pool = await open_pool(database, size=2, name="drop")
+    assert await drop_partitions(pool, "g1") > 0
+    assert await pool.fetchval("select count(*) from child_chunks") == 0
+    await close_pool(pool)
+    assert (await rerun(world, answer["run_id"]))["response"] == answer
+    walked = await lineage(world, answer["run_id"])
+    assert walked["verified"], walked["broken"]
+    assert [hop["name"] for hop in walked["citations"][0]["hops"] if hop["verified"]] == ["chunk", "chunked", "transcribed", "accepted", "received", "blob"]
 
 
 async def test_a_search_is_made_again(world: World) -> None:
