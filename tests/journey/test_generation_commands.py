@@ -1,4 +1,4 @@
-"""`anabranch generations` against an API that answers at once: what is sent, what is printed, and the exit codes."""
+"""`anabranch generations` and `feedback` against an API that answers at once: what is sent, what is printed, and the exit codes."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -78,6 +79,14 @@ def test_a_comparison_sends_the_golden_questions_and_the_period_and_prints_the_w
     assert wanted.since.isoformat() == "2026-11-01T00:00:00+00:00"
     told = capsys.readouterr()
     assert "refusals" in told.out and "+1.0000 [+1.0000, +1.0000]" in told.out and "could not be asked: odd: X: y" in told.err
+
+
+def test_feedback_sends_grades_and_refuses_what_is_none(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    run, chunk = UUID(int=1), UUID(int=2)
+    assert main(["feedback", str(run), "--up", "--chunk", f"{chunk}=3", "--note", "right", "--server", command.url]) == 0
+    assert "with 1 judged passages" in capsys.readouterr().err
+    for wrong in (["--up", "--down"], ["--chunk", str(chunk)], []):
+        assert main(["feedback", str(run), *wrong, "--server", command.url]) == 2
 
 
 def test_generations_are_listed_shown_rolled_back_and_dropped(command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
