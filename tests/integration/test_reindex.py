@@ -7,6 +7,7 @@ from pathlib import Path
 from uuid import UUID
 
 import pytest
+from pgvector import HalfVector
 
 from anabranch.composition.overrides import Overrides
 from anabranch.rebuilding import Reindexing
@@ -18,6 +19,9 @@ from schemas.ids import fingerprint
 from schemas.ports.engines import File, ParsePlan
 from schemas.values import Extraction, Mention, ParentChunk, Transcript
 from sql.checksum import checksum
+from sql.scope import Scope
+from sql.statements import statement
+from sql.vector_index import ensure_vector_index
 from tests.pipeline import Pipeline, pipeline
 from tests.property.world import LineParser
 
@@ -99,3 +103,21 @@ async def test_what_changes_alone_runs_with_all_that_follows_and_costs_what_the_
         assert await checksum(at_work.pool) == live
         shown = "select count(*) from visible where generation = $1"
         assert await at_work.pool.fetchval(shown, name) == await at_work.pool.fetchval(shown, "g1") == 11
+
+
+async def test_vectors_of_another_dimension_are_found_through_an_index_of_their_own(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill({f"doc-{number}": f"{WORDS} {number}" for number in range(60)})
+        name, _ = await reindexing(at_work, tmp_path).start(CHANGES["embedder"][0])
+        build = await at_work.reaches(name, "shadow")
+        # As if the generation had 20,000 vectors more.
+        await at_work.pool.execute("insert into corpus_deltas (generation, tenant, cfg, chunks) values ($1, 'elsewhere', 'simple', 20000)", name)
+        assert await ensure_vector_index(at_work.pool, build.generation)
+        question = (await NullEmbedder(dimension=24).embed_query("heron")).vector
+        async with at_work.pool.acquire() as connection, connection.transaction():
+            await connection.execute("set local enable_seqscan = off; set local enable_sort = off; set local enable_bitmapscan = off")
+            parameters = [*Scope(name, "default").parameters(), HalfVector(question), 5]
+            plan = await connection.fetch(f"explain {statement('semantic_near', dimension=24)}", *parameters)
+            found = await connection.fetch(statement("semantic_near", dimension=24), *parameters)
+        assert any(f"chunk_vectors_near_{name}" in line[0] for line in plan)
+        assert len(found) == 5
