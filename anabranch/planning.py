@@ -13,7 +13,7 @@ from anabranch.composition.storage import Storage
 from processors import STAGES
 from processors.chunk import packed
 from processors.embed import text_key
-from processors.extract import question_key
+from processors.extract import question_keys
 from processors.transcribe import part_key, transcript_of
 from schemas.errors import NewerVersion, PermanentError
 from schemas.events import DocumentAccepted, DocumentChunked, DocumentTranscribed, Fact
@@ -137,7 +137,7 @@ class Planner:
         if stages[0] == "transcribe":
             events = await self._parsed(questions)
             # What a parser will find is not known before: as much as the last one, and nothing of it asked before.
-            calls = {**questions.calls, "extract": size.parts, "embed": size.texts}
+            calls = {**questions.calls, "extract": size.passages, "embed": size.texts}
             return Foreseen(events, size.documents, calls, questions.hits, size.tokens)
         if stages[0] == "chunk":
             events, tokens = await self._cut(questions)
@@ -185,17 +185,7 @@ class Planner:
 
     async def _ask_of(self, questions: Questions, data: DocumentChunked | DocumentTranscribed, parents: Sequence[ParentChunk], stages: Sequence[str]) -> None:
         if "extract" in stages:
-            part = DocumentChunked(
-                tenant=data.tenant,
-                document_id=data.document_id,
-                order=data.order,
-                origin=data.origin,
-                part=1,
-                parts=1,
-                language=data.language,
-                parents=list(parents),
-            )
-            await questions.add("extract", [question_key(part, self.engines.extractor.fingerprint)])
+            await questions.add("extract", question_keys(data.tenant, data.document_id, data.language, parents, self.engines.extractor.fingerprint))
         if "embed" in stages:
             children = [child for parent in parents for child in parent.children]
             await questions.add("embed", [text_key(data.tenant, data.document_id, child, self.engines.embedder.fingerprint) for child in children])

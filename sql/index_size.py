@@ -13,10 +13,11 @@ from sql.statements import statement
 
 @dataclass(frozen=True, slots=True)
 class IndexSize:
-    """`texts` are the different ones of each document's chunks; bytes are those of tables with their indexes."""
+    """`passages` and `texts` are the different ones of each document's parents and chunks; bytes are those of tables with their indexes."""
 
     documents: int
     parts: int
+    passages: int
     texts: int
     tokens: int
     other_bytes: int

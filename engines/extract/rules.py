@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 import re
 from bisect import bisect_right
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from engines.extract.agreement import kinds
 from engines.extract.relations import NAMES, claims, relations
 from engines.extract.spans import names
 from engines.extract.values import Found, values
@@ -124,14 +124,9 @@ def _found(text: str) -> tuple[Found, ...]:
 
 
 def _agreed(sentences: Sequence[_Sentence]) -> list[_Sentence]:
-    """With one kind for each key. The longer a name is written, the more it tells."""
-    votes: dict[str, Counter[str]] = {}
-    for sentence in sentences:
-        for item in sentence.found:
-            words = sentence.text[item.start : item.end].count(" ") + 1
-            votes.setdefault(item.key, Counter())[item.type] += 2 * words**2 if item.type != "MISC" else 1
-    kinds = {key: max(sorted(count), key=count.__getitem__) for key, count in votes.items()}
-    return [replace(sentence, found=tuple(_as(item, kinds[item.key]) for item in sentence.found)) for sentence in sentences]
+    """With one kind for each key."""
+    chosen = kinds((item.key, item.type, sentence.text[item.start : item.end]) for sentence in sentences for item in sentence.found)
+    return [replace(sentence, found=tuple(_as(item, chosen[item.key]) for item in sentence.found)) for sentence in sentences]
 
 
 def _as(item: Found, kind: str) -> Found:

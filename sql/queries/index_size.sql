@@ -1,8 +1,10 @@
--- What a generation shows: its documents, parts, different texts and tokens of chunks, and bytes of its tables, those of the vectors apart.
+-- What a generation shows: its documents, parts, different passages, texts and tokens of chunks, and bytes of its tables, those of the vectors apart.
 select
   (select count(*) from visible where generation = $1) as documents,
   (select count(*) from visible v join settled s on s.generation = $1 and s.document_id = v.document_id and s.ord = v.ord and s.kind = 'chunks'
    where v.generation = $1) as parts,
+  (select count(distinct (p.document_id, p.section, p.text)) from visible v
+   join parent_chunks p on p.generation = $1 and p.document_id = v.document_id and p.ord = v.ord where v.generation = $1) as passages,
   (select count(distinct (c.document_id, c.prefix, c.text)) from visible v
    join child_chunks c on c.generation = $1 and c.document_id = v.document_id and c.ord = v.ord where v.generation = $1) as texts,
   (select coalesce(sum(c.tokens), 0) from visible v
