@@ -9,10 +9,11 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
+from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Common
 from anabranch.cli.output import print_json, print_table
 
-app = App(name="db", help="The tables: migrations and checksum.", result_action="return_value")
+app = App(name="db", help="The tables: migrations, checksum and residue.", result_action="return_value")
 T = TypeVar("T")
 Flag = Parameter(negative="")
 DEFAULT = Common()
@@ -82,6 +83,35 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
         print_table(("table", "rows", "checksum"), [(name, table["rows"], table["checksum"]) for name, table in found["tables"].items()])
         print(f"checksum  {found['checksum']}")
     return 0
+
+
+@app.command
+def residue(*, settled: Annotated[bool, Flag] = False, common: Common = DEFAULT) -> int:
+    """Rows that neither answer nor are on their way to, and counts that do not add up. Exit code 1 if there are any.
+
+    Parameters
+    ----------
+    settled
+        Nothing is on its way: what is not visible is left over.
+    """
+    from anabranch.cli.storing import database_url
+    from sql.pool import close_pool, open_pool
+    from sql.residue import residue as of_tables
+
+    async def run(dsn: str) -> dict[str, int]:
+        pool = await open_pool(dsn, size=1, name="anabranch residue")
+        try:
+            return await of_tables(pool, settled=settled)
+        finally:
+            await close_pool(pool)
+
+    found = asyncio.run(_with_database(database_url(common.settings()), run))
+    total = sum(found.values())
+    if common.json:
+        print_json({"places": found, "rows": total})
+    else:
+        print_table(("place", "rows"), list(found.items()))
+    return FAILED if total else OK
 
 
 async def _with_database(address: AbstractAsyncContextManager[str], work: Callable[[str], Awaitable[T]]) -> T:
