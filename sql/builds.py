@@ -72,6 +72,8 @@ class PgBuilds:
 
     async def asked(self, generation: str, calls: Mapping[str, int]) -> None:
         """Add to what engines were asked for it."""
+        if not calls:
+            return
         with database_errors():
             await self._pool.executemany(
                 "insert into generation_engine_calls as c (generation, engine, inputs) values ($1, $2, $3) "

@@ -10,6 +10,7 @@ import asyncpg
 import pytest_asyncio
 
 from schemas.rows import BuiltRow, DroppedRow, GenerationRow, LiveRow, Row
+from sql.builds import PgBuilds
 from sql.derived_tables import PARTITIONED
 from sql.migrate import FOLDER, migrate
 from sql.partitions import drop_partitions
@@ -121,3 +122,15 @@ async def test_partitions_go_while_a_reader_is_held_open_and_queries_go_on(pool:
     assert await indexes(pool, "g2") == {}
     assert await drop_partitions(pool, "g2") == 0
     assert len(await indexes(pool, "g1")) > len(PARTITIONED)
+
+
+async def test_a_build_that_asked_no_engine_leaves_its_connection_as_it_was(database: str) -> None:
+    """asyncpg opens a transaction for many statements, and leaves it open where there are none."""
+    pool = await open_pool(database, size=1, name="test")
+    await PgBuilds(pool).asked("g2", {})
+    await PgBuilds(pool).asked("g2", {"embed": 2})
+    await PgBuilds(pool).asked("g2", {"embed": 3, "parse": 1})
+    async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
+        rows = await connection.fetch("select engine, inputs from generation_engine_calls where generation = 'g2' order by engine")
+    await close_pool(pool)
+    assert [tuple(row) for row in rows] == [("embed", 5), ("parse", 1)]

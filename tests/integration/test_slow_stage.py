@@ -158,7 +158,7 @@ async def chunked(number: int, kind: str, partition: int) -> Record:
 
 
 async def embedded(worker: Worker) -> set[UUID]:
-    codec = Codec()
+    codec = worker.storage.codec
     return {(await codec.decode(stored)).data.document_id async for stored in worker.storage.log.read(EMBEDDED)}
 
 
