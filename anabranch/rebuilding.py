@@ -22,6 +22,7 @@ from schemas.errors import InvalidRequest, NotFound, PermanentError, TransientEr
 from schemas.generations import Generation, IndexConfig, chain_fingerprints
 from sql.builds import Build, PgBuilds
 from sql.generations import PgGenerations
+from sql.index_size import first_needed
 from streams.topics import partition_counts
 
 NUMBERED = re.compile(r"g(\d+)")
@@ -29,17 +30,32 @@ NUMBERED = re.compile(r"g(\d+)")
 
 async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool) -> str:
     """State that the live generation is to be built anew from the log; returns the new one's name. Workers do the rest, and switch. One that is under way
-    already is gone on with. Raises TransientError with code NO_GENERATION."""
+    already is gone on with. Raises TransientError with code NO_GENERATION, PermanentError with code NOT_RETAINED and the missing range."""
     live = await live_generation(storage)
     books = PgBuilds(storage.pool)
     under_way = [build for build in (await books.all()).values() if build.purpose == "rebuild" and build.generation.state in ("building", "shadow")]
     if under_way:
         return under_way[0].generation.name
+    await _check_retained(storage, live)
     name = await fresh_name(storage)
     if keep:
         await books.keep_previous(name)
     await decisions.created(live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild")
     return name
+
+
+async def _check_retained(storage: Storage, live: Generation) -> None:
+    missing = []
+    for place in await first_needed(storage.pool, live.name):
+        first = (await storage.log.ends(place.topic)).get(place.partition, (0, 0))[0]
+        if place.offset < first:
+            missing.append(f"{place.topic}, partition {place.partition}: offsets {place.offset} to {first - 1}")
+    if missing:
+        raise PermanentError(
+            f"the log no longer holds what {live.name} was made from: {'; '.join(missing)}",
+            code="NOT_RETAINED",
+            remedy="Change an earlier stage too, or send the missing documents again.",
+        )
 
 
 @dataclass(frozen=True, slots=True)

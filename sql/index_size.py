@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
+from schemas.records import Position
 from schemas.rows import OrderKey
 from sql.errors import database_errors
 from sql.pool import Pool
@@ -34,3 +35,10 @@ async def visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderKey]:
     with database_errors():
         rows = await pool.fetch("select document_id, ord from visible where generation = $1", generation)
     return {row["document_id"]: tuple(row["ord"]) for row in rows}
+
+
+async def first_needed(pool: Pool, generation: str) -> list[Position]:
+    """The first event of each partition that what the generation shows was made from."""
+    with database_errors():
+        rows = await pool.fetch(statement("first_needed"), generation)
+    return [Position(row["topic"], row["partition"], row["first"]) for row in rows]

@@ -15,6 +15,7 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.metrics import Metrics
 from anabranch.settings import Settings
 from engines.embed.null import NullEmbedder
+from processors import STAGES
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
 from sql.builds import Build, PgBuilds
 from sql.pool import Pool
@@ -72,7 +73,7 @@ class Pipeline:
 
         async def idle() -> bool:
             readers = [reader for reader, _ in self.worker.hosting.running.values()]
-            return bool(readers) and not sum([await storage.waiting(reader.group, reader.topic) for reader in readers])
+            return len(readers) >= len(STAGES) and not sum([await storage.waiting(reader.group, reader.topic) for reader in readers])
 
         for _ in range(2):
             await self.until(idle)

@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+import pytest
+
 from anabranch.rebuilding import start_rebuild
+from schemas.errors import PermanentError
 from sql.checksum import checksum
-from sql.partitions import PARTITIONED
+from sql.derived_tables import PARTITIONED
 from tests.pipeline import Pipeline, pipeline
 
 WORDS = "heron stork crane rail coot grebe swan teal duck goose"
@@ -67,6 +70,17 @@ async def test_documents_arrive_change_and_go_while_it_is_rebuilt_and_afterwards
         assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
 
 
+async def test_a_log_that_was_truncated_is_refused_with_the_missing_range(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database) as at_work:
+        await at_work.fill({f"doc-{number}": f"{WORDS} {number}" for number in range(5)})
+        gone = [row["position"] for row in await at_work.pool.fetch("select position from events where topic = 'embedded' order by position limit 2")]
+        await at_work.pool.execute("delete from events where position = any($1::bigint[])", gone)
+        with pytest.raises(PermanentError, match=f"embedded, partition 0: offsets {gone[0]} to ") as refused:
+            await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False)
+        assert refused.value.code == "NOT_RETAINED"
+        assert await at_work.pool.fetchval("select count(*) from generations") == 1
+
+
 async def dropped(at_work: Pipeline, name: str) -> bool:
     found = await at_work.pool.fetchval("select count(*) from pg_class where relname = any($1::text[])", [f"{table}_{name}" for table in PARTITIONED])
-    return found == 0
+    return bool(found == 0)
