@@ -11,6 +11,7 @@ from anabranch.cli.output import say
 from anabranch.client import ApiClient
 from anabranch.data_folder import Server, find_server, is_locked, make_folder
 from anabranch.database import check_begun
+from anabranch.logs import configure_logs
 from anabranch.settings import Settings
 from anabranch.supervisor import Plan, running
 
@@ -40,6 +41,7 @@ async def _address(common: Remote, stages: Sequence[str], *, allowed: Callable[[
         yield common.server
         return
     settings = common.settings()
+    configure_logs(settings.logging)
     found = await living_server(settings)
     if found:
         yield found.url

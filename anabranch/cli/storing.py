@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from anabranch.cli.serving import living_server
 from anabranch.data_folder import check_log
 from anabranch.database import check_begun, database
+from anabranch.logs import configure_logs
 from anabranch.settings import Settings
 
 
@@ -27,6 +28,7 @@ async def beginning_database_url(settings: Settings) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def _database_url(settings: Settings, *, allowed: Callable[[Settings], None]) -> AsyncIterator[str]:
+    configure_logs(settings.logging)
     server = await living_server(settings)
     if server is not None:
         check_log(settings, server.log, f"the server in {settings.data_dir}")

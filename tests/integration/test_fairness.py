@@ -94,7 +94,7 @@ class World:
 
     async def parts_of_the_long_one(self, count: int) -> None:
         """Wait until all of its parts lie in the log, before what comes then."""
-        codec = Codec()
+        codec = self.storage.codec
         async with asyncio.timeout(PATIENCE_S):
             while len([1 async for stored in self.storage.log.read(CHUNKED) if (await codec.decode(stored)).data.origin.external_id == "long"]) < count:
                 await asyncio.sleep(0.05)

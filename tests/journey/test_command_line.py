@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 import socket
 from pathlib import Path
@@ -67,7 +68,7 @@ def test_what_was_sent_twice_counts_once_as_a_duplicate_and_says_that_it_changed
 def test_up_works_on_a_database_that_is_elsewhere_and_keeps_talk_off_stdout(folder: Path, tmp_path: Path, database: str) -> None:
     note = tmp_path / "lock.md"
     note.write_text(NOTE)
-    elsewhere = {"ANABRANCH_DATABASE__URL": database}
+    elsewhere = {"ANABRANCH_DATABASE__URL": database, "ANABRANCH_LOG__MASTER_KEY": base64.b64encode(bytes(32)).decode()}
     with up(folder, **elsewhere) as (first, server):
         assert (server["mode"], server["database_url"]) == ("external", database)
         assert told("ingest", str(note), "--wait", "--data", str(folder))["counts"]["searchable"] == 1
@@ -81,7 +82,13 @@ def test_up_works_on_a_database_that_is_elsewhere_and_keeps_talk_off_stdout(fold
 
 @pytest.mark.parametrize(
     "arguments",
-    [("up", "--stages", "embedd"), ("worker", "--stages", "embedd"), ("up", "--port", "TAKEN"), ("api", "--port", "TAKEN"), ("worker", "--metrics-port", "TAKEN")],
+    [
+        ("up", "--stages", "embedd"),
+        ("worker", "--stages", "embedd"),
+        ("up", "--port", "TAKEN"),
+        ("api", "--port", "TAKEN"),
+        ("worker", "--metrics-port", "TAKEN"),
+    ],
 )
 def test_a_wrong_stage_or_a_taken_port_is_told_before_anything_is_made(arguments: tuple[str, ...], tmp_path: Path) -> None:
     with socket.socket() as taken:
