@@ -63,7 +63,7 @@ def what_holds(sayings: Sequence[Saying]) -> Amended | None:
 
 def holds(saying: Saying, sayings: Iterable[Saying]) -> bool:
     """Whether anything of this amendment does."""
-    return any(owner is saying for _, owner in _held(sayings).values())
+    return any((owner.order, owner.identity) == (saying.order, saying.identity) for _, owner in _held(sayings).values())
 
 
 def _held(sayings: Iterable[Saying]) -> dict[tuple[str, str | None], tuple[Any, Saying]]:
