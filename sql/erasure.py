@@ -92,6 +92,7 @@ class PgErasure:
                 for table in BY_DOCUMENT:
                     await connection.execute(f"delete from {table} where document_id = any($1)", list(documents))
                 await connection.execute("delete from documents where id = any($1) and latest <= withdrawn", list(documents))
+                await connection.execute(statement("erase_amendments"), list(documents))
                 await self._count(connection, receipt, cited)
 
     async def note(self, receipt: UUID, removed: Mapping[str, int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
@@ -12,6 +13,7 @@ from engines.embed.null import NullEmbedder
 from schemas.events import DocumentAmended
 from schemas.ids import document_id
 from sql.derived_tables import PARTITIONED
+from sql.erasure import PgErasure, Traces
 from streams.codec import Codec
 from streams.submission import submission
 from tests.pipeline import TIME, Pipeline, pipeline
@@ -148,3 +150,17 @@ async def of_document(at_work: Pipeline, name: str) -> dict[str, int]:
 async def words_of(at_work: Pipeline, *words: str) -> dict[str, int]:
     rows = await at_work.pool.fetch("select lexeme, sum(delta) as n from lexical_deltas where lexeme = any($1) group by 1 having sum(delta) <> 0", list(words))
     return {row["lexeme"]: row["n"] for row in rows}
+
+
+async def test_what_is_said_of_a_document_after_it_was_withdrawn_goes_when_it_is_erased(database: str, tmp_path: Path) -> None:
+    tenant, document = "default", document_id("default", "", "a")
+    async with pipeline(tmp_path, database, REAL) as at_work:
+        await at_work.fill({"a": "The lock keeper opens the gate."})
+        await at_work.fill({"a": None})
+        late = DocumentAmended(external_id="a", title="Secret")
+        await at_work.worker.storage.log.append([await submission(late, "late", source="test", time=TIME, codec=Codec())])
+        await at_work.quiet()
+        count = "select count(*) from document_amendments where document_id = $1"
+        assert await at_work.pool.fetchval(count, document) == 1
+        await PgErasure(at_work.pool).sweep(uuid4(), tenant, [document], Traces((), ()))
+        assert await at_work.pool.fetchval(count, document) == 0
