@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.cli import main
-from anabranch.stopping import leave
+from anabranch.process.stopping import leave
 
 
 def program() -> None:

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from anabranch.background.lag import stage_lags
 from anabranch.bulk import Bulk, Text, all_failed
 from anabranch.composition.engines import prepare_engines
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.indexing import wanted_config
-from anabranch.lag import stage_lags
 from anabranch.settings import Settings
 from anabranch.throwaway import Trial, trial
 from evaluation.documents_eval import evaluate_documents

@@ -13,7 +13,7 @@ from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.questions import prepare_questions
 from anabranch.composition.storage import Storage
 from anabranch.composition.worker import Worker, prepare_worker
-from anabranch.database import database
+from anabranch.process.database import database
 from anabranch.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
 from retrieval.pipeline import Retriever
 from schemas.errors import FatalError

@@ -11,7 +11,7 @@ import time
 from typing import Any
 
 from anabranch.composition.overrides import Overrides
-from anabranch.rebuilding import start_rebuild
+from anabranch.desk.rebuilding import start_rebuild
 from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, synthetic, text_documents
 from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
 from benchmarks.pipeline_ratio import INPUT_COLUMNS

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from pydantic_core import PydanticUndefined
 
 from anabranch.cli import application
-from anabranch.metrics import Metrics
+from anabranch.process.metrics import Metrics
 from anabranch.settings import Settings
 from anabranch.settings_loading import environment_name
 from api.app import routes_only

@@ -12,7 +12,7 @@ from typing import Any
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
-from anabranch.metrics import Metrics
+from anabranch.process.metrics import Metrics
 from anabranch.settings import Settings
 from engines.embed.null import NullEmbedder
 from processors import STAGES

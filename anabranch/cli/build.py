@@ -83,10 +83,10 @@ async def _rebuild(common: Remote, keep: bool) -> dict[str, Any]:
 
 async def _in_place(common: Remote) -> dict[str, Any] | None:
     """What filling empty tables has given; None where there is a server, or an index."""
+    from anabranch.background.recovery import recover
     from anabranch.cli.serving import living_server
-    from anabranch.data_folder import locked
-    from anabranch.database import database
-    from anabranch.recovery import recover
+    from anabranch.process.data_folder import locked
+    from anabranch.process.database import database
 
     if common.server:
         return None

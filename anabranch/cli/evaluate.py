@@ -32,7 +32,7 @@ def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "def
     """
     from anabranch.cli.channels import channels_named
     from anabranch.evaluating import retrieval_report
-    from anabranch.logs import configure_logs
+    from anabranch.process.logs import configure_logs
     from evaluation.run_file import write_run
 
     only = channels_named(channels) if channels is not None else None
@@ -59,7 +59,7 @@ def documents(path: Path, /, *, common: Common = DEFAULT) -> int:
         Folder with manifest.jsonl, files/ and ground_truth/.
     """
     from anabranch.evaluating import documents_report
-    from anabranch.logs import configure_logs
+    from anabranch.process.logs import configure_logs
 
     settings = common.settings("logging.level=warning")
     configure_logs(settings.logging)

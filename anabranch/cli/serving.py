@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 from anabranch.cli.options import Remote
 from anabranch.cli.output import say
 from anabranch.client import ApiClient
-from anabranch.data_folder import Server, find_server, is_locked, make_folder
-from anabranch.database import check_begun
-from anabranch.logs import configure_logs
+from anabranch.process.data_folder import Server, find_server, is_locked, make_folder
+from anabranch.process.database import check_begun
+from anabranch.process.logs import configure_logs
+from anabranch.process.supervisor import Plan, running
 from anabranch.settings import Settings
-from anabranch.supervisor import Plan, running
 
 STARTING_S = 60.0
 READING = ("control", "runs")

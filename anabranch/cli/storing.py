@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from anabranch.cli.serving import living_server
-from anabranch.data_folder import check_log
-from anabranch.database import check_begun, database
-from anabranch.logs import configure_logs
+from anabranch.process.data_folder import check_log
+from anabranch.process.database import check_begun, database
+from anabranch.process.logs import configure_logs
 from anabranch.settings import Settings
 
 

@@ -74,7 +74,7 @@ def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Commo
     watch
         Again every two seconds, until Ctrl-C; with --json one object a line.
     """
-    from anabranch.stuck import explained_lags
+    from anabranch.background.stuck import explained_lags
 
     async def show(storage: Storage) -> None:
         while True:
@@ -97,7 +97,7 @@ def _print_lag(common: Common, stages: list[dict[str, Any]], held: dict[str, Any
     for remedy in dict.fromkeys(stage["remedy"] for stage in stages if stage["remedy"]):
         say(f"  → {remedy}", quiet=common.quiet)
     if held:
-        from anabranch.stuck import held_back
+        from anabranch.background.stuck import held_back
 
         say(held_back(held), quiet=common.quiet)
 

@@ -15,8 +15,8 @@ from anabranch.cli.options import Common
 from anabranch.cli.output import print_json, say
 
 if TYPE_CHECKING:
-    from anabranch.data_folder import Server
-    from anabranch.supervisor import Plan
+    from anabranch.process.data_folder import Server
+    from anabranch.process.supervisor import Plan
 
 Hidden = Parameter(show=False, negative="")
 
@@ -42,9 +42,9 @@ def up(
     ready_file
         Written as JSON once everything answers.
     """
-    from anabranch.logs import configure_logs
-    from anabranch.stopping import until_stopped
-    from anabranch.supervisor import Plan
+    from anabranch.process.logs import configure_logs
+    from anabranch.process.stopping import until_stopped
+    from anabranch.process.supervisor import Plan
 
     settings = common.settings(*([f"api.port={port}"] if port is not None else []))
     configure_logs(settings.logging)
@@ -53,8 +53,8 @@ def up(
 
 
 async def _serve(plan: Plan, ready_file: Path | None, common: Common) -> None:
-    from anabranch.data_folder import write_server
-    from anabranch.supervisor import running
+    from anabranch.process.data_folder import write_server
+    from anabranch.process.supervisor import running
 
     say("starting…", quiet=common.quiet)
     with _no_file(ready_file):
@@ -114,9 +114,9 @@ def api(
     attached
         Stop when stdin ends.
     """
-    from anabranch.api_process import serve_api
-    from anabranch.logs import configure_logs
-    from anabranch.stopping import leave, until_stopped
+    from anabranch.process.api_process import serve_api
+    from anabranch.process.logs import configure_logs
+    from anabranch.process.stopping import leave, until_stopped
 
     settings = common.settings(*([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else []))
     configure_logs(settings.logging)
@@ -147,9 +147,9 @@ def worker(
     report
         Written once the stages read.
     """
-    from anabranch.logs import configure_logs
-    from anabranch.stopping import leave, until_stopped
-    from anabranch.worker_process import work
+    from anabranch.process.logs import configure_logs
+    from anabranch.process.stopping import leave, until_stopped
+    from anabranch.process.worker_process import work
 
     settings = common.settings(
         *([f"worker.metrics_port={metrics_port}"] if metrics_port is not None else []), *([f"worker.metrics_host={metrics_host}"] if metrics_host else [])

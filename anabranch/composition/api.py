@@ -7,32 +7,32 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from anabranch.answering import Answering, answering
-from anabranch.busy import Gate, GatedSearch
-from anabranch.comparing import Comparing
+from anabranch.background.counted_log import CountedLog
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.questions import prepare_questions, profiles_of
 from anabranch.composition.sources import sourcing
 from anabranch.composition.storage import Storage, prepare_storage
-from anabranch.counted_log import CountedLog
-from anabranch.decisions import Decisions
-from anabranch.erasures import LogErasures
-from anabranch.feed import EventFeed, status_of
-from anabranch.feedback import CountedFeedback, LogFeedback
-from anabranch.generations import GenerationDesk
-from anabranch.history import History, Overheard
-from anabranch.intake import LogIntake
-from anabranch.lineage import Lineage
-from anabranch.log_entries import Entries
-from anabranch.metrics import Metrics
-from anabranch.questions import Asking
-from anabranch.readiness import Readiness
-from anabranch.rebuilding import Reindexing
-from anabranch.replays import ReplayDesk
+from anabranch.desk.answering import Answering, answering
+from anabranch.desk.busy import Gate, GatedSearch
+from anabranch.desk.comparing import Comparing
+from anabranch.desk.decisions import Decisions
+from anabranch.desk.erasures import LogErasures
+from anabranch.desk.feed import EventFeed, status_of
+from anabranch.desk.feedback import CountedFeedback, LogFeedback
+from anabranch.desk.generations import GenerationDesk
+from anabranch.desk.history import History, Overheard
+from anabranch.desk.intake import LogIntake
+from anabranch.desk.lineage import Lineage
+from anabranch.desk.log_entries import Entries
+from anabranch.desk.questions import Asking
+from anabranch.desk.readiness import Readiness
+from anabranch.desk.rebuilding import Reindexing
+from anabranch.desk.replays import ReplayDesk
+from anabranch.desk.usage import UsageBuffer
+from anabranch.process.metrics import Metrics
 from anabranch.secrets import link_secret
 from anabranch.settings import Settings
 from anabranch.settings_schema import config_schema
-from anabranch.usage import UsageBuffer
 from anabranch.version import program_version
 from api.links import Links
 from api.services import Services

@@ -12,8 +12,8 @@ import structlog
 
 from anabranch.composition.readers import Reader, origin, readers
 from anabranch.composition.storage import Storage
-from anabranch.decisions import Decisions
-from anabranch.dropping import finish_drop
+from anabranch.desk.decisions import Decisions
+from anabranch.desk.dropping import finish_drop
 from schemas.errors import AnabranchError, PermanentError, TransientError
 from schemas.generations import Generation
 from sql.builds import Build, PgBuilds

@@ -10,17 +10,17 @@ from typing import Any
 
 import structlog
 
-from anabranch.builds import Pace
+from anabranch.background.builds import Pace
+from anabranch.background.counted_log import CountedLog
+from anabranch.background.outcome_log import OutcomeLog, WithoutOutcomes
+from anabranch.background.source_hosting import Door
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.owing import OwingLedger, UnrepeatingLedger
 from anabranch.composition.ports import ports_of
 from anabranch.composition.readers import AGAIN, ANSWERING, Reader, endings_only, readers
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.storage import Storage
-from anabranch.counted_log import CountedLog
-from anabranch.outcome_log import OutcomeLog, WithoutOutcomes
 from anabranch.settings import Settings
-from anabranch.source_hosting import Door
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import Generation
 from schemas.ports.ledger import Ledger

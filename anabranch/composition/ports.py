@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from anabranch.background.erasing import LogEraser
+from anabranch.background.source_hosting import Door
 from anabranch.composition.engines import Engines
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.sealing import readable
 from anabranch.composition.storage import Storage
-from anabranch.erasing import LogEraser
 from anabranch.settings import Settings
-from anabranch.source_hosting import Door
 from engines.fetch import HttpFetcher
 from schemas.generations import Generation
 from schemas.ports.bundle import Limits, Ports

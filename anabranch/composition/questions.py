@@ -6,12 +6,12 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
+from anabranch.background.warming import warming
 from anabranch.composition.engines import Watching, embedder_of, models_folder, server
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage
 from anabranch.indexing import model_of
 from anabranch.settings import Settings
-from anabranch.warming import warming
 from engines.embed.states import unpack_states
 from engines.languages import LiteLanguages
 from engines.names import FoldedNames

@@ -6,9 +6,9 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
+from anabranch.background.counted_engines import counted
 from anabranch.composition.engines import Engines, prepare_engines
 from anabranch.composition.overrides import Overrides
-from anabranch.counted_engines import counted
 from anabranch.generation_settings import settings_of
 from anabranch.indexing import check_same, index_config
 from anabranch.settings import Settings

@@ -10,13 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
+from anabranch.background.source_hosting import Door, Reader, SourceHosts
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.readers import readers
 from anabranch.composition.storage import Storage, kafka_of
-from anabranch.database import embedded_root
+from anabranch.desk.sourcing import LogSources, setting_of
+from anabranch.process.database import embedded_root
 from anabranch.settings import Settings
-from anabranch.source_hosting import Door, Reader, SourceHosts
-from anabranch.sourcing import LogSources, setting_of
 from engines.fetch import HttpFetcher
 from processors import STAGES
 from schemas.errors import ConfigurationError

@@ -7,6 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
+from anabranch.background.maintenance import Maintenance
+from anabranch.background.replaying import Replaying
+from anabranch.background.source_hosting import SourceHosts
+from anabranch.background.warming import warming
 from anabranch.composition.building import Builder
 from anabranch.composition.engines import Engines, models_folder, prepare_engines
 from anabranch.composition.genesis import current_generation, publish_first
@@ -17,14 +21,10 @@ from anabranch.composition.sealing import destroy_again
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.sources import source_hosts
 from anabranch.composition.storage import Storage, prepare_storage
-from anabranch.decisions import Decisions
+from anabranch.desk.decisions import Decisions
 from anabranch.generation_settings import settings_of
 from anabranch.indexing import check_made, check_same, index_config, wanted_config
-from anabranch.maintenance import Maintenance
-from anabranch.replaying import Replaying
 from anabranch.settings import Settings
-from anabranch.source_hosting import SourceHosts
-from anabranch.warming import warming
 from processors import STAGES, versions
 from schemas.generations import Generation, IndexConfig
 from sql.generations import PgGenerations

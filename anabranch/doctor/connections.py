@@ -8,8 +8,8 @@ from typing import Any
 import httpx2
 
 from anabranch.composition.storage import blobs_of, kafka_of
-from anabranch.data_folder import find_server
 from anabranch.doctor.findings import Finding
+from anabranch.process.data_folder import find_server
 from anabranch.settings import ModelSettings, Settings
 from sql.generations import PgGenerations
 from sql.inspection import inspect

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
+from anabranch.background.stuck import explained_lags, held_back, let_go
 from anabranch.composition.storage import Storage, unprepared_storage
 from anabranch.doctor.connections import dsn_of
 from anabranch.doctor.findings import Finding
 from anabranch.settings import Settings
-from anabranch.stuck import explained_lags, held_back, let_go
 from sql.inspection import pending
 from sql.pool import close_pool, open_pool
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli import application
-from anabranch.metrics import Metrics
+from anabranch.process.metrics import Metrics
 from anabranch.settings_loading import OTHER_NAMES, environment_name, known_keys
 from api.app import routes_only
 from docs.generate import drifted, filled

@@ -9,10 +9,10 @@ from collections.abc import Sequence
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
-from anabranch.database import database
+from anabranch.process.database import database
+from anabranch.process.stopping import until_stopped
 from anabranch.settings_loading import load_settings
 from anabranch.stages import stages_named
-from anabranch.stopping import until_stopped
 from engines.embed.null import NullEmbedder
 from schemas.ports.engines import Embedded
 from tests.property.world import LineParser

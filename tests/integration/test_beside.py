@@ -8,7 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from anabranch.composition.overrides import Overrides
-from anabranch.rebuilding import start_rebuild
+from anabranch.desk.rebuilding import start_rebuild
 from anabranch.settings import Settings
 from anabranch.settings_loading import amended
 from engines.embed.null import NullEmbedder

@@ -13,7 +13,7 @@ import structlog
 import uvicorn
 from structlog.testing import capture_logs
 
-from anabranch.http_protocol import Protocol
+from anabranch.process.http_protocol import Protocol
 from api.app import create_app
 from tests.unit.api_services import FakeIntake, services
 

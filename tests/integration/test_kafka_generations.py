@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.rebuilding import Reindexing, start_rebuild
-from anabranch.recovery import recover
+from anabranch.background.recovery import recover
+from anabranch.desk.rebuilding import Reindexing, start_rebuild
 from anabranch.settings import KafkaSettings as KafkaOptions
 from anabranch.settings import Settings
 from sql.checksum import checksum

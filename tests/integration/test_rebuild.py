@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.rebuilding import start_rebuild
+from anabranch.desk.rebuilding import start_rebuild
 from schemas.errors import PermanentError
 from sql.checksum import checksum
 from sql.derived_tables import PARTITIONED

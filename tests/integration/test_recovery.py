@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.recovery import recover
+from anabranch.background.recovery import recover
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
 from sql.checksum import checksum

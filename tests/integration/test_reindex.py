@@ -10,7 +10,7 @@ import pytest
 from pgvector import HalfVector
 
 from anabranch.composition.overrides import Overrides
-from anabranch.rebuilding import Reindexing
+from anabranch.desk.rebuilding import Reindexing
 from anabranch.settings import Settings
 from engines.chunk import chunker_for
 from engines.embed.null import NullEmbedder

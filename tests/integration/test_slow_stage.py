@@ -14,9 +14,9 @@ from uuid import UUID
 
 import pytest
 
+from anabranch.background.lag import stage_lags
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
-from anabranch.lag import stage_lags
 from anabranch.settings import KafkaSettings as KafkaOptions
 from anabranch.settings import Settings
 from anabranch.stages import stages_named

@@ -8,11 +8,11 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from anabranch.background.stuck import explained_lags
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.doctor import waiting
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
-from anabranch.stuck import explained_lags
 from schemas.records import Record
 from streams.hosting import group_name
 
@@ -74,7 +74,7 @@ async def test_a_stage_that_nobody_reads_says_so_and_for_how_long_it_waits(stora
 async def test_the_transaction_that_holds_the_horizon_is_named_with_its_query(
     storage: Storage, writer: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("anabranch.stuck.HELD_S", 0.0)
+    monkeypatch.setattr("anabranch.background.stuck.HELD_S", 0.0)
     await leased(storage)
     await hold(writer)
     await append(storage)

@@ -5,7 +5,7 @@ import os
 
 import pytest
 
-from anabranch.children import FIRST_STARTS, Child
+from anabranch.process.children import FIRST_STARTS, Child
 from schemas.errors import FatalError
 
 

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 import pytest_asyncio
 
-from anabranch.decisions import Decisions
-from anabranch.dropping import unused_topics
+from anabranch.desk.decisions import Decisions
+from anabranch.desk.dropping import unused_topics
 from processors import control
 from schemas.rows import GenerationRow
 from sql.dropping import give_up

@@ -15,7 +15,7 @@ import pytest
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
-from anabranch.database import FOLDER
+from anabranch.process.database import FOLDER
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
 from api.app import create_app

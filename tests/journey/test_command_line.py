@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.database import FOLDER
+from anabranch.process.database import FOLDER
 from tests.journey.served import anabranch, up
 
 NOTE = "# Lock\n\nThe keeper of the lock at Ardmore raises the sluice at five past six.\n"

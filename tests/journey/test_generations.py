@@ -7,7 +7,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.decisions import Decisions
+from anabranch.desk.decisions import Decisions
 from schemas.errors import PermanentError
 from sql.flips import flips_held
 from sql.switching import roll_back, switch

@@ -14,11 +14,11 @@ import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
+from anabranch.background.gauges import Gauges
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
-from anabranch.gauges import Gauges
-from anabranch.metrics import Metrics
+from anabranch.process.metrics import Metrics
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
 from api.app import create_app

@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from anabranch.database import FOLDER
+from anabranch.process.database import FOLDER
 from sql.embedded import EmbeddedPostgres
 from tests.journey.served import START_S, anabranch, up
 

@@ -12,11 +12,11 @@ from uuid import UUID
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from anabranch.answering import Answering, answering
-from anabranch.busy import QUEUED_PER_SLOT, Gate
-from anabranch.data_folder import LOG, SERVER, Server, find_server, keep_log, locked, write_server
-from anabranch.metrics import Metrics
-from anabranch.questions import Asking
+from anabranch.desk.answering import Answering, answering
+from anabranch.desk.busy import QUEUED_PER_SLOT, Gate
+from anabranch.desk.questions import Asking
+from anabranch.process.data_folder import LOG, SERVER, Server, find_server, keep_log, locked, write_server
+from anabranch.process.metrics import Metrics
 from anabranch.settings_loading import load_settings
 from anabranch.stages import stages_named
 from processors import STAGES

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 from pydantic import ValidationError
 
-from anabranch.data_folder import locked
 from anabranch.ingestion import gather_sources
+from anabranch.process.data_folder import locked
 from schemas.errors import ConfigurationError
 from schemas.questions import SearchRequest
 

@@ -6,8 +6,8 @@ from uuid import UUID
 
 import pytest
 
-from anabranch.feed import PAGE, EventFeed
-from anabranch.log_entries import Entries
+from anabranch.desk.feed import PAGE, EventFeed
+from anabranch.desk.log_entries import Entries
 from api.feeds import Told
 from schemas.errors import InvalidRequest, LogUnavailable, TransientError
 from schemas.generations import Generation, IndexConfig

@@ -11,8 +11,8 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from anabranch.source_hosting import Door, Reader, SourceHosts
-from anabranch.sourcing import LogSources
+from anabranch.background.source_hosting import Door, Reader, SourceHosts
+from anabranch.desk.sourcing import LogSources
 from schemas.errors import AnabranchError, ConfigurationError, InvalidRequest, NotFound
 from schemas.sources import DeclaredSource, Reset, SourceRequest, SourceSpec
 from streams.codec import Codec
@@ -160,7 +160,7 @@ class Running:
 @asynccontextmanager
 async def hosted(world: World, store: MemorySourceStore, monkeypatch: pytest.MonkeyPatch, door: Door | None = None) -> AsyncIterator[SourceHosts]:
     for name in ("LOOK_S", "AGAIN_S"):
-        monkeypatch.setattr(f"anabranch.source_hosting.{name}", 0.001)
+        monkeypatch.setattr(f"anabranch.background.source_hosting.{name}", 0.001)
     hosts = SourceHosts(world, store, world.open, world.caught_up, world.close_down, UUID(int=1), door or Door())
     running = asyncio.create_task(hosts.run())
     try:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from uuid import UUID
 
-from anabranch.usage import UsageBuffer
+from anabranch.desk.usage import UsageBuffer
 from schemas.errors import LogUnavailable
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.records import Position, Record

@@ -12,10 +12,10 @@ from typing import Any
 import structlog
 from prometheus_client import Gauge
 
+from anabranch.background.lag import oldest_in, stage_lags
 from anabranch.composition.overrides import now
 from anabranch.composition.storage import Storage
-from anabranch.lag import oldest_in, stage_lags
-from anabranch.metrics import Metrics
+from anabranch.process.metrics import Metrics
 from schemas.errors import TransientError
 from sql.ages import received_at
 from sql.documents import PgDocuments

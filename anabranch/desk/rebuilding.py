@@ -11,10 +11,10 @@ from typing import Any
 from anabranch.composition.engines import Engines, prepare_engines
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage
-from anabranch.decisions import Decisions
+from anabranch.desk.decisions import Decisions
+from anabranch.desk.planning import OUTPUTS, Plan, Planner, changed_stages
 from anabranch.generation_settings import keep_settings, sets_of, settings_of
 from anabranch.indexing import index_config, wanted_config
-from anabranch.planning import OUTPUTS, Plan, Planner, changed_stages
 from anabranch.settings import Settings
 from anabranch.settings_loading import amended
 from processors import versions

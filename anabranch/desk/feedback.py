@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Protocol
 from uuid import UUID
 
-from anabranch.metrics import Metrics
+from anabranch.process.metrics import Metrics
 from schemas.errors import NotFound
 from schemas.events import FeedbackGiven
 from schemas.ids import content_id

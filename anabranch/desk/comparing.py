@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import ValidationError
 
-from anabranch.answering import Answering
+from anabranch.desk.answering import Answering
 from evaluation.agreement import Found
 from evaluation.comparing import ComparisonRequest, GoldenJudgement
 from evaluation.comparison import DEPTH, SIDES, Answered, Judgements, Replayed, comparison_report

@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from anabranch.arrivals import Arrivals
+from anabranch.background.arrivals import Arrivals
 from anabranch.composition.overrides import now
 from engines.resilience import State
 from schemas.judgements import FeedbackRequest

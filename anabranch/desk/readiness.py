@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.answering import Answering
 from anabranch.composition.storage import Storage
+from anabranch.desk.answering import Answering
 from anabranch.settings import Settings
 from anabranch.version import program_version
 from api.services import Dependency

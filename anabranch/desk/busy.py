@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from anabranch.metrics import Metrics
+from anabranch.process.metrics import Metrics
 from schemas.errors import TransientError
 from schemas.ports.search import Search, Snapshot
 

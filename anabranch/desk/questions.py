@@ -11,8 +11,8 @@ from uuid import UUID
 
 import structlog
 
-from anabranch.answering import Answering
-from anabranch.metrics import Metrics
+from anabranch.desk.answering import Answering
+from anabranch.process.metrics import Metrics
 from retrieval.pipeline import Retriever
 from schemas.errors import AnabranchError, NotFound
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell, untold

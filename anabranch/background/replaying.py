@@ -12,8 +12,8 @@ from uuid import UUID
 
 import structlog
 
+from anabranch.background.selection import Selection
 from anabranch.composition.storage import Storage
-from anabranch.selection import Selection
 from schemas.errors import AnabranchError, NotFound, TransientError
 from schemas.events import BurialClosed
 from schemas.ids import content_id

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 from uuid import UUID
 
-from anabranch.log_entries import Entries
+from anabranch.desk.log_entries import Entries
 from api.feeds import LogEntry, LogPage, Told
 from schemas.errors import AnabranchError, TransientError
 from schemas.ports.feed import Feed

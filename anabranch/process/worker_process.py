@@ -10,13 +10,13 @@ from pathlib import Path
 
 import structlog
 
+from anabranch.background.gauges import Gauges
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
-from anabranch.database import database
-from anabranch.gauges import Gauges
-from anabranch.listening import check_free
-from anabranch.metrics import Metrics
-from anabranch.metrics_server import metrics_server
+from anabranch.process.database import database
+from anabranch.process.listening import check_free
+from anabranch.process.metrics import Metrics
+from anabranch.process.metrics_server import metrics_server
 from anabranch.settings import Settings
 from anabranch.stages import stages_named
 from anabranch.version import program_version

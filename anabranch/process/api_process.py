@@ -9,9 +9,9 @@ from contextlib import contextmanager
 import uvicorn
 
 from anabranch.composition.api import prepare_api
-from anabranch.database import database
-from anabranch.http_protocol import Protocol
-from anabranch.listening import check_free
+from anabranch.process.database import database
+from anabranch.process.http_protocol import Protocol
+from anabranch.process.listening import check_free
 from anabranch.settings import Settings
 from api.app import create_app
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
+from anabranch.background.lag import oldest_in, stage_lags
 from anabranch.composition.storage import Storage
-from anabranch.lag import oldest_in, stage_lags
 from processors import STAGES
 from sql.generations import PgGenerations
 from sql.inspection import horizon_holder

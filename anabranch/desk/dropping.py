@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.decisions import Decisions
+from anabranch.desk.decisions import Decisions
 from schemas.generations import Generation
 from schemas.ports.log import EventLog
 from sql.dropping import give_up, remove

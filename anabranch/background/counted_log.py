@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from anabranch.outcome_log import AroundLog
+from anabranch.background.outcome_log import AroundLog
 from schemas.records import Position, Record
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from anabranch.comparing import Comparing
-from anabranch.decisions import Decisions
-from anabranch.dropping import drop_generation
+from anabranch.desk.comparing import Comparing
+from anabranch.desk.decisions import Decisions
+from anabranch.desk.dropping import drop_generation
 from evaluation.comparing import ComparisonRequest
 from evaluation.gate import PromotionRequest, reasons_against
 from schemas.errors import InvalidRequest, NotFound

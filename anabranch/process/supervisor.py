@@ -15,10 +15,10 @@ from typing import IO, Any, TypeVar
 import httpx2
 import structlog
 
-from anabranch.children import Child
-from anabranch.data_folder import SERVER, Server, check_not_in_use, keep_log, left_behind, locked, write_server
-from anabranch.database import database
-from anabranch.listening import check_free, free_port
+from anabranch.process.children import Child
+from anabranch.process.data_folder import SERVER, Server, check_not_in_use, keep_log, left_behind, locked, write_server
+from anabranch.process.database import database
+from anabranch.process.listening import check_free, free_port
 from anabranch.settings import Settings
 from anabranch.stages import stages_named
 

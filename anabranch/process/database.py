@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from anabranch.data_folder import make_folder
+from anabranch.process.data_folder import make_folder
 from anabranch.settings import Settings
 from schemas.errors import DatabaseUnavailable, NotFound
 from sql.embedded import THROWAWAY, EmbeddedPostgres

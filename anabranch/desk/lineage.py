@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
-from anabranch.history import Runs
+from anabranch.desk.history import Runs
 from retrieval.lineage.prov import document_prov, run_prov
 from retrieval.lineage.runs import run_lineage
 from retrieval.lineage.walk import Walk

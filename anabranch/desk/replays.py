@@ -8,8 +8,8 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from anabranch.background.replaying import close_letters
 from anabranch.composition.storage import Storage
-from anabranch.replaying import close_letters
 from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
 from processors import STAGES
 from schemas.errors import InvalidRequest, NotFound
