@@ -351,7 +351,7 @@ class DeadLetterRow:
     producer_event_id: str | None
     producer_source: str | None
     buried_at: datetime
-    headers: dict[str, str] | None = None
+    headers: BlobRef | None = None
     appended_at: datetime | None = None
 
 

@@ -88,9 +88,9 @@ def _feedback(row: FeedbackRow) -> tuple[Any, ...]:
 
 
 def _dead_letter(row: DeadLetterRow) -> tuple[Any, ...]:
-    record = row.record.model_dump(mode="json") if row.record else None
+    record, headers = (blob.model_dump(mode="json") if blob else None for blob in (row.record, row.headers))
     return (
         *(row.event_id, row.stage, row.generation or "", text(row.buried_type), text(row.tenant), row.document_id, row.topic, row.partition, row.offset),
         *(row.code, text(row.detail), text(row.remedy), text(row.traceback), row.attempts, record),
-        *(text(row.producer_event_id), text(row.producer_source), row.buried_at, row.headers, row.appended_at),
+        *(text(row.producer_event_id), text(row.producer_source), row.buried_at, headers, row.appended_at),
     )

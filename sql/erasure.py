@@ -57,9 +57,7 @@ class PgErasure:
     async def record_blobs(self, documents: Sequence[UUID]) -> list[str]:
         """Of buried events, as they came."""
         with database_errors():
-            rows = await self._pool.fetch(
-                "select record ->> 'key' as key from dead_letters where document_id = any($1) and record is not null", list(documents)
-            )
+            rows = await self._pool.fetch(statement("record_blobs"), list(documents))
         return [row["key"] for row in rows]
 
     async def traces(self, tenant: str, documents: Sequence[UUID]) -> Traces:

@@ -58,7 +58,7 @@ class Letter:
     tenant: str | None
     position: Position
     record_key: str | None
-    headers: Mapping[str, str] | None
+    headers_key: str | None
     appended_at: Any
 
 
@@ -152,8 +152,8 @@ def _offsets(value: Mapping[str, int] | None) -> dict[int, int]:
 
 def _letter(row: Any) -> Letter:
     position = Position(row["log_topic"], row["log_partition"], row["log_offset"])
-    record = row["record"]
+    record, headers = row["record"], row["headers"]
     return Letter(
         *(row["event_id"], row["stage"], row["generation"] or None, row["tenant"], position, record["key"] if record else None),
-        *(row["headers"], row["appended_at"]),
+        *(headers["key"] if headers else None, row["appended_at"]),
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import traceback
 from base64 import b64encode
 from dataclasses import dataclass
@@ -80,8 +81,11 @@ async def buried_facts(burial: Burial, stage: Stage, ports: Ports) -> list[State
     if base_topic(burial.stored.position.topic) == RAW:
         value = burial.stored.record.value or b""
         headers = {name: b64encode(given).decode() for name, given in burial.stored.record.headers.items()}
-        record = await ports.blobs.put(f"_buried/{event.event_id}", value)
-        event = event.model_copy(update={"record": record, "headers": headers, "appended_at": burial.stored.appended_at})
+        kept = {
+            "record": await ports.blobs.put(f"_buried/{event.event_id}", value),
+            "headers": await ports.blobs.put(f"_buried/{event.event_id}.headers", json.dumps(headers).encode(), media_type="application/json"),
+        }
+        event = event.model_copy(update={**kept, "appended_at": burial.stored.appended_at})
     cause = burial.fact or _stand_in(burial)
     parts = ("buried", stage.name, event.generation or "", str(event.event_id), *([str(event.redriven)] if event.redriven else []))
     statements = [Statement(cause, event, id_parts=parts)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -115,9 +116,10 @@ class Replaying:
         stored = await self.storage.log.read_at(letter.position)
         if stored is not None:
             return stored
-        if letter.record_key is None or letter.headers is None or letter.appended_at is None:
+        if letter.record_key is None or letter.headers_key is None or letter.appended_at is None:
             raise NotFound(f"{letter.position} is no longer in the log", code="NO_LONGER_THERE", remedy="Send the event again.")
-        headers = {name: base64.b64decode(value) for name, value in letter.headers.items()}
+        kept = json.loads(await self.storage.blobs.get(letter.headers_key))
+        headers = {name: base64.b64decode(value) for name, value in kept.items()}
         return StoredRecord(Record(letter.position.topic, None, await self.storage.blobs.get(letter.record_key), headers), letter.position, letter.appended_at)
 
     async def _close(self, letters: Sequence[Letter], results: Sequence[Result]) -> None:

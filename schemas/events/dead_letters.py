@@ -36,7 +36,7 @@ class EventBuried(Event, name="event.buried", topic="dead_letters"):
     traceback: str | None = Field(None, description="of a bug of ours")
     attempts: int = 1
     record: BlobRef | None = Field(None, description="the record as it came, for topics with finite retention")
-    headers: dict[str, str] | None = Field(None, description="of that record, each in base64")
+    headers: BlobRef | None = Field(None, description="of that record: a JSON object, each value in base64")
     appended_at: datetime | None = Field(None, description="of that record, by the log's clock")
     redriven: UUID | None = Field(None, description="the replay that tried it once more")
     producer_event_id: str | None = None

@@ -12,9 +12,12 @@ from anabranch.composition.overrides import Overrides
 from anabranch.settings import Settings
 from engines.embed.null import NullEmbedder
 from schemas.errors import PermanentError
+from schemas.events import DocumentWithdrawn
 from schemas.ports.engines import Embedded
 from sql.checksum import checksum
 from sql.pool import close_pool, open_pool
+from streams.codec import Codec
+from streams.submission import submission
 from tests.journey.conftest import PATIENCE_S, World, running
 
 
@@ -200,3 +203,29 @@ async def test_what_cannot_be_replayed_is_refused_with_the_reason(world: World, 
     response = await world.http.post(path, json=body)
     assert response.status_code == status, response.text
     assert response.json()["detail"]
+
+
+async def test_an_event_that_topic_raw_has_forgotten_is_redriven_from_what_was_kept_of_it(world: World, database: str) -> None:
+    """Nobody has mended it: it is buried again, under the same id, with the same reason."""
+    record = await submission(DocumentWithdrawn(tenant="default", document_id="no uuid"), "e-1", source="crm", time=Overrides().clock(), codec=Codec())
+    await world.worker.storage.log.append([record])
+
+    async def buried() -> bool:
+        return bool(await letters(world))
+
+    await until(buried)
+    [letter] = await letters(world)
+    pool = await open_pool(database, size=1, name="test")
+    try:
+        await pool.execute("delete from events where topic = 'raw'")
+        [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
+        assert (await ended(world, replay))["buried"] == 1
+
+        async def again() -> bool:
+            return (await letters(world))[0]["buried_at"] > letter["buried_at"]
+
+        await until(again)
+        [after] = await letters(world)
+        assert (after["event_id"], after["code"], after["producer_event_id"]) == (letter["event_id"], letter["code"], "e-1")
+    finally:
+        await close_pool(pool)
