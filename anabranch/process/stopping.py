@@ -7,9 +7,12 @@ import os
 import signal
 import sys
 import threading
+import time
 from collections.abc import Coroutine
 from contextlib import suppress
 from typing import NoReturn
+
+PATIENCE_S = 25.0
 
 
 def stop_event(*, with_parent: bool = False) -> asyncio.Event:
@@ -35,6 +38,13 @@ def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event)
         loop.call_soon_threadsafe(stop.set)
 
 
+def _insist() -> None:
+    """Whatever does not let go by then is left behind: no more is lost than by a kill, which is nothing that was acknowledged."""
+    time.sleep(PATIENCE_S)
+    sys.stderr.write(f"not everything stopped in {PATIENCE_S:g} s: leaving it\n")
+    leave(0)
+
+
 def leave(code: int) -> NoReturn:
     """End the process now that all its contexts were left. Taking the interpreter apart, with models in it, would take as long as everything else."""
     for stream in (sys.stdout, sys.stderr):
@@ -50,6 +60,8 @@ async def until_stopped(work: Coroutine[None, None, None], *, with_parent: bool 
     await asyncio.wait({stop, task}, return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()
     stopped = not task.done() and task.cancel()
+    if stopped:
+        threading.Thread(target=_insist, daemon=True).start()
     try:
         await task
     except asyncio.CancelledError:

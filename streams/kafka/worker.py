@@ -19,6 +19,7 @@ from streams.kafka.settings import KafkaSettings
 _log = logging.getLogger(__name__)
 _AGAIN_AFTER_S = 1.0
 _STOP_S = 10.0
+_CANCEL_S = 2.0
 _HEARTBEAT_MS = 500
 """Members learn of a rebalance by their next heartbeat; a stop in the middle of one waits that long."""
 _AT_ONCE = 100
@@ -104,15 +105,19 @@ async def _ended(app: StageApp) -> None:
 
 
 async def _stop(app: StageApp, ended: asyncio.Task[None], assignment: Assignment) -> None:
-    """Sinks first: what they acknowledged up to now is then committed."""
+    """Sinks first: what they acknowledged up to now is then committed. Faust is waited for no longer than is good: in the middle of a rebalance
+    some of its tasks take a cancellation for something else."""
     await assignment.end()
-    try:
-        async with asyncio.timeout(_STOP_S):
-            await app.stop()
-            await asyncio.wait({ended})
-    except Exception as error:
+    stopping = asyncio.create_task(app.stop())
+    _, left = await asyncio.wait({stopping, ended}, timeout=_STOP_S)
+    for task in left:
+        task.cancel()
+    if left:
+        await asyncio.wait(left, timeout=_CANCEL_S)
+        _log.warning("the reader did not stop in %g s; what it acknowledged last may be read again", _STOP_S)
+    elif (error := stopping.exception()) is not None:
         _log.warning("stopping the reader failed; what it acknowledged last may be read again: %r", error)
-    ended.cancel()
-    await asyncio.gather(ended, return_exceptions=True)
+    if ended.done() and not ended.cancelled():
+        ended.exception()  # raised already, or the end that was asked for
     if assignment.failed.done():
         assignment.failed.exception()  # raised or logged already

@@ -7,6 +7,7 @@ import os
 import sys
 from collections import deque
 
+from anabranch.process.stopping import leave, until_stopped
 from schemas.ports.log import Partition
 from schemas.records import StoredRecord
 from streams.kafka.settings import KafkaSettings
@@ -60,4 +61,4 @@ async def main(bootstrap_servers: str, prefix: str, notes_file: str, *topics: st
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:]))
+    leave(asyncio.run(until_stopped(main(*sys.argv[1:]))))
