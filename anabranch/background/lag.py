@@ -20,9 +20,10 @@ async def stage_lags(storage: Storage) -> list[dict[str, Any]]:
     for stage in STAGES:
         topic = live.topics.get(stage.topic, stage.topic) if live else stage.topic
         group = group_name(stage.name, None if stage.shared or live is None else live.name)
+        # In this order: where nothing waits, what was acknowledged is all that there was.
+        lag = await storage.waiting(group, topic)
         read = await storage.log.acknowledged(group, topic)
         end = sum(following for _, following in (await storage.log.ends(topic)).values())
-        lag = await storage.waiting(group, topic)
         lines.append({"stage": stage.name, "topic": topic, "group": group, "lag": lag, "acknowledged": sum(read.values()), "end": end})
     return lines
 

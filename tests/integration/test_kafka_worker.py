@@ -242,7 +242,7 @@ class TestBroker:
             assert elsewhere.status() == here.status()
             assert elsewhere.status().pid == pid
             await elsewhere.stop()
-            assert not here.status().running
+            await until(lambda: not here.status().running)
         finally:
             await here.stop()
 
