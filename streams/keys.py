@@ -21,7 +21,7 @@ from schemas.ports.keys import Keystore, StoredKey
 KEY_BYTES = 32
 NONCE_BYTES = 12
 REMEMBERED = 20_000
-REMEMBERED_S = 10.0
+REMEMBERED_S = 2.0
 """For so long after its destruction a key may still open what a process reads."""
 A = TypeVar("A", bound=Hashable)
 B = TypeVar("B")

@@ -20,6 +20,7 @@ from sql.compaction import compact_lexical
 from sql.erasure import EVENTS, PgErasure, Traces
 from sql.generations import PgGenerations
 from sql.keystore import PgKeystore
+from streams.keys import REMEMBERED_S
 from streams.publisher import own_fact
 from streams.submission import submission
 from streams.topics import CONTROL, RAW_RETENTION_MS
@@ -27,6 +28,7 @@ from streams.topics import CONTROL, RAW_RETENTION_MS
 log = structlog.get_logger(__name__)
 AUTHOR = "anabranch/erase"
 POLL_S = 0.2
+MARGIN_S = 0.5
 TOGETHER = 200
 """Documents of one transaction, and keys of one event divided by ten."""
 T = TypeVar("T")
@@ -48,6 +50,7 @@ class LogEraser:
         await self._withdraw(tables, request, documents)
         traces = await tables.traces(tenant, documents)
         await self._destroy_keys(tables, request, [*documents, *traces.runs, *traces.feedback])
+        await asyncio.sleep(REMEMBERED_S + MARGIN_S)  # by then no process opens anything with them any more
         await self._settled()
         for some in _slices(documents, TOGETHER):
             await self._remove(tables, request, some, await tables.traces(tenant, some))

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from uuid import UUID, uuid4
 
 import pytest
 
+from anabranch.composition.overrides import Overrides
+from anabranch.desk.erasures import LogErasures
 from anabranch.desk.rebuilding import start_rebuild
 from schemas.errors import PermanentError
 from sql.checksum import checksum
@@ -68,6 +71,26 @@ async def test_documents_arrive_change_and_go_while_it_is_rebuilt_and_afterwards
         assert await checksum(at_work.pool) == live
         assert await at_work.pool.fetchval(outcomes) == said == at_work.number
         assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
+
+
+async def test_after_an_erasure_a_rebuild_passes_over_what_cannot_be_read_any_more(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database) as at_work:
+        await with_history(at_work)
+        gone = await at_work.pool.fetchval("select id from documents where external_id = 'doc-1'")
+        erasures = LogErasures(at_work.worker.storage, Overrides().clock, uuid4)
+        receipt = await erasures.request("default", "document", str(gone))
+        await at_work.until(lambda: erased(erasures, receipt))
+        before = await checksum(at_work.pool, everything=True)
+        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False)
+        await at_work.reaches(name, "live")
+        assert await checksum(at_work.pool, everything=True) == before
+        assert await at_work.pool.fetchval("select count(*) from documents where id = $1", gone) == 0
+        assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
+
+
+async def erased(erasures: LogErasures, receipt: UUID) -> bool:
+    found = await erasures.receipt("default", receipt)
+    return found is not None and found["state"] == "done"
 
 
 async def test_a_log_that_was_truncated_is_refused_with_the_missing_range(database: str, tmp_path: Path) -> None:
