@@ -76,22 +76,28 @@ class PgErasure:
                 rows = [(receipt, place, count) for place, count in found.items()]
                 await connection.executemany("insert into erasure_counts values ($1, $2, $3) on conflict do nothing", rows)
 
-    async def sweep(self, receipt: UUID, tenant: str, documents: Sequence[UUID], traces: Traces) -> None:
-        """In one transaction."""
+    async def forget(self, receipt: UUID, traces: Traces) -> None:
+        """What was said in questions and feedback, in one transaction."""
         with database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
-                cited = {
-                    "source_changes": await _delete(connection, statement("erase_source_changes"), tenant, list(documents)),
+                removed = {
                     "runs": await _delete(connection, statement("erase_runs"), list(traces.runs)),
                     "feedback": await _delete(connection, "delete from feedback where id = any($1)", list(traces.feedback)),
                 }
+                await self._count(connection, receipt, removed)
+
+    async def sweep(self, receipt: UUID, tenant: str, documents: Sequence[UUID]) -> None:
+        """Their rows, in one transaction."""
+        with database_errors():
+            async with self._pool.acquire() as connection, connection.transaction():
+                changes = await _delete(connection, statement("erase_source_changes"), tenant, list(documents))
                 for table in DERIVED:
                     await connection.execute(statement("erase_older").replace("the_table", table), list(documents))
                 for table in BY_DOCUMENT:
                     await connection.execute(f"delete from {table} where document_id = any($1)", list(documents))
                 await connection.execute("delete from documents where id = any($1) and latest <= withdrawn", list(documents))
                 await connection.execute(statement("erase_amendments"), list(documents))
-                await self._count(connection, receipt, cited)
+                await self._count(connection, receipt, {"source_changes": changes})
 
     async def note(self, receipt: UUID, removed: Mapping[str, int]) -> None:
         with database_errors():

@@ -16,8 +16,9 @@ from anabranch.composition.storage import Storage
 from processors import STAGES
 from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ids import content_id
+from sql.builds import PgBuilds
 from sql.compaction import compact_lexical
-from sql.erasure import EVENTS, PgErasure, Traces
+from sql.erasure import EVENTS, PgErasure
 from sql.generations import PgGenerations
 from sql.keystore import PgKeystore
 from streams.keys import REMEMBERED_S
@@ -30,7 +31,9 @@ AUTHOR = "anabranch/erase"
 POLL_S = 0.2
 MARGIN_S = 0.5
 TOGETHER = 200
-"""Documents of one transaction, and keys of one event divided by ten."""
+"""Documents of one transaction."""
+KEYS_TOGETHER = 2_000
+"""Of one event."""
 T = TypeVar("T")
 
 
@@ -48,12 +51,14 @@ class LogEraser:
         documents = await tables.documents(tenant, request.scope, request.subject)
         await tables.take_stock(request.receipt_id, documents)
         await self._withdraw(tables, request, documents)
-        traces = await tables.traces(tenant, documents)
-        await self._destroy_keys(tables, request, [*documents, *traces.runs, *traces.feedback])
+        await self._destroy_keys(tables, request, documents)
         await asyncio.sleep(REMEMBERED_S + MARGIN_S)  # by then no process opens anything with them any more
         await self._settled()
+        traces = await tables.traces(tenant, documents)
+        await self._destroy_keys(tables, request, [*traces.runs, *traces.feedback])
         for some in _slices(documents, TOGETHER):
-            await self._remove(tables, request, some, await tables.traces(tenant, some))
+            await self._remove(tables, request, some)
+        await tables.forget(request.receipt_id, traces)
         await self._compact()
         await tables.wipe()
         return await self._receipt(tables, request, len(documents))
@@ -70,7 +75,7 @@ class LogEraser:
     async def _destroy_keys(self, tables: PgErasure, request: ErasureRequested, subjects: Sequence[UUID]) -> None:
         """Told before it is done: a start applies what was told."""
         keystore = PgKeystore(self.storage.pool)
-        for keys in _slices(await keystore.current(request.tenant, subjects), 10 * TOGETHER):
+        for keys in _slices(await keystore.current(request.tenant, subjects), KEYS_TOGETHER):
             told = KeysDestroyed(receipt_id=request.receipt_id, tenant=request.tenant, keys=keys)
             fact = own_fact(told, content_id("event", "key.destroyed", *map(str, keys)), AUTHOR, self.clock, tenant=request.tenant)
             await self.storage.log.append([await self.storage.codec.encode(fact, CONTROL, str(request.receipt_id))])
@@ -78,18 +83,18 @@ class LogEraser:
             await tables.note(request.receipt_id, {"keys": len(keys)})
 
     async def _settled(self) -> None:
-        """Until every stage of every generation has passed what was in its topic: then nothing that was opened before writes any more."""
-        found = [reader for reader in readers(await PgGenerations(self.storage.pool).undropped(), STAGES) if not reader.stage.shared]
-        barriers = {reader.topic: await self.storage.log.ends(reader.topic) for reader in found}
-        for reader in found:
-            while not await self._passed(reader.group, reader.topic, barriers[reader.topic]):
+        """Until every reader has passed what was in its topic: then nothing that was opened before writes any more, and what was asked before is known.
+        Stage control and this one wait for each other otherwise; a build that is paused opens nothing before it goes on."""
+        paused = {name for name, build in (await PgBuilds(self.storage.pool).all()).items() if build.paused}
+        found = readers(await PgGenerations(self.storage.pool).undropped(), STAGES)
+        waited = [reader for reader in found if reader.topic != CONTROL and not (reader.silent and reader.generation.name in paused)]
+        barriers = {topic: await self.storage.ends(topic) for topic in {reader.topic for reader in waited}}
+        for reader in waited:
+            log.debug("erasing waits for a stage to pass what is in its topic", stage=reader.stage.name, topic=reader.topic)
+            while await self.storage.waiting(reader.group, reader.topic, barriers[reader.topic]):
                 await asyncio.sleep(POLL_S)
 
-    async def _passed(self, group: str, topic: str, barrier: dict[int, tuple[int, int]]) -> bool:
-        read = await self.storage.log.acknowledged(group, topic)
-        return all(read.get(partition, 0) >= end for partition, (first, end) in barrier.items() if end > first)
-
-    async def _remove(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], traces: Traces) -> None:
+    async def _remove(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
         """Blobs before rows: the rows say which."""
         keys = [key for document in documents for key in await self.storage.blobs.listed(f"{request.tenant}/{document}/")]
         hashes = set(await tables.content_hashes(documents))
@@ -97,7 +102,7 @@ class LogEraser:
         keys += await tables.record_blobs(documents)
         await self.storage.blobs.delete(keys)
         await tables.note(request.receipt_id, {"blobs": len(keys)})
-        await tables.sweep(request.receipt_id, request.tenant, documents, traces)
+        await tables.sweep(request.receipt_id, request.tenant, documents)
 
     async def _compact(self) -> None:
         """Words that were in these documents only go from the statistics when their counts are folded."""
