@@ -106,6 +106,11 @@ class PgReplays:
                 is not None
             )
 
+    async def keep(self, owner: UUID, replay: UUID) -> None:
+        query = "update replays set lease_until = clock_timestamp() + make_interval(secs => $3) where id = $1 and lease_owner = $2 and state = 'running'"
+        with database_errors():
+            await self._pool.execute(query, replay, owner, float(LEASE_S))
+
     async def end(self, owner: UUID, replay: UUID, error: str | None) -> None:
         query = (
             "update replays set state = case when $3::text is null then 'done' else 'failed' end, error = $3, ended_at = clock_timestamp(), lease_owner = null "

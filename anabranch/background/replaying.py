@@ -15,11 +15,11 @@ import structlog
 
 from anabranch.background.selection import Selection
 from anabranch.composition.storage import Storage
-from schemas.errors import AnabranchError, NotFound, TransientError
+from schemas.errors import AnabranchError, TransientError
 from schemas.events import BurialClosed
 from schemas.ids import content_id
 from schemas.records import Record, StoredRecord
-from sql.replays import Letter, PgReplays, Replay, Tally
+from sql.replays import LEASE_S, Letter, PgReplays, Replay, Tally
 from streams.again import Result, replayed
 from streams.publisher import own_fact
 from streams.runner import Runner
@@ -59,6 +59,7 @@ class Replaying:
         runner = self.runners().get((found.stage, found.generation))
         if runner is None:
             return False
+        keeping = asyncio.create_task(self._keep(replays, found.id))
         try:
             done = await (self._redrive(replays, found, runner) if found.kind == "redrive" else self._replay(replays, found, runner))
         except TransientError:
@@ -68,17 +69,31 @@ class Replaying:
         else:
             if done:
                 await replays.end(self.owner, found.id, None)
+        finally:
+            keeping.cancel()
         return True
 
+    async def _keep(self, replays: PgReplays, replay: UUID) -> None:
+        """Hold on to it, however long a batch takes; where that fails it runs out, and another goes on from the last batch."""
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            try:
+                await replays.keep(self.owner, replay)
+            except TransientError as error:
+                log.warning("a replay is not kept", replay=str(replay), code=error.code, detail=error.detail)
+
     async def _redrive(self, replays: PgReplays, found: Replay, runner: Runner) -> bool:
-        tally = found.tally
+        tally, together = found.tally, _together(found)
         wanted = list(found.letters or ())[tally.read :]
-        for start in range(0, len(wanted), TOGETHER):
-            letters = await replays.letters(found.tenant, {"event_ids": wanted[start : start + TOGETHER], "stage": found.stage})
-            records = [await self._read_again(letter) for letter in letters]
+        for start in range(0, len(wanted), together):
+            some = wanted[start : start + together]
+            named = await replays.letters(found.tenant, {"event_ids": some, "stage": found.stage})
+            letters = [letter for letter in named if letter.generation == found.chosen.get("buried_in")]
+            records = [stored for letter in letters if (stored := await self._read_again(letter)) is not None]
             results = await self._again(replays, found, runner, records)
             await self._close(letters, results)
-            _add(tally, results, len(wanted[start : start + TOGETHER]))
+            _add(tally, results, len(some))
+            tally.buried += len(letters) - len(records)
             if not await replays.went_on(self.owner, found.id, {}, tally):
                 return False
             await self._breathe(found, len(results))
@@ -90,7 +105,7 @@ class Replaying:
         collection = found.chosen.get("collection")
         documents = await replays.documents(found.tenant, collection) if collection is not None else None
         selection = Selection.of(found.chosen, found.tenant, documents)
-        async for batch in _batches(self.storage, found.topic, places, found.ends):
+        async for batch in _batches(self.storage, found.topic, places, found.ends, _together(found)):
             chosen = [stored for stored in batch if selection.takes(stored)]
             results = await self._again(replays, found, runner, chosen)
             places |= {stored.position.partition: stored.position.offset + 1 for stored in batch}
@@ -111,13 +126,14 @@ class Replaying:
 
         return await replayed(runner, records, reopen, found.id)
 
-    async def _read_again(self, letter: Letter) -> StoredRecord:
-        """At its own place, or from the copy that was kept where the topic has forgotten it."""
+    async def _read_again(self, letter: Letter) -> StoredRecord | None:
+        """At its own place, or from the copy that was kept where the topic has forgotten it. None where neither is left: the letter stays as it is."""
         stored = await self.storage.log.read_at(letter.position)
         if stored is not None:
             return stored
         if letter.record_key is None or letter.headers_key is None or letter.appended_at is None:
-            raise NotFound(f"{letter.position} is no longer in the log", code="NO_LONGER_THERE", remedy="Send the event again.")
+            log.warning("a buried event is no longer in the log", event=str(letter.event_id), topic=letter.position.topic, offset=letter.position.offset)
+            return None
         kept = json.loads(await self.storage.blobs.get(letter.headers_key))
         headers = {name: base64.b64decode(value) for name, value in kept.items()}
         return StoredRecord(Record(letter.position.topic, None, await self.storage.blobs.get(letter.record_key), headers), letter.position, letter.appended_at)
@@ -148,11 +164,16 @@ async def close_letters(storage: Storage, letters: Sequence[Letter], how: Callab
         await storage.log.append(records)
 
 
-async def _batches(storage: Storage, topic: str, places: Mapping[int, int], ends: Mapping[int, int]) -> AsyncIterator[list[StoredRecord]]:
+def _together(found: Replay) -> int:
+    """Records of one batch: of a slow replay no more than a second's, so that it is soon paused."""
+    return min(TOGETHER, max(1, int(found.per_second))) if found.per_second else TOGETHER
+
+
+async def _batches(storage: Storage, topic: str, places: Mapping[int, int], ends: Mapping[int, int], together: int) -> AsyncIterator[list[StoredRecord]]:
     batch: list[StoredRecord] = []
     async for stored in storage.log.read(topic, places, ends):
         batch.append(stored)
-        if len(batch) == TOGETHER:
+        if len(batch) == together:
             yield batch
             batch = []
     if batch:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -39,14 +40,29 @@ class ReplayDesk:
         groups: dict[tuple[str, str | None], list[Letter]] = {}
         for letter in letters:
             groups.setdefault((letter.stage, letter.generation), []).append(letter)
-        body: dict[str, Any] = {"events": len(letters), "stages": {f"{stage}": len(found) for (stage, _), found in groups.items()}, "replays": []}
+        body: dict[str, Any] = {"events": len(letters), "stages": dict(Counter(letter.stage for letter in letters)), "replays": []}
+        readers = {group: await self._reader(found[0]) for group, found in groups.items()}
         if wanted.dry_run:
             return body
-        for (stage, generation), found in groups.items():
-            replay = self._replay(tenant, "redrive", stage, generation, chosen, wanted.per_second, letters=tuple(letter.event_id for letter in found))
+        for (stage, buried_in), found in groups.items():
+            origin, events = chosen | {"buried_in": buried_in}, tuple(letter.event_id for letter in found)
+            replay = self._replay(tenant, "redrive", stage, readers[stage, buried_in], origin, wanted.per_second, letters=events)
             await PgReplays(self.storage.pool).begin(replay, len(found))
             body["replays"].append(replay.id)
         return body
+
+    async def _reader(self, letter: Letter) -> str | None:
+        """The generation that reads it now: its own, or the live one, if it shares the topic of one that was dropped."""
+        if letter.generation is None:
+            return None
+        own = await PgGenerations(self.storage.pool).get(letter.generation)
+        if own is not None and own.state != "dropped":
+            return own.name
+        live = await self._generation(None)
+        if letter.position.topic not in {live.topics.get(stage.topic, stage.topic) for stage in STAGES if stage.name == letter.stage}:
+            detail = f"generation {letter.generation}, in which event {letter.event_id} was buried, was dropped, and no other reads {letter.position.topic}"
+            raise InvalidRequest(detail, code="GENERATION_GONE", remedy="Discard its dead letters, or redrive others by their ids or stage.")
+        return live.name
 
     async def discard(self, tenant: str, wanted: DiscardRequest) -> dict[str, Any]:
         letters = await self._letters(tenant, wanted.event_ids, wanted.stage, wanted.code)
