@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from schemas.errors import MalformedEvent, NewerVersion, PermanentError
-from schemas.events import Event, Fact, declared, event_types
+from schemas.events import Event, Fact, declared
 from schemas.ids import canonical_json, received_id, sha256_hex
 from schemas.ports.keys import Keys
 from schemas.records import Record, StoredRecord
@@ -31,6 +31,9 @@ _TYPE = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
 CLEAR_TOPICS = frozenset({RAW, OUTCOMES, CONTROL})
 """What foreign producers write and read, and decisions, which hold no text of a document."""
 SEALED = "application/octet-stream"
+OWN = "anabranch/"
+"""What the sources of our own events begin with."""
+DEFAULT_TENANT = "default"
 
 
 class PlainKeys:
@@ -49,12 +52,13 @@ def base_topic(topic: str) -> str:
 
 
 class Codec:
-    """Raises MalformedEvent for what cannot be read, NewerVersion where an event of ours is newer than this program."""
+    """Raises MalformedEvent for what cannot be read, NewerVersion where an event of ours is newer than this program. Older versions of `events` are read as
+    the newest."""
 
-    def __init__(self, keys: Keys | None = None) -> None:
+    def __init__(self, keys: Keys | None = None, events: Sequence[type[Event]] = declared()) -> None:
         self.keys = keys or PlainKeys()
-        self.types = event_types()
-        self.newest = {(event.topic, event.name): event.version for event in declared()}
+        self.types = {(event.topic, f"{event.name}.v{version}"): (event, version) for event in events for version in range(1, event.version + 1)}
+        self.newest = {(event.topic, event.name): event.version for event in events}
 
     async def encode(self, fact: Fact[Any], topic: str, key: str) -> Record:
         payload = fact.data.model_dump_json(exclude_none=fact.data.topic != OUTCOMES).encode()
@@ -70,10 +74,10 @@ class Codec:
     async def decode(self, stored: StoredRecord) -> Fact[Any]:
         topic = base_topic(stored.position.topic)
         attributes, payload = self._attributes(stored.record)
+        event, version = self._event_class(topic, attributes)
         if topic not in CLEAR_TOPICS and "keyid" in attributes:
             payload = await self.keys.open(_uuid(attributes, "keyid"), payload, context=_context(attributes["id"], attributes["type"]))
-        event = self._event_class(topic, attributes.get("type", ""))
-        data = _validated(event, payload)
+        data = _validated(event, payload if version == event.version else _upcast(event, payload, version))
         return _foreign(attributes, data, payload, stored) if topic == RAW else _own(attributes, data, stored)
 
     def _attributes(self, record: Record) -> tuple[dict[str, str], bytes]:
@@ -88,18 +92,20 @@ class Codec:
             raise MalformedEvent(f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}")
         return _measured(attributes), record.value
 
-    def _event_class(self, topic: str, event_type: str) -> type[Event]:
-        found = self.types.get((topic, event_type))
-        if found is not None:
+    def _event_class(self, topic: str, attributes: Mapping[str, str]) -> tuple[type[Event], int]:
+        """And the version that the record has."""
+        event_type = attributes["type"]
+        if found := self.types.get((topic, event_type)):
             return found
         match = _TYPE.match(event_type)
-        newest = self.newest.get((topic, match["name"])) if match else None
-        if match is None or newest is None:
-            known = ", ".join(sorted(kind for at, kind in self.types if at == topic))
-            raise MalformedEvent(f"topic {topic} knows no event type {event_type!r}; it takes {known}", code="UNKNOWN_TYPE")
-        if topic == RAW:
+        newest = self.newest.get((topic, match["name"]), 0) if match else 0
+        # A type that nobody has heard of is a newer program's where ours is the author; from anybody else it is a mistake.
+        if topic != RAW and match and int(match["version"]) > newest and (newest or attributes["source"].startswith(OWN)):
+            raise NewerVersion(f"{event_type} on topic {topic} is newer than {f'v{newest}, the newest' if newest else 'what'} this worker knows")
+        if newest:
             raise MalformedEvent(f"{event_type} is a version that this system does not know; the newest is v{newest}", code="UNKNOWN_VERSION")
-        raise NewerVersion(f"{event_type} on topic {topic} is newer than v{newest}, the newest this worker knows")
+        known = ", ".join(sorted(kind for at, kind in self.types if at == topic))
+        raise MalformedEvent(f"topic {topic} knows no event type {event_type!r}; it takes {known}", code="UNKNOWN_TYPE")
 
 
 def clues(record: Record) -> tuple[str | None, str | None, str | None]:
@@ -113,10 +119,24 @@ def clues(record: Record) -> tuple[str | None, str | None, str | None]:
 
 def guessed_external_id(record: Record) -> str | None:
     """An invalid payload may still name its document."""
+    name = _guessed_field(record, "external_id")
+    return name and _short(name)
+
+
+def owner(stored: StoredRecord) -> str | None:
+    """Whose a record is, without reading what is sealed; None where it is nobody's (decisions). What a producer sends says so in its payload only, and is the
+    default tenant's where it does not."""
+    if base_topic(stored.position.topic) == RAW:
+        return _guessed_field(stored.record, "tenant") or DEFAULT_TENANT
+    tenant = stored.record.headers.get("ce_tenant")
+    return None if tenant is None else tenant.decode(errors="replace")
+
+
+def _guessed_field(record: Record, name: str) -> str | None:
     payload = _guessed(record.value or b"")
     inner = payload.get("data", payload)
-    name = inner.get("external_id") if isinstance(inner, dict) else None
-    return _short(name) if isinstance(name, str) else None
+    found = inner.get(name) if isinstance(inner, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def _short(text: str) -> str:
@@ -186,6 +206,15 @@ def _validated(event: type[Event], payload: bytes) -> Event:
         raise MalformedEvent(f"{event.event_type()}: {problems}") from error
 
 
+def _upcast(event: type[Event], payload: bytes, version: int) -> bytes:
+    """An older version as the newest. What was never valid is malformed, whatever way it fails."""
+    older = _loaded(payload, "the payload")
+    try:
+        return json.dumps(event.upcast(older, version)).encode()
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedEvent(f"{event.name}.v{version} does not hold what version {version} has: {error!r}") from error
+
+
 def _time(attributes: Mapping[str, str]) -> datetime | None:
     given = attributes.get("time")
     if not given:
@@ -211,7 +240,7 @@ def _number(attributes: Mapping[str, str], name: str) -> int | None:
 
 
 def _foreign(attributes: Mapping[str, str], data: Event, payload: bytes, stored: StoredRecord) -> Fact[Any]:
-    tenant = str(getattr(data, "tenant", "default"))
+    tenant = str(getattr(data, "tenant", DEFAULT_TENANT))
     source, event_id = attributes["source"], attributes["id"]
     return Fact(
         id=received_id(tenant, source, event_id),

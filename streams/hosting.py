@@ -6,7 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from schemas.ports.log import Partition, Sink, Subscriber
-from streams.partition import Bounds, Held, PartitionSink
+from schemas.ports.pauses import Pauses
+from streams.partition import Bounds, Held, PartitionSink, Standing
 from streams.runner import Runner
 
 
@@ -27,10 +28,12 @@ class Host:
     failure: asyncio.Future[None] | None = None
     group: str | None = None
     """That of the stage and its generation, where nothing else is said."""
+    pauses: Pauses | None = None
+    """Where it is told that a partition stands still."""
 
     async def run(self) -> None:
         self.failure = asyncio.get_running_loop().create_future()
-        reading = asyncio.create_task(self.subscriber.subscribe(self.group or self._own_group(), self.topic, self.open_sink).run())
+        reading = asyncio.create_task(self.subscriber.subscribe(self._group(), self.topic, self.open_sink).run())
         try:
             await asyncio.wait({reading, self.failure}, return_when=asyncio.FIRST_COMPLETED)
             if self.failure.done():
@@ -40,12 +43,13 @@ class Host:
             reading.cancel()
             await asyncio.gather(reading, return_exceptions=True)
 
-    def _own_group(self) -> str:
+    def _group(self) -> str:
         generation = self.runner.publisher.generation
-        return group_name(self.runner.stage.name, None if self.runner.stage.shared or generation is None else generation.name)
+        return self.group or group_name(self.runner.stage.name, None if self.runner.stage.shared or generation is None else generation.name)
 
     def open_sink(self, partition: Partition) -> Sink:
-        return PartitionSink(self.runner, partition, self._fail, self.bounds, self.together)
+        standing = Standing(self.pauses, self._group()) if self.pauses is not None else None
+        return PartitionSink(self.runner, partition, self._fail, self.bounds, self.together, standing)
 
     def _fail(self, error: BaseException) -> None:
         if self.failure is not None and not self.failure.done():

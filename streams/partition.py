@@ -8,18 +8,22 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 
 import structlog
 
-from schemas.errors import NewerVersion
+from schemas.errors import NewerVersion, TransientError
 from schemas.ports.log import Partition
+from schemas.ports.pauses import Pauses
 from schemas.records import StoredRecord
 from streams.runner import Runner, Work
 from streams.waiting import WaitingRoom
 
 log = structlog.get_logger(__name__)
+RENEWED_S = 10.0
+"""How often it is told that a partition still stands still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,15 +51,40 @@ class Held:
     bytes: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """Where a group tells that a partition of its own stands still."""
+
+    pauses: Pauses
+    group: str
+
+    async def note(self, partition: Partition, reason: NewerVersion) -> None:
+        try:
+            await self.pauses.note(self.group, partition.topic, partition.number, reason)
+        except TransientError as error:
+            log.warning("why a partition stands still could not be told", topic=partition.topic, code=error.code, detail=error.detail)
+
+    async def forget(self, partition: Partition) -> None:
+        with suppress(TransientError):
+            await self.pauses.forget(self.group, partition.topic, partition.number)
+
+
 class PartitionSink:
     """The `Sink` of one partition. `failed` is called once if the stage must stop for good. `together` is shared with the stage's other partitions."""
 
     def __init__(
-        self, runner: Runner, partition: Partition, failed: Callable[[BaseException], None], bounds: Bounds | None = None, together: Held | None = None
+        self,
+        runner: Runner,
+        partition: Partition,
+        failed: Callable[[BaseException], None],
+        bounds: Bounds | None = None,
+        together: Held | None = None,
+        standing: Standing | None = None,
     ) -> None:
         self.runner, self.partition, self.failed = runner, partition, failed
         self.bounds = bounds or Bounds()
         self.together = together or Held()
+        self.standing = standing
         self.queue: deque[StoredRecord] = deque()
         self.waiting = WaitingRoom(self.bounds.reactions_of_one)
         self.done: deque[Work] = deque()
@@ -205,16 +234,16 @@ class PartitionSink:
 
     async def _stand_still(self, error: NewerVersion) -> None:
         """A rolling upgrade: what comes is newer than this worker. The partition waits for one that can read it."""
-        while True:
-            log.error(
-                "partition paused",
-                stage=self.runner.stage.name,
-                topic=self.partition.topic,
-                partition=self.partition.number,
-                detail=error.detail,
-                remedy=error.remedy,
-            )
-            await asyncio.sleep(60)
+        place = {"stage": self.runner.stage.name, "topic": self.partition.topic, "partition": self.partition.number}
+        log.error("partition paused", **place, detail=error.detail, remedy=error.remedy)
+        try:
+            while True:
+                if self.standing is not None:
+                    await self.standing.note(self.partition, error)
+                await asyncio.sleep(RENEWED_S)
+        finally:
+            if self.standing is not None:
+                await self.standing.forget(self.partition)
 
     async def _until(self, event: asyncio.Event, ready: Callable[[], bool]) -> None:
         while not ready():

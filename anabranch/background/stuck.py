@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from anabranch.background.lag import oldest_in, stage_lags
 from anabranch.composition.storage import Storage
 from processors import STAGES
+from schemas.ports.pauses import WHOLE, Pause
 from sql.generations import PgGenerations
 from sql.inspection import horizon_holder
 from sql.log import PgLog
+from sql.pauses import PgPauses
 from sql.stuck import has_reader, oldest_work
 
 HELD_S = 1.0
@@ -23,23 +25,34 @@ Line = dict[str, Any]
 
 
 async def explained_lags(storage: Storage) -> tuple[list[Line], Line | None]:
-    """The lines of `stage_lags`, each with `oldest_seconds`, `why` and `remedy` (null where nothing waits); and what holds the log's horizon."""
+    """The lines of `stage_lags`, each with `oldest_seconds`, `why` and `remedy` (null where nothing waits), and whether it is `paused`; and what holds the
+    log's horizon."""
     horizon = await horizon_holder(storage.dsn) if isinstance(storage.log, PgLog) else None
     live = await PgGenerations(storage.pool).live()
-    shared = {stage.name for stage in STAGES if stage.shared}
+    shared, pauses = {stage.name for stage in STAGES if stage.shared}, await PgPauses(storage.pool).all()
     return [
-        line | await _explained(storage, line, NO_GENERATION if line["stage"] in shared or live is None else live.name, horizon)
+        line | await _explained(storage, line, NO_GENERATION if line["stage"] in shared or live is None else live.name, horizon, _of(line, pauses))
         for line in await stage_lags(storage)
     ], horizon
 
 
-async def _explained(storage: Storage, line: Line, generation: str, horizon: Line | None) -> Line:
+def _of(line: Line, pauses: Sequence[Pause]) -> list[Pause]:
+    return [pause for pause in pauses if (pause.reader, pause.topic) == (line["group"], line["topic"])]
+
+
+async def _explained(storage: Storage, line: Line, generation: str, horizon: Line | None, pauses: Sequence[Pause]) -> Line:
     if not line["lag"]:
-        return {"oldest_seconds": None, "why": None, "remedy": None}
+        return {"oldest_seconds": None, "why": None, "remedy": None, "paused": False}
     oldest = await oldest_in(storage, line["group"], line["topic"])
     waiting = (datetime.now(UTC) - oldest).total_seconds() if oldest else None
-    why, remedy = await _reason(storage, line, generation, horizon)
-    return {"oldest_seconds": None if waiting is None else round(max(0.0, waiting), 1), "why": why, "remedy": remedy}
+    why, remedy = (stands_still(pauses), pauses[0].remedy) if pauses else await _reason(storage, line, generation, horizon)
+    return {"oldest_seconds": None if waiting is None else round(max(0.0, waiting), 1), "why": why, "remedy": remedy, "paused": bool(pauses)}
+
+
+def stands_still(pauses: Sequence[Pause]) -> str:
+    partitions = [str(pause.partition) for pause in pauses if pause.partition != WHOLE]
+    where = f" in partition {', '.join(partitions)}" if partitions else ""
+    return f"stands still{where}: {pauses[0].detail}"
 
 
 async def _reason(storage: Storage, line: Line, generation: str, horizon: Line | None) -> tuple[str, str]:

@@ -29,6 +29,7 @@ from schemas.records import StoredRecord
 from sql.builds import PgBuilds
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
+from sql.pauses import PgPauses
 from sql.pool import Pool
 from sql.revisions import PgRevisions
 from streams.hosting import Host
@@ -141,7 +142,7 @@ class Hosting:
         given: tuple[Any, ...] = (reader.stage, ledger, _told(event_log, self.observer), ports, publisher, codec, self.observer)
         pace = await self._pace(generation.name) if reader.silent else None
         runner = PacedRunner(pace, *given) if pace else Runner(*given)
-        return Host(runner, self.subscriber, reader.topic, self.bounds, group=reader.group)
+        return Host(runner, self.subscriber, reader.topic, self.bounds, group=reader.group, pauses=PgPauses(self.storage.pool))
 
     async def _pace(self, generation: str) -> Pace:
         """As it was told before the first event is read."""

@@ -6,12 +6,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anabranch.background.stuck import explained_lags, held_back, let_go
+from anabranch.background.stuck import explained_lags, held_back, let_go, stands_still
 from anabranch.composition.storage import Storage, unprepared_storage
 from anabranch.doctor.connections import dsn_of
 from anabranch.doctor.findings import Finding
 from anabranch.settings import Settings
+from schemas.ports.pauses import Pause
 from sql.inspection import pending
+from sql.pauses import PgPauses
 from sql.pool import close_pool, open_pool
 
 STUCK_S = 30.0
@@ -27,7 +29,15 @@ async def stages(settings: Settings) -> Sequence[Finding]:
         return []
     async with _storage(settings, dsn) as storage:
         lines, horizon = await explained_lags(storage)
-    return [*_horizon(horizon), *(_stuck(line) for line in lines if (line["oldest_seconds"] or 0) >= STUCK_S)] or [_flowing(lines)]
+        pauses = await PgPauses(storage.pool).all()
+    stuck = [_stuck(line) for line in lines if line["paused"] or (line["oldest_seconds"] or 0) >= STUCK_S]
+    return [*_horizon(horizon), *stuck, *_elsewhere(pauses, lines)] or [_flowing(lines)]
+
+
+def _elsewhere(pauses: Sequence[Pause], lines: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Readers of generations that do not answer."""
+    told = {(line["group"], line["topic"]) for line in lines}
+    return [Finding(f"reader: {pause.reader}", "warn", stands_still([pause]), pause.remedy) for pause in pauses if (pause.reader, pause.topic) not in told]
 
 
 def _horizon(horizon: dict[str, Any] | None) -> list[Finding]:
@@ -35,7 +45,7 @@ def _horizon(horizon: dict[str, Any] | None) -> list[Finding]:
 
 
 def _stuck(line: dict[str, Any]) -> Finding:
-    detail = f"{line['lag']} of {line['topic']} wait, the oldest for {line['oldest_seconds']:.0f} s: {line['why']}"
+    detail = f"{line['lag']} of {line['topic']} wait, the oldest for {line['oldest_seconds'] or 0:.0f} s: {line['why']}"
     return Finding(f"stage: {line['stage']}", "warn", detail, line["remedy"] or "")
 
 

@@ -2,34 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
 from schemas.records import Position
 
+Upcast = Callable[[dict[str, Any]], dict[str, Any]]
+"""The payload of one major version as the next has it. Pure: an event says the same whenever it is read."""
+
 
 class Event(BaseModel):
-    """The data of a fact. Subclasses give the name, major version and topic in their class line: `class X(Event, name="document.x", topic="raw")`."""
+    """The data of a fact. Subclasses give the name, major version and topic in their class line: `class X(Event, name="document.x", topic="raw")`.
+    Whoever raises the version adds to `upcasts`: older version → what makes it one of the next. What is in the log is never rewritten."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
     name: ClassVar[str]
     version: ClassVar[int]
     topic: ClassVar[str]
+    upcasts: ClassVar[Mapping[int, Upcast]]
 
-    def __init_subclass__(cls, *, name: str = "", topic: str = "", version: int = 1, **rest: object) -> None:
+    def __init_subclass__(cls, *, name: str = "", topic: str = "", version: int = 1, upcasts: Mapping[int, Upcast] | None = None, **rest: object) -> None:
         super().__init_subclass__(**rest)  # type: ignore[arg-type]
         if name:
-            cls.name, cls.topic, cls.version = name, topic, version
+            cls.name, cls.topic, cls.version, cls.upcasts = name, topic, version, upcasts or {}
+            if missing := set(range(1, version)) - set(cls.upcasts):
+                raise TypeError(f"{cls.event_type()} has no upcast from version {', '.join(map(str, sorted(missing)))}")
 
     @classmethod
     def event_type(cls) -> str:
         """The CloudEvents type: name and major version, such as `document.chunked.v1`."""
         return f"{cls.name}.v{cls.version}"
+
+    @classmethod
+    def upcast(cls, payload: dict[str, Any], version: int) -> dict[str, Any]:
+        """The payload of an older version as this one has it, step by step."""
+        for step in range(version, cls.version):
+            payload = cls.upcasts[step](payload)
+        return payload
 
 
 E = TypeVar("E", bound=Event, covariant=True)
