@@ -60,16 +60,25 @@ class ApiClient:
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
         """Raises NotFound, InvalidRequest or PermanentError for problems that the server tells of, TransientError where it does not answer."""
         try:
-            response = await self.http.request(method, path, **options)
+            response = await self._sent(method, path, options)
         except httpx2.HTTPError as error:
             raise self._unreachable(error) from error
         if response.is_error:
             raise _told(response.status_code, response.text)
         return response
 
+    async def _sent(self, method: str, path: str, options: dict[str, Any]) -> httpx2.Response:
+        """A connection that is kept open may be closed by the other side just as it is used again: what only asks is sent once more, over a new one."""
+        try:
+            return await self.http.request(method, path, **options)
+        except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+            if method != "GET":
+                raise
+        return await self.http.request(method, path, **options)
+
     def _unreachable(self, error: httpx2.HTTPError) -> TransientError:
         remedy = "Start it with `anabranch up`, or name another with --server."
-        return TransientError(f"{self.url} does not answer: {error or type(error).__name__}", code="SERVER_UNREACHABLE", remedy=remedy)
+        return TransientError(f"{self.url} does not answer: {str(error) or type(error).__name__}", code="SERVER_UNREACHABLE", remedy=remedy)
 
 
 async def _events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:

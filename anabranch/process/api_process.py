@@ -16,6 +16,8 @@ from anabranch.settings import Settings
 from api.app import create_app
 
 PORT_PATIENCE_S = 2.0
+KEEP_ALIVE_S = 75
+"""Longer than clients keep an idle connection (HTTP libraries: 5 to 60 s), so that they end it: one that the server ends may just be used again."""
 
 
 class _Server(uvicorn.Server):
@@ -39,6 +41,7 @@ async def serve_api(settings: Settings) -> None:
             http=Protocol,
             lifespan="off",
             timeout_graceful_shutdown=3,
+            timeout_keep_alive=KEEP_ALIVE_S,
             server_header=False,
         )
         await _serve(_Server(config), services.feed.stop)
