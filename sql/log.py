@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Collection, Iterator, Mapping, Sequence
+from datetime import timedelta
 
 import asyncpg
 
@@ -16,6 +17,8 @@ from sql.statements import statement
 
 BATCH_RECORDS = 2000
 BATCH_BYTES = 8_000_000
+EXPIRE_EVERY = timedelta(minutes=30)
+"""Between two looks for expired records."""
 Waiting = tuple[Sequence[Record], asyncio.Future[list[Position]]]
 
 
@@ -61,11 +64,15 @@ class PgLog:
             [row] = await self._pool.fetch("select coalesce(min(position), 0), coalesce(max(position) + 1, 0) from events where topic = $1", topic)
         return {0: (row[0], row[1])}
 
-    async def read(self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None) -> AsyncIterator[StoredRecord]:
+    async def read(
+        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, behind: Mapping[int, int] | None = None
+    ) -> AsyncIterator[StoredRecord]:
         first = (start or {}).get(0, 0)
-        after_last = (end or {}).get(0) or (await self.ends(topic))[0][1]
+        after_last = (end or {}).get(0)
+        if after_last is None:
+            after_last = (await self.ends(topic))[0][1]
         await self._settled()
-        cursor = (0, -1)
+        cursor = await self._place(topic, (behind or {}).get(0))
         while rows := await self._page(topic, cursor, first, after_last):
             for row in rows:
                 yield stored_record(topic, row)
@@ -79,6 +86,12 @@ class PgLog:
                 position.topic,
             )
         return stored_record(position.topic, row) if row else None
+
+    async def keeps(self, topic: str) -> timedelta | None:
+        """The look for expired records is its callers' business; how often they look is added."""
+        with log_errors():
+            kept: timedelta | None = await self._pool.fetchval("select retention_ms * interval '1 millisecond' from topics where topic = $1", topic)
+        return None if kept is None else kept + EXPIRE_EVERY
 
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         with log_errors():
@@ -142,6 +155,12 @@ class PgLog:
     async def _page(self, topic: str, after: tuple[int, int], first: int, after_last: int) -> list[asyncpg.Record]:
         with log_errors():
             return await self._pool.fetch(statement("read_range"), topic, *after, first, after_last, BATCH_RECORDS, BATCH_BYTES)
+
+    async def _place(self, topic: str, position: int | None) -> tuple[int, int]:
+        """Of a record in reading order; before all where it is not there (any more), so that nothing is passed over."""
+        with log_errors():
+            xact = position and await self._pool.fetchval("select xact from events where position = $1 and topic = $2", position, topic)
+        return (0, -1) if position is None or xact is None else (xact, position)
 
     async def _settled(self) -> None:
         """Wait until every transaction that runs now has ended: it may hold a position that we are about to pass."""

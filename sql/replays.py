@@ -15,7 +15,8 @@ from sql.statements import statement
 LEASE_S = 15
 SHOWN = (
     "id, tenant, kind, stage, generation, chosen, state, per_second, total, read, replayed, superseded, buried, error, created_at, began_at, ended_at, "
-    "case when state = 'running' and read > 0 then read / greatest(extract(epoch from clock_timestamp() - began_at), 0.001) end::real as rate"
+    "case when state = 'running' and read > read_before "
+    "then (read - read_before) / greatest(extract(epoch from clock_timestamp() - resumed_at), 0.001) end::real as rate"
 )
 
 
@@ -84,7 +85,7 @@ class PgReplays:
     async def set_state(self, tenant: str, replay: UUID, before: Sequence[str], after: str) -> bool:
         """Whether it was in one of these states."""
         query = (
-            "update replays set state = $4, ended_at = case when $4 = 'cancelled' then clock_timestamp() end "
+            "update replays set state = $4, resumed_at = null, read_before = read, ended_at = case when $4 = 'cancelled' then clock_timestamp() end "
             "where tenant = $1 and id = $2 and state = any($3) returning id"
         )
         with database_errors():
@@ -119,11 +120,15 @@ class PgReplays:
         with database_errors():
             await self._pool.execute(query, replay, owner, error)
 
-    async def reopen(self, generations: Sequence[str], stage: str, events: Sequence[UUID], *, forget: bool) -> None:
-        """The reaction to these events is owed once more. `forget`: they are judged anew too; the door keeps what it knows of them."""
-        query = "delete from handled" if forget else "update handled set reacted = false"
+    async def judge_anew(self, generation: str, stage: str, events: Sequence[UUID]) -> None:
+        """As if these events had never been read."""
         with database_errors():
-            await self._pool.execute(f"{query} where generation = any($1) and stage = $2 and event_id = any($3)", list(generations), stage, list(events))
+            await self._pool.execute("delete from handled where generation = $1 and stage = $2 and event_id = any($3)", generation, stage, list(events))
+
+    async def reopen_door(self, events: Mapping[UUID, str]) -> None:
+        """The door owes its reaction to these (id → payload hash) once more, and keeps what it knows of them: another payload under the same id reopens nothing."""
+        with database_errors():
+            await self._pool.execute(statement("reopen_door"), list(events), list(events.values()))
 
     async def letters(self, tenant: str, chosen: Mapping[str, Any]) -> list[Letter]:
         """Open dead letters by `event_ids`, `stage`, `code`; the oldest first."""

@@ -5,14 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from typing import Any
 from uuid import UUID
 
 from schemas.errors import PermanentError
+from schemas.events import Fact
 from schemas.ports.ledger import Claim
 from schemas.records import StoredRecord
 from streams.runner import Runner, Work
 
-Reopen = Callable[[Sequence[UUID]], Awaitable[None]]
+Reopen = Callable[[Sequence[Fact[Any]]], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,8 +27,9 @@ class Result:
 
 async def replayed(runner: Runner, records: Sequence[StoredRecord], reopen: Reopen, replay: UUID) -> list[Result]:
     """Claimed anew, reacted to and published under the ids that they always have; with their own order, so that nothing old comes back over what is newer.
-    `reopen` makes the ledger forget that these were done. What is newer than this program is left out of the results. Raises TransientError, FatalError."""
-    await reopen(await _ids(runner, records))
+    `reopen` makes the ledger forget that these were done. Raises TransientError, FatalError; NewerVersion before anything is done, where one of them is newer
+    than this program."""
+    await reopen(await _readable(runner, records))
     works = await runner.claim(records)
     owed = [work for work in works if work.counted is not None and work.burial is None]
     results = [Result(work.stored, _how(work)) for work in works]
@@ -47,12 +50,11 @@ def _how(work: Work) -> str:
     return "superseded" if work.counted is not None and work.counted.claim is Claim.SUPERSEDED else "replayed"
 
 
-async def _ids(runner: Runner, records: Sequence[StoredRecord]) -> list[UUID]:
-    """Of those that can be read."""
+async def _readable(runner: Runner, records: Sequence[StoredRecord]) -> list[Fact[Any]]:
     found = []
     for stored in records:
         with suppress(PermanentError):
-            found.append((await runner.codec.decode(stored)).id)
+            found.append(await runner.codec.decode(stored))
     return found
 
 

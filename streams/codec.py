@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -15,7 +15,7 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from schemas.errors import MalformedEvent, NewerVersion, PermanentError
-from schemas.events import Event, Fact, declared
+from schemas.events import Event, Fact, declared, event_types
 from schemas.ids import canonical_json, received_id, sha256_hex
 from schemas.ports.keys import Keys
 from schemas.records import Record, StoredRecord
@@ -31,8 +31,6 @@ _TYPE = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
 CLEAR_TOPICS = frozenset({RAW, OUTCOMES, CONTROL})
 """What foreign producers write and read, and decisions, which hold no text of a document."""
 SEALED = "application/octet-stream"
-OWN = "anabranch/"
-"""What the sources of our own events begin with."""
 DEFAULT_TENANT = "default"
 
 
@@ -52,13 +50,12 @@ def base_topic(topic: str) -> str:
 
 
 class Codec:
-    """Raises MalformedEvent for what cannot be read, NewerVersion where an event of ours is newer than this program. Older versions of `events` are read as
-    the newest."""
+    """Raises MalformedEvent for what cannot be read, NewerVersion where an event of ours is newer than this program."""
 
-    def __init__(self, keys: Keys | None = None, events: Sequence[type[Event]] = declared()) -> None:
+    def __init__(self, keys: Keys | None = None) -> None:
         self.keys = keys or PlainKeys()
-        self.types = {(event.topic, f"{event.name}.v{version}"): (event, version) for event in events for version in range(1, event.version + 1)}
-        self.newest = {(event.topic, event.name): event.version for event in events}
+        self.types = event_types()
+        self.newest = {(event.topic, event.name): event.version for event in declared()}
 
     async def encode(self, fact: Fact[Any], topic: str, key: str) -> Record:
         payload = fact.data.model_dump_json(exclude_none=fact.data.topic != OUTCOMES).encode()
@@ -74,10 +71,10 @@ class Codec:
     async def decode(self, stored: StoredRecord) -> Fact[Any]:
         topic = base_topic(stored.position.topic)
         attributes, payload = self._attributes(stored.record)
-        event, version = self._event_class(topic, attributes)
         if topic not in CLEAR_TOPICS and "keyid" in attributes:
             payload = await self.keys.open(_uuid(attributes, "keyid"), payload, context=_context(attributes["id"], attributes["type"]))
-        data = _validated(event, payload if version == event.version else _upcast(event, payload, version))
+        event = self._event_class(topic, attributes.get("type", ""))
+        data = _validated(event, payload)
         return _foreign(attributes, data, payload, stored) if topic == RAW else _own(attributes, data, stored)
 
     def _attributes(self, record: Record) -> tuple[dict[str, str], bytes]:
@@ -92,20 +89,18 @@ class Codec:
             raise MalformedEvent(f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}")
         return _measured(attributes), record.value
 
-    def _event_class(self, topic: str, attributes: Mapping[str, str]) -> tuple[type[Event], int]:
-        """And the version that the record has."""
-        event_type = attributes["type"]
-        if found := self.types.get((topic, event_type)):
+    def _event_class(self, topic: str, event_type: str) -> type[Event]:
+        found = self.types.get((topic, event_type))
+        if found is not None:
             return found
         match = _TYPE.match(event_type)
-        newest = self.newest.get((topic, match["name"]), 0) if match else 0
-        # A type that nobody has heard of is a newer program's where ours is the author; from anybody else it is a mistake.
-        if topic != RAW and match and int(match["version"]) > newest and (newest or attributes["source"].startswith(OWN)):
-            raise NewerVersion(f"{event_type} on topic {topic} is newer than {f'v{newest}, the newest' if newest else 'what'} this worker knows")
-        if newest:
+        newest = self.newest.get((topic, match["name"])) if match else None
+        if match is None or newest is None:
+            known = ", ".join(sorted(kind for at, kind in self.types if at == topic))
+            raise MalformedEvent(f"topic {topic} knows no event type {event_type!r}; it takes {known}", code="UNKNOWN_TYPE")
+        if topic == RAW:
             raise MalformedEvent(f"{event_type} is a version that this system does not know; the newest is v{newest}", code="UNKNOWN_VERSION")
-        known = ", ".join(sorted(kind for at, kind in self.types if at == topic))
-        raise MalformedEvent(f"topic {topic} knows no event type {event_type!r}; it takes {known}", code="UNKNOWN_TYPE")
+        raise NewerVersion(f"{event_type} on topic {topic} is newer than v{newest}, the newest this worker knows")
 
 
 def clues(record: Record) -> tuple[str | None, str | None, str | None]:
@@ -204,15 +199,6 @@ def _validated(event: type[Event], payload: bytes) -> Event:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'payload'}: {item['msg']}" for item in error.errors(include_input=False)[:5])
         raise MalformedEvent(f"{event.event_type()}: {problems}") from error
-
-
-def _upcast(event: type[Event], payload: bytes, version: int) -> bytes:
-    """An older version as the newest. What was never valid is malformed, whatever way it fails."""
-    older = _loaded(payload, "the payload")
-    try:
-        return json.dumps(event.upcast(older, version)).encode()
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MalformedEvent(f"{event.name}.v{version} does not hold what version {version} has: {error!r}") from error
 
 
 def _time(attributes: Mapping[str, str]) -> datetime | None:

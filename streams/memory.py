@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from schemas.errors import ConfigurationError
 from schemas.ports.log import OpenSink, Sink, Subscription
@@ -49,9 +49,12 @@ class MemoryLog:
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         return {partition: (0, len(records)) for partition, records in enumerate(self.partitions(topic))}
 
-    async def read(self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None) -> AsyncIterator[StoredRecord]:
+    async def read(
+        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, behind: Mapping[int, int] | None = None
+    ) -> AsyncIterator[StoredRecord]:
+        start = {**(start or {}), **{partition: last + 1 for partition, last in (behind or {}).items()}}
         for partition, (first, after_last) in (await self.ends(topic)).items():
-            begin, stop = max(first, (start or {}).get(partition, first)), min(after_last, (end or {}).get(partition, after_last))
+            begin, stop = max(first, start.get(partition, first)), min(after_last, (end or {}).get(partition, after_last))
             for record in self.partitions(topic)[partition][begin:stop]:
                 yield record
                 await asyncio.sleep(0)
@@ -62,6 +65,9 @@ class MemoryLog:
             return None
         records = partitions[position.partition]
         return records[position.offset] if 0 <= position.offset < len(records) else None
+
+    async def keeps(self, topic: str) -> timedelta | None:
+        return None
 
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         known = self._groups.get((group, topic))

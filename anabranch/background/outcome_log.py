@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 
 import structlog
 
@@ -34,11 +35,16 @@ class AroundLog:
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         return await self.inner.ends(topic)
 
-    def read(self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None) -> AsyncIterator[StoredRecord]:
-        return self.inner.read(topic, start, end)
+    def read(
+        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, behind: Mapping[int, int] | None = None
+    ) -> AsyncIterator[StoredRecord]:
+        return self.inner.read(topic, start, end, behind=behind)
 
     async def read_at(self, position: Position) -> StoredRecord | None:
         return await self.inner.read_at(position)
+
+    async def keeps(self, topic: str) -> timedelta | None:
+        return await self.inner.keeps(topic)
 
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         return await self.inner.acknowledged(group, topic)

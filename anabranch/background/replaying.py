@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 import structlog
@@ -16,7 +17,7 @@ import structlog
 from anabranch.background.selection import Selection
 from anabranch.composition.storage import Storage
 from schemas.errors import AnabranchError, TransientError
-from schemas.events import BurialClosed
+from schemas.events import BurialClosed, Fact
 from schemas.ids import content_id
 from schemas.records import Record, StoredRecord
 from sql.replays import LEASE_S, Letter, PgReplays, Replay, Tally
@@ -100,12 +101,9 @@ class Replaying:
         return True
 
     async def _replay(self, replays: PgReplays, found: Replay, runner: Runner) -> bool:
-        assert found.topic is not None
-        places, tally = {**found.starts, **found.places}, found.tally
-        collection = found.chosen.get("collection")
-        documents = await replays.documents(found.tenant, collection) if collection is not None else None
-        selection = Selection.of(found.chosen, found.tenant, documents)
-        async for batch in _batches(self.storage, found.topic, places, found.ends, _together(found)):
+        places, tally = {**found.places}, found.tally
+        selection = await chosen_by(replays, found.tenant, found.chosen)
+        async for batch in _batches(self.storage, found, _together(found)):
             chosen = [stored for stored in batch if selection.takes(stored)]
             results = await self._again(replays, found, runner, chosen)
             places |= {stored.position.partition: stored.position.offset + 1 for stored in batch}
@@ -118,11 +116,13 @@ class Replaying:
     async def _again(self, replays: PgReplays, found: Replay, runner: Runner, records: Sequence[StoredRecord]) -> list[Result]:
         if not records:
             return []
-        at_the_door = runner.stage.counts == "door"
-        generations = [""] if runner.stage.shared else [found.generation or ""]
 
-        async def reopen(events: Sequence[UUID]) -> None:
-            await replays.reopen(generations, runner.stage.name, events, forget=not at_the_door)
+        async def reopen(facts: Sequence[Fact[Any]]) -> None:
+            if runner.stage.counts == "door":
+                await replays.reopen_door({fact.id: fact.payload_sha256 for fact in facts})
+            else:
+                generation = "" if runner.stage.shared else found.generation or ""
+                await replays.judge_anew(generation, runner.stage.name, [fact.id for fact in facts])
 
         return await replayed(runner, records, reopen, found.id)
 
@@ -169,9 +169,17 @@ def _together(found: Replay) -> int:
     return min(TOGETHER, max(1, int(found.per_second))) if found.per_second else TOGETHER
 
 
-async def _batches(storage: Storage, topic: str, places: Mapping[int, int], ends: Mapping[int, int], together: int) -> AsyncIterator[list[StoredRecord]]:
+async def chosen_by(replays: PgReplays, tenant: str, chosen: Mapping[str, Any]) -> Selection:
+    collection = chosen.get("collection")
+    return Selection.of(chosen, tenant, None if collection is None else await replays.documents(tenant, collection))
+
+
+async def _batches(storage: Storage, found: Replay, together: int) -> AsyncIterator[list[StoredRecord]]:
+    """What it has still to read."""
+    assert found.topic is not None
     batch: list[StoredRecord] = []
-    async for stored in storage.log.read(topic, places, ends):
+    last = {partition: following - 1 for partition, following in found.places.items()}
+    async for stored in storage.log.read(found.topic, found.starts, found.ends, behind=last):
         batch.append(stored)
         if len(batch) == together:
             yield batch

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from schemas.records import StoredRecord
+from streams.codec import owner
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +29,11 @@ class Selection:
         return cls(tenant, both, _moment(chosen.get("since")), _moment(chosen.get("until")))
 
     def takes(self, stored: StoredRecord) -> bool:
-        headers = stored.record.headers
-        if (tenant := headers.get("ce_tenant")) is not None and tenant.decode(errors="replace") != self.tenant:
+        if owner(stored) not in (None, self.tenant):
             return False
         if (self.since is not None and stored.appended_at < self.since) or (self.until is not None and stored.appended_at >= self.until):
             return False
-        return self.documents is None or _document(headers) in self.documents
+        return self.documents is None or _document(stored.record.headers) in self.documents
 
 
 def _document(headers: Mapping[str, bytes]) -> UUID | None:

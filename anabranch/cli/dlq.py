@@ -86,7 +86,7 @@ def redrive(
     rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
     common: Remote = DEFAULT,
 ) -> int:
-    """Read buried events again at their own place, with their own order, and wait until that is done.
+    """Read buried events again at their own place, with their own order, and wait until that is done. Exits 5 where some were buried again.
 
     Parameters
     ----------
@@ -103,17 +103,17 @@ def redrive(
     rate
         Events a second at most.
     """
-    from anabranch.cli.replay import waited
+    from anabranch.cli.replay import came_to, waited
 
     wanted = _chosen(events, stage, code, everything, dry_run) | {"per_second": rate}
     answer = asyncio.run(waited("/v1/dead-letters/redrive", wanted, common))
     if common.json:
         print_json(answer)
-        return OK
+        return came_to(answer["replays"])
     print(f"{answer['events']} events: " + ", ".join(f"{name} {count}" for name, count in answer["stages"].items()))
     for found in answer["replays"]:
         print(f"{found['stage']}: {found['replayed']} went through, {found['superseded']} overtaken meanwhile, {found['buried']} buried again")
-    return OK
+    return came_to(answer["replays"])
 
 
 @app.command

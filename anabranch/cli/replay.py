@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -11,7 +12,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.calls import got, posted
-from anabranch.cli.exits import FAILED, OK
+from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
 from schemas.errors import InvalidRequest
@@ -37,7 +38,8 @@ def start(
     wait: bool = True,
     common: Remote = DEFAULT,
 ) -> int:
-    """Read a stage's topic again. What engines said is remembered; events keep their order, so nothing old comes back over what is newer.
+    """Read a stage's topic again. What engines said is remembered; events keep their order, so nothing old comes back over what is newer. Exits 5 where some
+    events were buried, 1 where it ended before its time.
 
     Parameters
     ----------
@@ -58,7 +60,7 @@ def start(
     rate
         Events a second at most.
     dry_run
-        Only say what would be read.
+        Only say what would be read, and how many events would be replayed.
     wait
         Until it is done.
     """
@@ -68,10 +70,10 @@ def start(
     if common.json:
         print_json(answer)
     else:
-        print(f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}")
+        print(f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}" + (f" for {answer['events_chosen']} of them" if dry_run else ""))
         for found in answer.get("replays", []):
             print(f"{found['state']}: {found['replayed']} replayed, {found['superseded']} overtaken, {found['buried']} buried")
-    return FAILED if any(found["state"] == "failed" for found in answer.get("replays", [])) else OK
+    return came_to(answer.get("replays", []))
 
 
 @app.command(name="list")
@@ -132,6 +134,13 @@ def cancel(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
         Its id.
     """
     return _tell(posted(f"/v1/replays/{replay}/cancel", {}, common), common)
+
+
+def came_to(replays: Sequence[dict[str, Any]]) -> int:
+    """The exit code of replays that were waited for."""
+    if any(found["state"] != "done" for found in replays):
+        return FAILED
+    return PARTLY if any(found["buried"] for found in replays) else OK
 
 
 async def waited(path: str, body: dict[str, Any], common: Remote) -> dict[str, Any]:

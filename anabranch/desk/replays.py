@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from anabranch.background.replaying import close_letters
+from anabranch.background.replaying import chosen_by, close_letters
 from anabranch.composition.storage import Storage
-from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
+from api.replays import DiscardRequest, Offsets, RedriveRequest, ReplayRequest
 from processors import STAGES
 from schemas.errors import InvalidRequest, NotFound
 from schemas.generations import Generation
@@ -20,6 +20,7 @@ from sql.replays import Letter, PgReplays, Replay, Tally
 from streams.stage import Stage
 
 NOTHING = "GET /v1/dead-letters lists what there is."
+ALL_OF_IT, NOTHING_OF_IT = Offsets(partition=0), Offsets(partition=0, end=0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +75,14 @@ class ReplayDesk:
         stage = _stage(wanted)
         generation = None if stage.shared else await self._generation(wanted.generation)
         topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
-        starts, ends = await self._range(topic, wanted)
+        starts, ends = limits(topic, await self.storage.log.ends(topic), wanted.offsets)
         total = await self.storage.records(topic, ends) - await self.storage.records(topic, starts)
         estimate = {"stage": stage.name, "topic": topic, "events_read": total, "starts": starts, "ends": ends}
-        if wanted.dry_run:
-            return {**estimate, "replay_id": None}
         chosen = wanted.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second", "stage", "generation"})
+        if wanted.dry_run:
+            takes = (await chosen_by(PgReplays(self.storage.pool), tenant, chosen)).takes
+            count = sum([takes(stored) async for stored in self.storage.log.read(topic, starts, ends)])
+            return {**estimate, "replay_id": None, "events_chosen": count}
         replay = self._replay(
             tenant, "replay", stage.name, generation.name if generation else None, chosen, wanted.per_second, topic=topic, starts=starts, ends=ends
         )
@@ -117,23 +120,23 @@ class ReplayDesk:
             raise NotFound(f"no generation {name or 'answers yet'}", remedy="GET /v1/generations lists them.")
         return found
 
-    async def _range(self, topic: str, wanted: ReplayRequest) -> tuple[dict[int, int], dict[int, int]]:
-        """What is asked for, cut to what the log has. Raises InvalidRequest where it asks for offsets of a partition that is not there."""
-        there = await self.storage.log.ends(topic)
-        if unknown := {place.partition for place in wanted.offsets} - there.keys():
-            raise InvalidRequest(f"topic {topic} has no partition {min(unknown)}", remedy=f"It has {len(there)}, from 0.")
-        asked = {place.partition: place for place in wanted.offsets}
-        chosen = {partition: bounds for partition, bounds in there.items() if not asked or partition in asked}
-        starts, ends = {}, {}
-        for partition, (first, following) in chosen.items():
-            place = asked.get(partition)
-            starts[partition] = max(first, place.start if place and place.start is not None else first)
-            ends[partition] = max(starts[partition], min(following, place.end if place and place.end is not None else following))
-        return starts, ends
-
     def _replay(self, tenant: str, kind: str, stage: str, generation: str | None, chosen: Mapping[str, Any], rate: float | None, **given: Any) -> Replay:
         places: dict[str, Any] = {"letters": None, "topic": None, "starts": {}, "ends": {}, "places": {}} | given
         return Replay(id=self.fresh_id(), tenant=tenant, kind=kind, stage=stage, generation=generation, chosen=chosen, per_second=rate, tally=Tally(), **places)
+
+
+def limits(topic: str, there: Mapping[int, tuple[int, int]], asked: Sequence[Offsets]) -> tuple[dict[int, int], dict[int, int]]:
+    """Where to start and to end in each partition: what is asked for, cut to what the log has. Nothing is read of a partition that is left out.
+    Raises InvalidRequest where it asks for offsets of a partition that is not there."""
+    if unknown := {place.partition for place in asked} - there.keys():
+        raise InvalidRequest(f"topic {topic} has no partition {min(unknown)}", remedy=f"It has {len(there)}, from 0.")
+    wanted = {place.partition: place for place in asked}
+    starts, ends = {}, {}
+    for partition, (first, following) in there.items():
+        place = wanted.get(partition, NOTHING_OF_IT if wanted else ALL_OF_IT)
+        starts[partition] = max(first, place.start or 0)
+        ends[partition] = max(starts[partition], following if place.end is None else min(following, place.end))
+    return starts, ends
 
 
 def _stage(wanted: ReplayRequest) -> Stage:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from datetime import timedelta
 from typing import Protocol
 
 from schemas.records import Position, Record, StoredRecord
@@ -65,11 +66,18 @@ class EventLog(Protocol):
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         """Per partition the first readable offset and the one after the last."""
 
-    def read(self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None) -> AsyncIterator[StoredRecord]:
-        """Bulk reading outside any group, from `start` (default: the first) up to `end` (exclusive; default: the ends when called), then stop. In order within a partition."""
+    def read(
+        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, behind: Mapping[int, int] | None = None
+    ) -> AsyncIterator[StoredRecord]:
+        """Bulk reading outside any group, from `start` (default: the first) up to `end` (exclusive; default: the ends when called), then stop. In order within a partition.
+        `behind` names the last record that an earlier call within the same limits gave of a partition: go on where that one stopped. `start` would not do, since
+        offsets of the Postgres log do not grow in reading order."""
 
     async def read_at(self, position: Position) -> StoredRecord | None:
         """One record at its own place, or None if it is no longer there."""
+
+    async def keeps(self, topic: str) -> timedelta | None:
+        """How long at most a record that is appended now can be found, as the topic is set up now; None where it stays, or where the log does not say."""
 
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         """Per partition the next offset that the group will read; partitions never acknowledged are left out."""

@@ -1,6 +1,6 @@
 -- Note how far a replay has come, and keep it.
 update replays
-set places = $3, read = $4, replayed = $5, superseded = $6, buried = $7,
+set places = $3, read = $4, replayed = $5, superseded = $6, buried = $7, resumed_at = coalesce(resumed_at, clock_timestamp()),
     lease_until = case when state = 'running' then clock_timestamp() + make_interval(secs => $8) end,
     lease_owner = case when state = 'running' then lease_owner end
 where id = $1 and lease_owner = $2

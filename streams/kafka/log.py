@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from datetime import timedelta
 
 from schemas.records import Position, Record, StoredRecord
 from streams.kafka.administration import Administration
@@ -35,7 +36,10 @@ class KafkaLog:
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         return await self._administration.ends(topic)
 
-    async def read(self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None) -> AsyncIterator[StoredRecord]:
+    async def read(
+        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, behind: Mapping[int, int] | None = None
+    ) -> AsyncIterator[StoredRecord]:
+        start = {**(start or {}), **{partition: last + 1 for partition, last in (behind or {}).items()}}
         async for record in Reading(self._settings, topic, await self._ranges(topic, start, end)).records():
             yield record
 
@@ -46,6 +50,9 @@ class KafkaLog:
         async for record in Reading(self._settings, position.topic, only).records():
             return record
         return None
+
+    async def keeps(self, topic: str) -> timedelta | None:
+        return await self._administration.keeps(topic)
 
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         return await self._administration.acknowledged(group, topic)

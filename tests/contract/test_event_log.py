@@ -86,6 +86,14 @@ class TestTopics:
         await case.log.create_topics({TOPIC: 4, "more": 1}, retention_ms={"more": HOUR_MS})
         assert sorted(numbers_of(await read_all(case))) == [0, 1, 2]
 
+    async def test_a_log_tells_how_long_a_record_can_stay_and_never_less_than_it_was_told(self, case: LogCase) -> None:
+        """In memory nothing expires."""
+        await case.log.create_topics({"brief": 4}, retention_ms={"brief": HOUR_MS})
+        hour, kept = timedelta(hours=1), await case.log.keeps("brief")
+        assert (kept is None) == (case.name == "memory")
+        assert kept is None or hour < kept <= hour * 2
+        assert await case.log.keeps(TOPIC) is None
+
     async def test_another_partition_count_is_refused(self, case: LogCase) -> None:
         with pytest.raises(ConfigurationError, match=f"{TOPIC}.*4"):
             await case.log.create_topics({TOPIC: 5}, retention_ms={})
@@ -142,6 +150,19 @@ class TestReading:
         number, beyond = positions[0].partition, positions[-1].offset + 1_000
         assert numbers_of(await read_all(case, end={number: beyond})) == [0, 1, 2, 3, 4]
         assert await read_all(case, start={number: beyond}) == []
+
+    async def test_an_end_at_the_beginning_lets_nothing_through(self, case: LogCase) -> None:
+        before = await case.log.ends(TOPIC)
+        await case.log.append(numbered(range(5)))
+        assert await read_all(case, end={number: after_last for number, (_, after_last) in before.items()}) == []
+
+    async def test_reading_goes_on_behind_the_last_record_that_was_given(self, case: LogCase) -> None:
+        await case.log.append(numbered(range(30)))
+        every = await read_all(case)
+        for taken in (0, 1, 13, 30):
+            last = {record.position.partition: record.position.offset for record in every[:taken]}
+            rest = await read_all(case, behind=last)
+            assert {record.position for record in rest} == {record.position for record in every[taken:]}
 
     async def test_reading_stops_at_the_ends_of_when_it_was_asked(self, case: LogCase) -> None:
         await case.log.append(numbered(range(10)))

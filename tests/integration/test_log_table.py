@@ -129,6 +129,21 @@ async def test_an_older_transaction_with_the_higher_position_comes_first_and_its
         assert await found.until(1) == [b"young"]
 
 
+async def test_bulk_reading_that_was_interrupted_misses_nothing_though_positions_do_not_grow_in_reading_order(pool: Pool, log: PgLog) -> None:
+    async with pool.acquire() as early:
+        transaction = early.transaction()
+        await transaction.start()
+        await early.execute("select pg_current_xact_id()")
+        first = await pool.fetchval(INSERT, b"written first, by the later transaction")
+        second = await early.fetchval(INSERT, b"written second, by the earlier one")
+        await transaction.commit()
+    assert second > first
+    [one, other] = [record async for record in log.read("t")]
+    assert one.position.offset == second
+    assert [record async for record in log.read("t", behind={0: one.position.offset})] == [other]
+    assert [record async for record in log.read("t", behind={0: other.position.offset})] == []
+
+
 async def test_what_may_come_again_bounds_what_is_kept_though_a_higher_position_is_done(pool: Pool, database: str, log: PgLog) -> None:
     async with pool.acquire() as old:
         transaction = old.transaction()

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
 
+from anabranch.background.lag import stage_lags
 from anabranch.composition.overrides import Overrides
 from anabranch.settings import Settings
 from engines.embed.null import NullEmbedder
 from schemas.errors import PermanentError
 from schemas.events import DocumentWithdrawn
 from schemas.ports.engines import Embedded
+from schemas.records import Record
 from sql.checksum import checksum
 from sql.pool import close_pool, open_pool
 from streams.codec import Codec
@@ -229,3 +232,87 @@ async def test_an_event_that_topic_raw_has_forgotten_is_redriven_from_what_was_k
         assert (after["event_id"], after["code"], after["producer_event_id"]) == (letter["event_id"], letter["code"], "e-1")
     finally:
         await close_pool(pool)
+
+
+async def replayed(world: World, **chosen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a dry run says, and what then happens."""
+    dry = await post(world, "/v1/replays", {**chosen, "dry_run": True})
+    return dry, await ended(world, (await post(world, "/v1/replays", chosen))["replay_id"])
+
+
+async def test_a_dry_run_counts_what_then_happens_by_every_selector(world: World) -> None:
+    receipts = [await world.searchable(f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even") for number in range(6)]
+    places = [item async for item in world.worker.storage.log.read("ocr_done")]
+    some = {place.record.headers["ce_document"].decode() for place in places[2:4]}
+    middle = {"since": places[2].appended_at.isoformat(), "until": places[4].appended_at.isoformat()}
+    offsets = [{"partition": 0, "start": places[1].position.offset, "end": places[3].position.offset}]
+    choices: list[tuple[dict[str, Any], int]] = [
+        ({}, 6),
+        (middle, 2),
+        ({"offsets": offsets}, 2),
+        ({"document_ids": [receipts[2]["document_id"], receipts[5]["document_id"]]}, 2),
+        ({"collection": "odd"}, 3),
+        ({"collection": "odd", "document_ids": sorted(some)}, 1),
+        ({"collection": "even", "offsets": offsets, **middle}, 1),
+        ({"collection": "nowhere"}, 0),
+    ]
+    for chosen, count in choices:
+        dry, done = await replayed(world, stage="chunk", **chosen)
+        assert (dry["events_chosen"], done["replayed"]) == (count, count), chosen
+        assert (dry["events_read"], 0) == (done["read"], done["left"]) and done["state"] == "done", chosen
+
+
+async def test_two_redrives_of_the_same_letters_at_once_end_as_one(world: World, database: str, embedder: Choosy) -> None:
+    receipts = [await failed(world, f"The heron stands on {number} legs.", str(number)) for number in range(5)]
+    embedder.refused.clear()
+    answers = await asyncio.gather(*(post(world, "/v1/dead-letters/redrive", {"all": True}) for _ in range(3)))
+    states = [(await ended(world, replay))["state"] for answer in answers for replay in answer["replays"]]
+    assert set(states) == {"done"}
+    await until(lambda: none_left(world))
+    for receipt in receipts:
+        await until(lambda receipt=receipt: is_state(world, receipt["document_id"], "searchable"))  # type: ignore[misc]
+    assert len(await world.search("heron", k=50)) == 5
+
+
+async def test_an_id_that_was_used_twice_is_redriven_without_touching_what_the_first_one_did(world: World) -> None:
+    first = {"external_id": "a", "content": {"text": "The first."}}
+    for payload in (first, {**first, "content": {"text": "The second."}}):
+        headers = {"ce_specversion": b"1.0", "ce_id": b"same", "ce_source": b"crm", "ce_type": b"document.received.v1"}
+        await world.worker.storage.log.append([Record("raw", b"a", json.dumps(payload).encode(), headers)])
+
+    async def buried() -> bool:
+        return [letter["code"] for letter in await letters(world)] == ["DUPLICATE_ID"]
+
+    await until(buried)
+    await until(lambda: idle(world))
+    [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
+    assert (await ended(world, replay))["buried"] == 1
+    claims = await world.worker.storage.pool.fetch("select reacted from handled where generation = '' and stage = 'receive'")
+    assert [claim["reacted"] for claim in claims] == [True]
+
+
+async def test_every_stage_may_react_again_to_all_that_a_document_has_been_through(world: World, database: str) -> None:
+    """Revisions that changed nothing, an amendment, a withdrawal and what came back after one."""
+    await world.searchable("A note about otters.", external_id="same")
+    await world.searchable("A note about otters.", external_id="same")
+    changed = await world.searchable("The stork has gone.", external_id="changed", title="Old")
+    await world.searchable("The otter has come.", external_id="changed", title="Old")
+    assert (await world.http.patch(f"/v1/documents/{changed['document_id']}", json={"title": "New", "tags": ["x"]})).status_code == 202
+    gone = await world.searchable("The pike waits.", external_id="gone")
+    assert (await world.ended((await world.http.delete(f"/v1/documents/{gone['document_id']}")).json()))["state"] == "withdrawn"
+
+    async def amended() -> bool:
+        return bool((await get(world, f"/v1/documents/{changed['document_id']}"))["title"] == "New")
+
+    await until(amended)
+    before = await summed(database)
+    for stage in ("receive", "transcribe", "chunk", "embed", "extract", "index"):
+        done = await ended(world, (await post(world, "/v1/replays", {"stage": stage}))["replay_id"])
+        assert (done["state"], done["buried"]) == ("done", 0), done
+        await until(lambda: idle(world))
+        assert await summed(database) == before, stage
+
+
+async def idle(world: World) -> bool:
+    """Nobody has anything to read."""
+    return not any(line["lag"] for line in await stage_lags(world.worker.storage))

@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from anabranch.background.selection import Selection
+from anabranch.desk.replays import limits
+from api.replays import Offsets
+from schemas.errors import InvalidRequest
+from schemas.records import Position, Record, StoredRecord
+from streams.memory import MemoryLog
+
+NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
+OWN, OTHER = UUID(int=1), UUID(int=2)
+
+
+def stored(topic: str = "chunked", *, at: datetime = NOON, value: Any = None, **headers: str) -> StoredRecord:
+    named = {f"ce_{name}": text.encode() for name, text in headers.items()}
+    return StoredRecord(Record(topic, b"k", json.dumps(value or {}).encode(), named), Position(topic, 0, 7), at)
+
+
+def takes(record: StoredRecord, *, collection: frozenset[UUID] | None = None, **chosen: Any) -> bool:
+    return Selection.of(chosen, "acme", collection).takes(record)
+
+
+def test_only_ones_own_events_are_taken_whoever_names_the_document() -> None:
+    assert takes(stored(tenant="acme")) and not takes(stored(tenant="globex"))
+    assert not takes(stored(tenant="globex", document=str(OWN)), document_ids=[str(OWN)])
+
+
+def test_a_producers_event_is_its_tenants_whatever_its_headers_claim() -> None:
+    assert takes(stored("raw", value={"tenant": "acme"})) and not takes(stored("raw", value={"tenant": "globex"}, tenant="acme"))
+    assert takes(stored("raw", value={"data": {"tenant": "acme"}})) and not takes(stored("raw", value={"external_id": "nobody says"}))
+
+
+@pytest.mark.parametrize(("at", "taken"), [(timedelta(0), True), (timedelta(seconds=-1), False), (timedelta(hours=1), False)])
+def test_a_period_begins_with_its_first_moment_and_ends_before_its_last(at: timedelta, taken: bool) -> None:
+    period = {"since": NOON.isoformat(), "until": (NOON + timedelta(hours=1)).isoformat()}
+    assert takes(stored(at=NOON + at, tenant="acme"), **period) is taken
+
+
+def test_of_documents_and_collection_only_what_is_in_both_is_taken() -> None:
+    record = stored(tenant="acme", document=str(OWN))
+    assert takes(record, document_ids=[str(OWN)], collection=frozenset({OWN, OTHER}))
+    assert not takes(record, document_ids=[str(OWN)], collection=frozenset({OTHER}))
+    assert not takes(record, collection=frozenset()) and not takes(stored(tenant="acme"), collection=frozenset({OWN}))
+
+
+async def read(asked: list[Offsets]) -> dict[int, list[int]]:
+    """Partition → the offsets that are read of it."""
+    log = MemoryLog()
+    await log.create_topics({"chunked": 3}, retention_ms={})
+    await log.append([Record("chunked", str(number).encode(), b"{}") for number in range(60)])
+    found: dict[int, list[int]] = {0: [], 1: [], 2: []}
+    async for record in log.read("chunked", *limits("chunked", await log.ends("chunked"), asked)):
+        found[record.position.partition].append(record.position.offset)
+    return found
+
+
+async def test_without_offsets_all_is_read() -> None:
+    assert sum(map(len, (await read([])).values())) == 60
+
+
+async def test_partitions_that_are_not_named_are_left_out() -> None:
+    assert await read([Offsets(partition=1, start=2, end=5)]) == {0: [], 1: [2, 3, 4], 2: []}
+
+
+async def test_offsets_beyond_the_log_are_cut_to_what_is_there() -> None:
+    found = await read([Offsets(partition=0, end=1), Offsets(partition=2, start=10_000)])
+    assert found == {0: [0], 1: [], 2: []}
+    assert await read([Offsets(partition=0, start=5, end=2)]) == {0: [], 1: [], 2: []}
+
+
+def test_a_partition_that_is_not_there_is_refused() -> None:
+    with pytest.raises(InvalidRequest, match="no partition 7"):
+        limits("chunked", {0: (0, 10)}, [Offsets(partition=7)])
