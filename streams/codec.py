@@ -5,9 +5,10 @@ The payload of what is said of a document or a run is sealed with its key; every
 
 from __future__ import annotations
 
+import base64
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -15,22 +16,28 @@ from uuid import UUID
 from pydantic import ValidationError
 
 from schemas.errors import MalformedEvent, NewerVersion, PermanentError
-from schemas.events import Event, Fact, declared, event_types
+from schemas.events import Event, Fact, declared
 from schemas.ids import canonical_json, received_id, sha256_hex
 from schemas.ports.keys import Keys
 from schemas.records import Record, StoredRecord
-from streams.topics import CONTROL, OUTCOMES, RAW
+from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW
 
 STRUCTURED = "application/cloudevents+json"
 LONGEST_ATTRIBUTE = 1024
 """Bytes of those attributes that every fact carries on: an index of the tables takes three names of this kind, and no more."""
 _CARRIED = ("id", "source", "type", "correlationid", "traceparent")
+_CORRELATING = {"correlationid": re.compile("|[0-9a-fA-F-]{36}"), "traceparent": re.compile("|[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")}
+"""Attributes of others that ride along, and how they look where they can hold no words: a UUID, and W3C Trace Context."""
+ASIDE = "sealedids"
+"""The attribute that holds them sealed where they look otherwise."""
 _TYPE = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
 
 
 CLEAR_TOPICS = frozenset({RAW, OUTCOMES, CONTROL})
 """What foreign producers write and read, and decisions, which hold no text of a document."""
 SEALED = "application/octet-stream"
+OWN = "anabranch/"
+"""What the sources of our own events begin with."""
 DEFAULT_TENANT = "default"
 
 
@@ -50,12 +57,13 @@ def base_topic(topic: str) -> str:
 
 
 class Codec:
-    """Raises MalformedEvent for what cannot be read, NewerVersion where an event of ours is newer than this program."""
+    """Raises MalformedEvent for what cannot be read, NewerVersion where an event of ours is newer than this program. Older versions of `events` are read as
+    the newest."""
 
-    def __init__(self, keys: Keys | None = None) -> None:
+    def __init__(self, keys: Keys | None = None, events: Sequence[type[Event]] = declared()) -> None:
         self.keys = keys or PlainKeys()
-        self.types = event_types()
-        self.newest = {(event.topic, event.name): event.version for event in declared()}
+        self.types = {(event.topic, f"{event.name}.v{version}"): (event, version) for event in events for version in range(1, event.version + 1)}
+        self.newest = {(event.topic, event.name): event.version for event in events}
 
     async def encode(self, fact: Fact[Any], topic: str, key: str) -> Record:
         payload = fact.data.model_dump_json(exclude_none=fact.data.topic != OUTCOMES).encode()
@@ -66,16 +74,33 @@ class Codec:
             if sealed is not None:
                 payload = sealed[1]
                 headers |= {"ce_keyid": str(sealed[0]).encode(), "content-type": SEALED.encode()}
+                headers |= await self._set_aside(headers, tenant, subject, sealed[0], fact)
         return Record(topic, key.encode(), payload, headers)
+
+    async def _set_aside(self, headers: dict[str, bytes], tenant: str, subject: UUID, key: UUID, fact: Fact[Any]) -> dict[str, bytes]:
+        """Takes what a producer wrote into attributes that are carried on, unless it can only be a number, and gives it back sealed."""
+        told = {name: headers.pop(f"ce_{name}").decode() for name, form in _CORRELATING.items() if not form.fullmatch(headers.get(f"ce_{name}", b"").decode())}
+        if not told:
+            return {}
+        sealed = await self.keys.seal(tenant, subject, json.dumps(told).encode(), context=_context(fact.event_id, ASIDE), key=key)
+        assert sealed is not None, "a key that sealed the payload seals this too"
+        return {f"ce_{ASIDE}": base64.b64encode(sealed[1])}
 
     async def decode(self, stored: StoredRecord) -> Fact[Any]:
         topic = base_topic(stored.position.topic)
         attributes, payload = self._attributes(stored.record)
+        event, version = self._event_class(topic, attributes)
         if topic not in CLEAR_TOPICS and "keyid" in attributes:
             payload = await self.keys.open(_uuid(attributes, "keyid"), payload, context=_context(attributes["id"], attributes["type"]))
-        event = self._event_class(topic, attributes.get("type", ""))
-        data = _validated(event, payload)
+            attributes |= await self._put_back(attributes)
+        data = _validated(event, payload if version == event.version else _upcast(event, payload, version))
         return _foreign(attributes, data, payload, stored) if topic == RAW else _own(attributes, data, stored)
+
+    async def _put_back(self, attributes: Mapping[str, str]) -> dict[str, str]:
+        if ASIDE not in attributes:
+            return {}
+        told = await self.keys.open(_uuid(attributes, "keyid"), base64.b64decode(attributes[ASIDE]), context=_context(attributes["id"], ASIDE))
+        return dict(json.loads(told))
 
     def _attributes(self, record: Record) -> tuple[dict[str, str], bytes]:
         if record.value is None:
@@ -89,18 +114,20 @@ class Codec:
             raise MalformedEvent(f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}")
         return _measured(attributes), record.value
 
-    def _event_class(self, topic: str, event_type: str) -> type[Event]:
-        found = self.types.get((topic, event_type))
-        if found is not None:
+    def _event_class(self, topic: str, attributes: Mapping[str, str]) -> tuple[type[Event], int]:
+        """And the version that the record has."""
+        event_type = attributes["type"]
+        if found := self.types.get((topic, event_type)):
             return found
         match = _TYPE.match(event_type)
-        newest = self.newest.get((topic, match["name"])) if match else None
-        if match is None or newest is None:
-            known = ", ".join(sorted(kind for at, kind in self.types if at == topic))
-            raise MalformedEvent(f"topic {topic} knows no event type {event_type!r}; it takes {known}", code="UNKNOWN_TYPE")
-        if topic == RAW:
+        newest = self.newest.get((topic, match["name"]), 0) if match else 0
+        # A type that nobody has heard of is a newer program's where ours is the author; from anybody else it is a mistake.
+        if topic != RAW and match and int(match["version"]) > newest and (newest or attributes["source"].startswith(OWN)):
+            raise NewerVersion(f"{event_type} on topic {topic} is newer than {f'v{newest}, the newest' if newest else 'what'} this worker knows")
+        if newest:
             raise MalformedEvent(f"{event_type} is a version that this system does not know; the newest is v{newest}", code="UNKNOWN_VERSION")
-        raise NewerVersion(f"{event_type} on topic {topic} is newer than v{newest}, the newest this worker knows")
+        known = ", ".join(sorted(kind for at, kind in self.types if at == topic))
+        raise MalformedEvent(f"topic {topic} knows no event type {event_type!r}; it takes {known}", code="UNKNOWN_TYPE")
 
 
 def clues(record: Record) -> tuple[str | None, str | None, str | None]:
@@ -116,6 +143,22 @@ def guessed_external_id(record: Record) -> str | None:
     """An invalid payload may still name its document."""
     name = _guessed_field(record, "external_id")
     return name and _short(name)
+
+
+def guessed_document(stored: StoredRecord, tenant: str) -> UUID | None:
+    """Which document a record speaks of that cannot be read, where that can be told all the same."""
+    if base_topic(stored.position.topic) != RAW:
+        return _as_uuid((stored.record.headers.get("ce_document") or b"").decode(errors="replace"))
+    name = next(filter(None, (_guessed_field(stored.record, field) for field in ("external_id", "source_uri", "document_id"))), None)
+    numbered = "ce_sequence" in stored.record.headers
+    return name and (document_id(tenant, (clues(stored.record)[1] or "") if numbered else "", name))
+
+
+def _as_uuid(text: str) -> UUID | None:
+    try:
+        return UUID(text)
+    except ValueError:
+        return None
 
 
 def owner(stored: StoredRecord) -> str | None:
@@ -201,6 +244,15 @@ def _validated(event: type[Event], payload: bytes) -> Event:
         raise MalformedEvent(f"{event.event_type()}: {problems}") from error
 
 
+def _upcast(event: type[Event], payload: bytes, version: int) -> bytes:
+    """An older version as the newest. What was never valid is malformed, whatever way it fails."""
+    older = _loaded(payload, "the payload")
+    try:
+        return json.dumps(event.upcast(older, version)).encode()
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        raise MalformedEvent(f"{event.name}.v{version} does not hold what version {version} has: {error!r}") from error
+
+
 def _time(attributes: Mapping[str, str]) -> datetime | None:
     given = attributes.get("time")
     if not given:
@@ -274,8 +326,9 @@ def _uuid(attributes: Mapping[str, str], name: str) -> UUID:
 
 
 def _subject(fact: Fact[Any]) -> UUID | None:
-    """Whose key seals it."""
-    subject: UUID | None = fact.document_id or getattr(fact.data, "run_id", None) or getattr(fact.data, "feedback_id", None)
+    """Whose key seals it. A dead letter that names no document has a key of its own."""
+    named = (getattr(fact.data, name, None) for name in ("run_id", "feedback_id", *(["event_id"] if fact.data.topic == DEAD_LETTERS else [])))
+    subject: UUID | None = fact.document_id or next(filter(None, named), None)
     return None if fact.data.topic in CLEAR_TOPICS else subject
 
 
