@@ -24,6 +24,7 @@ from api.routes import (
     health,
     ingest,
     lineage,
+    manual,
     past_runs,
     profiles,
     questions,
@@ -52,7 +53,9 @@ def create_app(services: Services, *, most_requests: int = 256) -> FastAPI:
 
 def routes_only() -> FastAPI:
     """Without services: enough for its OpenAPI document."""
-    app = FastAPI(title="Anabranch", version=VERSION, description="Event-sourced streaming ingestion and retrieval.", responses=RESPONSES)
+    description = "Event-sourced streaming ingestion and retrieval."
+    # Its own pages would fetch scripts from the network.
+    app = FastAPI(title="Anabranch", version=VERSION, description=description, responses=RESPONSES, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False
     for resource in (
         ingest,
@@ -77,5 +80,6 @@ def routes_only() -> FastAPI:
     ):
         app.include_router(resource.router, prefix="/v1", dependencies=[Depends(clean_input)])
     app.include_router(health.router)
+    app.include_router(manual.router)
     problems.install(app)
     return app

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator
+
+import httpx2
+import pytest
+
+from api.app import create_app
+from tests.unit.api_services import services
+
+
+@pytest.fixture
+async def client() -> AsyncIterator[httpx2.AsyncClient]:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(create_app(services())), base_url="http://api") as found:
+        yield found
+
+
+async def test_the_documentation_names_nothing_outside_the_server_and_what_it_names_is_there(client: httpx2.AsyncClient) -> None:
+    page = (await client.get("/docs")).text
+    assert "://" not in page
+    named = re.findall(r'(?:src|href)="([^"]+)"', page)
+    assert len(named) == 3
+    for address in (*named, "/openapi.json"):
+        found = await client.get(address)
+        assert found.status_code == 200 and len(found.content) > 1000, address
+
+
+async def test_the_address_of_the_server_leads_to_its_documentation(client: httpx2.AsyncClient) -> None:
+    found = await client.get("/", follow_redirects=True)
+    assert found.status_code == 200 and found.url.path == "/docs"
+
+
+async def test_nothing_else_of_the_package_is_served(client: httpx2.AsyncClient) -> None:
+    assert (await client.get("/docs/redoc.standalone.js")).status_code == 422
+    assert (await client.get("/redoc")).status_code == 404
