@@ -1,8 +1,9 @@
-"""Text that no database column can hold is refused at the edge."""
+"""Text that no database column can hold, and numbers that are none, are refused at the edge."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from typing import Any
 
@@ -22,14 +23,28 @@ def check_text(text: str, where: str) -> None:
         raise InvalidRequest(f"{where} holds a lone surrogate", remedy="Send valid Unicode.") from None
 
 
+def check_json(value: Any, where: str) -> None:
+    """Raises InvalidRequest for such texts at any depth, and for numbers that JSON does not have, though Python reads them."""
+    for found in _values(value):
+        if isinstance(found, str):
+            check_text(found, where)
+        elif not math.isfinite(found):
+            raise InvalidRequest(f"{where} holds a number that JSON does not have: {found}", remedy="Leave it out, or send null.")
+
+
 async def clean_input(request: Request) -> None:
     """A dependency of all routes: path, query string and JSON body."""
     for name, value in (*request.path_params.items(), *request.query_params.multi_items()):
         check_text(name, "the query string")
         check_text(str(value), name)
-    if request.headers.get("content-type", "").partition(";")[0].strip() == "application/json" and await request.body():
-        for text in _texts(await read_json(request)):
-            check_text(text, "the body")
+    if is_json(request) and await request.body():
+        check_json(await read_json(request), "the body")
+
+
+def is_json(request: Request) -> bool:
+    """However its type is spelt (RFC 6839: anything that ends in +json)."""
+    media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    return media_type == "application/json" or (media_type.startswith("application/") and media_type.endswith("+json"))
 
 
 async def read_json(request: Request) -> Any:
@@ -42,12 +57,13 @@ async def read_json(request: Request) -> Any:
         raise InvalidRequest(f"the body is not JSON: {error}", remedy="Send well-formed JSON in UTF-8.") from error
 
 
-def _texts(value: Any) -> Iterator[str]:
+def _values(value: Any) -> Iterator[str | float]:
+    """Texts and numbers with a fraction, keys included."""
     waiting = [value]
     while waiting:
         match waiting.pop():
-            case str() as text:
-                yield text
+            case str() | float() as found:
+                yield found
             case list() as items:
                 waiting.extend(items)
             case dict() as fields:

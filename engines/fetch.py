@@ -61,7 +61,7 @@ class HttpFetcher:
                 return await self._followed(client, url, headers, receive)
         except TimeoutError as error:
             raise LimitExceeded(f"{url} took more than {self._timeout_s:g} s.", code="FETCH_TIMEOUT", remedy="Upload the file instead.") from error
-        except (httpx.RequestError, httpx.InvalidURL, SSRFProtectionError) as error:
+        except (httpx.RequestError, httpx.InvalidURL, UnicodeError, SSRFProtectionError) as error:
             raise _translated(url, error) from error
 
     def _client(self) -> httpx.AsyncClient:
@@ -154,7 +154,7 @@ def _filename(response: httpx.Response, place: httpx.URL) -> str | None:
 def _translated(url: str, error: Exception) -> AnabranchError:
     if isinstance(error, SSRFProtectionError):
         return ForbiddenAddress(f"{url} leads to an address that is not public: {error}.")
-    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol):
+    if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol | UnicodeError):
         return ForbiddenAddress(f"{url[:500]!r} is no address: {error}.")
     if isinstance(error, httpx.DecodingError):
         return UnreadableDocument(f"{url[:500]!r} cannot be fetched: {error}.", code="FETCH_FAILED", remedy="Check the address.")

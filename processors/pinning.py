@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import binascii
 from uuid import UUID
 
 import structlog
@@ -71,7 +70,7 @@ def _inline(content: Content, ports: Ports) -> bytes:
     else:
         try:
             payload = base64.b64decode(content.base64 or "", validate=True)
-        except binascii.Error as error:
+        except ValueError as error:
             raise MalformedEvent(f"content.base64 is not base64: {error}", code="NOT_BASE64") from error
     if len(payload) > ports.limits.inline_bytes:
         raise LimitExceeded(

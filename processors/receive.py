@@ -5,7 +5,6 @@ Validates, fetches a URL once, pins the bytes as a blob, gives the document its 
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -23,9 +22,6 @@ VERSION = 1
 LONGEST_NAME = 1024
 AMENDED = 2**62
 """In the order of an amendment without a number: behind every correction of the last number, and before a withdrawal."""
-LONGEST_TENANT = 255
-_TENANT = re.compile(r"[^\x00-\x1f\x7f/\\.][^\x00-\x1f\x7f/\\]*")
-"""A tenant's name is a folder of the blob store, so that none lies within another's."""
 
 
 async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
@@ -45,8 +41,6 @@ def _check_source(fact: Fact[Incoming], ports: Ports) -> None:
     allowed, tenant, name = ports.limits.sources, fact.data.tenant, fact.data.external_id or ""
     if len(name.encode()) > LONGEST_NAME:
         raise MalformedEvent(f"external_id has {len(name.encode())} bytes; {LONGEST_NAME} are allowed")
-    if not _TENANT.fullmatch(tenant) or len(tenant.encode()) > LONGEST_TENANT:
-        raise MalformedEvent(f"tenant {tenant!r} has a slash or a control character, begins with a dot, or is longer than {LONGEST_TENANT} bytes")
     if allowed and tenant not in allowed.get(fact.source, frozenset()):
         remedy = "Name the source and its tenants in ANABRANCH_INGEST__SOURCES."
         raise PermanentError(f"source {fact.source!r} may not write for tenant {tenant!r}", code="FORBIDDEN_TENANT", remedy=remedy)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
@@ -22,6 +23,7 @@ from schemas.ports.keys import Keys
 from schemas.records import Record, StoredRecord
 from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW
 
+SPECVERSION = "1.0"
 STRUCTURED = "application/cloudevents+json"
 LONGEST_ATTRIBUTE = 1024
 """Bytes of those attributes that every fact carries on: an index of the tables takes three names of this kind, and no more."""
@@ -30,6 +32,9 @@ _CORRELATING = {"correlationid": re.compile("|[0-9a-fA-F-]{36}"), "traceparent":
 """Attributes of others that ride along, and how they look where they can hold no words: a UUID, and W3C Trace Context."""
 ASIDE = "sealedids"
 """The attribute that holds them sealed where they look otherwise."""
+_DATA = frozenset({"data", "data_base64"})
+_INTEGER = re.compile(r"-?[0-9]+")
+LONGEST_INTEGER = 100
 _TYPE = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<version>\d+)$")
 
 
@@ -188,20 +193,29 @@ def _written(text: str) -> str:
 
 def _guessed(value: bytes) -> dict[str, Any]:
     try:
-        found = _loaded(value, "it")
-    except MalformedEvent:
+        found = json.loads(value)
+    except (ValueError, RecursionError):
         return {}
     return found if isinstance(found, dict) else {}
 
 
 def _loaded(value: bytes, what: str) -> Any:
     try:
-        return json.loads(value)
+        return json.loads(value, parse_constant=_finite, parse_float=_finite)
     except (ValueError, RecursionError) as error:
         raise MalformedEvent(f"{what} is not JSON that can be read: {error}") from error
 
 
+def _finite(number: str) -> float:
+    """NaN and infinity are no JSON, though Python reads them (and what is too great for it as infinity)."""
+    if not math.isfinite(found := float(number)):
+        raise ValueError(f"{number[:20]} is no number that JSON has")
+    return found
+
+
 def _measured(attributes: dict[str, str]) -> dict[str, str]:
+    if (version := attributes["specversion"]) != SPECVERSION:
+        raise MalformedEvent(f"CloudEvents {_written(version)[:20]!r} is not {SPECVERSION}, the version that is read here")
     for name, value in attributes.items():
         if _written(value) != value:
             raise MalformedEvent(f"ce_{name} holds half of a surrogate pair, which is no text")
@@ -227,13 +241,23 @@ def _text(name: str, value: bytes) -> str:
 
 def _structured(value: bytes) -> tuple[dict[str, str], bytes]:
     envelope = _loaded(value, "the CloudEvent")
-    if not isinstance(envelope, dict) or "data" not in envelope:
-        raise MalformedEvent("a structured CloudEvent is a JSON object with `data`")
-    missing = [name for name in ("specversion", "id", "source", "type") if not isinstance(envelope.get(name), str)]
+    if not isinstance(envelope, dict) or len(_DATA & envelope.keys()) != 1:
+        raise MalformedEvent("a structured CloudEvent is a JSON object with `data` (or `data_base64`)")
+    missing = [name for name in ("specversion", "id", "source", "type") if not (envelope.get(name) and isinstance(envelope[name], str))]
     if missing:
         raise MalformedEvent(f"CloudEvents attributes are missing or no text: {', '.join(missing)}")
-    attributes = {name: str(value) for name, value in envelope.items() if name != "data" and value is not None}
-    return attributes, json.dumps(envelope["data"]).encode()
+    attributes = {name: str(value) for name, value in envelope.items() if name not in _DATA and value is not None}
+    return attributes, _data(envelope)
+
+
+def _data(envelope: Mapping[str, Any]) -> bytes:
+    """CloudEvents 1.0, JSON event format, section 3.1.1: what a producer takes for binary data comes in base64."""
+    if "data" in envelope:
+        return json.dumps(envelope["data"]).encode()
+    try:
+        return base64.b64decode(envelope["data_base64"], validate=True)
+    except (ValueError, TypeError) as error:
+        raise MalformedEvent(f"data_base64 is not base64: {error}") from error
 
 
 def _validated(event: type[Event], payload: bytes) -> Event:
@@ -258,7 +282,7 @@ def _time(attributes: Mapping[str, str]) -> datetime | None:
     if not given:
         return None
     try:
-        moment = datetime.fromisoformat(given)
+        moment = datetime.fromisoformat(given.upper())
     except ValueError as error:
         raise MalformedEvent(f"ce_time {given!r} is not RFC 3339") from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
@@ -268,13 +292,11 @@ def _number(attributes: Mapping[str, str], name: str) -> int | None:
     given = attributes.get(name)
     if given is None:
         return None
-    try:
-        number = int(given)
-    except ValueError as error:
-        raise MalformedEvent(f"ce_{name} {given!r} is not an integer") from error
-    if not 0 <= number < 2**63:
-        raise MalformedEvent(f"ce_{name} {given} is outside 0 … 2^63 - 1")
-    return number
+    if not _INTEGER.fullmatch(given):
+        raise MalformedEvent(f"ce_{name} {given[:40]!r} is not an integer")
+    if len(given) > LONGEST_INTEGER or not 0 <= int(given) < 2**63:
+        raise MalformedEvent(f"ce_{name} {given[:40]} is outside 0 … 2^63 - 1")
+    return int(given)
 
 
 def _foreign(attributes: Mapping[str, str], data: Event, payload: bytes, stored: StoredRecord) -> Fact[Any]:
@@ -339,7 +361,7 @@ def _context(identity: str, event_type: str) -> bytes:
 
 def _headers(fact: Fact[Any]) -> dict[str, bytes]:
     values = {
-        "ce_specversion": "1.0",
+        "ce_specversion": SPECVERSION,
         "ce_id": fact.event_id,
         "ce_source": fact.source,
         "ce_type": fact.data.event_type(),

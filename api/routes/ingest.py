@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from api.access import Use
-from api.guard import check_text, read_json
+from api.guard import check_json, check_text, read_json
 from api.multipart import Form, read_form
 from api.services import IngestRequest, Receipt, Services, Upcoming
 from schemas.errors import InvalidRequest, NotFound, PermanentError
@@ -109,6 +109,7 @@ def _of_form(form: Form) -> IngestRequest:
     if form.upload is None:
         raise InvalidRequest("the form has no file", remedy="Send the document as the field `file`.")
     values: dict[str, Any] = {name: _field(name, given) for name, given in form.fields.items()}
+    check_text(form.filename or "", "the file's name")
     values.setdefault("filename", form.filename)
     values.setdefault("media_type", form.media_type)
     return _validated(values)
@@ -119,9 +120,11 @@ def _field(name: str, given: list[str]) -> Any:
         check_text(text, f"form field {name}")
     if name in _OBJECTS or (name in _LISTS and len(given) == 1 and given[0].startswith("[")):
         try:
-            return json.loads(given[0])
+            found = json.loads(given[0])
         except (ValueError, RecursionError) as error:
             raise InvalidRequest(f"form field {name} is not JSON: {error}", remedy="Write it as JSON.") from error
+        check_json(found, f"form field {name}")
+        return found
     return given if name in _LISTS else given[-1]
 
 

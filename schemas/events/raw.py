@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Self
+import re
+from typing import Annotated, Any, Self
 from uuid import UUID
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import AfterValidator, ConfigDict, Field, model_validator
 
 from schemas.events.declaration import Event
 from schemas.ids import document_id
@@ -15,6 +16,20 @@ from schemas.values import Amendment, DocumentFields, Value
 def _exactly_one(*names: str) -> dict[str, Any]:
     """In JSON Schema: one of these properties is a text, the others are null or left out."""
     return {"oneOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in names]}
+
+
+LONGEST_TENANT = 255
+_TENANT = r"^[^\x00-\x1f\x7f/\\.][^\x00-\x1f\x7f/\\]*$"
+
+
+def _tenant(name: str) -> str:
+    if not re.fullmatch(_TENANT, name) or len(name.encode()) > LONGEST_TENANT:
+        raise ValueError(f"tenant {name!r} is empty, has a slash or a control character, begins with a dot, or is longer than {LONGEST_TENANT} bytes")
+    return name
+
+
+Tenant = Annotated[str, AfterValidator(_tenant), Field(min_length=1, max_length=LONGEST_TENANT, json_schema_extra={"pattern": _TENANT})]
+"""Whoever a document belongs to. The name is a folder of the blob store, so that none lies within another's."""
 
 
 class Content(Value):
@@ -40,7 +55,7 @@ class DocumentReceived(DocumentFields, Event, name="document.received", topic="r
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    tenant: str = Field("default", min_length=1, max_length=255)
+    tenant: Tenant = "default"
     external_id: str | None = Field(None, min_length=1, max_length=1024)
     content: Content
     force: bool = Field(False, description="process again even if nothing changed")
@@ -56,7 +71,7 @@ class Named(Event):
 
     model_config = ConfigDict(frozen=True, extra="forbid", json_schema_extra=_exactly_one("external_id", "document_id"))
 
-    tenant: str = Field("default", min_length=1, max_length=255)
+    tenant: Tenant = "default"
     external_id: str | None = Field(None, min_length=1, max_length=1024)
     document_id: str | None = Field(None, description="in place of external_id")
 

@@ -70,6 +70,7 @@ HOSTILE = [
     "http://224.0.0.1/",
     "http://[fe80::1]/",
     "http://[fd00::1]/",
+    "http://xn--/",
 ]
 
 
@@ -80,7 +81,7 @@ async def test_no_spelling_of_an_inner_address_is_fetched(blobs: Blobs, web: str
         await strict.fetch(url.format(port=urlsplit(web).port), "u/")
 
 
-@pytest.mark.parametrize("url", ["http://localhost:{port}/files/a", "http://169.254.169.254/", "file:///etc/passwd", "http://2130706433:1/"])
+@pytest.mark.parametrize("url", ["http://localhost:{port}/files/a", "http://169.254.169.254/", "file:///etc/passwd", "http://2130706433:1/", "http://xn--/"])
 async def test_a_redirect_to_an_inner_address_is_not_followed(blobs: Blobs, web: str, url: str) -> None:
     with pytest.raises(ForbiddenAddress):
         await fetcher(blobs, web).fetch(f"{web}/redirect?to={url.format(port=urlsplit(web).port)}", "u/")

@@ -135,6 +135,22 @@ async def test_a_bad_question_is_a_problem(client: httpx2.AsyncClient, body: dic
     assert_problem(await client.post("/v1/query", json=body), 422, "INVALID_REQUEST")
 
 
+@pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", "application/vnd.question+json"])
+@pytest.mark.parametrize(
+    "body", ['{"query": "a\\u0000b"}', '{"query": "a", "filters": {"metadata": {"a": ["b\\u0000"]}}}', '{"query": "a", "filters": {"metadata": {"a": NaN}}}']
+)
+async def test_what_no_table_holds_is_refused_however_its_type_is_spelt(client: httpx2.AsyncClient, content_type: str, body: str) -> None:
+    response = await client.post("/v1/search", content=body, headers={"Content-Type": content_type})
+    assert assert_problem(response, 422, "INVALID_REQUEST")["detail"].startswith("the body holds")
+
+
+@pytest.mark.parametrize("metadata", ['{"a": "b\\u0000"}', '{"a": "\\ud800"}', '{"a": 1e999}', '{"a": NaN}'])
+async def test_what_no_table_holds_is_refused_in_a_form_too(client: httpx2.AsyncClient, intake: FakeIntake, metadata: str) -> None:
+    response = await client.post("/v1/ingest", files={"file": ("a.md", b"# Hi")}, data={"metadata": metadata})
+    assert assert_problem(response, 422, "INVALID_REQUEST")["detail"].startswith("form field metadata holds")
+    assert intake.accepted == []
+
+
 @pytest.mark.parametrize("path", ["/v1/query", "/v1/search", "/v1/ingest"])
 async def test_json_that_breaks_off_is_told_with_its_line_and_column(client: httpx2.AsyncClient, path: str) -> None:
     broken = '{"query": "é",\n "k": 3'

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 import json
 from datetime import UTC, datetime
 from typing import Any
@@ -20,6 +21,8 @@ HEADERS = {
     "ce_specversion": b"1.0", "ce_id": b"e1", "ce_source": b"shop", "ce_type": b"document.received.v1", "content-type": b"application/json",
 }  # fmt: skip
 
+STRUCTURED = {"Content-Type": b"application/cloudevents+json; charset=utf-8"}
+
 
 def stored(value: bytes | None, headers: dict[str, bytes], topic: str = "raw") -> StoredRecord:
     return StoredRecord(Record(topic, None, value, headers), Position(topic, 3, 41), NOW)
@@ -27,7 +30,7 @@ def stored(value: bytes | None, headers: dict[str, bytes], topic: str = "raw") -
 
 def structured(**change: Any) -> StoredRecord:
     envelope = {"specversion": "1.0", "id": "e1", "source": "shop", "type": "document.received.v1", "data": PAYLOAD} | change
-    return stored(json.dumps(envelope).encode(), {"Content-Type": b"application/cloudevents+json; charset=utf-8"})
+    return stored(json.dumps(envelope).encode(), STRUCTURED)
 
 
 async def test_binary_and_structured_mode_give_the_same_fact() -> None:
@@ -35,6 +38,27 @@ async def test_binary_and_structured_mode_give_the_same_fact() -> None:
     assert binary == await Codec().decode(structured())
     assert binary.id == received_id("default", "shop", "e1")
     assert binary.data == DocumentReceived(external_id="contract-17", content=Content(text="hello"))
+
+
+async def test_binary_data_of_a_structured_event_is_its_payload() -> None:
+    payload = base64.b64encode(json.dumps(PAYLOAD, indent=2).encode()).decode()
+    envelope = {"specversion": "1.0", "id": "e1", "source": "shop", "type": "document.received.v1", "data_base64": payload}
+    assert await Codec().decode(stored(json.dumps(envelope).encode(), STRUCTURED)) == await Codec().decode(structured())
+    for wrong in ({"data_base64": "%"}, {"data_base64": 7}, {"data_base64": "é"}, {"data": PAYLOAD}):
+        with pytest.raises(MalformedEvent, match="base64"):
+            await Codec().decode(stored(json.dumps(envelope | wrong).encode(), STRUCTURED))
+
+
+@pytest.mark.parametrize("name", ["specversion", "id", "source", "type"])
+async def test_an_attribute_that_is_empty_is_missing_in_both_modes(name: str) -> None:
+    for record in (structured(**{name: ""}), stored(json.dumps(PAYLOAD).encode(), HEADERS | {f"ce_{name}": b""})):
+        with pytest.raises(MalformedEvent, match=f"missing.*{name}"):
+            await Codec().decode(record)
+
+
+async def test_a_time_may_be_written_in_small_letters() -> None:
+    fact = await Codec().decode(stored(json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"2026-03-01t00:00:00z"}))
+    assert fact.time == NOW
 
 
 async def test_the_payload_hash_ignores_how_the_json_is_written() -> None:
@@ -77,6 +101,14 @@ async def test_a_submission_is_what_any_producer_would_send() -> None:
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"yesterday"}, "ce_time 'yesterday'"),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_source": b"\xff"}, "ce_source is not UTF-8"),
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_id": b"i" * 1025}, "ce_id has 1025 bytes; 1024 are allowed"),
+        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"1_000"}, "ce_sequence '1_000'"),
+        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": "\u0663".encode()}, "is not an integer"),
+        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_sequence": b"9" * 5000}, "outside 0"),
+        (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_specversion": b"0.3"}, "CloudEvents '0.3' is not 1.0"),
+        (b'{"content": {"text": "a"}, "metadata": {"a": NaN}}', HEADERS, "NaN is no number"),
+        (b'{"content": {"text": "a"}, "metadata": {"a": -1e999}}', HEADERS, "-1e999 is no number"),
+        (b'{"content": {"text": "a"}, "tenant": "a\\u0000b"}', HEADERS, "control character"),
+        (b'{"content": {"text": "a"}, "tenant": "a/b"}', HEADERS, "slash"),
         (b"[" * 100_000, {"content-type": b"application/cloudevents+json"}, "not JSON that can be read"),
         (b'{"a": ' * 100_000, HEADERS, "Invalid JSON"),
     ],
@@ -115,6 +147,7 @@ def test_half_a_structured_event_still_gives_what_is_there(data: dict[str, Any])
 def test_an_invalid_payload_may_still_name_its_document() -> None:
     assert guessed_external_id(Record("raw", None, b'{"external_id": "a", "content": 7}', HEADERS)) == "a"
     assert guessed_external_id(Record("raw", None, b'{"data": {"external_id": "b"}}', {})) == "b"
+    assert guessed_external_id(Record("raw", None, b'{"external_id": "c", "metadata": {"a": NaN}}', HEADERS)) == "c"
     assert guessed_external_id(Record("raw", None, b"[" * 100_000, HEADERS)) is None
 
 
