@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-pytest_plugins = ["tests.postgres_fixture", "tests.kafka_fixture"]
+pytest_plugins = ["tests.postgres_fixture", "tests.kafka_fixture", "tests.both_logs"]

@@ -31,6 +31,10 @@ def null_overrides() -> Overrides:
     return Overrides(parser=LineParser(), embedder=NullEmbedder(dimension=8))
 
 
+def change(name: str, text: str | None) -> DocumentReceived | DocumentWithdrawn:
+    return DocumentReceived(external_id=name, content=Content(text=text)) if text is not None else DocumentWithdrawn(external_id=name)
+
+
 @dataclass(slots=True)
 class Pipeline:
     worker: Worker
@@ -48,8 +52,7 @@ class Pipeline:
         records = []
         for name, text in texts.items():
             self.number += 1
-            event = DocumentReceived(external_id=name, content=Content(text=text)) if text is not None else DocumentWithdrawn(external_id=name)
-            records.append(await submission(event, f"{name}-{self.number}", source="test", time=TIME, codec=Codec()))
+            records.append(await submission(change(name, text), f"{name}-{self.number}", source="test", time=TIME, codec=Codec()))
         await self.worker.storage.log.append(records)
 
     async def fill(self, texts: Mapping[str, str | None]) -> None:

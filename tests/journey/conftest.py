@@ -90,8 +90,8 @@ async def _ready(http: httpx2.AsyncClient) -> None:
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> Settings:
-    return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error"])
+def settings(tmp_path: Path, log_sets: list[str]) -> Settings:
+    return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *log_sets])
 
 
 @pytest.fixture

@@ -2,11 +2,13 @@ from __future__ import annotations
 
 import json
 
+from tests.both_logs import on_both_logs
 from tests.journey.conftest import World
 
 NOTE = "# Allowances\n\nThe daily allowance in Lisbon is 74 euros.\n"
 
 
+@on_both_logs
 async def test_a_document_has_a_line_for_each_stage_with_its_place_in_the_log(world: World) -> None:
     receipt = await world.searchable(NOTE, external_id="allowances")
     items = (await world.http.get(f"/v1/documents/{receipt['document_id']}/events")).json()["items"]
@@ -16,6 +18,7 @@ async def test_a_document_has_a_line_for_each_stage_with_its_place_in_the_log(wo
         assert None not in place.values() and item["revision"] == 1 and item["attempts"] == 1, item
 
 
+@on_both_logs
 async def test_a_document_that_failed_says_at_which_stage_and_why(world: World) -> None:
     receipt = await world.ingest(b"%PDF-1.4 but no more", "broken.pdf", external_id="broken")
     status = await world.ended(receipt)
@@ -25,6 +28,7 @@ async def test_a_document_that_failed_says_at_which_stage_and_why(world: World) 
     assert failed[0]["error"]["code"] and failed[0]["error"]["remedy"] and failed[0]["stage"] == "receive"
 
 
+@on_both_logs
 async def test_the_facts_of_a_document_are_listed_in_the_order_of_the_log(world: World) -> None:
     receipt = await world.searchable(NOTE, external_id="allowances")
     page = (await world.http.get("/v1/events", params={"document": receipt["document_id"], "limit": 50})).json()

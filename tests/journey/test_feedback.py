@@ -7,6 +7,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sql.feedback import PgFeedback
+from tests.both_logs import on_both_logs
 from tests.journey.conftest import PATIENCE_S, World
 
 HERON = "# Birds\n\nThe heron stands still in shallow water and waits for fish."
@@ -20,6 +21,7 @@ async def judged(world: World, count: int) -> list[Any]:
     return found
 
 
+@on_both_logs
 async def test_a_graded_chunk_is_kept_as_a_place_in_a_revision_with_its_quote(world: World) -> None:
     await world.searchable(HERON, external_id="heron")
     answer = await world.ask("Where does the heron stand?", channels=["lexical"])
@@ -33,6 +35,7 @@ async def test_a_graded_chunk_is_kept_as_a_place_in_a_revision_with_its_quote(wo
     assert text[judgement.char_start : judgement.char_end] == judgement.quote and "heron stands still" in judgement.quote
 
 
+@on_both_logs
 async def test_a_question_without_a_run_can_be_judged_and_judged_again(world: World) -> None:
     await world.searchable(STORK, external_id="stork")
     [found] = await world.search("stork nest", channels=["lexical"])

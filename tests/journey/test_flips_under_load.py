@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from tests.both_logs import on_both_logs
 from tests.journey.conftest import World
 
 READERS = 8
@@ -21,6 +22,7 @@ def editions_of(answer: dict[str, Any]) -> set[tuple[int, str]]:
     return {(result["revision"], "first" if "first edition" in result["snippet"] else "second") for result in answer["results"]}
 
 
+@on_both_logs
 async def test_while_a_document_flips_every_answer_is_of_one_whole_revision(world: World) -> None:
     await world.searchable(told("first"), external_id="tolls")
     seen: list[dict[str, Any]] = []

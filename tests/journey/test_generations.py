@@ -13,6 +13,7 @@ from sql.flips import flips_held
 from sql.switching import roll_back, switch
 from streams.codec import Codec
 from streams.hosting import group_name
+from tests.both_logs import on_both_logs
 from tests.generations import copied
 from tests.journey.conftest import PATIENCE_S, World
 
@@ -62,6 +63,7 @@ async def test_a_question_names_the_generation_that_it_was_asked_of(world: World
     assert unknown.status_code == 404 and unknown.json()["code"] == "NO_SUCH_GENERATION"
 
 
+@on_both_logs
 async def test_under_fifty_questions_a_second_a_switch_fails_none_and_each_answer_names_one_generation(world: World) -> None:
     await filled(world)
     pool = world.worker.storage.pool
@@ -83,6 +85,7 @@ async def test_under_fifty_questions_a_second_a_switch_fails_none_and_each_answe
     assert all(body["trace"]["generation"] == body["generation"] and body["results"] for _, body in answers)
 
 
+@on_both_logs
 async def test_what_is_searchable_is_found_whichever_generation_answers_while_documents_arrive_and_generations_change(world: World) -> None:
     await filled(world)
     await beside(world)
@@ -163,6 +166,7 @@ async def posted(world: World, path: str, **body: Any) -> dict[str, Any]:
     return dict(response.json())
 
 
+@on_both_logs
 async def test_a_comparison_maps_judgements_onto_each_generation_and_replays_what_was_asked(world: World) -> None:
     await filled(world)
     pool = world.worker.storage.pool
@@ -210,6 +214,7 @@ async def test_the_same_index_again_is_not_promoted_through_a_gate_and_says_why(
     assert (await world.ask("heron?"))["generation"] == "g1"
 
 
+@on_both_logs
 async def test_a_generation_is_promoted_rolled_back_and_dropped(world: World) -> None:
     await filled(world)
     await beside(world)
@@ -233,6 +238,7 @@ async def test_a_generation_is_promoted_rolled_back_and_dropped(world: World) ->
     await world.searchable("# Owls\n\nThe owl hunts at night.", external_id="owl")
 
 
+@on_both_logs
 async def test_a_generation_that_misses_a_document_is_not_promoted(world: World) -> None:
     await filled(world)
     await beside(world)

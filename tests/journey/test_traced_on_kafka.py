@@ -1,26 +1,13 @@
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from anabranch.composition.overrides import Overrides
-from anabranch.settings import Settings
-from anabranch.settings_loading import load_settings
-from streams.kafka.settings import KafkaSettings
+from tests.both_logs import on_kafka
 from tests.journey.conftest import World
 from tests.journey.test_lineage import LATER, NOTE, answered, lineage
 from tests.journey.test_past_runs import rerun
 
-pytestmark = pytest.mark.kafka
 
-
-@pytest.fixture
-def settings(tmp_path: Path, kafka_settings: KafkaSettings) -> Settings:
-    kafka = [f"kafka.bootstrap_servers={kafka_settings.bootstrap_servers}", f"kafka.topic_prefix={kafka_settings.topic_prefix}", "kafka.partitions=3"]
-    return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *kafka])
-
-
+@on_kafka
 async def test_on_kafka_an_answer_is_traced_made_again_and_its_facts_are_listed(world: World, overrides: Overrides) -> None:
     receipt = await world.searchable(NOTE, external_id="allowances")
     answer = await answered(world)
