@@ -22,7 +22,7 @@ from processors import STAGES
 from schemas.events import Event, declared
 from streams.asyncapi import schema_file
 from streams.stage import Stage
-from streams.topics import DOCUMENT_TOPICS, RAW, RAW_RETENTION_MS, partition_counts
+from streams.topics import DOCUMENT_TOPICS, RETENTION_MS, partition_counts
 
 OUTCOMES = {"indexed": ("document.indexed",), "superseded": ("document.superseded",), "removed": ("document.removed",)}
 OUTCOMES["amended"] = OUTCOMES["indexed"]
@@ -58,7 +58,7 @@ def topics() -> str:
                 f"`{name}`",
                 _code(event.event_type() for event in declared() if event.topic == name),
                 "`KAFKA__PARTITIONS`" if name in DOCUMENT_TOPICS else "1",
-                f"{RAW_RETENTION_MS // 86_400_000} days" if name == RAW else "for ever",
+                f"{RETENTION_MS[name] // 86_400_000} days" if name in RETENTION_MS else "for ever",
                 _code(readers) or READ_OUTSIDE.get(name, "nobody yet"),
             )
             for name, readers in by_topic.items()

@@ -19,6 +19,7 @@ from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, S3Store
 
 from schemas.errors import ConfigurationError, EngineUnavailable, InvalidRequest, LimitExceeded, NotFound
+from schemas.ports.engines import Stored
 from schemas.values import BlobRef
 
 T = TypeVar("T")
@@ -127,10 +128,13 @@ class Blobs:
                 await self._ask(key, lambda key=key: obstore.delete_async(self._store, key))  # type: ignore[misc]
 
     async def listed(self, prefix: str) -> list[str]:
-        return await self._ask(prefix.removesuffix("/"), lambda: self._keys(prefix))
+        return [found.key for found in await self.stored(prefix)]
 
-    async def _keys(self, prefix: str) -> list[str]:
-        return [found["path"] async for page in obstore.list(self._store, prefix=prefix) for found in page]
+    async def stored(self, prefix: str) -> list[Stored]:
+        return await self._ask(prefix.removesuffix("/"), lambda: self._found(prefix))
+
+    async def _found(self, prefix: str) -> list[Stored]:
+        return [Stored(found["path"], found["size"], found["last_modified"]) async for page in obstore.list(self._store, prefix=prefix) for found in page]
 
     async def _put_new(self, key: str, data: bytes) -> None:
         try:

@@ -12,7 +12,7 @@ from schemas.errors import EngineUnavailable, InvalidRequest, LimitExceeded, Mal
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Fact
 from schemas.ids import sha256_hex, sha256_of_file
 from schemas.ports.bundle import Ports, blob_key
-from schemas.staging import staged_prefix, staging
+from schemas.staging import fetched_prefix, staged_prefix, staging
 from schemas.values import BlobRef
 from streams.memo import memo_key, remembered
 
@@ -121,7 +121,7 @@ async def _fetched(fact: Fact[Incoming], url: str, data: DocumentReceived, ports
 
     async def ask(_: list[int]) -> list[bytes]:
         try:
-            fetched = await ports.fetcher.fetch(url, _fetched_prefix(data.tenant, fact))
+            fetched = await ports.fetcher.fetch(url, fetched_prefix(data.tenant, fact.id))
         except EngineUnavailable as error:
             # An address is no engine of ours: it gets a few tries, not patience without end.
             raise TransientError(error.detail, code="FETCH_FAILED", remedy="Check that the address answers, then send it again.") from error
@@ -135,10 +135,6 @@ async def _fetched(fact: Fact[Incoming], url: str, data: DocumentReceived, ports
 
 def _missing(key: str) -> NotFound:
     return NotFound(f"there is no blob under storage_key {key!r}", code="NO_SUCH_BLOB", remedy="Upload the file first, then send the event.")
-
-
-def _fetched_prefix(tenant: str, fact: Fact[Incoming]) -> str:
-    return f"uploads/{tenant}/fetched/{fact.id}/"
 
 
 def _check_size(size: int, ports: Ports) -> None:
@@ -165,7 +161,7 @@ async def _pinned(incoming: BlobRef, key: str, ports: Ports) -> BlobRef:
 async def _unstaged(key: str, fact: Fact[Incoming], tenant: str, ports: Ports) -> None:
     """Bytes that were put there for this event alone go once they are pinned: whoever reads the event again finds the pinned ones. What a producer
     manages itself stays. A store that does not delete costs room, and no document."""
-    if not key.startswith((staged_prefix(tenant, fact.id), _fetched_prefix(tenant, fact))):
+    if not key.startswith((staged_prefix(tenant, fact.id), fetched_prefix(tenant, fact.id))):
         return
     try:
         await ports.blobs.delete([key])

@@ -13,3 +13,8 @@ def staged_prefix(tenant: str, event: UUID) -> str:
 def staging(tenant: str) -> str:
     """What lies here the door removes."""
     return f"uploads/{tenant}/api/"
+
+
+def fetched_prefix(tenant: str, event: UUID) -> str:
+    """Of what was fetched from an address for an event."""
+    return f"uploads/{tenant}/fetched/{event}/"

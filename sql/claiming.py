@@ -14,6 +14,7 @@ from sql.claims import Handled, Verdict, claim_events, note_another_try, note_fl
 from sql.decisions import write_decisions
 from sql.document_state import States, add_stubs, lock_documents, look_at_shown, settles
 from sql.flips import share_flips
+from sql.keystore import destroyed
 from sql.pool import Connection
 from sql.visibility import flip_complete, keep_late_texts, withdraw
 
@@ -28,12 +29,18 @@ WriteRows = Callable[[Connection, str, Sequence[Projected]], Awaitable[None]]
 
 async def claim_shared(connection: Connection, stage: str, counts: Counts, events: Sequence[Projected], before: Before) -> list[Claimed]:
     """At the door, and for decisions: only the claim decides."""
-    fresh = _fresh(events, before)
+    erased = await _erased(connection, events)
+    fresh = [event for event in _fresh(events, before) if event.fact.id not in erased]
     if fresh:
         await claim_events(connection, SHARED, stage, counts, [Verdict(event, Claim.OWED) for event in fresh])
         await write_decisions(connection, [row for event in fresh for row in event.rows])
     handled = {**before, **{event.fact.id: Handled(Claimed(Claim.OWED), event.fact.payload_sha256, event.fact.position) for event in fresh}}
-    return [_at_the_door(event, handled[event.fact.id]) if counts == "door" else handled[event.fact.id].claimed for event in events]
+    told = {
+        event.fact.id: _at_the_door(event, handled[event.fact.id]) if counts == "door" else handled[event.fact.id].claimed
+        for event in events
+        if event.fact.id in handled
+    }
+    return [erased.get(event.fact.id) or told[event.fact.id] for event in events]
 
 
 async def claim_documents(
@@ -51,8 +58,10 @@ async def claim_documents(
     await note_another_try(connection, generation.name, stage, before)
     answers = {identity: handled.claimed for identity, handled in before.items()}
     run = _Run(connection, generation, stage, counts, states, write_rows)
-    for together in _runs(_fresh(events, before)):
+    erased = await _erased(connection, events)
+    for together in _runs([event for event in _fresh(events, before) if event.fact.id not in erased]):
         answers |= await run.claim(together)
+    answers |= erased
     if counts == "latest":
         answers |= await _with_revived(connection, generation.name, stage, answers)
         titles = {event.fact.id: amending.amended_title(states[event.fact.data.document_id]) for event in events}
@@ -96,8 +105,16 @@ class _Run:
 
     async def _project(self, verdicts: Sequence[Verdict]) -> dict[UUID, Flip]:
         await self.write_rows(self.connection, self.generation.name, [verdict.event for verdict in verdicts if verdict.claim is Claim.OWED])
-        await keep_late_texts(self.connection, verdicts)
+        await keep_late_texts(self.connection, [verdict for verdict in verdicts if not self.states[verdict.event.fact.data.document_id].erased])
         return await flip_complete(self.connection, self.generation.name, self.stage, verdicts, self.states)
+
+
+async def _erased(connection: Connection, events: Sequence[Projected]) -> dict[UUID, Claimed]:
+    """Whoever opened an event just before its key was destroyed may come late: of what was erased nothing is written, and nothing is owed. To be asked under the
+    documents' locks, which an erasure takes before it removes what there is."""
+    keys = {event.fact.id: event.fact.key for event in events if event.fact.key is not None}
+    gone = await destroyed(connection, set(keys.values()))
+    return {identity: Claimed(Claim.DONE) for identity, key in keys.items() if key in gone}
 
 
 async def _with_revived(connection: Connection, generation: str, stage: str, answers: Mapping[UUID, Claimed]) -> dict[UUID, Claimed]:

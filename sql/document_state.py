@@ -43,6 +43,11 @@ class DocumentState:
     sayings: list[Saying] | None = None
     """Where there are amendments: what they and all revisions say of the document."""
 
+    @property
+    def erased(self) -> bool:
+        """Nothing is left of it but its tombstone."""
+        return self.latest is None and self.withdrawn is not None
+
     def is_over(self, order: OrderKey) -> bool:
         """A withdrawal or a later visible revision came first."""
         return _older(order, self.withdrawn) or _older(order, self.visible) or _older(order, self.answering)

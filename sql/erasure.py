@@ -2,26 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from schemas.events.erasure import Scope
+from schemas.records import Position
 from sql.errors import database_errors
 from sql.pool import Connection, Pool
 from sql.statements import statement
 
 DERIVED = (
     *("revision_texts", "parent_chunks", "child_chunks", "chunk_vectors", "chunk_states", "entity_mentions", "relations", "claims", "settled"),
-    *("document_revisions", "document_amendments"),
+    *("document_revisions", "document_amendments", "job_stages"),
 )
 """Rows of revisions. What is not older than the withdrawal belongs to another life."""
-BY_DOCUMENT = ("chunk_history", "memo", "job_stages", "dead_letters", "jobs", "judgements")
-EVENTS = "events"
-"""The place, in the counts, of what the log says of these documents."""
-COUNTED = (*DERIVED, *BY_DOCUMENT)
-TOUCHED = (*DERIVED, *BY_DOCUMENT, "documents", "runs", "feedback", "lexical_deltas", "source_changes", "keystore.keys")
+BY_DOCUMENT = ("chunk_history", "memo", "judgements")
+COUNTED = (*DERIVED, *BY_DOCUMENT, "jobs")
+TOUCHED = (*COUNTED, "documents", "dead_letters", "runs", "feedback", "lexical_deltas", "source_changes", "source_rows", "source_notes", "keystore.keys")
+EVENTS, SUBJECTS, SEEN, DONE = "_events", "_subjects", "_seen", "_done"
+"""Kept with the counts of an erasure: what the log says of its documents, how many they are, how many their sources still have, and that it is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,15 @@ class Traces:
 
     runs: tuple[UUID, ...]
     feedback: tuple[UUID, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class LaterLife:
+    """A revision that came after the withdrawal."""
+
+    document: UUID
+    accepted: Position
+    blob: str
 
 
 class PgErasure:
@@ -41,63 +52,115 @@ class PgErasure:
     async def documents(self, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """Of which something is left."""
         with database_errors():
-            rows = await self._pool.fetch(statement("erasable"), tenant, scope, name)
-        return [row["id"] for row in rows]
+            return [row["id"] for row in await self._pool.fetch(statement("erasable"), tenant, scope, name)]
 
-    async def unwithdrawn(self, tenant: str, documents: Sequence[UUID]) -> list[UUID]:
-        query = "select id from documents where tenant = $1 and id = any($2) and latest is not null and (withdrawn is null or withdrawn < latest) order by id"
+    async def begin(self, receipt: UUID, tenant: str, scope: Scope, name: str) -> list[UUID]:
+        """The documents, as they were found first, and what there was of them then, counted for the receipt."""
+        if known := await self._subjects(receipt):
+            return known
+        documents = await self.documents(tenant, scope, name)
         with database_errors():
-            return [row["id"] for row in await self._pool.fetch(query, tenant, list(documents))]
+            async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
+                await connection.executemany("insert into erasure_subjects values ($1, $2) on conflict do nothing", [(receipt, one) for one in documents])
+                found = {table: await connection.fetchval(f"select count(*) from {table} where document_id = any($1)", documents) for table in COUNTED}
+                found["documents"] = await connection.fetchval("select count(*) from documents where id = any($1) and latest is not null", documents)
+                found["dead_letters"] = await connection.fetchval(
+                    "select count(*) from dead_letters where coalesce(document_id, event_id) = any($1)", documents
+                )
+                found |= {EVENTS: await connection.fetchval(statement("erasable_events"), documents), SUBJECTS: len(documents)}
+                found[SEEN] = await connection.fetchval(statement("source_names"), documents)
+                rows = [(receipt, place, count) for place, count in found.items()]
+                await connection.executemany("insert into erasure_counts values ($1, $2, $3) on conflict do nothing", rows)
+        return documents
 
-    async def content_hashes(self, documents: Sequence[UUID]) -> list[str]:
+    async def unwithdrawn(self, tenant: str, documents: Collection[UUID]) -> dict[UUID, list[int]]:
+        """Document → its latest order, of those that are not withdrawn."""
+        query = "select id, latest from documents where tenant = $1 and id = any($2) and latest is not null and (withdrawn is null or withdrawn < latest)"
         with database_errors():
-            rows = await self._pool.fetch("select distinct content_sha256 from document_revisions where document_id = any($1) order by 1", list(documents))
-        return [row["content_sha256"] for row in rows]
+            return {row["id"]: row["latest"] for row in await self._pool.fetch(query, tenant, list(documents))}
+
+    async def latest(self, tenant: str, documents: Sequence[UUID]) -> dict[UUID, list[int]]:
+        """Document → its latest order, a withdrawal's too."""
+        query = "select id, latest from documents where tenant = $1 and id = any($2) and latest is not null"
+        with database_errors():
+            return {row["id"]: row["latest"] for row in await self._pool.fetch(query, tenant, list(documents))}
+
+    async def now(self) -> datetime:
+        """By the clock of the tables."""
+        with database_errors():
+            moment: datetime = await self._pool.fetchval("select clock_timestamp()")
+        return moment
+
+    async def content_hashes(self, documents: Sequence[UUID]) -> dict[str, int]:
+        """SHA-256 → size, of all revisions."""
+        query = "select distinct content_sha256, (blob ->> 'size')::bigint as size from document_revisions where document_id = any($1) order by 1"
+        with database_errors():
+            return {row["content_sha256"]: row["size"] for row in await self._pool.fetch(query, list(documents))}
+
+    async def event_ids(self, documents: Sequence[UUID]) -> list[UUID]:
+        """Internal ids of what producers said of them."""
+        with database_errors():
+            return [row["id"] for row in await self._pool.fetch(statement("erasable_ids"), list(documents))]
 
     async def record_blobs(self, documents: Sequence[UUID]) -> list[str]:
         """Of buried events, as they came."""
         with database_errors():
-            rows = await self._pool.fetch(statement("record_blobs"), list(documents))
-        return [row["key"] for row in rows]
+            return [row["key"] for row in await self._pool.fetch(statement("record_blobs"), list(documents))]
 
-    async def traces(self, tenant: str, documents: Sequence[UUID]) -> Traces:
+    async def traces(self, tenant: str, documents: Sequence[UUID], *, all_of_tenant: bool) -> Traces:
         with database_errors():
+            if all_of_tenant:
+                found = [await self._pool.fetch(f"select id from {table} where tenant = $1 order by id", tenant) for table in ("runs", "feedback")]
+                return Traces(*(tuple(row["id"] for row in rows) for rows in found))
             runs = [row["id"] for row in await self._pool.fetch(statement("citing_runs"), tenant, [str(document) for document in documents])]
             rows = await self._pool.fetch(statement("citing_feedback"), tenant, list(documents), runs)
         return Traces(tuple(runs), tuple(row["id"] for row in rows))
-
-    async def take_stock(self, receipt: UUID, documents: Sequence[UUID]) -> None:
-        """Count for the receipt what there is. The first count holds: a repeated one finds less."""
-        with database_errors():
-            async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
-                found = {table: await connection.fetchval(f"select count(*) from {table} where document_id = any($1)", list(documents)) for table in COUNTED}
-                found["documents"] = await connection.fetchval("select count(*) from documents where id = any($1)", list(documents))
-                found[EVENTS] = await connection.fetchval(statement("erasable_events"), list(documents))
-                rows = [(receipt, place, count) for place, count in found.items()]
-                await connection.executemany("insert into erasure_counts values ($1, $2, $3) on conflict do nothing", rows)
 
     async def forget(self, receipt: UUID, traces: Traces) -> None:
         """What was said in questions and feedback, in one transaction."""
         with database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 removed = {
-                    "runs": await _delete(connection, statement("erase_runs"), list(traces.runs)),
-                    "feedback": await _delete(connection, "delete from feedback where id = any($1)", list(traces.feedback)),
+                    "runs": await _changed(connection, statement("erase_runs"), list(traces.runs)),
+                    "feedback": await _changed(connection, "delete from feedback where id = any($1)", list(traces.feedback)),
                 }
                 await self._count(connection, receipt, removed)
 
-    async def sweep(self, receipt: UUID, tenant: str, documents: Sequence[UUID]) -> None:
-        """Their rows, in one transaction."""
+    async def sweep(self, receipt: UUID, tenant: str, documents: Sequence[UUID], *, before: datetime, readable: bool) -> None:
+        """Their rows, in one transaction, and under the documents' locks: who writes of them now has not seen yet that their keys are gone, and is waited for.
+        Jobs from `before` on stay."""
+        some, events = list(documents), await self.event_ids(documents)
         with database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
-                changes = await _delete(connection, statement("erase_source_changes"), tenant, list(documents))
+                await connection.execute("select from documents where id = any($1) order by id for update", some)
+                changes = await _changed(connection, statement("erase_source_changes"), tenant, some)
+                await connection.execute(statement("erase_source_names"), some)
+                await connection.execute("delete from events where topic = 'outcomes' and headers ->> 'ce_document' = any($1)", [str(one) for one in some])
                 for table in DERIVED:
-                    await connection.execute(statement("erase_older").replace("the_table", table), list(documents))
+                    await connection.execute(statement("erase_older").replace("the_table", table), some)
                 for table in BY_DOCUMENT:
-                    await connection.execute(f"delete from {table} where document_id = any($1)", list(documents))
-                await connection.execute("delete from documents where id = any($1) and latest <= withdrawn", list(documents))
-                await connection.execute(statement("erase_amendments"), list(documents))
+                    await connection.execute(f"delete from {table} where document_id = any($1)", [*some, *events])
+                await connection.execute("delete from dead_letters where coalesce(document_id, event_id) = any($1)", some)
+                await connection.execute(statement("erase_jobs"), some, before)
+                await connection.execute(statement("erase_document_rows"), some, readable)
+                await connection.execute(statement("erase_amendments"), some)
                 await self._count(connection, receipt, {"source_changes": changes})
+
+    async def tidy(self, documents: Sequence[UUID], *, before: datetime) -> None:
+        """Of jobs that were opened while the rows were removed."""
+        with database_errors():
+            await self._pool.execute(statement("erase_jobs"), list(documents), before)
+
+    async def replays_at_work(self) -> dict[UUID, int]:
+        """How far each has come that somebody is at."""
+        with database_errors():
+            rows = await self._pool.fetch("select id, read from replays where state = 'running' and lease_until > clock_timestamp()")
+        return {row["id"]: row["read"] for row in rows}
+
+    async def later_lives(self, documents: Sequence[UUID]) -> list[LaterLife]:
+        with database_errors():
+            rows = await self._pool.fetch(statement("later_lives"), list(documents))
+        return [LaterLife(row["document_id"], Position(row["log_topic"], row["log_partition"], row["log_offset"]), row["blob"]) for row in rows]
 
     async def note(self, receipt: UUID, removed: Mapping[str, int]) -> None:
         with database_errors():
@@ -117,6 +180,11 @@ class PgErasure:
                 for table in TOUCHED:
                     await connection.execute(f"vacuum {table}")
 
+    async def _subjects(self, receipt: UUID) -> list[UUID]:
+        with database_errors():
+            rows = await self._pool.fetch("select subject from erasure_subjects where receipt_id = $1 order by subject", receipt)
+        return [row["subject"] for row in rows]
+
     async def _count(self, connection: Connection, receipt: UUID, removed: Mapping[str, int]) -> None:
         query = (
             "insert into erasure_counts values ($1, $2, $3) on conflict (receipt_id, place) do update set removed = erasure_counts.removed + excluded.removed"
@@ -124,5 +192,6 @@ class PgErasure:
         await connection.executemany(query, [(receipt, place, count) for place, count in removed.items() if count])
 
 
-async def _delete(connection: Connection, query: str, *parameters: Any) -> int:
+async def _changed(connection: Connection, query: str, *parameters: Any) -> int:
+    """Rows."""
     return int((await connection.execute(query, *parameters)).rpartition(" ")[2])

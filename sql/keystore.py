@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from schemas.errors import ConfigurationError
 from schemas.ports.keys import StoredKey
 from sql.errors import database_errors
-from sql.pool import Pool
+from sql.pool import Connection, Pool
 from sql.statements import statement
 
 COLUMNS = "id, tenant, subject, wrapped"
+EVERYBODY = ""
 DESTROY = (
     "insert into keystore.keys (id, tenant, destroyed_at) select id, $1, clock_timestamp() from unnest($2::uuid[]) k (id) order by id "
     "on conflict (id) do update set wrapped = null, destroyed_at = coalesce(keys.destroyed_at, excluded.destroyed_at)"
@@ -45,6 +47,17 @@ class PgKeystore:
         with database_errors():
             await self._pool.execute(DESTROY, tenant, list(keys))
 
+    async def leaves_readable(self, tenants: Sequence[str]) -> None:
+        """From now on nothing is sealed for these; EVERYBODY stands for all."""
+        with database_errors():
+            await self._pool.executemany("insert into keystore.readable (tenant) values ($1) on conflict do nothing", [(tenant,) for tenant in tenants])
+
+    async def readable_since(self, tenant: str) -> datetime | None:
+        """Since when a tenant's events were left readable for the first time; None: they never were."""
+        with database_errors():
+            found: datetime | None = await self._pool.fetchval("select min(since) from keystore.readable where tenant in ($1, $2)", tenant, EVERYBODY)
+        return found
+
     async def agree(self, fingerprint: str) -> None:
         """The first master key to come holds. Raises ConfigurationError for another."""
         with database_errors():
@@ -56,3 +69,11 @@ class PgKeystore:
                 code="WRONG_MASTER_KEY",
                 remedy="Give every process the same ANABRANCH_LOG__MASTER_KEY, or the data folder whose `master.key` made this database.",
             )
+
+
+async def destroyed(connection: Connection, keys: Collection[UUID]) -> set[UUID]:
+    """Of these, the ones that are gone for good."""
+    if not keys:
+        return set()
+    rows = await connection.fetch("select id from keystore.keys where id = any($1) and destroyed_at is not null", list(keys))
+    return {row["id"] for row in rows}

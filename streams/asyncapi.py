@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from schemas.events import Event, declared
-from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW, RAW_RETENTION_MS, partition_counts
+from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW, RETENTION_MS, partition_counts
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 DESCRIPTIONS = {
@@ -67,7 +67,7 @@ def _channel(topic: str, events: list[type[Event]]) -> dict[str, Any]:
         "description": DESCRIPTIONS.get(topic, f"Facts of the pipeline: {', '.join(event.name for event in events)}."),
         "messages": {_message_name(event): {"$ref": f"#/components/messages/{_message_name(event)}"} for event in events},
     }
-    configuration: dict[str, Any] = {"cleanup.policy": ["delete"], "retention.ms": RAW_RETENTION_MS if topic == RAW else -1}
+    configuration: dict[str, Any] = {"cleanup.policy": ["delete"], "retention.ms": RETENTION_MS.get(topic, -1)}
     return channel | {"bindings": {"kafka": {"topic": topic, "topicConfiguration": configuration, "bindingVersion": "0.5.0"}}}
 
 

@@ -15,7 +15,7 @@ from schemas.events.dead_letters import Place
 from schemas.ids import content_id
 from schemas.ports.bundle import Ports
 from schemas.records import StoredRecord
-from streams.codec import base_topic, clues, guessed_external_id
+from streams.codec import base_topic, clues, guessed_document, guessed_external_id, owner
 from streams.stage import Stage, Statement
 from streams.topics import RAW
 
@@ -33,14 +33,14 @@ class Burial:
     @classmethod
     def of(cls, stored: StoredRecord, fact: Fact[Any] | None, stage: Stage, generation: str | None, error: Exception, attempts: int) -> Burial:
         code, detail, remedy, trace = described(error)
-        position = stored.position
+        position, tenant = stored.position, fact.tenant if fact else owner(stored)
         event = EventBuried(
             stage=stage.name,
             generation=generation,
             event_id=_identity(stored, fact, code),
             buried_type=fact.data.event_type() if fact else clues(stored.record)[2],
-            tenant=fact.tenant if fact else None,
-            document_id=_document(fact),
+            tenant=tenant,
+            document_id=_document(fact) if fact else guessed_document(stored, tenant or ""),
             place=Place(topic=position.topic, partition=position.partition, offset=position.offset),
             code=code,
             detail=detail if len(detail) <= LONGEST_DETAIL else f"{detail[:LONGEST_DETAIL]} …",
@@ -128,11 +128,11 @@ def _outcome(burial: Burial) -> DocumentFailed:
     )
 
 
-def _document(fact: Fact[Any] | None) -> UUID | None:
+def _document(fact: Fact[Any]) -> UUID | None:
     """Of an event that could be read, also where it came to nothing at the door."""
-    if fact is not None and isinstance(fact.data, DocumentReceived | DocumentAmended | DocumentWithdrawn):
+    if isinstance(fact.data, DocumentReceived | DocumentAmended | DocumentWithdrawn):
         return fact.data.document(fact.source if fact.sequence is not None else "")
-    return fact.document_id if fact else None
+    return fact.document_id
 
 
 def _stand_in(burial: Burial) -> Fact[Any]:

@@ -18,7 +18,7 @@ from pydantic import ValidationError
 
 from schemas.errors import MalformedEvent, NewerVersion, PermanentError
 from schemas.events import Event, Fact, declared
-from schemas.ids import canonical_json, received_id, sha256_hex
+from schemas.ids import canonical_json, document_id, received_id, sha256_hex
 from schemas.ports.keys import Keys
 from schemas.records import Record, StoredRecord
 from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW
@@ -154,9 +154,10 @@ def guessed_document(stored: StoredRecord, tenant: str) -> UUID | None:
     """Which document a record speaks of that cannot be read, where that can be told all the same."""
     if base_topic(stored.position.topic) != RAW:
         return _as_uuid((stored.record.headers.get("ce_document") or b"").decode(errors="replace"))
-    name = next(filter(None, (_guessed_field(stored.record, field) for field in ("external_id", "source_uri", "document_id"))), None)
-    numbered = "ce_sequence" in stored.record.headers
-    return name and (document_id(tenant, (clues(stored.record)[1] or "") if numbered else "", name))
+    name = _guessed_field(stored.record, "external_id") or _guessed_field(stored.record, "source_uri")
+    if not name:
+        return _as_uuid(_guessed_field(stored.record, "document_id") or "")
+    return document_id(tenant, (clues(stored.record)[1] or "") if "ce_sequence" in stored.record.headers else "", _written(name))
 
 
 def _as_uuid(text: str) -> UUID | None:
@@ -170,7 +171,7 @@ def owner(stored: StoredRecord) -> str | None:
     """Whose a record is, without reading what is sealed; None where it is nobody's (decisions). What a producer sends says so in its payload only, and is the
     default tenant's where it does not."""
     if base_topic(stored.position.topic) == RAW:
-        return _guessed_field(stored.record, "tenant") or DEFAULT_TENANT
+        return _short(_guessed_field(stored.record, "tenant") or DEFAULT_TENANT)
     tenant = stored.record.headers.get("ce_tenant")
     return None if tenant is None else tenant.decode(errors="replace")
 

@@ -19,7 +19,9 @@ DOCUMENT_TOPICS = (RAW, ACCEPTED, OCR_DONE, CHUNKED, ENTITIES, EMBEDDED, OUTCOME
 OTHER_TOPICS = (QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
 """One partition each."""
 
-RAW_RETENTION_MS = 7 * 24 * 3600 * 1000
+WEEK_MS = 7 * 24 * 3600 * 1000
+RETENTION_MS = {RAW: WEEK_MS, OUTCOMES: WEEK_MS}
+"""What producers write and read is in the clear, and so has an end; all else is kept for ever."""
 MAX_EVENT_BYTES = 900_000
 """No event of ours is larger; what is larger goes into a blob."""
 

@@ -12,14 +12,12 @@ from schemas.errors import TransientError
 from schemas.generations import Generation
 from sql.compaction import compact_lexical
 from sql.generations import PgGenerations
-from sql.log import PgLog
+from sql.log import EXPIRE_EVERY, PgLog
 from sql.pool import Pool
 from sql.vector_index import ensure_vector_index
 
 log = structlog.get_logger(__name__)
 EVERY_S = 20.0
-EXPIRE_EVERY = 90
-"""Rounds between two looks for expired records: half an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +35,15 @@ class Maintenance:
         while True:
             await asyncio.sleep(self.every_s)
             try:
-                await self.once(expire=turn % EXPIRE_EVERY == 0)
+                await self.once(expire=turn % self._rounds == 0)
             except TransientError as error:
                 log.warning("maintenance waits", code=error.code, detail=error.detail)
             turn += 1
+
+    @property
+    def _rounds(self) -> int:
+        """Between two looks for expired records."""
+        return max(1, int(EXPIRE_EVERY.total_seconds() / self.every_s))
 
     async def once(self, *, expire: bool) -> None:
         for generation in await PgGenerations(self.storage.pool).undropped():

@@ -11,7 +11,7 @@ from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
 from schemas.events import KeysDestroyed
 from schemas.ports.log import EventLog
-from sql.keystore import PgKeystore
+from sql.keystore import EVERYBODY, PgKeystore
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.keys import KEY_BYTES, SealingKeys, fingerprint
@@ -22,6 +22,7 @@ async def sealing_codec(settings: Settings, pool: Pool) -> Codec:
     """Opens what is sealed also where nothing new is to be. Raises ConfigurationError where the keystore was made with another master key."""
     keystore, master = PgKeystore(pool), _master(settings)
     await keystore.agree(fingerprint(master))
+    await keystore.leaves_readable(settings.log.plain_tenants if settings.log.encrypt else (EVERYBODY,))
     return Codec(SealingKeys(keystore, master, plain=readable(settings)))
 
 

@@ -23,7 +23,7 @@ from sql.migrate import migrate
 from sql.pool import RELAXED, Pool, close_pool, open_pool
 from streams.codec import Codec
 from streams.kafka.settings import KafkaSettings
-from streams.topics import RAW, RAW_RETENTION_MS, partition_counts
+from streams.topics import RETENTION_MS, partition_counts
 
 LOG_EPOCH = 1
 
@@ -72,7 +72,7 @@ async def prepare_storage(
     try:
         log, subscriber = _log(settings, dsn, pool)
         try:
-            await log.create_topics(partition_counts(settings.kafka.partitions), retention_ms={RAW: RAW_RETENTION_MS})
+            await log.create_topics(partition_counts(settings.kafka.partitions), retention_ms=RETENTION_MS)
             codec = await sealing_codec(settings, pool)
             yield Storage(dsn, pool, log, subscriber, overrides.blobs or blobs_of(settings), codec, _stamp(settings))
         finally:

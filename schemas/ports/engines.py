@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 from typing import Any, Literal, Protocol
 from uuid import UUID
@@ -192,6 +193,18 @@ class Blobs(Protocol):
 
     async def listed(self, prefix: str) -> list[str]:
         """The keys under a prefix that ends with a slash."""
+
+    async def stored(self, prefix: str) -> list[Stored]:
+        """What lies under it, with sizes and times of writing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A blob as the store lists it."""
+
+    key: str
+    size: int
+    modified: datetime
 
 
 @dataclass(frozen=True, slots=True)

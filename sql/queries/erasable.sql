@@ -1,9 +1,11 @@
--- Documents of a scope of which something is left; one by its id also when nothing but a key, a dead letter or a job tells of it.
-select id from documents where tenant = $1 and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else true end
+-- Documents of a scope of which something is left; one by its id also when nothing but a key, a dead letter or a job tells of it. What the door could not read
+-- far enough to tell its document goes with its tenant, by the id of its event.
+select id from documents where tenant = $1 and latest is not null and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else true end
 union
 select subject from keystore.keys where tenant = $1 and subject::text = $3 and $2 = 'document' and destroyed_at is null
 union
-select document_id from dead_letters where tenant = $1 and document_id is not null and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')
+select coalesce(document_id, event_id) from dead_letters
+where tenant = $1 and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')
 union
 select document_id from jobs where tenant = $1 and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')
 order by id

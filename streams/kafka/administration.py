@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
+from datetime import timedelta
 from typing import Any
 
 from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
@@ -14,6 +15,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import AnabranchError, ConfigurationError, LogUnavailable
+from streams.kafka.retention import keeps, kept_for
 from streams.kafka.settings import KafkaSettings
 from streams.kafka.timestamps import check_clocks
 
@@ -64,6 +66,14 @@ class Administration:
         [answer] = await _answers(futures, f"reading the offsets of group {name}")
         return {place.partition: place.offset for place in answer.topic_partitions if place.offset >= 0}
 
+    async def keeps(self, topic: str) -> timedelta | None:
+        """As `EventLog.keeps`."""
+        client = await self._call(lambda client: client)
+        try:
+            return await keeps(client, self._settings.topic_prefix + topic)
+        except KafkaException as error:
+            raise translated(error, f"looking at the settings of topic {topic}") from error
+
     async def _compared(self, partitions: Mapping[str, int]) -> set[str]:
         """Those that exist. Raises ConfigurationError where one has another partition count."""
         existing = await self._existing()
@@ -97,7 +107,7 @@ class Administration:
         return len(found.partitions)
 
     def _new_topic(self, topic: str, partitions: int, retention_ms: int) -> NewTopic:
-        config = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete", "retention.ms": str(retention_ms), "retention.bytes": "-1"}
+        config = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete", "retention.bytes": "-1"} | kept_for(retention_ms)
         return NewTopic(self._settings.topic_prefix + topic, num_partitions=partitions, replication_factor=-1, config=config)
 
     async def _created(self, topics: list[NewTopic]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
 
@@ -13,7 +14,7 @@ from engines.embed.null import NullEmbedder
 from schemas.events import DocumentAmended
 from schemas.ids import document_id
 from sql.derived_tables import PARTITIONED
-from sql.erasure import PgErasure, Traces
+from sql.erasure import PgErasure
 from streams.codec import Codec
 from streams.submission import submission
 from tests.pipeline import TIME, Pipeline, pipeline
@@ -162,5 +163,5 @@ async def test_what_is_said_of_a_document_after_it_was_withdrawn_goes_when_it_is
         await at_work.quiet()
         count = "select count(*) from document_amendments where document_id = $1"
         assert await at_work.pool.fetchval(count, document) == 1
-        await PgErasure(at_work.pool).sweep(uuid4(), tenant, [document], Traces((), ()))
+        await PgErasure(at_work.pool).sweep(uuid4(), tenant, [document], before=datetime.now(UTC), readable=False)
         assert await at_work.pool.fetchval(count, document) == 0

@@ -1,0 +1,87 @@
+"""Where a word is found that must be gone: in the clear, in any case of its letters, and in base64 at each of its three places."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
+
+from sql.pool import Connection, Pool
+from streams.kafka.settings import KafkaSettings
+
+ESCAPED = "encode(coalesce({}, ''), 'escape')"
+
+
+def shows(data: bytes, canaries: Iterable[str]) -> bool:
+    lower = data.lower()
+    return any(canary.lower().encode() in lower or any(code in data for code in _encoded(canary)) for canary in canaries)
+
+
+def _encoded(canary: str) -> list[bytes]:
+    """What base64 makes of it, whatever stands before and behind it."""
+    plain = canary.encode()
+    shifted = (base64.b64encode(b"\0" * shift + plain) for shift in range(3))
+    return [code[4 if shift else 0 :].rstrip(b"=")[:-1] for shift, code in enumerate(shifted)]
+
+
+async def tables(connection: Connection | Pool) -> list[str]:
+    """Of every schema of ours, partitions for what they are part of."""
+    query = (
+        "select format('%I.%I', n.nspname, c.relname) as name from pg_class c join pg_namespace n on n.oid = c.relnamespace "
+        "where c.relkind = 'r' and n.nspname not in ('pg_catalog', 'information_schema', 'pg_toast') order by 1"
+    )
+    return [row["name"] for row in await connection.fetch(query)]
+
+
+async def in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
+    """Tables; of the log's, topics. Binary columns are looked into as text."""
+    found, words = set(), list(canaries)
+    for table in await tables(pool):
+        columns = await pool.fetch(
+            "select attname, atttypid = 'bytea'::regtype as binary from pg_attribute where attrelid = $1::text::regclass and attnum > 0", table
+        )
+        binary = [ESCAPED.format(f't."{row["attname"]}"') for row in columns if row["binary"]]
+        place = "t.topic" if table == "anabranch.events" else f"'{table}'"
+        text = " || ".join(["t::text", *binary])
+        for row in await pool.fetch(f"select {place} as place, {text} as text from {table} t"):
+            if shows(row["text"].encode(), words):
+                found.add(row["place"])
+    return found
+
+
+def in_files(folder: Path, canaries: Iterable[str], *, leaving_out: Iterable[str] = ()) -> set[str]:
+    """Files whose name or content shows one of them, relative to the folder."""
+    words, left = list(canaries), set(leaving_out)
+    paths = [path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in left]
+    return {name for path in paths for name in (str(path.relative_to(folder)),) if shows(name.encode(), words) or shows(path.read_bytes(), words)}
+
+
+def in_topics(settings: KafkaSettings, canaries: Iterable[str]) -> set[str]:
+    """Topics of this prefix, read as any consumer may, compressed batches included: keys, headers and values."""
+    words = list(canaries)
+    consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True})
+    try:
+        found = consumer.list_topics(timeout=10).topics
+        places = [
+            TopicPartition(name, number, OFFSET_BEGINNING) for name in found if name.startswith(settings.topic_prefix) for number in found[name].partitions
+        ]
+        consumer.assign(places)
+        return {name.removeprefix(settings.topic_prefix) for name, data in _read(consumer, len(places)) if shows(data, words)}
+    finally:
+        consumer.close()
+
+
+def _read(consumer: Consumer, partitions: int) -> Iterable[tuple[str, bytes]]:
+    """Topic and bytes of every record, up to the end of each partition."""
+    while partitions:
+        for message in consumer.consume(500, 1.0):
+            if (error := message.error()) is not None:
+                assert error.code() == -191, error  # the end of a partition
+                partitions -= 1
+                continue
+            headers: Any = message.headers() or []
+            parts = [message.key(), message.value(), *(part for name, value in headers for part in (name.encode(), value))]
+            yield message.topic() or "", b"\n".join(part if isinstance(part, bytes) else b"" for part in parts)
