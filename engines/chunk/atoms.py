@@ -14,6 +14,8 @@ from schemas.values import Block
 
 _WORD = re.compile(r"\S+\s*|\s+")
 _LONGEST_WORD = 400
+WIDEST_ROW = 15_000
+"""Tokens beyond which a table's row is cut after all: no event, and no index of words, would hold it whole."""
 _SENTENCES = RuleSentences()
 
 
@@ -38,15 +40,16 @@ class Atom:
 
 
 def atoms(markdown: str, block: Block, limit: int) -> Iterator[Atom]:
-    """In order and without gaps. Only the words of a sentence, line or item over `limit` tokens come apart; table rows never do."""
+    """In order and without gaps. Only the words of a sentence, line or item over `limit` tokens come apart, and those of a table's row over `WIDEST_ROW`."""
     rank = Rank.BLOCK
     for start, end, inner in _pieces(markdown, block):
         text = markdown[start:end]
-        if inner is not None and estimate(text) > limit:
-            for atom in _smaller(markdown, start, end, inner, limit):
+        tokens = estimate(text)
+        if tokens > (WIDEST_ROW if inner is None else limit):
+            for atom in _smaller(markdown, start, end, inner or Rank.WORD, limit):
                 yield Atom(atom.start, atom.end, atom.tokens, rank if atom.start == start else atom.rank, atom.mark)
         else:
-            yield Atom(start, end, estimate(text), rank, _mark(text))
+            yield Atom(start, end, tokens, rank, _mark(text))
         rank = Rank.SENTENCE if block.kind not in _BY_LINE else Rank.LINE
 
 

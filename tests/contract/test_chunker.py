@@ -100,6 +100,14 @@ def test_a_table_is_cut_between_rows_and_its_header_goes_along(chunker: Chunker)
         assert ("| part | price |" in child.text) != ("| part | price |" in child.prefix)
 
 
+@pytest.mark.parametrize("row", [[str(i) for i in range(20_000)], ["1", "x" * 1_000_000]], ids=["many cells", "a long cell"])
+def test_a_row_that_no_index_would_hold_is_cut_all_the_same(chunker: Chunker, row: list[str]) -> None:
+    found = transcript(grid([[f"c{i}" for i in range(len(row))], row]))
+    parents = chunker.chunk(DOCUMENT, "T", found)
+    check_places(found, parents)
+    assert max(len(child.text) for child in children(parents)) < 5_000
+
+
 def test_the_prefix_holds_title_and_heading_path(structure: Chunker) -> None:
     found = transcript(f"# Guide\n\n## Pumps\n\n{PROSE}\n\n### Seals\n\nSeals wear out. {PROSE}")
     parents = structure.chunk(DOCUMENT, "guide", found)
