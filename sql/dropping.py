@@ -15,6 +15,7 @@ from schemas.errors import DatabaseUnavailable, NotFound, PermanentError
 from sql.derived_tables import PARTITIONED
 from sql.errors import database_errors
 from sql.partitions import drop_partitions
+from sql.past_texts import keep_run_texts
 from sql.pool import Connection, Pool
 from sql.statements import statement
 
@@ -78,6 +79,7 @@ async def _alone(connection: Connection, name: str) -> AsyncIterator[bool]:
 
 async def _take_away(pool: Pool, connection: Connection, name: str, patience_s: float) -> None:
     await _questions_over(connection, await connection.fetchval("select clock_timestamp()"))
+    await keep_run_texts(connection, name)
     for table in PARTITIONED:
         await _empty(connection, f"{table}_{name}")
     # The last: while another generation's partition is on its way out of the same table.

@@ -34,7 +34,7 @@ class PgLineage:
 
     async def places(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPlace]:
         rows = await self._fetch("lineage_places", document_id, list(order), generation)
-        return [PartPlace(row["step"], row["part"], _place(row), row["fact_id"]) for row in rows]
+        return [PartPlace(row["step"], row["part"], _place(row), row["fact_id"], row["generation"]) for row in rows]
 
     async def chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
         rows = await self._fetch("lineage_chunk", generation, document_id, list(order), chunk_id)

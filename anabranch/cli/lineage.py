@@ -63,7 +63,7 @@ def run_and_sentence(text: str) -> tuple[UUID, int | None]:
 def report(found: dict[str, Any], prov: bool, common: Remote, tell: Any) -> int:
     if prov:
         print(json.dumps(found, ensure_ascii=False, indent=1))
-        return OK
+        return FAILED if any(entity.get("anabranch:verified") == "false" for entity in found["entity"].values()) else OK
     if common.json:
         print_json(found)
     else:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +13,24 @@ from schemas.events import ChunksEmbedded, DocumentAccepted, DocumentChunked, Do
 from schemas.ids import received_id, sha256_hex
 from schemas.lineage import Hop, HopName
 from schemas.ports.lineage import RevisionRow, StoredChunk
-from schemas.values import ChildChunk, ParentChunk, Transcript
+from schemas.questions import Citation
+from schemas.runs import PastChunk
+from schemas.values import ChildChunk, ParentChunk, Span, Transcript
 
 Fault = str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Quote:
+    """What a citation says that the characters around `[char_start, char_end)` are."""
+
+    text: str
+    char_start: int
+    char_end: int
+
+    def stands_in(self, markdown: str) -> bool:
+        """Spans may leave out its first and last characters."""
+        return self.text in markdown[max(0, self.char_end - len(self.text)) : self.char_start + len(self.text)]
 
 
 def verdict(name: HopName, found: Found, faults: Iterable[Fault], said: str, sha256: str | None = None) -> Hop:
@@ -25,29 +41,45 @@ def verdict(name: HopName, found: Found, faults: Iterable[Fault], said: str, sha
     return Hop(name=name, place=found.place, verified=fault is None, detail=fault or said, event=found.event, sha256=sha256)
 
 
-def chunk_hop(place: str, text: str | None, expected_sha256: str | None, quote: str) -> Hop:
-    """The stored text of a chunk: it is what the answer read, and holds the quote."""
+def chunk_hop(place: str, text: str | None, read: PastChunk, citation: Citation) -> Hop:
+    """The stored text of a chunk: it is what the answer read, and holds the quote; what the citation says of its place is what the chunk's record says."""
     if text is None:
         return Hop(name="chunk", place=place, verified=False, detail="the chunk's text with the recorded hash is in no table: it was altered or lost")
     found = text_hash(text)
-    if expected_sha256 is not None and found != expected_sha256:
-        return Hop(name="chunk", place=place, verified=False, detail=f"its text has the hash {found}, the answer was read from {expected_sha256}", sha256=found)
-    if quote not in text:
-        return Hop(name="chunk", place=place, verified=False, detail="its text does not hold the quote", sha256=found)
-    return Hop(name="chunk", place=place, verified=True, detail="its text is what the answer was read from, and holds the quote", sha256=found)
+    faults = (
+        _unless(found == read.text_sha256, f"its text has the hash {found}, the answer was read from {read.text_sha256}"),
+        _unless(citation.quote in text, "its text does not hold the quote"),
+        _unless(_within(citation.spans, read), "the citation names a page or a box that the chunk is not on"),
+    )
+    fault = next((fault for fault in faults if fault), None)
+    return Hop(
+        name="chunk", place=place, verified=fault is None, detail=fault or "its text is what the answer was read from, and holds the quote", sha256=found
+    )
 
 
-def chunked_hop(found: Found, fact_id: UUID | None, cause: Fact[Any] | None, chunk: tuple[UUID, str] | None, transcript: Transcript | None) -> Hop:
-    """A part of the chunks: the chunk in question (id and stored text) is in it, and every text in it stands at its place in the Markdown."""
+def _within(spans: Sequence[Span], read: PastChunk) -> bool:
+    """Each where the chunk is, or bare characters."""
+    places = [_place(Span.model_validate(span)) for span in read.spans]
+    return all(_place(span) in (*places, _place(Span(char_start=0, char_end=0))) for span in spans)
+
+
+def _place(span: Span) -> tuple[Any, ...]:
+    return span.page, span.box, span.element, span.sheet, span.cells, span.start_s, span.end_s
+
+
+def chunked_hop(found: Found, fact_id: UUID | None, cause: Fact[Any] | None, chunk: tuple[PastChunk, str] | None, transcript: Transcript | None) -> Hop:
+    """A part of the chunks: the chunk in question (as it was read, and its stored text) is in it at the same place, and every text in it stands at its place
+    in the Markdown."""
     data = found.fact.data if found.fact else None
     if not isinstance(data, DocumentChunked):
         return verdict("chunked", found, [_type_fault(found)], "")
-    child = next((child for child in children(data) if chunk and child.id == chunk[0]), None)
+    child = next((child for child in children(data) if chunk and child.id == chunk[0].id), None)
     faults = [
         identity_fault(found, fact_id),
         cause_fault(found, cause),
         "the chunk is not in this part" if chunk and child is None else None,
         "the chunk's text differs from the one in the table" if chunk and child and stored(child.text) != chunk[1] else None,
+        _moved(child, chunk[0]) if chunk and child else None,
         *(_misplaced(piece, transcript) for piece in pieces(data)),
     ]
     said = f"part {data.part} of {data.parts}, {len(list(children(data)))} chunks" + (", each where it says in the Markdown" if transcript else "")
@@ -68,7 +100,7 @@ def embedded_hop(found: Found, fact_id: UUID | None, causes: Sequence[Fact[Any]]
     return verdict("embedded", found, faults, f"part {data.part} of {data.parts}, {len(data.vectors)} vectors of {data.dimension} by {data.model}")
 
 
-def transcribed_hop(found: Found, row: RevisionRow, fact_id: UUID | None, cause: Fact[Any] | None, transcript: Transcript | None, quote: str | None) -> Hop:
+def transcribed_hop(found: Found, row: RevisionRow, fact_id: UUID | None, cause: Fact[Any] | None, transcript: Transcript | None, quote: Quote | None) -> Hop:
     data = found.fact.data if found.fact else None
     if not isinstance(data, DocumentTranscribed):
         return verdict("transcribed", found, [_type_fault(found)], "")
@@ -81,7 +113,7 @@ def transcribed_hop(found: Found, row: RevisionRow, fact_id: UUID | None, cause:
         _unless(data.content_sha256 == row.content_sha256, f"it was made of bytes with the hash {data.content_sha256}"),
         _unless(row.text_sha256 in (None, data.text_sha256), f"table revision_texts has the text hash {row.text_sha256}"),
         _unless(transcript is None or row.markdown is None or stored(transcript.markdown) == row.markdown, "table revision_texts holds another text"),
-        _unless(transcript is None or quote is None or quote in stored(transcript.markdown), "its Markdown does not hold the quote"),
+        _unless(transcript is None or quote is None or quote.stands_in(stored(transcript.markdown)), "its Markdown does not hold the quote at its place"),
     ]
     return verdict("transcribed", found, faults, f"{data.characters} characters of Markdown", data.text_sha256)
 
@@ -146,6 +178,17 @@ def _misplaced(piece: ParentChunk | ChildChunk, transcript: Transcript | None) -
     if transcript is None or transcript.markdown[piece.char_start : piece.char_end] == piece.text:
         return None
     return f"the text of {piece.id} is not what stands at [{piece.char_start}, {piece.char_end}) of the Markdown"
+
+
+def _moved(child: ChildChunk, read: PastChunk) -> Fault:
+    """Pages, boxes, cells and characters as the answer was read from them."""
+    same = (child.char_start, child.char_end, child.spans) == (read.char_start, read.char_end, [Span.model_validate(span) for span in read.spans])
+    return _unless(same, f"the chunk stands at [{child.char_start}, {child.char_end}){_pages(child.spans)}, and was read as from elsewhere")
+
+
+def _pages(spans: Sequence[Span]) -> str:
+    pages = sorted({span.page for span in spans if span.page is not None})
+    return f" on page {', '.join(map(str, pages))}" if pages else ""
 
 
 def _type_fault(found: Found) -> Fault:

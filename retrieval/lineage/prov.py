@@ -18,7 +18,7 @@ class Prov:
 
     def add(self, kind: str, identity: str, **attributes: Any) -> str:
         """Returns the identity. Attributes are named `prefix_name`; those without a value are left out."""
-        given = {name.replace("_", ":", 1): _literal(value) for name, value in attributes.items() if value is not None}
+        given = {name.replace("_", ":", 1): _literal(name, value) for name, value in attributes.items() if value is not None}
         self._records.setdefault(kind, {}).setdefault(identity, {}).update(given)
         return identity
 
@@ -33,7 +33,9 @@ class Prov:
 def run_prov(lineage: RunLineage) -> Document:
     """The answer, what it quotes, the chunks, each event, and the bytes; stages are activities, their authors agents."""
     prov = Prov()
-    answer = prov.add("entity", f"run:{lineage.run_id}-answer", prov_type="anabranch:Answer", prov_value=lineage.answer)
+    answer = prov.add(
+        "entity", f"run:{lineage.run_id}-answer", prov_type="anabranch:Answer", prov_value=lineage.answer, anabranch_verified=_said(lineage.verified)
+    )
     asking = prov.add("activity", f"run:{lineage.run_id}", prov_type="anabranch:Question", anabranch_generation=lineage.generation)
     prov.relate("wasGeneratedBy", entity=answer, activity=asking)
     for citation in lineage.citations:
@@ -44,6 +46,7 @@ def run_prov(lineage: RunLineage) -> Document:
 def document_prov(lineage: DocumentLineage) -> Document:
     prov = Prov()
     revision = _revision(prov, str(lineage.document_id), lineage.revision, lineage.title, lineage.external_id)
+    prov.add("entity", revision, anabranch_verified=_said(lineage.verified))
     content = _content(prov, lineage.content_sha256)
     prov.relate("wasDerivedFrom", generatedEntity=revision, usedEntity=content)
     _events(prov, lineage.hops, content)
@@ -51,7 +54,10 @@ def document_prov(lineage: DocumentLineage) -> Document:
 
 
 def _cite(prov: Prov, run: RunLineage, citation: CitationLineage, answer: str, asking: str) -> None:
-    quote = prov.add("entity", f"run:{run.run_id}-citation-{citation.n}", prov_type="anabranch:Citation", prov_value=citation.quote)
+    quote = prov.add(
+        "entity", f"run:{run.run_id}-citation-{citation.n}", prov_type="anabranch:Citation", prov_value=citation.quote,
+        anabranch_verified=_said(citation.verified),
+    )  # fmt: skip
     chunk = prov.add(
         "entity", f"anabranch:chunk-{citation.chunk_id}", prov_type="anabranch:Chunk", anabranch_char_start=citation.char_start,
         anabranch_char_end=citation.char_end, anabranch_page=citation.pages[0] if citation.pages else None,
@@ -77,7 +83,7 @@ def _events(prov: Prov, hops: list[Hop], content: str | None) -> None:
             continue
         entity = prov.add(
             "entity", f"event:{event.id}", prov_type="anabranch:Event", anabranch_type=event.type, anabranch_topic=event.topic,
-            anabranch_partition=event.partition, anabranch_offset=event.offset, anabranch_how=event.how, anabranch_verified=str(hop.verified).lower(),
+            anabranch_partition=event.partition, anabranch_offset=event.offset, anabranch_how=event.how, anabranch_verified=_said(hop.verified),
         )  # fmt: skip
         stage = prov.add("activity", f"anabranch:making-{event.id}", prov_type="anabranch:Stage", prov_label=event.author)
         prov.add("activity", stage, **({"prov_endTime": event.time.isoformat()} if event.time else {}))
@@ -103,11 +109,13 @@ def _content(prov: Prov, sha256: str) -> str:
     return prov.add("entity", f"sha256:{sha256}", prov_type="anabranch:Bytes")
 
 
-def _literal(value: Any) -> Any:
-    """Names of types are qualified names; times and the rest are what they are."""
-    if isinstance(value, str) and value.startswith(("anabranch:", "prov:")):
-        return {"$": value, "type": "prov:QUALIFIED_NAME"}
-    return value
+def _literal(name: str, value: Any) -> Any:
+    """Types are qualified names; the rest is what it is, whatever a title looks like."""
+    return {"$": value, "type": "prov:QUALIFIED_NAME"} if name == "prov_type" else value
+
+
+def _said(verified: bool | None) -> str:
+    return str(verified).lower()
 
 
 def _plain(name: str) -> str:

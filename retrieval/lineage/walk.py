@@ -105,12 +105,12 @@ class Walk:
         place, text = f"table child_chunks ({generation}) {read.id}", stored.text if stored else None
         if stored is None:
             place, text = f"table chunk_history {read.id}", (await self.texts.find(tenant, [read])).get(read.id)
-        first = hops.chunk_hop(place, text, read.text_sha256, citation.quote)
+        first = hops.chunk_hop(place, text, read, citation)
         vectors = [_embedded_hop(found, one, (read.id, stored)) for one in found.embedded if stored and _holds_vector(one[1], read.id)]
         parts = [one for one in found.chunked if _holds(one[1], read.id)]
-        wanted = (read.id, text if text is not None else "")
-        chunked = [_chunked_hop(found, one, wanted) for one in parts] or [_lost_part(found, wanted)]
-        return [first, *vectors, *chunked, *reversed(_to_text(found, citation.quote))]
+        wanted = (read, text if text is not None else "")
+        chunked = [_chunked_hop(found, one, wanted) for one in parts] or [_lost_part(found, generation)]
+        return [first, *vectors, *chunked, *reversed(_to_text(found, hops.Quote(citation.quote, *_between(citation, read))))]
 
     async def _row(self, tenant: str, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow:
         row = await self.tables.revision(tenant, document_id, order, generation)
@@ -144,7 +144,7 @@ class Walk:
         return await read_transcript(self.blobs, data) if isinstance(data, DocumentTranscribed) else (None, None)
 
 
-def _to_text(found: Evidence, quote: str | None) -> list[Hop]:
+def _to_text(found: Evidence, quote: hops.Quote | None) -> list[Hop]:
     """From the bytes to the Markdown."""
     accepted = found.accepted.fact if found.accepted.fact and isinstance(found.accepted.fact.data, DocumentAccepted) else None
     walked = [
@@ -169,7 +169,7 @@ def _embedded(found: Evidence) -> list[Hop]:
     return [_embedded_hop(found, one, None) for one in found.embedded]
 
 
-def _chunked_hop(found: Evidence, one: tuple[PartPlace, Found], chunk: tuple[UUID, str] | None) -> Hop:
+def _chunked_hop(found: Evidence, one: tuple[PartPlace, Found], chunk: tuple[PastChunk, str] | None) -> Hop:
     return hops.chunked_hop(one[1], one[0].fact_id, _fact_of(found.transcribed), chunk, found.sound)
 
 
@@ -177,15 +177,17 @@ def _embedded_hop(found: Evidence, one: tuple[PartPlace, Found], chunk: tuple[UU
     return hops.embedded_hop(one[1], one[0].fact_id, [fact for pair in found.chunked if (fact := _fact_of(pair))], chunk)
 
 
-def _lost_part(found: Evidence, chunk: tuple[UUID, str]) -> Hop:
-    """The part that should hold the chunk: one that cannot be read is to blame, else none holds it."""
+def _lost_part(found: Evidence, generation: str) -> Hop:
+    """The part that should hold the chunk: one that cannot be read is to blame, else none holds it. Another generation may have cut the text otherwise."""
     for one in found.chunked:
         hop = _chunked_hop(found, one, None)
         if hop.verified is not True:
             return hop
-    detail = "no part of the revision holds the chunk" if found.chunked else "no table knows where its parts stand in the log"
-    place = _places(found.chunked) or "chunked"
-    return Hop(name="chunked", place=place, verified=False if found.chunked else None, detail=detail)
+    if not found.chunked or found.chunked[0][0].generation != generation:
+        return Hop(
+            name="chunked", place="chunked", verified=None, detail=f"no table knows any more where the parts of generation {generation} stand in the log"
+        )
+    return Hop(name="chunked", place=_places(found.chunked), verified=False, detail="no part of the revision holds the chunk")
 
 
 def _places(parts: Sequence[tuple[PartPlace, Found]]) -> str:

@@ -38,12 +38,13 @@ class RevisionRow:
 
 @dataclass(frozen=True, slots=True)
 class PartPlace:
-    """Where an event of a revision stands; `fact_id` is null where only its worker's note is left."""
+    """Where an event of a revision stands, as this generation read it; `fact_id` is null where only its worker's note is left."""
 
     step: Step
     part: int
     position: Position
     fact_id: UUID | None
+    generation: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +63,7 @@ class LineageTables(Protocol):
         """The one of that order, else the one that answers in the live generation, else the latest."""
 
     async def places(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPlace]:
-        """In this generation, else in whichever worked on the revision; in the order of steps and parts."""
+        """In this generation, else in whichever worked on the revision, the same for all parts of a step; in the order of steps and parts."""
 
     async def chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
         """While the revision answers in that generation."""

@@ -1,10 +1,11 @@
--- Before a generation is dropped: the texts that answers of its time were made from go into the history, where no other generation holds them.
+-- Before a generation is dropped: the texts that answers of its time were made from go into the history, where no other generation holds them; those of
+-- generations that went before as well, whose texts it may have held since.
 with others as materialized (
   select coalesce(array_agg(name), '{}') as names from generations where name <> $1 and state in ('live', 'standby', 'shadow')
 ), asked as (
   select distinct (c ->> 'id')::uuid as id
   from runs r, jsonb_array_elements((r.basis -> 'chunks') || (r.basis -> 'parents')) c
-  where r.generation = $1 and r.basis is not null
+  where r.basis is not null and (r.generation = $1 or r.generation not in (select name from generations where state in ('live', 'standby', 'shadow')))
 ), texts as (
   select t.document_id, t.tenant, t.text from asked a join child_chunks t on t.generation = $1 and t.id = a.id
   where not exists (select from child_chunks o, others where o.generation = any (others.names) and o.id = a.id)

@@ -1,4 +1,4 @@
--- Where the events of a revision stand: as its rows say, else as its workers noted it. Generation $3 first.
+-- Where the events of a revision stand: as its rows say, else as its workers noted it. Of each step all parts are of one generation: $3, else whichever is known.
 with known as (
   select 'transcribed' as step, 1 as part, generation, log_topic, log_partition, log_offset, fact_id, 0 as note
   from revision_texts where document_id = $1 and ord = $2
@@ -9,7 +9,9 @@ with known as (
   select s.step, j.part, j.generation, j.log_topic, j.log_partition, j.log_offset, null, 1
   from job_stages j join (values ('chunk', 'transcribed'), ('embed', 'chunked'), ('index', 'embedded')) s (stage, step) using (stage)
   where j.document_id = $1 and j.ord = $2
+), chosen as (
+  select distinct on (step) step, generation from known order by step, generation = coalesce($3, '') desc, note, generation
 )
-select distinct on (position(step in 'transcribed chunked embedded'), part) step, part, log_topic, log_partition, log_offset, fact_id
-from known
-order by position(step in 'transcribed chunked embedded'), part, note, generation = coalesce($3, '') desc, generation
+select distinct on (position(step in 'transcribed chunked embedded'), part) step, part, generation, log_topic, log_partition, log_offset, fact_id
+from known join chosen using (step, generation)
+order by position(step in 'transcribed chunked embedded'), part, note

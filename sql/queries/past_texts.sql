@@ -6,7 +6,7 @@ with wanted as (
 )
 select w.id, coalesce(h.text, c.text, p.text) as text
 from wanted w
-left join chunk_history h on h.document_id = w.document_id and h.text_sha256 = w.hash and h.tenant = $1
+left join chunk_history h on h.document_id = w.document_id and h.text_sha256 = w.hash and h.tenant = $1 and sha256(convert_to(h.text, 'UTF8')) = w.hash
 left join lateral (
   select x.text from child_chunks x, standing s
   where x.generation = any (s.names) and x.id = w.id and x.document_id = w.document_id and x.tenant = $1 and sha256(convert_to(x.text, 'UTF8')) = w.hash limit 1

@@ -10,6 +10,7 @@ import pytest
 
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id, sha256_hex
+from sql.lineage import PgLineage
 from sql.partitions import create_partitions, drop_partitions
 from sql.past_texts import PgPastTexts
 from sql.pool import Pool, close_pool, open_pool
@@ -81,3 +82,40 @@ async def test_a_drop_that_was_cut_off_is_finished_by_the_next(pool: Pool) -> No
     await drop_partitions(pool, "g1")
     assert await drop_partitions(pool, "g1") == 0
     assert await PgPastTexts(pool).find("default", [read]) == {read.id: "read"}
+
+
+async def test_texts_of_a_generation_that_went_before_outlive_the_one_that_had_them_since(pool: Pool) -> None:
+    for name, state in (("g1", "standby"), ("g2", "standby"), ("g3", "live")):
+        await generation(pool, name, state)
+    read = await child(pool, "g1", "read")
+    await child(pool, "g2", "read")
+    await ran(pool, "g1", read)
+    for name in ("g1", "g2"):
+        await pool.execute("update generations set state = 'dropped' where name = $1", name)
+        await drop_partitions(pool, name)
+        assert await PgPastTexts(pool).find("default", [read]) == {read.id: "read"}, name
+
+
+async def test_a_text_of_the_history_that_was_tampered_with_is_not_taken_for_the_one_that_was_read(pool: Pool) -> None:
+    await generation(pool, "g1", "standby")
+    read = await child(pool, "g1", "read")
+    await ran(pool, "g1", read)
+    await drop_partitions(pool, "g1")
+    await pool.execute("update chunk_history set text = 'dead'")
+    assert await PgPastTexts(pool).find("default", [read]) == {}
+
+
+async def test_the_parts_of_a_step_are_all_of_one_generation(pool: Pool) -> None:
+    """The one that is asked for cut the text into fewer parts than another one."""
+    settled = (("g1", 1), ("g1", 2), ("g1", 3), ("g2", 1))
+    for number, (name, part) in enumerate(settled):
+        if part == 1:
+            await generation(pool, name, "live" if name == "g1" else "standby")
+        await pool.execute(
+            "insert into settled (generation, tenant, document_id, ord, kind, part, parts, log_topic, log_partition, log_offset, fact_id) "
+            "values ($1, 'default', $2, '{1,1}', 'chunks', $3, 3, 'chunked', 0, $4, gen_random_uuid())",
+            name, DOCUMENT, part, number,
+        )  # fmt: skip
+    for name, offsets in (("g1", [0, 1, 2]), ("g2", [3]), ("g9", [0, 1, 2])):
+        places = await PgLineage(pool).places(DOCUMENT, [1, 1], name)
+        assert [place.position.offset for place in places] == offsets, name

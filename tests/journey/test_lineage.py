@@ -131,7 +131,12 @@ async def the_lost_bytes(connection: asyncpg.Connection, world: World) -> str:
     return f"blob {key}"
 
 
-@pytest.mark.parametrize("tamper", [the_chunk, the_chunked_record, the_transcript, the_raw_record, the_vector, the_bytes, the_lost_bytes])
+async def the_recorded_page(connection: asyncpg.Connection, world: World) -> str:
+    await connection.execute("update anabranch.runs set response = jsonb_set(response, '{citations,0,spans,0,page}', '7')")
+    return "child_chunks"
+
+
+@pytest.mark.parametrize("tamper", [the_chunk, the_recorded_page, the_chunked_record, the_transcript, the_raw_record, the_vector, the_bytes, the_lost_bytes])
 async def test_a_changed_byte_is_found_and_its_place_named(world: World, database: str, tamper: Tamper) -> None:
     await world.searchable(NOTE, external_id="allowances")
     answer = await answered(world)
@@ -142,6 +147,29 @@ async def test_a_changed_byte_is_found_and_its_place_named(world: World, databas
         await connection.close()
     found = await lineage(world, answer["run_id"])
     assert not found["verified"] and any(place in fault for fault in found["broken"]), found["broken"]
+
+
+async def test_an_answer_that_was_read_from_a_chunk_at_another_place_is_found_out(world: World, database: str) -> None:
+    await world.searchable(NOTE, external_id="allowances")
+    connection = await asyncpg.connect(database)
+    await connection.execute("update anabranch.child_chunks set spans = jsonb_set(spans, '{0,page}', '7')")
+    await connection.close()
+    answer = await answered(world)
+    assert answer["citations"][0]["pages"] == [7]
+    found = await lineage(world, answer["run_id"])
+    assert not found["verified"] and any("chunked[0]@" in fault and "was read as from elsewhere" in fault for fault in found["broken"]), found["broken"]
+
+
+async def test_a_title_that_looks_like_a_name_of_prov_stays_a_title_and_what_does_not_fit_is_marked(world: World, database: str) -> None:
+    receipt = await world.searchable(NOTE, external_id="prov:no name", title="anabranch:a title, no name")
+    path = f"/v1/documents/{receipt['document_id']}/lineage"
+    whole = (await world.http.get(path, params={"format": "prov"})).text
+    assert ProvDocument.deserialize(content=whole, format="json") and '"false"' not in whole
+    connection = await asyncpg.connect(database)
+    await the_bytes(connection, world)
+    await connection.close()
+    broken = json.loads((await world.http.get(path, params={"format": "prov"})).text)
+    assert [name for name, entity in broken["entity"].items() if entity.get("anabranch:verified") == "false"] == [f"doc:{receipt['document_id']}-revision-1"]
 
 
 async def test_a_record_that_topic_raw_no_longer_keeps_is_no_fault(world: World, database: str) -> None:
