@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
@@ -163,20 +163,21 @@ class Plan(Protocol):
 
 
 class Builds(Protocol):
-    """Generations on their way. Raise InvalidRequest, NotFound, ConfigurationError, PermanentError with code NOT_RETAINED, LogUnavailable."""
+    """Generations on their way. Raise InvalidRequest, NotFound, PermanentError with code NOT_RETAINED, LogUnavailable."""
 
     async def plan(self, sets: Sequence[str]) -> Plan: ...
 
     async def start(self, sets: Sequence[str], *, events_per_second: float | None = None) -> tuple[str, Plan]:
         """Its name, once the decision is durable."""
 
-    async def rebuild(self, *, keep: bool) -> str: ...
+    async def rebuild(self, *, keep: bool, events_per_second: float | None = None) -> str: ...
 
     async def show(self, name: str) -> dict[str, Any]: ...
 
     async def show_soon(self, name: str) -> dict[str, Any]: ...
 
-    async def pace(self, name: str, *, paused: bool, events_per_second: float | None) -> dict[str, Any]: ...
+    async def pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
+        """`paused` and `events_per_second`; what is left out stays as it is."""
 
 
 @dataclass(frozen=True, slots=True)

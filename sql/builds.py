@@ -15,6 +15,9 @@ from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
 
+DECIDING = "a generation to build"
+PACE = ("paused", "events_per_second")
+
 
 @dataclass(frozen=True, slots=True)
 class Build:
@@ -46,12 +49,26 @@ class PgBuilds:
         """Of all generations that are not dropped."""
         return {build.generation.name: build for build in await self._builds(None)}
 
-    async def set_pace(self, generation: str, *, paused: bool, events_per_second: float | None) -> None:
-        await self._set(generation, paused=paused, events_per_second=events_per_second)
+    @asynccontextmanager
+    async def deciding(self) -> AsyncIterator[None]:
+        """One decision to build a generation after the other, for as long as the context is open."""
+        with database_errors():
+            async with self._pool.acquire(timeout=60) as connection:
+                await connection.execute("select pg_advisory_lock(hashtext($1))", DECIDING)
+                try:
+                    yield
+                finally:
+                    await connection.execute("select pg_advisory_unlock(hashtext($1))", DECIDING)
 
-    async def keep_previous(self, generation: str) -> None:
-        """What a rebuild replaces shall stand by."""
-        await self._set(generation, keep=True)
+    async def named(self, *, keep: bool = False, events_per_second: float | None = None) -> str:
+        """The next of g1, g2, …: given to nobody else any more, also when nothing comes of it. With `keep` what a rebuild replaces shall stand by."""
+        with database_errors():
+            return str(await self._pool.fetchval(statement("name_generation"), keep, events_per_second))
+
+    async def set_pace(self, generation: str, pace: Mapping[str, Any]) -> None:
+        """`paused` and `events_per_second`; what is left out stays as it is."""
+        if pace:
+            await self._set(generation, **{name: pace[name] for name in PACE if name in pace})
 
     async def reached(self, generation: str, phase: str) -> None:
         await self._set(generation, phase=phase, error=None)

@@ -20,7 +20,9 @@ class Pace:
         self.going.set()
 
     def set(self, *, paused: bool, events_per_second: float | None) -> None:
-        self.events_per_second = events_per_second
+        """Another speed holds at once, also for those that wait already."""
+        if events_per_second != self.events_per_second:
+            self.events_per_second, self.free_at = events_per_second, 0.0
         if paused:
             self.going.clear()
         else:
@@ -39,5 +41,6 @@ class Pace:
         clock = asyncio.get_running_loop().time
         now = clock()
         self.free_at = max(self.free_at, now - BURST_S) + events / rate
-        await asyncio.sleep(max(0.0, self.free_at - now))
+        while (rest := self.free_at - clock()) > 0 and self.events_per_second == rate:
+            await asyncio.sleep(min(rest, BURST_S))
         await self.going.wait()

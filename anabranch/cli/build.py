@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
+from schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from anabranch.client import ApiClient
@@ -67,7 +68,16 @@ def reindex(
     resume
         A generation that rests: let it go on.
     """
+    _check_one(plan=plan, wait=wait, pause=pause, resume=resume, set=common.set)
     return asyncio.run(_reindex(common, plan, events_per_second, wait, pause, resume))
+
+
+def _check_one(**given: object) -> None:
+    """Raises InvalidRequest for what cannot be wanted at the same time."""
+    named = [name for name, value in given.items() if value]
+    for alone, beside in (("pause", ()), ("resume", ()), ("plan", ("set",))):
+        if alone in named and (others := [name for name in named if name not in (alone, *beside)]):
+            raise InvalidRequest(f"--{alone} and --{others[0]} do not go together", remedy="Give one of them, and the other with another call.")
 
 
 async def _rebuild(common: Remote, keep: bool) -> dict[str, Any]:
@@ -104,7 +114,8 @@ async def _reindex(common: Remote, plan: bool, rate: float | None, wait: bool, p
     sets: Sequence[str] = common.set
     async with api_client(replace(common, set=()), stages=STAGES) as client:
         if pause or resume:
-            return _tell(await client.patch(f"/v1/generations/{pause or resume}/build", {"paused": bool(pause), "events_per_second": rate}), common)
+            pace = {"paused": bool(pause)} | ({"events_per_second": rate} if rate is not None else {})
+            return _tell(await client.patch(f"/v1/generations/{pause or resume}/build", pace), common)
         if plan:
             return _tell(await client.post("/v1/generations/plan", {"set": list(sets)}), common)
         started = await client.post("/v1/generations", {"purpose": "reindex", "set": list(sets), "events_per_second": rate})

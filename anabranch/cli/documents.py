@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import sys
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.calls import got
+from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
@@ -217,7 +217,7 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
     async def run() -> dict[str, Any]:
         async with api_client(common, stages=("all",)) as client:
             found = await client.get(f"/v1/documents/{document}")
-            if not yes and not _agreed(found):
+            if not yes and not agreed(_named(found)):
                 return {}
             return await client.delete(f"/v1/documents/{document}")
 
@@ -232,17 +232,8 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
     return OK
 
 
-def _agreed(found: dict[str, Any]) -> bool:
-    """Raises ConfigurationError where nobody is there to answer."""
-    from schemas.errors import ConfigurationError
-
-    say(f"{found['document_id']}  {found.get('title') or found.get('filename')}  {found.get('chunks_count')} chunks")
-    print("Remove it? [y/N] ", end="", file=sys.stderr, flush=True)
-    answer = sys.stdin.readline()
-    if not answer:
-        say("")
-        raise ConfigurationError("nobody answered whether to remove it", code="NOT_CONFIRMED", remedy="Add --yes where there is no terminal to ask at.")
-    return answer.strip().lower() in ("y", "yes")
+def _named(found: dict[str, Any]) -> str:
+    return f"{found['document_id']}  {found.get('title') or found.get('filename')}  {found.get('chunks_count')} chunks. Remove it?"
 
 
 def _code(line: dict[str, Any]) -> str | None:

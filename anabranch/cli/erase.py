@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
 
 from anabranch.cli.calls import got
+from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
-from schemas.errors import InvalidRequest
 from schemas.events.erasure import Scope
 
 app = App(name="erase", help="Remove documents for good, from the log too.", result_action="return_value")
@@ -79,7 +78,7 @@ def list_receipts(*, common: Remote = DEFAULT) -> int:
 
 
 def _erase(scope: Scope, name: str, yes: bool, common: Remote) -> int:
-    if not yes and not _agreed(scope, name):
+    if not yes and not agreed(f"Erase {scope} {name} for good? There is no way back."):
         say("nothing was erased")
         return FAILED
     receipt = asyncio.run(_receipt(scope, name, common))
@@ -111,9 +110,3 @@ async def _found(client: Any, receipt: str) -> dict[str, Any] | None:
     """None until the request has come to the tables."""
     items: list[dict[str, Any]] = (await client.get("/v1/erasures", limit=500))["items"]
     return next((item for item in items if item["receipt_id"] == receipt), None)
-
-
-def _agreed(scope: Scope, name: str) -> bool:
-    if not sys.stdin.isatty():
-        raise InvalidRequest(f"erasing {scope} {name!r} asks for your agreement, and nobody is here to give it", remedy="Add --yes.")
-    return input(f"Erase {scope} {name} for good? There is no way back. [y/N] ").strip().lower() in ("y", "yes")

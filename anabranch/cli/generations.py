@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, GATE, OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
+from schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:
     from anabranch.client import ApiClient
@@ -24,6 +28,30 @@ PATIENCE_S = 3600.0
 """A comparison takes as long as its questions do."""
 STAGES = ("control", "runs", "judgements")
 """Of a server of the command's own: decisions, questions and judgements are in the tables."""
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class Asked:
+    """What two generations are asked."""
+
+    golden: Annotated[Path | None, Parameter(help="File with one question a line, with its judgements.")] = None
+    since: Annotated[datetime | None, Parameter(help="Of real questions and feedback; UTC where no zone is given.")] = None
+    until: Annotated[datetime | None, Parameter(help="Of real questions and feedback.")] = None
+    queries: Annotated[int, Parameter(help="Real questions at most, the latest first.")] = 200
+    answers: Annotated[bool, Parameter(negative="", help="Let the chat model answer, too; that costs its tokens.")] = False
+    profile: Annotated[str | None, Parameter(help="In place of the one that was asked with.")] = None
+
+    def body(self) -> dict[str, Any]:
+        """Of the HTTP call. Raises InvalidRequest for a file that holds no questions."""
+        from evaluation.comparing import read_golden
+
+        questions = [question.model_dump(mode="json") for question in read_golden(self.golden)] if self.golden is not None else []
+        plain = {"queries": self.queries, "answers": self.answers, "profile": self.profile}
+        return {"golden": questions, "since": _moment(self.since), "until": _moment(self.until), **plain}
+
+
+AS_USUAL = Asked()
 
 
 @app.command(name="list")
@@ -61,19 +89,7 @@ def show(name: str, /, *, common: Remote = DEFAULT) -> int:
 
 
 @app.command
-def compare(
-    a: str,
-    b: str,
-    /,
-    *,
-    golden: Path | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    queries: int = 200,
-    answers: Annotated[bool, Flag] = False,
-    profile: str | None = None,
-    common: Remote = DEFAULT,
-) -> int:
+def compare(a: str, b: str, /, *, asked: Asked = AS_USUAL, common: Remote = DEFAULT) -> int:
     """Ask two generations the same questions: golden ones, and real ones of a period.
 
     Parameters
@@ -82,20 +98,8 @@ def compare(
         The generation that is compared with, such as g1.
     b
         The generation that is compared, such as g2.
-    golden
-        File with one question a line, with its judgements.
-    since
-        Of real questions and feedback; UTC where no zone is given.
-    until
-        Of real questions and feedback.
-    queries
-        Real questions at most, the latest first.
-    answers
-        Let the chat model answer, too; that costs its tokens.
-    profile
-        In place of the one that was asked with.
     """
-    wanted = _comparison(golden, since, until, queries, answers, profile)
+    wanted = asked.body()
     report = _call(common, lambda client: client.post("/v1/generations/compare", {"a": a, "b": b, **wanted}))
     if common.json:
         print_json(report)
@@ -105,19 +109,7 @@ def compare(
 
 
 @app.command
-def promote(
-    name: str,
-    /,
-    *,
-    gate: Path | None = None,
-    golden: Path | None = None,
-    since: datetime | None = None,
-    until: datetime | None = None,
-    queries: int = 200,
-    answers: Annotated[bool, Flag] = False,
-    profile: str | None = None,
-    common: Remote = DEFAULT,
-) -> int:
+def promote(name: str, /, *, gate: Path | None = None, asked: Asked = AS_USUAL, common: Remote = DEFAULT) -> int:
     """Let a generation answer from now on, if it has every document. Exits 6 where the gate does not hold.
 
     Parameters
@@ -126,21 +118,11 @@ def promote(
         Such as g2.
     gate
         YAML file with what a comparison with the live generation must show; without, nothing is compared.
-    golden
-        File with one question a line, with its judgements.
-    since
-        Of real questions and feedback; UTC where no zone is given.
-    until
-        Of real questions and feedback.
-    queries
-        Real questions at most, the latest first.
-    answers
-        Let the chat model answer, too; that costs its tokens.
-    profile
-        In place of the one that was asked with.
     """
-    body = {"gate": _gate(gate), "comparison": _comparison(golden, since, until, queries, answers, profile)}
-    told = _call(common, lambda client: client.post(f"/v1/generations/{name}/promote", body))
+    if gate is None and asked != AS_USUAL:
+        remedy = "Add --gate, or compare with `anabranch generations compare` before you decide."
+        raise InvalidRequest("without --gate nothing is compared, so nothing is asked", remedy=remedy)
+    told = _call(common, partial(_promoted, name, {"gate": _gate(gate), "comparison": asked.body()}))
     return _tell_promotion(told, common)
 
 
@@ -164,7 +146,7 @@ def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = D
 
     async def work(client: ApiClient) -> dict[str, Any]:
         found = await client.get(f"/v1/generations/{name}")
-        return await client.delete(f"/v1/generations/{name}") if yes or _agreed(found) else {}
+        return await client.delete(f"/v1/generations/{name}") if yes or agreed(_price(found)) else {}
 
     told = _call(common, work)
     if common.json and told:
@@ -187,11 +169,8 @@ def _call(common: Remote, work: Callable[[ApiClient], Awaitable[dict[str, Any]]]
     return asyncio.run(run())
 
 
-def _comparison(golden: Path | None, since: datetime | None, until: datetime | None, queries: int, answers: bool, profile: str | None) -> dict[str, Any]:
-    from evaluation.comparing import read_golden
-
-    questions = [question.model_dump(mode="json") for question in read_golden(golden)] if golden is not None else []
-    return {"golden": questions, "since": _moment(since), "until": _moment(until), "queries": queries, "answers": answers, "profile": profile}
+async def _promoted(name: str, body: dict[str, Any], client: ApiClient) -> dict[str, Any]:
+    return await client.post(f"/v1/generations/{name}/promote", body)
 
 
 def _moment(given: datetime | None) -> str | None:
@@ -247,14 +226,9 @@ def _change(sides: dict[str, float] | None) -> str | None:
     return None if sides is None else f"{sides['A']} → {sides['B']}"
 
 
-def _agreed(found: dict[str, Any]) -> bool:
-    say(
-        f"{found['name']}  {found['state']}  {found['documents']} documents, {found['chunks']} chunks, {found['bytes']} bytes; no rollback leads to it afterwards"
-    )
-    try:
-        return input("Drop it? [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
+def _price(found: dict[str, Any]) -> str:
+    size = f"{found['documents']} documents, {found['chunks']} chunks, {found['bytes']} bytes"
+    return f"{found['name']}  {found['state']}  {size}; no rollback leads to it afterwards. Drop it?"
 
 
 def _dropped(told: dict[str, Any]) -> str:

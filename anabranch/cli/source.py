@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from anabranch.cli.consent import agreed
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
 from schemas.errors import InvalidRequest
@@ -198,7 +199,7 @@ def remove(name: str, /, *, withdraw: Annotated[bool, Flag] = False, yes: Annota
 
     async def run(client: ApiClient) -> dict[str, Any]:
         found = await client.get(f"/v1/sources/{name}")
-        if not yes and not _agreed(f"{name}: {found['documents']} documents {'go with it' if withdraw else 'stay'}. Remove the source?"):
+        if not yes and not agreed(f"{name}: {found['documents']} documents {'go with it' if withdraw else 'stay'}. Remove the source?"):
             return {}
         return dict((await client.request("DELETE", f"/v1/sources/{name}", params={"withdraw": withdraw})).json())
 
@@ -220,7 +221,7 @@ def reset(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = 
     """
 
     async def run(client: ApiClient) -> dict[str, Any]:
-        if not yes and not _agreed(f"{name}: everything that it says from now on comes after all that it said before. Reset it?"):
+        if not yes and not agreed(f"{name}: everything that it says from now on comes after all that it said before. Reset it?"):
             return {}
         return dict((await client.request("POST", "/v1/sources/reset", params={"name": name})).json())
 
@@ -260,13 +261,6 @@ def _decided(answer: dict[str, Any], common: Remote) -> int:
     elif answer:
         say("accepted", quiet=common.quiet)
     return 0 if answer else 1
-
-
-def _agreed(question: str) -> bool:
-    try:
-        return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
-    except EOFError:
-        return False
 
 
 def _trouble(status: dict[str, Any]) -> str | None:

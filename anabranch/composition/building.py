@@ -46,6 +46,7 @@ class Builder:
     keep_books: Callable[[], Awaitable[None]]
     """Adds up what was asked of engines here."""
     working: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    removing: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     leaving: dict[str, float] = field(default_factory=dict)
     """Dropped generations whose tables are still there, since when they were seen."""
 
@@ -59,15 +60,15 @@ class Builder:
                 except TransientError as error:
                     log.warning("building waits", code=error.code, detail=error.detail)
         finally:
-            for task in self.working.values():
-                task.cancel()
-            await asyncio.gather(*self.working.values(), return_exceptions=True)
+            await _cancelled([*self.working.values(), *self.removing.values()])
 
     async def _look(self) -> None:
-        self.working = {name: task for name, task in self.working.items() if not task.done()}
+        builds = await PgBuilds(self.storage.pool).all()
+        await _cancelled([task for name, task in self.working.items() if name not in builds])
+        self.working, self.removing = _at_work(self.working), _at_work(self.removing)
         for name in await self._left():
-            self.working[name] = asyncio.create_task(self._remove(name))
-        for name, build in (await PgBuilds(self.storage.pool).all()).items():
+            self.removing[name] = asyncio.create_task(self._remove(name))
+        for name, build in builds.items():
             if _unfinished(build) and name not in self.working:
                 self.working[name] = asyncio.create_task(self._guarded(build))
 
@@ -75,7 +76,7 @@ class Builder:
         """Dropped generations that every worker has stopped reading for."""
         now = asyncio.get_running_loop().time()
         self.leaving = {name: self.leaving.get(name, now) for name in await dropped(self.storage.pool)}
-        return [name for name, since in self.leaving.items() if now - since >= GRACE_S and name not in self.working]
+        return [name for name, since in self.leaving.items() if now - since >= GRACE_S and name not in self.removing]
 
     async def _remove(self, name: str) -> None:
         try:
@@ -169,6 +170,16 @@ class Builder:
             code="REBUILD_DIFFERS",
             remedy="`anabranch db checksum --all` shows the live one's sums; keep both and report this.",
         )
+
+
+def _at_work(tasks: Mapping[str, asyncio.Task[None]]) -> dict[str, asyncio.Task[None]]:
+    return {name: task for name, task in tasks.items() if not task.done()}
+
+
+async def _cancelled(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
 
 
 def _unfinished(build: Build) -> bool:

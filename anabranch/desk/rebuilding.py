@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import AsyncIterator, Iterable, Sequence
-from contextlib import asynccontextmanager
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,30 +18,39 @@ from anabranch.indexing import index_config, wanted_config
 from anabranch.settings import Settings
 from anabranch.settings_loading import amended
 from processors import versions
-from schemas.errors import InvalidRequest, NotFound, PermanentError, TransientError
+from schemas.errors import ConfigurationError, InvalidRequest, NotFound, PermanentError, TransientError
 from schemas.generations import Generation, IndexConfig, chain_fingerprints
 from sql.builds import Build, PgBuilds
 from sql.generations import PgGenerations
 from sql.index_size import first_needed
 from streams.topics import partition_counts
 
-NUMBERED = re.compile(r"g(\d+)")
+HEARD_S = 5.0
+POLL_S = 0.05
 
 
-async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool) -> str:
+async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool, events_per_second: float | None = None) -> str:
     """State that the live generation is to be built anew from the log; returns the new one's name. Workers do the rest, and switch. One that is under way
     already is gone on with. Raises TransientError with code NO_GENERATION, PermanentError with code NOT_RETAINED and the missing range."""
     live = await live_generation(storage)
     books = PgBuilds(storage.pool)
-    under_way = [build for build in (await books.all()).values() if build.purpose == "rebuild" and build.generation.state in ("building", "shadow")]
-    if under_way:
-        return under_way[0].generation.name
-    await _check_retained(storage, live)
-    name = await fresh_name(storage)
-    if keep:
-        await books.keep_previous(name)
-    await decisions.created(live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild")
+    async with books.deciding():
+        under_way = [build for build in (await books.all()).values() if build.purpose == "rebuild" and build.generation.state in ("building", "shadow")]
+        if under_way:
+            return under_way[0].generation.name
+        await _check_retained(storage, live)
+        name = await books.named(keep=keep, events_per_second=events_per_second)
+        await decisions.created(live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild")
+        await _heard(storage, name)
     return name
+
+
+async def _heard(storage: Storage, name: str) -> None:
+    """Whoever decides next shall find this decision in the tables; without a worker it comes there later."""
+    generations, clock = PgGenerations(storage.pool), asyncio.get_running_loop().time
+    deadline = clock() + HEARD_S
+    while await generations.get(name) is None and clock() < deadline:
+        await asyncio.sleep(POLL_S)
 
 
 async def _check_retained(storage: Storage, live: Generation) -> None:
@@ -68,7 +77,7 @@ class Reindexing:
     overrides: Overrides = NONE
 
     async def plan(self, sets: Sequence[str]) -> Plan:
-        """Raises InvalidRequest with code NOTHING_CHANGES, ConfigurationError, TransientError with code NO_GENERATION. Nothing is changed, no engine asked."""
+        """Raises InvalidRequest (code NOTHING_CHANGES, or what is wrong with a setting), TransientError with code NO_GENERATION. Nothing is changed, no engine asked."""
         async with self._wanted(sets) as (live, config, engines):
             return await self._plan(live, config, engines)
 
@@ -83,16 +92,18 @@ class Reindexing:
                 code="NOT_RETAINED",
                 remedy="Change an earlier stage too, or send the missing documents again.",
             )
-        name = await fresh_name(self.storage)
-        generation = _named(live, name, config, plan.stages)
-        await self._make_topics(generation)
-        keep_settings(self.settings, name, [*sets_of(self.settings, live.name), *sets])
-        await PgBuilds(self.storage.pool).set_pace(name, paused=False, events_per_second=events_per_second)
-        await self.decisions.created(generation, live.name, "reindex")
+        books = PgBuilds(self.storage.pool)
+        async with books.deciding():
+            name = await books.named(events_per_second=events_per_second)
+            generation = _named(live, name, config, plan.stages)
+            await self._make_topics(generation)
+            keep_settings(self.settings, name, [*sets_of(self.settings, live.name), *sets])
+            await self.decisions.created(generation, live.name, "reindex")
+            await _heard(self.storage, name)
         return name, plan
 
-    async def rebuild(self, *, keep: bool) -> str:
-        return await start_rebuild(self.storage, self.decisions, keep=keep)
+    async def rebuild(self, *, keep: bool, events_per_second: float | None = None) -> str:
+        return await start_rebuild(self.storage, self.decisions, keep=keep, events_per_second=events_per_second)
 
     async def show(self, name: str) -> dict[str, Any]:
         """Raises NotFound."""
@@ -106,19 +117,25 @@ class Reindexing:
         build = await PgBuilds(self.storage.pool).get(name)
         return _body(build) if build else {"generation": name, "state": "building"}
 
-    async def pace(self, name: str, *, paused: bool, events_per_second: float | None) -> dict[str, Any]:
-        """Raises NotFound."""
-        await self.show(name)
-        await PgBuilds(self.storage.pool).set_pace(name, paused=paused, events_per_second=events_per_second)
+    async def pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
+        """`paused` and `events_per_second`; what is left out stays as it is. Raises NotFound, InvalidRequest for one that answers or stands by."""
+        if (found := await self.show(name))["state"] not in ("building", "shadow"):
+            remedy = "One that answers reads what comes as it comes; one that stands by for nothing is given up by `anabranch generations drop`."
+            raise InvalidRequest(f"generation {name} is not being built, it is {found['state']}", code="GENERATION_IS_BUILT", remedy=remedy)
+        await PgBuilds(self.storage.pool).set_pace(name, pace)
         return await self.show(name)
 
     @asynccontextmanager
     async def _wanted(self, sets: Sequence[str]) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
+        """Raises InvalidRequest for settings that nothing can be made with."""
         live = await live_generation(self.storage)
-        settings = amended(settings_of(self.settings, live.name), sets)
-        wanted = wanted_config(settings, live.config)
-        async with prepare_engines(settings, wanted, self.overrides) as engines:
-            yield live, index_config(wanted, engines), engines
+        async with AsyncExitStack() as stack:
+            with _mistaken():
+                settings = amended(settings_of(self.settings, live.name), sets)
+                wanted = wanted_config(settings, live.config)
+                engines = await stack.enter_async_context(prepare_engines(settings, wanted, self.overrides))
+                config = index_config(wanted, engines)
+            yield live, config, engines
 
     async def _plan(self, live: Generation, config: IndexConfig, engines: Engines) -> Plan:
         stages = changed_stages(live, chain_fingerprints(config, versions()))
@@ -140,13 +157,13 @@ async def live_generation(storage: Storage) -> Generation:
     return live
 
 
-async def fresh_name(storage: Storage) -> str:
-    """The next of g1, g2, …; names of dropped generations are not used again."""
-    return f"g{1 + max([0, *_numbers(await PgGenerations(storage.pool).names())])}"
-
-
-def _numbers(names: Iterable[str]) -> Iterable[int]:
-    return (int(match[1]) for name in names if (match := NUMBERED.fullmatch(name)))
+@contextmanager
+def _mistaken() -> Iterator[None]:
+    """What would stop a process at its start is, in a request, the client's mistake."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise InvalidRequest(error.detail, code=error.code, remedy=error.remedy) from error
 
 
 def _named(live: Generation, name: str, config: IndexConfig, stages: Sequence[str]) -> Generation:

@@ -49,6 +49,8 @@ class PlanBody(BaseModel):
 class Pace(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    """What is left out stays as it is."""
+
     paused: bool = False
     events_per_second: float | None = Rate
 
@@ -57,7 +59,7 @@ class Pace(BaseModel):
 async def build(wanted: BuildRequest, use: Use) -> dict[str, Any]:
     """Workers build it. A rebuild then takes the live one's place by itself; a reindex waits to be promoted. `GET …/build` tells how far it is."""
     if wanted.purpose == "rebuild":
-        return await use.builds.show_soon(await use.builds.rebuild(keep=wanted.keep))
+        return await use.builds.show_soon(await use.builds.rebuild(keep=wanted.keep, events_per_second=wanted.events_per_second))
     name, _ = await use.builds.start(wanted.set, events_per_second=wanted.events_per_second)
     return await use.builds.show_soon(name)
 
@@ -76,4 +78,4 @@ async def show(name: str, use: Use) -> dict[str, Any]:
 @router.patch("/generations/{name}/build", operation_id="pace_build")
 async def pace(name: str, wanted: Pace, use: Use) -> dict[str, Any]:
     """Pause, go on, or go slower."""
-    return await use.builds.pace(name, paused=wanted.paused, events_per_second=wanted.events_per_second)
+    return await use.builds.pace(name, wanted.model_dump(exclude_unset=True))

@@ -7,11 +7,17 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
 from anabranch.composition.overrides import Overrides
+from anabranch.desk.dropping import drop_generation
+from anabranch.desk.planning import OUTPUTS
 from anabranch.desk.rebuilding import start_rebuild
+from anabranch.generation_settings import sets_of
 from anabranch.settings import Settings
 from anabranch.settings_loading import amended
 from engines.embed.null import NullEmbedder
+from schemas.errors import InvalidRequest
 from schemas.generations import IndexConfig
 from schemas.ports.engines import Embedded
 from sql.builds import PgBuilds
@@ -45,15 +51,84 @@ async def test_the_shadow_at_its_barrier_equals_a_build_from_scratch(database: s
 async def test_a_build_rests_goes_on_and_goes_as_slowly_as_it_is_told(database: str, tmp_path: Path) -> None:
     async with pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.fill(TEXTS)
-        books = PgBuilds(at_work.pool)
-        await books.set_pace("g2", paused=True, events_per_second=None)
-        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False)
-        await at_work.reaches(name, "building")
+        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False, events_per_second=0.01)
+        desk = reindexing(at_work, tmp_path)
+        await desk.pace(name, {"paused": True})
         await asyncio.sleep(1.0)
-        assert await at_work.pool.fetchval("select count(*) from visible where generation = $1", name) == 0
+        assert await shown(at_work, name) == 0
         await at_work.fill_live({"while": "Uploads are searchable while it rests."})
-        await books.set_pace(name, paused=False, events_per_second=500)
+        told = await desk.pace(name, {"paused": False})
+        assert told["events_per_second"] == pytest.approx(0.01), "what is not spoken of stays"
+        await desk.pace(name, {"events_per_second": 500})
         await at_work.reaches(name, "live")
+        with pytest.raises(InvalidRequest) as refused:
+            await desk.pace(name, {"paused": True})
+        assert refused.value.code == "GENERATION_IS_BUILT"
+
+
+async def test_decisions_at_the_same_moment_make_a_generation_each_with_its_own_settings(database: str, tmp_path: Path) -> None:
+    wanted = [CHANGES["chunker"], CHANGES["embedder"]]
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill(TEXTS)
+        desk = reindexing(at_work, tmp_path)
+        names = [name for name, _ in await asyncio.gather(*[desk.start(sets) for sets, _ in wanted])]
+        assert sorted(names) == ["g2", "g3"]
+        for name, (sets, stages) in zip(names, wanted, strict=True):
+            build = await at_work.reaches(name, "shadow")
+            assert sets_of(desk.settings, name) == sets
+            assert {topic for topic in build.generation.topics.values() if topic.endswith(name)} == {f"{OUTPUTS[stage]}.{name}" for stage in stages}
+            assert await shown(at_work, name) == len(TEXTS)
+
+
+async def test_two_rebuilds_at_the_same_moment_are_one(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill(TEXTS)
+        desk = reindexing(at_work, tmp_path)
+        assert await asyncio.gather(desk.rebuild(keep=False), desk.rebuild(keep=False)) == ["g2", "g2"]
+        await at_work.reaches("g2", "live")
+
+
+async def test_a_build_that_is_given_up_lets_go_of_everything_also_while_its_engine_does_not_answer(database: str, tmp_path: Path) -> None:
+    sulking = Sulking()
+
+    def engines(config: IndexConfig) -> Overrides:
+        return replace(engines_of(config), embedder=sulking) if config.embed.engine == "openai" else engines_of(config)
+
+    async with pipeline(tmp_path, database, Overrides(for_config=engines)) as at_work:
+        await at_work.fill({f"doc-{number}": f"Number {number}.\n{WORDS}" for number in range(40)})
+        name, _ = await reindexing(at_work, tmp_path).start(EMBEDDER)
+        await at_work.until(lambda: shown(at_work, name))
+        builder = at_work.worker.builder
+        assert (await drop_generation(at_work.pool, at_work.worker.storage.log, builder.decisions, name)).removed
+
+        async def idle() -> bool:
+            return not builder.working and not builder.removing
+
+        await at_work.until(idle)
+        async with PgBuilds(at_work.pool).alone(name) as mine:
+            assert mine, "nobody else works on it"
+        assert (await reindexing(at_work, tmp_path).start(CHANGES["chunker"][0]))[0] == "g3"
+
+
+MISTAKES = {
+    "chunk.child_token=100": "UNKNOWN_SETTING",
+    "chunk.child_tokens=many": "BAD_SETTING",
+    "chunk.child_tokens": "BAD_SETTING",
+    "embed.dimension=5000": "BAD_SETTING",
+    "log.encrypt=false": "NOTHING_CHANGES",
+}
+
+
+async def test_settings_that_no_index_can_be_made_with_are_the_clients_mistake(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill({})
+        desk = reindexing(at_work, tmp_path)
+        for setting, code in MISTAKES.items():
+            for wanted in (desk.plan([setting]), desk.start([setting])):
+                with pytest.raises(InvalidRequest) as refused:
+                    await wanted
+                assert refused.value.code == code and refused.value.remedy
+        assert await at_work.pool.fetchval("select count(*) from generation_builds") == 0
 
 
 class Sulking(NullEmbedder):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -95,5 +96,28 @@ def test_generations_are_listed_shown_rolled_back_and_dropped(command: Command, 
     assert command("show", "g9") == 3
     assert command("rollback") == 0
     assert command("drop", "g2", "--yes") == 0 and "g2 is gone" in capsys.readouterr().err
-    monkeypatch.setattr("builtins.input", lambda _: "n")
-    assert command("drop", "g2") == 1
+    monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
+    assert command("drop", "g2", "--json") == 1
+    told = capsys.readouterr()
+    assert told.out == "" and "Drop it?" in told.err
+    assert command("drop", "g2") == 2
+    assert "NOT_CONFIRMED" in capsys.readouterr().err
+
+
+def test_what_is_asked_without_a_gate_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    """Nothing is compared then, so the questions would do nothing."""
+    assert command("promote", "g2", "--queries", "5") == 2
+    assert "--gate" in capsys.readouterr().err and not command.desk.asked
+
+
+def test_reindex_sends_what_is_given_and_refuses_what_does_not_go_together(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    here = ["--server", command.url, "--json"]
+    assert main(["reindex", "--pause", "g2", *here]) == 0
+    assert "events_per_second" not in json.loads(capsys.readouterr().out)
+    assert main(["reindex", "--resume", "g2", "--events-per-second", "7", *here]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["paused"], told["events_per_second"]) == (False, 7)
+    assert main(["reindex", "--pause", "g2", *here, "--events-per-second", "0"]) == 2
+    for wrong in (["--pause", "g2", "--resume", "g2"], ["--pause", "g2", "--plan"], ["--plan", "--wait", "--set", "chunk.child_tokens=100"]):
+        assert main(["reindex", *wrong, *here]) == 2
+    assert "do not go together" in capsys.readouterr().err

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -201,7 +202,7 @@ class MemoryFeed:
     async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
         return [{"stage": "receive", "state": "done"}] if document_id == DOCUMENT else []
 
-    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int) -> LogPage:
+    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
         return LogPage(items=[], next=after, end=True, missed=0)
 
     async def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
@@ -267,7 +268,7 @@ class NoBuilds:
     async def start(self, sets: Sequence[str], *, events_per_second: float | None = None) -> Any:
         return await self.plan(sets)
 
-    async def rebuild(self, *, keep: bool) -> str:
+    async def rebuild(self, *, keep: bool, events_per_second: float | None = None) -> str:
         return "g2"
 
     async def show(self, name: str) -> dict[str, Any]:
@@ -278,8 +279,8 @@ class NoBuilds:
     async def show_soon(self, name: str) -> dict[str, Any]:
         return await self.show(name)
 
-    async def pace(self, name: str, *, paused: bool, events_per_second: float | None) -> dict[str, Any]:
-        return await self.show(name) | {"paused": paused, "events_per_second": events_per_second}
+    async def pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
+        return await self.show(name) | dict(pace)
 
 
 class NoErasures:
