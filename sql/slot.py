@@ -37,8 +37,8 @@ class PgChangeReader:
         return {row["name"]: row["oid"] for row in rows}, [row["name"] for row in sorted(rows, key=lambda row: row["in_key"] or 0) if row["in_key"]]
 
     async def slot(self) -> Slot:
-        rows = await self._fetch("select wal_status from pg_replication_slots where slot_name = $1 and database = current_database()", self._name)
-        return Slot(bool(rows), lost=bool(rows) and rows[0]["wal_status"] == "lost")
+        [row] = await self._fetch(statement("slot_state"), self._name, self._schema, self._table)
+        return Slot(row["wal_status"] is not None, lost=row["wal_status"] == "lost" or not row["published"])
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[TableSnapshot]:
@@ -54,10 +54,17 @@ class PgChangeReader:
             maker.terminate()
 
     async def peek(self, limit: int) -> tuple[list[LogicalMessage], int]:
-        reached = await self._fetch("select pg_current_wal_flush_lsn() - '0/0'::pg_lsn as sequence")
+        [before] = await self._fetch(statement("slot_state"), self._name, self._schema, self._table)
+        if not before["published"]:
+            raise ConfigurationError(
+                f"changes of {self._schema}.{self._table} are not published any more: the table or publication {self._name} was dropped, or made anew",
+                code="NOT_PUBLISHED",
+                remedy="Nothing, if the account may publish the table: it is read anew. Else its owner does: "
+                f"alter publication {self._name} add table {self._schema}.{self._table}",
+            )
         rows = await self._fetch(statement("peek_changes"), self._name, limit, self._name)
         messages = [LogicalMessage(int(row["sequence"]), row["data"]) for row in rows]
-        return messages, messages[-1].sequence if messages else int(reached[0]["sequence"])
+        return messages, messages[-1].sequence if messages else int(before["flushed"])
 
     async def advance(self, sequence: int) -> None:
         await self._fetch("select pg_replication_slot_advance($1, '0/0'::pg_lsn + $2::numeric)", self._name, sequence)
@@ -101,8 +108,14 @@ class PgChangeReader:
                 connection.terminate()
 
     async def _publish(self) -> None:
-        if not await self._fetch("select 1 from pg_publication where pubname = $1", self._name):
-            await self._execute(f"create publication {_quoted(self._name)} for table {_quoted(self._schema)}.{_quoted(self._table)}")
+        [state] = await self._fetch(statement("slot_state"), self._name, self._schema, self._table)
+        if state["published"]:
+            return
+        table = f"table {_quoted(self._schema)}.{_quoted(self._table)}"
+        if await self._fetch("select 1 from pg_publication where pubname = $1", self._name):
+            await self._execute(f"alter publication {_quoted(self._name)} add {table}")
+        else:
+            await self._execute(f"create publication {_quoted(self._name)} for {table} with (publish_via_partition_root = true)")
 
     async def _drop_slot(self) -> None:
         await self._fetch("select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = $1", self._name)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import base64
 import json
 import struct
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,12 +68,16 @@ class TableShape:
         return json.dumps({name: typed(row[name], self.types[name]) for name in self.key}).encode()
 
 
-class PgOutput:
-    """Decodes the messages of one publication, in order; `shape` is of the one table that counts."""
+Shaped = Callable[[Mapping[str, int]], TableShape]
+"""From the columns (type oid by name) that the table has from here on; may raise what keeps such a table from being followed."""
 
-    def __init__(self, shape: TableShape) -> None:
-        self._shape = shape
-        self._relations: dict[int, tuple[bool, list[str]]] = {}
+
+class PgOutput:
+    """Decodes the messages of one publication, in order. Only the one table counts; what columns it has the messages say, for they may be altered on the way."""
+
+    def __init__(self, schema: str, table: str, shaped: Shaped) -> None:
+        self._place, self._shaped = (schema, table), shaped
+        self._relations: dict[int, tuple[TableShape | None, list[str]]] = {}
 
     def records(self, sequence: int, message: bytes) -> list[Record]:
         """Change events of one message: none for what only frames a transaction, two for a row whose key changes."""
@@ -89,46 +93,47 @@ class PgOutput:
     def _relation(self, read: _Reader) -> None:
         oid, schema, table = read.number(">I"), read.name(), read.name()
         read.number(">b")
-        columns = []
+        types = {}
         for _ in range(read.number(">h")):
             read.number(">b")
-            columns.append(read.name())
-            read.number(">q")
-        self._relations[oid] = ((schema, table) == (self._shape.schema, self._shape.table), columns)
+            name = read.name()
+            types[name] = read.number(">I")
+            read.number(">i")
+        self._relations[oid] = (self._shaped(types) if (schema, table) == self._place else None, list(types))
 
     def _inserted(self, read: _Reader, sequence: int) -> list[Record]:
-        ours, columns = self._relations[read.number(">I")]
+        shape, columns = self._relations[read.number(">I")]
         read.number(">b")
-        return [self._shape.record("c", read.row(columns), sequence)] if ours else []
+        return [shape.record("c", read.row(columns), sequence)] if shape else []
 
     def _updated(self, read: _Reader, sequence: int) -> list[Record]:
-        ours, columns = self._relations[read.number(">I")]
+        shape, columns = self._relations[read.number(">I")]
         tag, old = read.take(1), None
         if tag in (b"K", b"O"):
             old = read.row(columns)
             whole = tag == b"O"
             read.take(1)
         row = read.row(columns)
-        if not ours:
+        if shape is None:
             return []
         if old is None:
-            return [self._shape.record("u", row, sequence)]
+            return [shape.record("u", row, sequence)]
         if whole:
             row = {name: old[name] if text == PLACEHOLDER else text for name, text in row.items()}
-        if all(old[name] == row[name] for name in self._shape.key):
-            return [self._shape.record("u", row, sequence)]
-        return [self._shape.record("d", old, sequence), self._shape.record("c", row, sequence, old_key=old)]
+        if all(old[name] == row[name] for name in shape.key):
+            return [shape.record("u", row, sequence)]
+        return [shape.record("d", old, sequence), shape.record("c", row, sequence, old_key=old)]
 
     def _deleted(self, read: _Reader, sequence: int) -> list[Record]:
-        ours, columns = self._relations[read.number(">I")]
+        shape, columns = self._relations[read.number(">I")]
         read.take(1)
-        return [self._shape.record("d", read.row(columns), sequence)] if ours else []
+        return [shape.record("d", read.row(columns), sequence)] if shape else []
 
     def _truncated(self, read: _Reader, sequence: int) -> list[Record]:
         count = read.number(">I")
         read.number(">b")
-        emptied = [read.number(">I") for _ in range(count)]
-        return [self._shape.record("t", {}, sequence)] if any(self._relations.get(oid, (False, []))[0] for oid in emptied) else []
+        emptied = [shape for oid in [read.number(">I") for _ in range(count)] if (shape := self._relations.get(oid, (None, []))[0])]
+        return [emptied[0].record("t", {}, sequence)] if emptied else []
 
 
 class _Reader:

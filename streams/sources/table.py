@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import structlog
@@ -40,7 +41,7 @@ class TableReader:
         if not await self._continues():
             await self._snapshot(shape)
         await self._status("streaming")
-        await self._stream(PgOutput(shape))
+        await self._stream(PgOutput(*self.takes.place, partial(self._fitting, key=shape.key)))
 
     async def _shape(self) -> TableShape:
         types, key = await self.reader.columns()
@@ -48,7 +49,12 @@ class TableReader:
         if not key:
             remedy = f"alter table {schema}.{table} add primary key (…)"
             raise ConfigurationError(f"table {schema}.{table} has no primary key, so its rows cannot be told apart", code="NO_PRIMARY_KEY", remedy=remedy)
-        if missing := [name for name in self.takes.mapping.columns if name not in types]:
+        return self._fitting(types, key=key)
+
+    def _fitting(self, types: Mapping[str, int], *, key: Sequence[str]) -> TableShape:
+        """Raises ConfigurationError for a table that has not all that is read of it: a change is not passed over, it waits in the slot."""
+        schema, table = self.takes.place
+        if missing := [name for name in dict.fromkeys([*key, *self.takes.mapping.columns]) if name not in types]:
             raise ConfigurationError(
                 f"table {schema}.{table} has no column {', '.join(missing)}; it has {', '.join(types)}",
                 code="NO_SUCH_COLUMN",

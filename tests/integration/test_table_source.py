@@ -156,6 +156,82 @@ async def test_a_removed_source_leaves_no_slot_and_takes_its_documents_where_it_
     await world.ends_as("crm", {"1": "Heron 1."})
 
 
+async def fails(world: SourceWorld, code: str) -> None:
+    async with asyncio.timeout(60):
+        while (await world.source("crm"))["status"].get("code") != code:
+            await asyncio.sleep(0.05)
+
+
+async def test_a_column_that_is_renamed_under_the_reader_stops_it_and_empties_no_document(
+    shop: asyncpg.Connection, empty_database: str, world: SourceWorld
+) -> None:
+    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
+    await world.add("crm", takes(empty_database))
+    await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    await shop.execute("alter table notes rename body to text; update notes set text = 'Egret 1.' where id = 1; delete from notes where id = 2")
+    await fails(world, "NO_SUCH_COLUMN")
+    await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    await shop.execute("alter table notes rename text to body; insert into notes values (3, '', 'Heron 3.')")
+    await world.http.delete("/v1/sources/crm")
+    await world.add("again", takes(empty_database))
+    await world.ends_as("again", {"1": "Egret 1.", "3": "Heron 3."})
+
+
+async def test_columns_that_come_go_and_change_their_type_are_followed(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
+    await shop.execute("alter table notes add column rank int; insert into notes (id, body, rank) values (1, 'Heron 1.', 1)")
+    await world.add("crm", takes(empty_database, metadata=["rank"]))
+    await world.ends_as("crm", {"1": "Heron 1."})
+    await shop.execute("alter table notes add column more text, drop column price, alter column rank type text; alter table notes rename made to created")
+    await shop.execute(
+        "insert into notes (id, body, rank, more) values (2, 'Heron 2.', 'high', 'more'); update notes set body = 'Egret 1.', rank = 'low' where id = 1"
+    )
+    await world.ends_as("crm", {"1": "Egret 1.", "2": "Heron 2."})
+    rows = await world.worker.storage.pool.fetch("select external_id, metadata from documents where withdrawn is null")
+    assert {row["external_id"]: row["metadata"] for row in rows} == {"1": {"rank": "low"}, "2": {"rank": "high"}}
+
+
+@pytest.mark.parametrize(
+    "accident",
+    [
+        "select pg_drop_replication_slot('anabranch_crm')",
+        "drop publication anabranch_crm",
+        "alter publication anabranch_crm drop table notes",
+        "drop table notes; create table notes (id int primary key, title text, body text); insert into notes values (1, '', 'Heron 1.'), (9, '', 'Heron 9.')",
+    ],
+    ids=["slot", "publication", "publication of the table", "table"],
+)
+async def test_what_is_taken_away_under_the_reader_is_made_anew(accident: str, shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
+    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
+    await world.add("crm", takes(empty_database))
+    await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await shop.execute(accident)
+                break
+            except asyncpg.ObjectInUseError:
+                await asyncio.sleep(0.01)
+    await shop.execute("delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')")
+    rows = await shop.fetch("select id, body from notes")
+    await world.ends_as("crm", {str(row["id"]): row["body"] for row in rows})
+    await shop.execute("insert into notes values (4, '', 'Heron 4.')")
+    await world.ends_as("crm", {str(row["id"]): row["body"] for row in [*rows, {"id": 4, "body": "Heron 4."}]})
+
+
+async def test_a_table_in_partitions_is_followed_by_its_own_name(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
+    await shop.execute(
+        "create table parted (id int primary key, body text) partition by range (id);"
+        "create table low partition of parted for values from (0) to (10); create table high partition of parted for values from (10) to (20);"
+        "insert into parted values (1, 'Heron 1.'), (11, 'Heron 11.')"
+    )
+    await world.add("crm", {"kind": "postgres", "dsn": empty_database, "table": "parted", "mapping": {"body": ["body"]}})
+    await world.ends_as("crm", {"1": "Heron 1.", "11": "Heron 11."})
+    await shop.execute("insert into parted values (2, 'Heron 2.'); update parted set id = 12 where id = 1; delete from parted where id = 11")
+    await world.ends_as("crm", {"2": "Heron 2.", "12": "Heron 1."})
+    await shop.execute("truncate parted; insert into parted values (5, 'Only this.')")
+    await world.ends_as("crm", {"5": "Only this."})
+
+
 @pytest.mark.parametrize(
     ("table", "mapping", "code"),
     [("keyless", {"body": ["body"]}, "NO_PRIMARY_KEY"), ("notes", {"body": ["nowhere"]}, "NO_SUCH_COLUMN"), ("absent", {"body": ["body"]}, "NO_SUCH_TABLE")],
