@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
+import asyncio
 
+import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from anabranch.composition.storage import Storage, kafka_of
+from anabranch.settings import Settings
 from streams.kafka.settings import KafkaSettings
 
 on_both_logs = pytest.mark.parametrize("log_kind", ["postgres", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
@@ -23,3 +29,15 @@ def log_sets(log_kind: str, request: pytest.FixtureRequest) -> list[str]:
         return []
     kafka: KafkaSettings = request.getfixturevalue("kafka_settings")
     return [f"kafka.bootstrap_servers={kafka.bootstrap_servers}", f"kafka.topic_prefix={kafka.topic_prefix}", f"kafka.partitions={PARTITIONS}"]
+
+
+async def truncate(storage: Storage, settings: Settings, topic: str) -> None:
+    """What the topic's retention does in the end: all that it holds is gone."""
+    if settings.log_kind == "postgres":
+        await storage.pool.execute("delete from events where topic = $1", topic)
+        return
+    kafka = kafka_of(settings.kafka)
+    places = [TopicPartition(kafka.topic_prefix + topic, partition, OFFSET_END) for partition in await storage.ends(topic)]
+    client = AdminClient({**kafka.for_librdkafka()})
+    for future in client.delete_records(places).values():
+        await asyncio.wrap_future(future)
