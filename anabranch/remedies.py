@@ -3,16 +3,35 @@
 from __future__ import annotations
 
 REMEDIES = {
-    "NOT_FOUND": "`anabranch documents list` lists the documents; `anabranch documents show` says how far one is.",
     "NO_SUCH_DEAD_LETTER": "`anabranch dlq list` shows what is open.",
     "NO_SUCH_GENERATION": "`anabranch generations list` shows them; without --generation the live one answers.",
-    "INVALID_REQUEST": "--help says what each option takes; a page begins with the `--after` that the page before it named.",
     "BUSY": "Ask again in a few seconds, or raise ANABRANCH_DATABASE__API_POOL where the server runs.",
     "NO_SUCH_PATH": "Check --server: this is no Anabranch, or one of another version.",
     "METHOD_NOT_ALLOWED": "Check --server: this is no Anabranch, or one of another version.",
 }
-"""By code; other codes keep the remedy that they came with."""
+"""By code; other codes keep the remedy that they came with, in these words:"""
+WORDS = {
+    "GET /v1/documents/{id}": "`anabranch documents show`",
+    "GET /v1/documents": "`anabranch documents list`",
+    "GET /v1/runs": "`anabranch runs list`",
+    "GET /v1/profiles": "`anabranch config profiles`",
+    "GET /v1/generations": "`anabranch generations list`",
+    "GET /v1/replays": "`anabranch replay list`",
+    "GET /v1/erasures": "`anabranch erase receipts`",
+    "GET /v1/events": "`anabranch watch`",
+    "`/v1/dead-letters`": "`anabranch dlq list`",
+    "Take `next` of the page before.": "Take the `--after` that the page before it named.",
+}
+"""A call, and the command that makes it; longer ones first."""
+
+
+OTHERWISE = "--help says what each option takes."
+OF_HTTP = ("GET /", "POST /", "/v1/", "/openapi.json")
 
 
 def remedy_here(code: str, told: str) -> str:
-    return REMEDIES.get(code, told)
+    if code in REMEDIES:
+        return REMEDIES[code]
+    for call, command in WORDS.items():
+        told = told.replace(call, command)
+    return OTHERWISE if any(word in told for word in OF_HTTP) else told

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -16,6 +17,7 @@ class LogEntry(BaseModel):
     topic: str
     partition: int
     offset: int
+    key: str | None = Field(None, description="of the record: the document behind the door, the run of a question, before the door the producer's own")
     type: str | None = Field(description="CloudEvents type, where it could be read")
     id: str | None
     source: str | None
@@ -47,8 +49,8 @@ class Told(BaseModel):
 class LogFeed(Protocol):
     """Raises InvalidRequest for what is no place, LogUnavailable, DatabaseUnavailable."""
 
-    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int) -> LogPage:
-        """`after` is a place, `begin` or `now`."""
+    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
+        """`after` is a place, `begin` or `now`; what was appended before `since` is passed over."""
 
     def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
         """From `after` (null: from now on) until the server stops; `open` comes first. With a document also its status, whenever it has changed."""

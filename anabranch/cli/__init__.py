@@ -50,7 +50,7 @@ HELP = {
     "search": "Find passages, without an answer.",
     "documents": "List, show and remove documents.",
     "source": "What documents are taken from: tables that change, folders, addresses.",
-    "watch": "Take in a folder, and what changes in it.",
+    "watch": "Show events as the log takes them; or take in a folder, and what changes in it.",
     "dlq": "Events that could not be processed.",
     "replay": "Let a stage react once more to events it has read.",
     "erase": "Remove documents for good, from the log too.",

@@ -40,6 +40,21 @@ def schema(*, common: Common = DEFAULT) -> int:
     return 0
 
 
+@app.command
+def profiles(*, common: Common = DEFAULT) -> int:
+    """Named ways of answering: those that are shipped, and those in the data folder."""
+    from anabranch.composition.questions import profiles_of
+
+    named = profiles_of(common.settings())
+    found = [named.get(name) for name in named.names]
+    if common.json:
+        print_json({"profiles": [profile.model_dump(mode="json") for profile in found]})
+        return 0
+    rows = [(profile.name, profile.fusion.method, profile.rerank.reranker, profile.answer.threshold) for profile in found]
+    print_table(("name", "fusion", "reranker", "threshold"), rows)
+    return 0
+
+
 def _rows(common: Common) -> list[dict[str, Any]]:
     from anabranch.settings_loading import environment_name, flattened, gather, known_keys, validated
 

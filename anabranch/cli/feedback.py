@@ -10,6 +10,7 @@ from cyclopts import Parameter
 
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, say
+from schemas.errors import ConfigurationError
 
 Flag = Parameter(negative="")
 STAGES = ("control", "runs", "judgements")
@@ -45,7 +46,10 @@ def feedback(
         Anything else.
     """
     body = {"run_id": str(run), "useful": _useful(up, down), "grades": dict(map(_graded, chunk)), "corrected_answer": answer, "note": note}
-    told = asyncio.run(_post({name: value for name, value in body.items() if value is not None}, common))
+    said = {name: value for name, value in body.items() if value not in (None, {})}
+    if len(said) == 1:
+        raise ConfigurationError("nothing is said of the answer", remedy="Give --up, --down, --chunk, --answer or --note.")
+    told = asyncio.run(_post(said, common))
     if common.json:
         print_json(told)
     else:

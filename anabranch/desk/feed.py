@@ -7,6 +7,7 @@ import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -65,14 +66,15 @@ class EventFeed:
     async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
         return await self.events.of_document(tenant, document_id)
 
-    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int) -> LogPage:
+    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
         names = await self._topics(topics)
         place, missed, scanned = await self._place(after, names), 0, 0
         items: list[LogEntry] = []
         while len(items) < limit and scanned < SCANNED:
             found = await self.feed.read(place, names, min(PAGE, limit - len(items)))
             place, missed, scanned = found.cursor, missed + found.missed, scanned + len(found.records)
-            items += [entry for record in found.records if (entry := await self.entries.entry(record, tenant, document)) is not None]
+            wanted = [record for record in found.records if since is None or record.stored.appended_at >= since]
+            items += [entry for record in wanted if (entry := await self.entries.entry(record, tenant, document)) is not None]
             if not found.records:
                 return LogPage(items=items, next=place, end=True, missed=missed)
         return LogPage(items=items, next=place, end=False, missed=missed)

@@ -34,6 +34,7 @@ class Entries:
             topic=stored.position.topic,
             partition=stored.position.partition,
             offset=stored.position.offset,
+            key=stored.record.key.decode(errors="replace") if stored.record.key is not None else None,
             type=event_type,
             id=event_id,
             source=source,

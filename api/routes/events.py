@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
+from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -21,6 +22,7 @@ router = APIRouter(tags=["events"])
 Topics = Annotated[str | None, Query(max_length=512, description="only these, separated by commas; without prefix or generation")]
 Place = Annotated[str | None, Query(max_length=8192, description="a place that was told: `next`, or the id of a message; `begin` or `now`")]
 Document = Annotated[UUID | None, Query(description="only what the log says of this document behind the door")]
+Since = Annotated[datetime | None, Query(description="only what was appended then or later; UTC where no zone is given")]
 RETRY_MS = 1000
 MESSAGES = """Server-sent events, each with one line of JSON; its `id` is a place for `Last-Event-ID` or `after`:
 
@@ -37,9 +39,10 @@ STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"sch
 
 
 @router.get("/events", operation_id="list_events")
-async def events(use: Use, after: Place = "begin", topics: Topics = None, document: Document = None, limit: Limit = 100) -> LogPage:
+async def events(use: Use, after: Place = "begin", topics: Topics = None, document: Document = None, since: Since = None, limit: Limit = 100) -> LogPage:
     """Facts in the log, in the order in which they are read, from a place on. For polling: ask again with `after` = `next`."""
-    return await use.feed.page(use.tenant, after=after or "begin", topics=_names(topics), document=document, limit=limit)
+    moment = since.replace(tzinfo=UTC) if since is not None and since.tzinfo is None else since
+    return await use.feed.page(use.tenant, after=after or "begin", topics=_names(topics), document=document, limit=limit, since=moment)
 
 
 @router.get("/documents/{document}/events", operation_id="document_events")

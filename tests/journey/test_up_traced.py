@@ -67,6 +67,11 @@ def test_an_answer_is_traced_made_again_and_compared_by_command_line(folder: Pat
         document = answer["citations"][0]["document_id"]
         assert anabranch("documents", "lineage", document, "--data", str(folder)).returncode == 0
         assert "wasDerivedFrom" in json.loads(anabranch("documents", "lineage", document, "--prov", "--data", str(folder)).stdout)
+        told = anabranch("watch", "--document", document, "--from", "begin", "--until", "now", "--data", str(folder), "--json")
+        kinds = [json.loads(line)["type"] for line in told.stdout.splitlines()]
+        assert kinds[0] == "document.accepted.v1" and "document.indexed.v1" in kinds and not any(kind.startswith("query") for kind in kinds)
+        told = anabranch("watch", "--run", answer["run_id"], "--from", "-1h", "--until", "now", "--format", "%y %k", "--data", str(folder))
+        assert told.stdout.splitlines() == [f"query.{what}.v1 {answer['run_id']}" for what in ("received", "answered")], told.stderr
         blob = next(path for path in (folder / "blobs" / "default" / document).iterdir() if path.read_bytes() == note.read_bytes())
         blob.write_bytes(blob.read_bytes().replace(b"97", b"98").replace(b"seven", b"eight"))
         tampered = anabranch("lineage", answer["run_id"], "--data", str(folder))

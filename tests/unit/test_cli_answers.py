@@ -65,6 +65,22 @@ def test_a_remedy_for_programs_that_use_http_is_not_told_at_the_command_line(cod
     assert not any(word in error.remedy for word in ("GET", "/v1/", "/openapi.json"))
 
 
+@pytest.mark.parametrize(
+    ("told", "here"),
+    [
+        (
+            "It may not have reached the log yet; GET /v1/runs lists those that have.",
+            "It may not have reached the log yet; `anabranch runs list` lists those that have.",
+        ),
+        ("It may still be on its way: GET /v1/documents/{id} says.", "It may still be on its way: `anabranch documents show` says."),
+        ("The topics are raw, accepted.", "The topics are raw, accepted."),
+        ("Take `next` of the page before.", "Take the `--after` that the page before it named."),
+    ],
+)
+def test_a_call_that_a_remedy_names_is_told_as_the_command_that_makes_it(told: str, here: str) -> None:
+    assert _told(422, json.dumps({"detail": "x", "code": "INVALID_REQUEST", "remedy": told})).remedy == here
+
+
 def test_any_other_remedy_is_told_as_it_came_and_an_answer_without_json_by_its_status() -> None:
     assert _told(422, json.dumps({"detail": "x", "code": "UNKNOWN_PROFILE", "remedy": "Use one of: default."})).remedy == "Use one of: default."
     assert (type(_told(404, "nothing here")), _told(404, "nothing here").code) == (NotFound, "HTTP_404")

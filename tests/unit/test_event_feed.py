@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
 
@@ -43,8 +45,8 @@ class Nothing:
 
 
 class World:
-    def __init__(self, **options: Any) -> None:
-        self.log = MemoryLog()
+    def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC), **options: Any) -> None:
+        self.log = MemoryLog(clock)
         self.statuses: list[dict[str, Any]] = [{"state": "running"}]
         self.feed = EventFeed(OffsetFeed(self.log), Entries(Codec()), One(), Nothing(), self._status, poll_s=0, **options)
 
@@ -112,6 +114,15 @@ async def test_only_ones_own_tenant_topics_and_document_are_told() -> None:
     assert {item.type for item in (await here.feed.page("default", after="begin", topics=None, document=None, limit=10)).items} == {
         "mine.v1", "another.v1", "elsewhere.v1",
     }  # fmt: skip
+
+
+async def test_what_was_appended_before_a_moment_is_passed_over_and_a_key_is_told() -> None:
+    noon = datetime(2026, 11, 22, 12, tzinfo=UTC)
+    moments = iter([noon - timedelta(seconds=1), noon, noon + timedelta(seconds=1)])
+    here = await world(clock=lambda: next(moments))
+    await here.say("before.v1", "then.v1", "later.v1")
+    page = await here.feed.page("default", after="begin", topics=None, document=None, limit=10, since=noon)
+    assert [(item.type, item.key) for item in page.items] == [("then.v1", str(DOCUMENT)), ("later.v1", str(DOCUMENT))]
 
 
 async def test_a_generations_own_topics_belong_to_the_plain_ones() -> None:
