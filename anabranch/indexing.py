@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.settings import ModelSettings, Settings
 from schemas.errors import ConfigurationError, GenerationMismatch
-from schemas.generations import CHAIN, ChunkConfig, EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig, ParseConfig, chain_fingerprints
+from schemas.generations import CHAIN, ChunkConfig, EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig, ParseConfig, stage_fingerprint
 
 if TYPE_CHECKING:
     from anabranch.composition.engines import Engines
+
+WAYS_ON = {
+    "live": "`anabranch reindex` makes an index by this version, what waits included; `anabranch generations promote` lets that one answer. Until then {} goes on answering.",
+    "standby": "`anabranch generations drop {}` when it is no longer needed.",
+    "building": "`anabranch generations drop {}`, and `anabranch reindex` again; or run a worker of the version that began it.",
+}
+"""By the state of a generation that this program cannot go on with."""
 
 
 def wanted_config(settings: Settings, live: IndexConfig | None = None) -> IndexConfig:
@@ -43,21 +51,26 @@ def index_config(wanted: IndexConfig, engines: Engines) -> IndexConfig:
 
 
 def check_same(wanted: IndexConfig, live: IndexConfig, generation: str) -> None:
-    """Raises GenerationMismatch that names what differs."""
+    """Raises GenerationMismatch that names what differs. What the program itself does otherwise is no setting: see `outdated`."""
     differences = list(_differences(wanted.model_dump(), live.model_dump()))
     if differences:
         raise GenerationMismatch(f"generation {generation} was built with another configuration: {'; '.join(differences)}")
 
 
-def check_made(generation: Generation, versions: dict[str, int]) -> None:
-    """Raises GenerationMismatch where a stage of this program makes other output than the one that made the index: its facts would carry the old `how`."""
-    how = chain_fingerprints(generation.config, versions)
-    other = {stage for stage in CHAIN if how[stage] != generation.how.get(stage)}
-    if first := [stage for stage in CHAIN if stage in other and CHAIN[stage] not in other]:
-        raise GenerationMismatch(
-            f"generation {generation.name} was made by another version of {', '.join(first)}",
-            remedy="Run the version of the program that made it, or use another --data folder.",
-        )
+def outdated(generation: Generation, own: IndexConfig, versions: dict[str, int]) -> list[str]:
+    """Stages whose facts another version of this program made, and this one would make otherwise; `own` has the fingerprints of this program's engines.
+    Stages that only follow from them are not named: with what they read they do the same as ever."""
+    upstream = {stage: generation.how.get(before) if before else None for stage, before in CHAIN.items()}
+    return [stage for stage in CHAIN if stage_fingerprint(stage, own, versions[stage], upstream[stage]) != generation.how.get(stage)]
+
+
+def outdated_error(generation: Generation, stages: Sequence[str]) -> GenerationMismatch:
+    waits = "what comes new waits there, and is not searchable"
+    return GenerationMismatch(
+        f"{', '.join(stages)} of generation {generation.name} is the work of another version of this program; {waits if generation.state == 'live' else 'it waits'}",
+        code="GENERATION_OUTDATED",
+        remedy=WAYS_ON.get(generation.state, WAYS_ON["live"]).format(generation.name),
+    )
 
 
 def _differences(wanted: dict[str, dict[str, object]], live: dict[str, dict[str, object]]) -> list[str]:
@@ -65,7 +78,7 @@ def _differences(wanted: dict[str, dict[str, object]], live: dict[str, dict[str,
         f"{section}.{key} is {values[key]!r} in the settings, {live[section].get(key)!r} in the index"
         for section, values in wanted.items()
         for key in values
-        if values[key] != live[section].get(key)
+        if key != "fingerprint" and values[key] != live[section].get(key)
     ]
 
 

@@ -76,15 +76,20 @@ CHAIN: dict[str, str | None] = {"transcribe": None, "chunk": "transcribe", "extr
 """Each stage that makes facts, and the one whose facts it reads."""
 
 
-def chain_fingerprints(config: IndexConfig, versions: dict[str, int]) -> dict[str, str]:
-    """The `how` of each stage: its version, its configuration, and the `how` of the stage before it. `versions` are the integers in the stages' files."""
+def stage_fingerprint(stage: str, config: IndexConfig, version: int, upstream: str | None) -> str:
+    """The `how` of one stage: its version, its configuration, and the `how` of the stage before it."""
     parts: dict[str, list[Any]] = {
         "transcribe": [config.parse.model_dump(), config.ocr.model_dump()],
         "chunk": [config.chunk.model_dump()],
         "extract": [config.extract.model_dump()],
         "embed": [config.embed.model_dump()],
     }
+    return fingerprint(stage, version, parts[stage], upstream)
+
+
+def chain_fingerprints(config: IndexConfig, versions: dict[str, int]) -> dict[str, str]:
+    """The `how` of each stage. `versions` are the integers in the stages' files."""
     how: dict[str, str] = {}
     for stage, upstream in CHAIN.items():
-        how[stage] = fingerprint(stage, versions[stage], parts[stage], how[upstream] if upstream else None)
+        how[stage] = stage_fingerprint(stage, config, versions[stage], how[upstream] if upstream else None)
     return how

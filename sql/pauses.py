@@ -8,7 +8,7 @@ from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
 
-HOLDS_S = 30.0
+HOLDS_S = 60.0
 """For so long after it was renewed: a process that was killed renews nothing."""
 
 

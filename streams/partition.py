@@ -157,10 +157,13 @@ class PartitionSink:
     def _sort(self, works: list[Work]) -> None:
         self.order.extend(work.stored.position.offset for work in works)
         for work in works:
-            if work.burial is None and work.counted is not None:
+            if work.left:
+                self._hold(-work.stored.size)
+            elif work.burial is None and work.counted is not None:
                 self.waiting.add(work)
             else:
                 self.done.append(work)
+        self._resume()
         self.changed.set()
         self.ended.set()
 
@@ -213,6 +216,9 @@ class PartitionSink:
             self.acknowledged += 1
         if last is not None:
             self.partition.acknowledge(last + 1)
+        self._resume()
+
+    def _resume(self) -> None:
         if self.paused and self.roomy:
             self.paused = False
             self.partition.resume()

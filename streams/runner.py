@@ -61,6 +61,8 @@ class Work:
     attempts: int = 0
     late: int = 0
     """Tries that did not end in time."""
+    left: bool = False
+    """To another program."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +98,7 @@ class Runner:
         self.successes = 0
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
-        """Decode and run the first transaction. What is owed a reaction has `counted`, what cannot be processed has `burial`, the rest is done.
+        """Decode and run the first transaction. What is owed a reaction has `counted`, or is `left`, what cannot be processed has `burial`, the rest is done.
         Ends before the first record that is newer than this program; raises NewerVersion where that is the first of all."""
         works = await self._readable(records)
         readable = [(work, projected) for work in works if (projected := self._projected(work)) is not None]
@@ -215,6 +217,7 @@ class Runner:
             work.counted = None
         else:
             work.counted = Counted(fact, claimed.claim, claimed.flip, claimed.unchanged, claimed.revived, claimed.title)
+            work.left = self.stage.left(work.counted)
 
     async def _attempt(self, works: Sequence[Work]) -> Exception | None:
         """Statements on success; the error that will not go away otherwise."""

@@ -44,6 +44,10 @@ def nothing(fact: Fact[Any]) -> Iterable[Row]:
     return ()
 
 
+def never(counted: Counted) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One step of the pipeline. `version` is raised only when its output changes. `batch` is how many events one reaction takes at most;
@@ -63,3 +67,5 @@ class Stage:
     """The topic of what it states, outcomes aside: of several generations that share it, one states it for all."""
     shared: bool = False
     """True where one reader serves all generations (the door, control, runs, dead letters)."""
+    left: Callable[[Counted], bool] = never
+    """Whether a reaction is left to another program: it stays owed in the log, unacknowledged, and what comes behind it goes on."""

@@ -92,6 +92,8 @@ def _announce(server: Server, plan: Plan, common: Common) -> None:
         "metrics": f"{server.url}/metrics" + (f", worker: {server.worker_metrics_url}" if server.worker_metrics_url else ""),
         "profile": "default",
     }
+    if server.outdated:
+        lines["index"] = server.outdated
     print("\n".join(f"{name:9} {value}" for name, value in lines.items()), flush=True)
     say("Ctrl-C stops everything.", quiet=common.quiet)
 

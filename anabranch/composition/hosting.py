@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -17,14 +17,16 @@ from anabranch.background.source_hosting import Door
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.owing import OwingLedger, UnrepeatingLedger
 from anabranch.composition.ports import ports_of
-from anabranch.composition.readers import AGAIN, ANSWERING, Reader, endings_only, readers
+from anabranch.composition.readers import AGAIN, ANSWERING, Reader, ending_first, endings_only, makes_facts, readers
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.storage import Storage
+from anabranch.indexing import outdated_error
 from anabranch.settings import Settings
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import Generation
 from schemas.ports.ledger import Ledger
 from schemas.ports.log import EventLog, Subscriber
+from schemas.ports.pauses import WHOLE
 from schemas.records import StoredRecord
 from sql.builds import PgBuilds
 from sql.generations import PgGenerations
@@ -34,7 +36,7 @@ from sql.pool import Pool
 from sql.revisions import PgRevisions
 from streams.hosting import Host
 from streams.observe import Observer
-from streams.partition import Bounds
+from streams.partition import RENEWED_S, Bounds
 from streams.publisher import Publisher
 from streams.runner import Runner, Work
 from streams.stage import Stage
@@ -65,6 +67,9 @@ class Hosting:
     paces: dict[str, Pace] = field(default_factory=dict)
     unfit: set[str] = field(default_factory=set)
     """Generations whose engines this process cannot prepare."""
+    standing: dict[tuple[object, ...], Reader] = field(default_factory=dict)
+    """Readers whose facts another version of this program makes."""
+    told_at: float | None = None
 
     async def run(self) -> None:
         """Until cancelled. Raises what stopped a reader of a generation that answers; one that is only being built takes nothing with it."""
@@ -76,6 +81,7 @@ class Hosting:
         finally:
             with suppress(TransientError):
                 await self.keep_books()
+                await self._go_on(list(self.standing))
 
     async def _follow(self, group: asyncio.TaskGroup) -> bool:
         """Once; whether there is any generation. A lost database changes nothing."""
@@ -84,6 +90,7 @@ class Hosting:
             await self.keep_books()
             if generations:
                 await self._adapt(generations, group)
+                await self._tell({generation.name: generation for generation in generations})
         except TransientError:
             return bool(self.running)
         return bool(generations)
@@ -93,14 +100,15 @@ class Hosting:
         found = readers(generations or [self.first], self.stages)
         wanted = {reader.key: reader for reader in found if generations or reader.stage.shared}
         await self._stop([key for key in self.running if key not in wanted])
+        await self._go_on([key for key in self.standing if key not in wanted])
         for key, reader in wanted.items():
-            if key not in self.running and (host := await self._host(reader)) is not None:
+            if key not in self.running and key not in self.standing and (host := await self._host(reader)) is not None:
                 self.running[key] = (reader, group.create_task(self._read(reader, host)))
                 self.hosts[key] = host
 
     def runners(self) -> dict[tuple[str, str | None], Runner]:
-        """(stage, generation; None for what all share) → its runner."""
-        found = [(self.running[key][0], host) for key, host in self.hosts.items() if key in self.running]
+        """(stage, generation; None for what all share) → its runner, where it does all that the stage does."""
+        found = [(self.running[key][0], host) for key, host in self.hosts.items() if key in self.running and key not in self.standing]
         return {(reader.stage.name, None if reader.stage.shared else reader.generation.name): host.runner for reader, host in found}
 
     async def _stop(self, keys: Sequence[tuple[object, ...]]) -> None:
@@ -135,6 +143,11 @@ class Hosting:
             await self._note(generation.name, error)
             return None
         pool, event_log = (self.builds, WithoutOutcomes(self.storage.log)) if reader.silent else (self.storage.pool, self.storage.log)
+        if makes_facts(reader) and reader.author in await self.shelf.outdated(generation):
+            self._stand(reader)
+            if (rest := ending_first(reader)) is None:
+                return None
+            reader = rest
         ports = ports_of(self.settings, self.storage, generation, engines, self.overrides, self.door)
         codec = self.storage.codec
         ledger = _ledger(reader, pool)
@@ -143,6 +156,26 @@ class Hosting:
         pace = await self._pace(generation.name) if reader.silent else None
         runner = PacedRunner(pace, *given) if pace else Runner(*given)
         return Host(runner, self.subscriber, reader.topic, self.bounds, group=reader.group, pauses=PgPauses(self.storage.pool))
+
+    def _stand(self, reader: Reader) -> None:
+        """What waits is not touched: a worker of the version that made the generation may go on with it, beside this one or after it."""
+        self.standing[reader.key], self.told_at = reader, None
+        reason = outdated_error(reader.generation, [reader.author])
+        log.warning("a stage is left to another version of this program", stage=reader.author, detail=reason.detail, remedy=reason.remedy)
+
+    async def _go_on(self, keys: Sequence[tuple[object, ...]]) -> None:
+        """Nothing of these waits for this process any more."""
+        for reader in [self.standing.pop(key) for key in keys]:
+            await PgPauses(self.storage.pool).forget(reader.group, reader.topic, WHOLE)
+
+    async def _tell(self, generations: Mapping[str, Generation]) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.told_at is not None and now - self.told_at < RENEWED_S:
+            return
+        for reader in self.standing.values():
+            reason = outdated_error(generations[reader.generation.name], [reader.author])
+            await PgPauses(self.storage.pool).note(reader.group, reader.topic, WHOLE, reason)
+        self.told_at = now
 
     async def _pace(self, generation: str) -> Pace:
         """As it was told before the first event is read."""

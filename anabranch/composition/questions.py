@@ -8,6 +8,7 @@ from pathlib import Path
 
 from anabranch.background.warming import warming
 from anabranch.composition.engines import Watching, embedder_of, models_folder, server
+from anabranch.composition.outdated_embedder import OutdatedEmbedder
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage
 from anabranch.indexing import model_of
@@ -32,15 +33,18 @@ SHIPPED_PROFILES = (Path(__file__).parents[1] / "_profiles", Path(__file__).pare
 async def prepare_questions(
     settings: Settings, storage: Storage, search: Search, generation: Generation, *, publish: Callable[[Event], None] | None = None, overrides: Overrides = NONE
 ) -> AsyncIterator[Retriever]:
-    """Raises GenerationMismatch where the embedding model of the settings is not the one of the index."""
+    """Where this program embeds otherwise than the one that made the generation, questions are answered without vectors, and the trace says why. Raises
+    GenerationMismatch where the embedding model of the settings is not the one of the index."""
     async with AsyncExitStack() as stack:
         embedder = overrides.of(generation.config).embedder or await embedder_of(settings, generation.config.embed, stack, overrides.watch)
         _check_embedder(embedder, generation)
-        await stack.enter_async_context(warming([embedder], models_folder(settings)))
+        alike = embedder.fingerprint == generation.config.embed.fingerprint
+        await stack.enter_async_context(warming([embedder] if alike else [], models_folder(settings)))
+        reranker = overrides.reranker or await _reranker(settings, generation, stack, overrides.watch)
         yield Retriever(
             search,
-            embedder,
-            overrides.reranker or await _reranker(settings, generation, stack, overrides.watch),
+            embedder if alike else OutdatedEmbedder(generation),
+            reranker if alike or reranker is None or reranker.role != "added" else None,
             overrides.chat or await _chat(settings, stack, overrides.watch),
             storage.blobs,
             overrides.languages or LiteLanguages(),
@@ -62,10 +66,11 @@ def profiles_of(settings: Settings) -> Profiles:
 
 
 def _check_embedder(embedder: Embedder, generation: Generation) -> None:
-    if embedder.fingerprint != generation.config.embed.fingerprint:
+    made_by = generation.config.embed
+    if (embedder.model, embedder.dimension) != (made_by.model, made_by.dimension):
         raise GenerationMismatch(
-            f"generation {generation.name} was embedded by {generation.config.embed.model} ({generation.config.embed.fingerprint}), "
-            f"the settings name {embedder.model} ({embedder.fingerprint})"
+            f"generation {generation.name} was embedded by {made_by.model} with {made_by.dimension} numbers, "
+            f"the settings name {embedder.model} with {embedder.dimension}"
         )
 
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 from anabranch.composition.genesis import FIRST
 from processors import transcribe
 from processors.outcomes import endings
-from schemas.generations import Generation
+from schemas.events import DocumentAccepted
+from schemas.generations import CHAIN, Generation
 from schemas.ports.bundle import Ports
 from schemas.ports.ledger import Claim
 from streams.hosting import group_name
@@ -95,6 +96,23 @@ class _Plan:
         """Who states the facts of a topic: the generation that it was made for, else the oldest that shares it, one that answers before others."""
         sharing = [one for one in (*self.answering, *self.generations) if _topic(one, plain) == topic]
         return next((one for one in sharing if one.name == origin(topic)), sharing[0])
+
+
+def makes_facts(reader: Reader) -> bool:
+    """Whether it states facts that the index is made from."""
+    return reader.author in CHAIN and reader.stage.react not in (None, endings_only, _endings_of_acceptance)
+
+
+def ending_first(reader: Reader) -> Reader | None:
+    """What is left of a reader where another version of this program makes its facts: documents are still changed and withdrawn, and those that need a
+    text wait for it. Of the others nothing: they are left alone, so that another worker goes on where they are."""
+    return replace(reader, stage=replace(reader.stage, left=_needs_a_text)) if reader.stage.counts == "latest" else None
+
+
+def _needs_a_text(item: Counted) -> bool:
+    if item.claim is Claim.SUPERSEDED or item.unchanged:
+        return False
+    return isinstance(item.fact.data, DocumentAccepted) or item.revived is not None
 
 
 def origin(topic: str) -> str:

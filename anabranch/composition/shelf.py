@@ -10,8 +10,9 @@ from anabranch.background.counted_engines import counted
 from anabranch.composition.engines import Engines, prepare_engines
 from anabranch.composition.overrides import Overrides
 from anabranch.generation_settings import settings_of
-from anabranch.indexing import check_same, index_config
+from anabranch.indexing import check_same, index_config, outdated
 from anabranch.settings import Settings
+from processors import versions
 from schemas.generations import Generation, IndexConfig
 from streams.observe import Observer
 
@@ -32,7 +33,7 @@ class EngineShelf:
         self.kept.append((config, engines))
 
     async def counted(self, generation: Generation) -> Engines:
-        """Raises ConfigurationError where a model server has no address, GenerationMismatch where an engine is another one than the generation was made with."""
+        """Raises ConfigurationError where a model server has no address, GenerationMismatch where one is configured otherwise than the generation."""
         tally = self.asked.setdefault(generation.name, Counter())
 
         def asked(engine: str, inputs: int) -> None:
@@ -40,6 +41,10 @@ class EngineShelf:
             tally[engine] += inputs
 
         return counted(await self._of(generation), asked)
+
+    async def outdated(self, generation: Generation) -> list[str]:
+        """Stages of it that this program would do otherwise. Raises as `counted`."""
+        return outdated(generation, index_config(generation.config, await self._of(generation)), versions())
 
     def taken(self, generation: str) -> dict[str, int]:
         """What was asked for the generation since the last call."""

@@ -23,9 +23,9 @@ from anabranch.composition.sources import source_hosts
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.desk.decisions import Decisions
 from anabranch.generation_settings import settings_of
-from anabranch.indexing import check_made, check_same, index_config, wanted_config
+from anabranch.indexing import check_same, index_config, wanted_config
 from anabranch.settings import Settings
-from processors import STAGES, versions
+from processors import STAGES
 from schemas.generations import Generation, IndexConfig
 from sql.generations import PgGenerations
 from sql.pool import RELAXED, close_pool, open_pool
@@ -48,6 +48,8 @@ class Worker:
     replaying: Replaying
     sources: SourceHosts | None = None
     """Beside the door."""
+    outdated: Sequence[str] = ()
+    """Stages of the generation that another version of this program made."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -74,6 +76,7 @@ async def prepare_worker(
         stack.push_async_callback(close_pool, builds)
         shelf = EngineShelf(settings, overrides, observer or Silent(), stack)
         shelf.keep(generation.config, engines)
+        stale = await shelf.outdated(generation)
         await stack.enter_async_context(warming(_used(engines, stages), models_folder(settings)))
         door = door_of(settings)
         hosting = Hosting(settings, storage, stages, generation, shelf, builds, observer or Silent(), overrides, storage.subscriber, door)
@@ -82,7 +85,7 @@ async def prepare_worker(
         replaying = Replaying(storage, hosting.runners, overrides.clock, overrides.fresh_id())
         hosts_door = any(stage.name == "receive" for stage in stages)
         sources = source_hosts(settings, storage, door, overrides) if hosts_door else None
-        yield Worker(generation, storage, hosting, builder, Maintenance(storage, builds), replaying, sources)
+        yield Worker(generation, storage, hosting, builder, Maintenance(storage, builds), replaying, sources, stale)
 
 
 async def _agreed(settings: Settings, storage: Storage, overrides: Overrides, stack: AsyncExitStack) -> tuple[Generation, Engines]:
@@ -107,7 +110,6 @@ async def agreed_generation(wanted: IndexConfig, storage: Storage, overrides: Ov
         found = await _found(storage)
     assert found is not None
     check_same(wanted, found.config, found.name)
-    check_made(found, versions())
     return found
 
 

@@ -31,6 +31,8 @@ class Server:
     data_dir: str
     persistent: bool
     worker_metrics_url: str | None = None
+    outdated: str | None = None
+    """What this version of the program leaves to another one, and what to do about it."""
 
 
 @contextmanager

@@ -125,8 +125,9 @@ async def _first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
 async def _ready(plan: Plan, dsn: str, port: int, failed: asyncio.Future[None]) -> Server:
     settings = plan.settings
     url = f"http://{settings.api.host if settings.api.host not in ('0.0.0.0', '::') else '127.0.0.1'}:{port}"
-    metrics_url = await _unless(failed, _until_ready(url, worker_report(settings) if plan.stages else None))
-    return Server(url, dsn, settings.mode, settings.log_kind, os.getpid(), str(settings.data_dir), not plan.ephemeral, metrics_url)
+    told = await _unless(failed, _until_ready(url, worker_report(settings) if plan.stages else None))
+    own = (url, dsn, settings.mode, settings.log_kind, os.getpid(), str(settings.data_dir), not plan.ephemeral)
+    return Server(*own, worker_metrics_url=told.get("metrics_url"), outdated=told.get("outdated"))
 
 
 async def _unless(failed: asyncio.Future[None], work: Coroutine[None, None, T]) -> T:
@@ -142,8 +143,8 @@ async def _unless(failed: asyncio.Future[None], work: Coroutine[None, None, T]) 
         task.cancel()
 
 
-async def _until_ready(url: str, report: Path | None) -> str | None:
-    """The address of the worker's metrics, once both are ready."""
+async def _until_ready(url: str, report: Path | None) -> dict[str, str | None]:
+    """What the worker tells, once both are ready."""
     loop = asyncio.get_running_loop()
     told = loop.time()
     async with httpx2.AsyncClient(timeout=5) as client:
@@ -154,7 +155,7 @@ async def _until_ready(url: str, report: Path | None) -> str | None:
             await asyncio.sleep(0.1)
     while report is not None and not report.exists():
         await asyncio.sleep(0.05)
-    return str(json.loads(report.read_text())["metrics_url"]) if report else None
+    return dict(json.loads(report.read_text())) if report else {}
 
 
 async def _missing(client: httpx2.AsyncClient, url: str) -> dict[str, str]:

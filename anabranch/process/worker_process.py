@@ -13,6 +13,7 @@ import structlog
 from anabranch.background.gauges import Gauges
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
+from anabranch.indexing import outdated_error
 from anabranch.process.database import database
 from anabranch.process.listening import check_free
 from anabranch.process.metrics import Metrics
@@ -20,6 +21,7 @@ from anabranch.process.metrics_server import metrics_server
 from anabranch.settings import Settings
 from anabranch.stages import stages_named
 from anabranch.version import program_version
+from schemas.errors import AnabranchError
 
 log = structlog.get_logger(__name__)
 
@@ -34,14 +36,14 @@ async def work(settings: Settings, stages: Iterable[str], report: Path | None) -
         dsn = await stack.enter_async_context(database(settings, shared=True))
         worker = await stack.enter_async_context(prepare_worker(settings, dsn, stages=chosen, overrides=Overrides(watch=metrics.watch), observer=metrics))
         log.info("worker reads", stages=[stage.name for stage in chosen], generation=worker.generation.name, log=settings.log_kind, metrics=url)
-        _report(report, url)
+        _report(report, url, outdated_error(worker.generation, worker.outdated) if worker.outdated else None)
         async with asyncio.TaskGroup() as group:
             group.create_task(Gauges(worker.storage, metrics).run())
             group.create_task(worker.run())
 
 
-def _report(path: Path | None, metrics_url: str) -> None:
+def _report(path: Path | None, metrics_url: str, outdated: AnabranchError | None) -> None:
     if path is not None:
         draft = path.with_suffix(".draft")
-        draft.write_text(json.dumps({"metrics_url": metrics_url}))
+        draft.write_text(json.dumps({"metrics_url": metrics_url, "outdated": f"{outdated.detail}. {outdated.remedy}" if outdated else None}))
         draft.replace(path)

@@ -154,6 +154,28 @@ async def test_what_is_finished_behind_a_long_reaction_keeps_its_place_and_not_i
 
 
 @dataclass
+class Leaving(GatedRunner):
+    """Leaves what has an even offset to another program."""
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
+        await self.gate.wait()
+        return [Work(record, left=record.position.offset % 2 == 0) for record in records]
+
+
+async def test_what_is_left_to_another_program_stays_unacknowledged_and_takes_no_room() -> None:
+    runner = Leaving()
+    async with sink(runner) as (one, calls):
+        for offset in range(1, 12):
+            one.offer(StoredRecord(Record("t", None, bytes(100)), Position("t", 0, offset), EPOCH))
+        assert one.full
+        runner.gate.set()
+        async with asyncio.timeout(10):
+            while one.bytes:
+                await asyncio.sleep(0)
+        assert (calls.acknowledged, calls.resumed, one.full) == ([2], 1, False)
+
+
+@dataclass
 class Upgraded(GatedRunner):
     """As a runner that is older than record number `newer`."""
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.indexing import check_made, check_same, wanted_config
+from anabranch.indexing import check_same, outdated, wanted_config
 from anabranch.settings_loading import environment_name, gather, known_keys, load_settings
 from processors import versions
 from schemas.errors import ConfigurationError, GenerationMismatch
@@ -152,12 +152,20 @@ def test_a_setting_that_differs_from_the_index_is_a_mismatch_that_names_it() -> 
         check_same(wanted, live, "g1")
 
 
-def test_an_index_that_another_version_of_a_stage_made_is_a_mismatch_that_names_the_stage() -> None:
+def test_a_stage_of_another_version_is_named_and_what_only_follows_from_it_is_not() -> None:
     config, made_by = wanted_config(load_settings()), versions()
     generation = Generation(name="g1", config=config, how=chain_fingerprints(config, made_by), topics={})
-    check_made(generation, made_by)
-    with pytest.raises(GenerationMismatch, match=r"another version of chunk$"):
-        check_made(generation, made_by | {"chunk": made_by["chunk"] + 1})
+    assert outdated(generation, config, made_by) == []
+    assert outdated(generation, config, made_by | {"chunk": made_by["chunk"] + 1}) == ["chunk"]
+    assert outdated(generation, config, made_by | {"transcribe": 0, "embed": 0}) == ["transcribe", "embed"]
+
+
+def test_an_engine_that_works_otherwise_is_the_programs_doing_and_no_mismatch_of_settings() -> None:
+    live, made_by = wanted_config(load_settings()), versions()
+    generation = Generation(name="g1", config=live, how=chain_fingerprints(live, made_by), topics={})
+    newer = live.model_copy(update={"parse": live.parse.model_copy(update={"fingerprint": "of a newer parser"})})
+    check_same(newer, live, "g1")
+    assert outdated(generation, newer, made_by) == ["transcribe"]
 
 
 def test_secrets_are_not_shown(tmp_path: Path) -> None:
