@@ -28,6 +28,9 @@ NAT64 = IPv6Network("64:ff9b::/96")
 BUSY = frozenset({408, 425, 429})
 GONE = frozenset({404, 410})
 CONNECT_S = 10.0
+LONGEST_CONDITION = 1_000
+"""Of a tag or a date that is said again; without it the document is sent once more."""
+LONGEST_TYPE = 255
 
 
 class HttpFetcher:
@@ -47,13 +50,14 @@ class HttpFetcher:
         async def receive(response: httpx.Response, place: httpx.URL) -> Revisited:
             if response.status_code in GONE:
                 return Revisited(gone=True)
-            if response.status_code == 304:
+            if response.status_code == 304 and conditions:
                 return Revisited(etag=etag, last_modified=last_modified)
             fetched = await self._stored(response, place, key_prefix)
             return Revisited(fetched, etag=response.headers.get("etag"), last_modified=response.headers.get("last-modified"))
 
-        conditions = {"If-None-Match": etag, "If-Modified-Since": last_modified}
-        return await self._asked(url, {name: value for name, value in conditions.items() if value}, receive)
+        told = {"If-None-Match": etag, "If-Modified-Since": last_modified}
+        conditions = {name: value for name, value in told.items() if value and value.isascii() and len(value) <= LONGEST_CONDITION}
+        return await self._asked(url, conditions, receive)
 
     async def _asked(self, url: str, headers: Mapping[str, str], receive: Receive[T]) -> T:
         try:
@@ -89,7 +93,9 @@ class HttpFetcher:
         """Before anything is sent: the port of a refused address is not even knocked at."""
         if place.scheme not in SCHEMES:
             raise ForbiddenAddress(f"{place} is no http or https address.")
-        port = place.port or SCHEMES[place.scheme]
+        port = SCHEMES[place.scheme] if place.port is None else place.port
+        if not 0 < port < 2**16:
+            raise ForbiddenAddress(f"{place} names a port that is none.")
         for address in await _addresses(place.host, port):
             if not self._admits(place.host, address, port):
                 raise ForbiddenAddress(f"{place.host}:{port} is not a public address ({address}).")
@@ -101,9 +107,9 @@ class HttpFetcher:
             raise LimitExceeded(
                 f"{place} is {claimed:,} bytes; {self._max_bytes:,} are allowed.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES."
             )
-        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower() or None
-        blob = await self._blobs.put_stream(key_prefix, _body(response), limit=self._max_bytes, media_type=media_type)
-        return Fetched(blob, str(place.copy_with(username=None, password=None)), media_type, _filename(response, place))
+        media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
+        blob = await self._blobs.put_stream(key_prefix, _body(response), limit=self._max_bytes, media_type=media_type if 0 < len(media_type) <= LONGEST_TYPE else None)
+        return Fetched(blob, str(place.copy_with(username=None, password=None)), blob.media_type, _filename(response, place))
 
 
 def is_public(address: Address) -> bool:
@@ -147,8 +153,12 @@ def _filename(response: httpx.Response, place: httpx.URL) -> str | None:
     """As the server calls it (RFC 6266), else the last part of the path; never with folders."""
     header = Message()
     header["content-disposition"] = response.headers.get("content-disposition", "")
-    name = header.get_filename() or unquote(PurePosixPath(place.path).name)
-    return PurePosixPath(name.replace("\\", "/")).name[:1024] or None
+    try:
+        named = header.get_filename()
+    except UnicodeError:  # in an encoding that takes it not
+        named = None
+    name = named or unquote(PurePosixPath(place.path).name)
+    return PurePosixPath(name.replace("\\", "/").encode(errors="replace").decode()).name[:1024] or None
 
 
 def _translated(url: str, error: Exception) -> AnabranchError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -73,8 +73,9 @@ class Readers:
                 finally:
                     await reader.close()
             case FolderSource() as folder:
-                self._check_folder(folder)
-                yield FolderReader(folder, self._known(source), self.storage.blobs, self.settings.ingest.max_bytes, self.clock)
+                within = self._allowed_folders()
+                _check_folder(folder, within)
+                yield FolderReader(folder, self._known(source), self.storage.blobs, self.settings.ingest.max_bytes, self.clock, within)
             case UrlsSource() as urls:
                 yield UrlsReader(urls, self._known(source), self._web(), self.clock)
 
@@ -155,12 +156,10 @@ class Readers:
         """Whether whoever speaks to the API owns this machine: the tables lie in the data folder, also where `up` names their address to its worker."""
         return self.settings.mode == "embedded" or embedded_root(self.settings).exists()
 
-    def _check_folder(self, folder: FolderSource) -> None:
-        """Where others than the machine's owner speak to the API, it must not read the machine's files for them."""
+    def _allowed_folders(self) -> list[Path] | None:
+        """Where others than the machine's owner speak to the API, it must not read the machine's files for them. None: everything."""
         allowed = [Path(root).resolve() for root in self.settings.ingest.folders]
-        if (allowed or not self._is_owned) and not any(Path(folder.path).resolve().is_relative_to(root) for root in allowed):
-            remedy = "Name it, or a folder above it, in ANABRANCH_INGEST__FOLDERS of the worker."
-            raise ConfigurationError(f"{folder.path} may not be watched", code="FORBIDDEN_FOLDER", remedy=remedy)
+        return allowed if allowed or not self._is_owned else None
 
     def _applier(self, spec: SourceSpec, mapping: RowMapping) -> Applier:
         return Applier(self.store, self._delivery(spec), mapping, self.storage.log)
@@ -174,6 +173,12 @@ class Readers:
     def _web(self) -> HttpFetcher:
         ingest = self.settings.ingest
         return HttpFetcher(self.storage.blobs, allow=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s)
+
+
+def _check_folder(folder: FolderSource, within: Sequence[Path] | None) -> None:
+    if within is not None and not any(Path(folder.path).resolve().is_relative_to(root) for root in within):
+        remedy = "Name it, or a folder above it, in ANABRANCH_INGEST__FOLDERS of the worker."
+        raise ConfigurationError(f"{folder.path} may not be watched", code="FORBIDDEN_FOLDER", remedy=remedy)
 
 
 def slot_name(name: str, table: PostgresSource) -> str:

@@ -1,6 +1,7 @@
 """A folder that is looked at again and again: files that are new, changed, moved or gone, also since a time when nobody looked.
 
 A document is the path below the folder; a file that moves is the end of one document and the beginning of another. Hidden files and folders are left out.
+What cannot be looked at is told of, and what is known of it stays.
 """
 
 from __future__ import annotations
@@ -8,11 +9,11 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import os
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from fnmatch import fnmatch
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from schemas.errors import ConfigurationError, LimitExceeded
 from schemas.events import Content, DocumentReceived
@@ -23,7 +24,21 @@ from streams.sources.known import KnownItems
 CHUNK = 1 << 20
 SETTLED_S = 1.0
 """A file that was written to this recently is looked at once more before it is taken: it may be half of one."""
+LONGEST_NAME, LONGEST_URI = 1024, 8192
 Stamp = tuple[int, int]
+
+
+@dataclass(slots=True)
+class Look:
+    """Files with something in them, and what could not be looked at (a file, or a folder with all below it) with the reason; by path below the folder."""
+
+    found: dict[str, Stamp] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+
+    def is_gone(self, name: str) -> bool:
+        """Whether the file is known not to be there."""
+        above = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
+        return name not in self.found and not any(place in self.problems for place in above)
 
 
 @dataclass(slots=True)
@@ -35,6 +50,8 @@ class FolderReader:
     blobs: Blobs
     max_bytes: int
     clock: Callable[[], datetime]
+    within: Sequence[Path] | None = None
+    """Where a link to a file may lead; None: anywhere."""
     seen: dict[str, Stamp] = field(default_factory=dict)
     """Size and time of change at the last look."""
 
@@ -46,24 +63,65 @@ class FolderReader:
 
     async def look(self) -> None:
         """Once."""
-        found = await asyncio.to_thread(self._walk)
-        problems: dict[str, str] = {}
-        for name, stamp in sorted(found.items()):
+        look = await asyncio.to_thread(self._walk)
+        for name, stamp in sorted(look.found.items()):
             if self._is_new(name, stamp) and self._is_settled(name, stamp):
-                await self._take(name, stamp, problems)
-        for name in sorted(self.known.live() - set(found)):
+                await self._take(name, stamp, look.problems)
+        for name in sorted(filter(look.is_gone, self.known.live())):
             await self.known.withdrawn(name)
-        self.seen = found
-        await self.known.status("watching", problems)
+        self.seen = look.found
+        await self.known.status("watching", look.problems)
 
-    def _walk(self) -> dict[str, Stamp]:
-        """Files with something in them, by path below the folder."""
+    def _walk(self) -> Look:
         root = Path(self.takes.path)
         if not root.is_dir():
             raise ConfigurationError(
                 f"there is no folder {root} on this machine", code="FOLDER_MISSING", remedy="Mount or make it; until then its documents stay as they are."
             )
-        return {path.relative_to(root).as_posix(): (size, changed) for path, size, changed in _files(root) if size and fnmatch(path.name, self.takes.glob)}
+        look = Look()
+        self._walk_folder(root, root, look)
+        return look
+
+    def _walk_folder(self, folder: Path, root: Path, look: Look) -> None:
+        """Regular files at any depth; links to folders are not followed, so that there is no circle. What goes while it is looked at is gone."""
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            look.problems[_writable(folder.relative_to(root).as_posix())] = error.strerror or str(error)
+            return
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            try:
+                self._walk_entry(entry, root, look)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                look.problems[_writable(Path(entry.path).relative_to(root).as_posix())] = error.strerror or str(error)
+
+    def _walk_entry(self, entry: os.DirEntry[str], root: Path, look: Look) -> None:
+        path = Path(entry.path)
+        name = path.relative_to(root).as_posix()
+        if name != _writable(name):
+            look.problems[_writable(name)] = "the name is no UTF-8"
+        elif entry.is_dir(follow_symlinks=False):
+            self._walk_folder(path, root, look)
+        elif entry.is_file() and fnmatch(entry.name, self.takes.glob) and (stat := entry.stat()).st_size:
+            if reason := self._refusal(entry, name, stat.st_size):
+                look.problems[name] = reason
+            else:
+                look.found[name] = (stat.st_size, stat.st_mtime_ns)
+
+    def _refusal(self, entry: os.DirEntry[str], name: str, size: int) -> str | None:
+        if len(name) > LONGEST_NAME:
+            return f"the path has {len(name)} characters; {LONGEST_NAME} are allowed"
+        if size > self.max_bytes:
+            return f"{size:,} bytes; {self.max_bytes:,} are allowed"
+        if self.within is not None and entry.is_symlink() and not any(Path(entry.path).resolve().is_relative_to(root) for root in self.within):
+            return "a link that leads out of the folders that may be watched"
+        return None
 
     def _is_new(self, name: str, stamp: Stamp) -> bool:
         item = self.known.items.get(name, {})
@@ -94,34 +152,20 @@ class FolderReader:
             external_id=name,
             content=Content(storage_key=key),
             filename=path.name,
-            source_uri=path.as_uri(),
+            source_uri=_uri(path),
             collection=spec.collection,
             tags=spec.tags,
         )
 
 
-def _files(folder: Path) -> Iterator[tuple[Path, int, int]]:
-    """Regular files at any depth; links to folders are not followed, so that there is no circle. What goes while it is looked at is gone."""
-    try:
-        entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
-    except FileNotFoundError:
-        return
-    for entry in entries:
-        if entry.name.startswith(".") or not _is_text(entry.name):
-            continue
-        try:
-            if entry.is_dir(follow_symlinks=False):
-                yield from _files(Path(entry.path))
-            elif entry.is_file():
-                stat = entry.stat()
-                yield Path(entry.path), stat.st_size, stat.st_mtime_ns
-        except FileNotFoundError:
-            continue
+def _writable(name: str) -> str:
+    """A name in bytes that are no UTF-8 cannot be written down as it is."""
+    return name.encode(errors="replace").decode()
 
 
-def _is_text(name: str) -> bool:
-    """A name in bytes that are no UTF-8 cannot be written down."""
-    return name == name.encode(errors="replace").decode()
+def _uri(path: Path) -> str | None:
+    found = path.as_uri()
+    return found if len(found) <= LONGEST_URI else None
 
 
 def _sha256(path: Path) -> str:

@@ -8,7 +8,6 @@ from datetime import datetime
 from typing import Any
 
 from schemas.events import DocumentReceived
-from schemas.ids import fingerprint
 from schemas.ports.log import EventLog
 from schemas.ports.sources import DeclaredSources, SourceStore
 from schemas.sources import DeclaredSource, Mark
@@ -30,6 +29,8 @@ class KnownItems:
     log: EventLog
     clock: Callable[[], datetime]
     items: dict[str, dict[str, Any]] = field(default_factory=dict)
+    told: dict[str, Any] = field(default_factory=dict)
+    """The status that stands in the store, where it is ours."""
 
     async def recall(self) -> None:
         notes = await self.store.notes(self._name)
@@ -67,8 +68,9 @@ class KnownItems:
     async def status(self, state: str, problems: Mapping[str, str]) -> None:
         """What could not be taken, by name: the first few, and how many there are."""
         note = {"state": state, "items": len(self.live()), "problems": dict(sorted(problems.items())[:5]), "problem_count": len(problems)}
-        if fingerprint(note) != fingerprint((await self.store.notes(self._name)).get(STATUS, {})):
+        if note != self.told:
             await self.store.note(self._name, STATUS, note)
+            self.told = note
 
     @property
     def _name(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 import pytest
 
 from engines.blobs import open_blobs
 from engines.fetch import HttpFetcher
 from schemas.errors import AnabranchError, EngineUnavailable, ForbiddenAddress, LimitExceeded, UnreadableDocument
+from schemas.events import Content, DocumentReceived
 from schemas.ports.engines import Blobs
 from tests.fakes.web_server import fake_web
 
@@ -46,6 +47,51 @@ async def test_redirects_are_followed_up_to_the_limit(blobs: Blobs, web: str) ->
     with pytest.raises(LimitExceeded) as caught:
         await fetcher(blobs, web).fetch(f"{web}/around/6", "u/")
     assert caught.value.code == "TOO_MANY_REDIRECTS"
+
+
+@pytest.mark.parametrize(
+    "disposition",
+    [
+        "attachment; filename*=idna''a%ff",
+        "attachment; filename*=punycode''a%ff",
+        "attachment; filename*=undefined''x",
+        "attachment; filename*=unicode_escape''%5Cud800",
+        "attachment; filename*=nonsense''x",
+        "attachment; filename=" + "x" * 5000,
+    ],
+)
+async def test_a_name_that_cannot_be_read_costs_no_more_than_the_name(blobs: Blobs, web: str, disposition: str) -> None:
+    fetched = await fetcher(blobs, web).fetch(f"{web}/odd?{urlencode({'content-disposition': disposition})}", "u/")
+    assert await blobs.get(fetched.blob.key) == b"data"
+    DocumentReceived(content=Content(storage_key=fetched.blob.key), filename=fetched.filename, media_type=fetched.media_type)
+
+
+async def test_a_media_type_that_is_too_long_to_be_one_is_none(blobs: Blobs, web: str) -> None:
+    query = urlencode({"content-type": "text/" + "x" * 5000})
+    assert (await fetcher(blobs, web).fetch(f"{web}/odd?{query}", "u/")).media_type is None
+
+
+@pytest.mark.parametrize("tag", ['"plain"', "\u00fc", 'W/"' + "x" * 9000 + '"'])
+async def test_an_entity_tag_of_any_kind_may_be_given_back(blobs: Blobs, web: str, tag: str) -> None:
+    """One that cannot be said again is not, and the document is sent once more."""
+    address = f"{web}/tagged?{urlencode({'tag': tag})}"
+    first = await fetcher(blobs, web).revisit(address, "u/", etag=None, last_modified=None)
+    assert first.fetched is not None
+    again = await fetcher(blobs, web).revisit(address, "u/", etag=first.etag, last_modified=first.last_modified)
+    assert again.fetched is None or again.fetched.blob.sha256 == first.fetched.blob.sha256
+
+
+@pytest.mark.parametrize("url", ["http://127.0.0.1:99999/", "http://127.0.0.1:0/", "http://127.0.0.1:-1/"])
+async def test_a_port_that_is_none_is_refused(blobs: Blobs, web: str, url: str) -> None:
+    with pytest.raises(ForbiddenAddress):
+        await fetcher(blobs, web).fetch(url, "u/")
+    with pytest.raises(ForbiddenAddress):
+        await fetcher(blobs, web).fetch(f"{web}/redirect?{urlencode({'to': url})}", "u/")
+
+
+async def test_what_was_not_asked_conditionally_cannot_be_unchanged(blobs: Blobs, web: str) -> None:
+    with pytest.raises(UnreadableDocument, match="304"):
+        await fetcher(blobs, web).revisit(f"{web}/status/304", "u/", etag=None, last_modified=None)
 
 
 HOSTILE = [

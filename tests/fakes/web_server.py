@@ -29,6 +29,17 @@ def _app() -> FastAPI:
     async def named() -> Response:
         return Response(b"data", headers={"content-disposition": "attachment; filename*=UTF-8''relat%C3%B3rio.pdf"})
 
+    @app.get("/odd")
+    async def odd(request: Request) -> Response:
+        """Answers with the headers that the address asks for."""
+        return Response(b"data", headers=dict(request.query_params.items()))
+
+    @app.get("/tagged")
+    async def tagged(request: Request) -> Response:
+        tag = request.query_params["tag"]
+        sent = request.headers.get("if-none-match", "").encode("latin-1").decode("utf-8", "replace")
+        return Response(b"", 304) if sent == tag else Response(b"data", headers={"etag": tag})
+
     @app.get("/redirect")
     async def redirect(to: str) -> Response:
         return RedirectResponse(to, 302)

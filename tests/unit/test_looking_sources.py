@@ -1,0 +1,150 @@
+"""Sources that are looked at again and again: a folder with files that nobody would wish for."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from engines.blobs import open_blobs
+from schemas.events import DocumentReceived, DocumentWithdrawn
+from schemas.sources import DeclaredSource, FolderSource, SourceSpec
+from streams.codec import Codec
+from streams.memory import MemoryLog
+from streams.sources.delivery import Delivery
+from streams.sources.folder import FolderReader
+from streams.sources.known import KnownItems
+from streams.sources.memory import MemorySourceStore
+
+MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
+LONG_AGO = 1_760_000_000
+
+
+class Nobody:
+    """Nothing was ever taken in."""
+
+    async def declared(self) -> list[DeclaredSource]:
+        return []
+
+    async def documents(self, ce_source: str, after: str, limit: int) -> list[str]:
+        return []
+
+
+class CountingStore(MemorySourceStore):
+    recalls = 0
+
+    async def notes(self, source: str) -> dict[str, dict[str, Any]]:
+        self.recalls += 1
+        return await super().notes(source)
+
+
+class Watched:
+    def __init__(self, folder: Path, *, max_bytes: int = 1000, within: list[Path] | None = None) -> None:
+        folder.mkdir(exist_ok=True)
+        self.folder, self.log, self.store, self.codec = folder, MemoryLog(lambda: MOMENT), CountingStore(), Codec()
+        source = DeclaredSource(SourceSpec(name="library", takes=FolderSource(path=str(folder))), 1)
+        blobs = open_blobs("memory:///")
+        known = KnownItems(source, self.store, Nobody(), Delivery(source.spec, self.codec, blobs, lambda: MOMENT), self.log, lambda: MOMENT)
+        self.reader = FolderReader(source.spec.takes, known, blobs, max_bytes, lambda: MOMENT, within)  # type: ignore[arg-type]
+
+    def put(self, name: str, text: str = "Herons stand.") -> Path:
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+        os.utime(path, (LONG_AGO + len(text), LONG_AGO + len(text)))
+        return path
+
+    async def look(self) -> tuple[set[str], dict[str, str]]:
+        """What is there after it by the log, and what could not be looked at."""
+        if not self.reader.known.items:
+            await self.log.create_topics({"raw": 1}, retention_ms={})
+        await self.reader.look()
+        there: set[str] = set()
+        async for stored in self.log.read("raw"):
+            match (await self.codec.decode(stored)).data:
+                case DocumentReceived(external_id=str(name)):
+                    there.add(name)
+                case DocumentWithdrawn(external_id=str(name)):
+                    there.discard(name)
+        return there, (await self.store.notes("library"))["status"]["problems"]
+
+
+@pytest.mark.parametrize("name", ["caf\u00e9 \u65e5\u672c \U0001f600.md", "line\nbreak.txt", " spaces .md", "100% sure?.txt", "a/b/c/d.md", "e\u0301.md"])
+async def test_a_name_is_kept_as_it_is(name: str, tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "library")
+    watched.put(name)
+    assert await watched.look() == ({name}, {})
+
+
+async def test_what_cannot_be_looked_at_is_told_of_and_holds_up_nothing_else(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "library")
+    watched.put("good.md")
+    watched.put("/".join(["d" * 250] * 4 + ["e" * 100]))
+    watched.put("large.md", "x" * 1001)
+    for one, other in (("a", "b"), ("b", "a")):
+        (watched.folder / one).symlink_to(other)
+    (watched.folder / "nowhere").symlink_to("absent")
+    (watched.folder / "around").symlink_to(".")
+    os.mkfifo(watched.folder / "pipe")
+    Path(os.fsdecode(os.fsencode(watched.folder) + b"/\xff.md")).write_text("no UTF-8")
+    there, problems = await watched.look()
+    assert there == {"good.md"}
+    assert {name[:8]: reason.split(";")[0] for name, reason in problems.items()} == {
+        "?.md": "the name is no UTF-8",
+        "a": "Too many levels of symbolic links",
+        "b": "Too many levels of symbolic links",
+        "d" * 8: "the path has 1104 characters",
+        "large.md": "1,001 bytes",
+    }
+
+
+async def test_documents_below_a_folder_that_cannot_be_read_just_now_stay(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(tmp_path / "library")
+    for name in ("top.md", "deep/one.md", "deep/er/two.md", "deeper.md"):
+        watched.put(name)
+    everything, _ = await watched.look()
+    scandir = os.scandir
+
+    def refusing(path: Path) -> Any:
+        if Path(path).name == "deep":
+            raise PermissionError(13, "Permission denied")
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refusing)
+    (watched.folder / "deeper.md").unlink()
+    assert await watched.look() == (everything - {"deeper.md"}, {"deep": "Permission denied"})
+    monkeypatch.undo()
+    (watched.folder / "deep/one.md").unlink()
+    assert await watched.look() == ({"top.md", "deep/er/two.md"}, {})
+
+
+async def test_where_folders_are_named_no_link_leads_out_of_them(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("of the machine")
+    watched = Watched(tmp_path / "library", within=[tmp_path / "library"])
+    watched.put("inside.md")
+    (watched.folder / "good.md").symlink_to("inside.md")
+    (watched.folder / "bad.md").symlink_to(tmp_path / "secret")
+    there, problems = await watched.look()
+    assert there == {"inside.md", "good.md"} and list(problems) == ["bad.md"]
+
+
+async def test_a_file_that_grows_too_large_keeps_its_document_and_says_so(tmp_path: Path) -> None:
+    watched = Watched(tmp_path / "library")
+    watched.put("a.md")
+    assert await watched.look() == ({"a.md"}, {})
+    watched.put("a.md", "x" * 1001)
+    there, problems = await watched.look()
+    assert there == {"a.md"} and list(problems) == ["a.md"]
+
+
+async def test_a_look_reads_nothing_of_what_is_remembered(tmp_path: Path) -> None:
+    """A folder of many files is looked at every two seconds."""
+    watched = Watched(tmp_path / "library")
+    watched.put("a.md")
+    await watched.look()
+    before = watched.store.recalls
+    await watched.reader.look()
+    assert watched.store.recalls == before
