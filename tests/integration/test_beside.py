@@ -34,7 +34,7 @@ async def test_the_shadow_at_its_barrier_equals_a_build_from_scratch(database: s
     changes = {"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}", "doc-2": TEXTS["doc-2"]}
     async with pipeline(tmp_path / "one", database, OVERRIDES) as at_work:
         await at_work.fill(TEXTS)
-        name, _ = await reindexing(at_work, tmp_path / "one").start(EMBEDDER)
+        name, _ = await reindexing(at_work).start(EMBEDDER)
         await at_work.push(changes)
         await at_work.reaches(name, "shadow")
         await at_work.quiet()
@@ -52,7 +52,7 @@ async def test_a_build_rests_goes_on_and_goes_as_slowly_as_it_is_told(database: 
     async with pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.fill(TEXTS)
         name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False, events_per_second=0.01)
-        desk = reindexing(at_work, tmp_path)
+        desk = reindexing(at_work)
         await desk.pace(name, {"paused": True})
         await asyncio.sleep(1.0)
         assert await shown(at_work, name) == 0
@@ -70,7 +70,7 @@ async def test_decisions_at_the_same_moment_make_a_generation_each_with_its_own_
     wanted = [CHANGES["chunker"], CHANGES["embedder"]]
     async with pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.fill(TEXTS)
-        desk = reindexing(at_work, tmp_path)
+        desk = reindexing(at_work)
         names = [name for name, _ in await asyncio.gather(*[desk.start(sets) for sets, _ in wanted])]
         assert sorted(names) == ["g2", "g3"]
         for name, (sets, stages) in zip(names, wanted, strict=True):
@@ -83,7 +83,7 @@ async def test_decisions_at_the_same_moment_make_a_generation_each_with_its_own_
 async def test_two_rebuilds_at_the_same_moment_are_one(database: str, tmp_path: Path) -> None:
     async with pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.fill(TEXTS)
-        desk = reindexing(at_work, tmp_path)
+        desk = reindexing(at_work)
         assert await asyncio.gather(desk.rebuild(keep=False), desk.rebuild(keep=False)) == ["g2", "g2"]
         await at_work.reaches("g2", "live")
 
@@ -96,7 +96,7 @@ async def test_a_build_that_is_given_up_lets_go_of_everything_also_while_its_eng
 
     async with pipeline(tmp_path, database, Overrides(for_config=engines)) as at_work:
         await at_work.fill({f"doc-{number}": f"Number {number}.\n{WORDS}" for number in range(40)})
-        name, _ = await reindexing(at_work, tmp_path).start(EMBEDDER)
+        name, _ = await reindexing(at_work).start(EMBEDDER)
         await at_work.until(lambda: shown(at_work, name))
         builder = at_work.worker.builder
         assert (await drop_generation(at_work.pool, at_work.worker.storage.log, builder.decisions, name)).removed
@@ -107,7 +107,7 @@ async def test_a_build_that_is_given_up_lets_go_of_everything_also_while_its_eng
         await at_work.until(idle)
         async with PgBuilds(at_work.pool).alone(name) as mine:
             assert mine, "nobody else works on it"
-        assert (await reindexing(at_work, tmp_path).start(CHANGES["chunker"][0]))[0] == "g3"
+        assert (await reindexing(at_work).start(CHANGES["chunker"][0]))[0] == "g3"
 
 
 MISTAKES = {
@@ -122,7 +122,7 @@ MISTAKES = {
 async def test_settings_that_no_index_can_be_made_with_are_the_clients_mistake(database: str, tmp_path: Path) -> None:
     async with pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.fill({})
-        desk = reindexing(at_work, tmp_path)
+        desk = reindexing(at_work)
         for setting, code in MISTAKES.items():
             for wanted in (desk.plan([setting]), desk.start([setting])):
                 with pytest.raises(InvalidRequest) as refused:
@@ -155,7 +155,7 @@ async def test_a_worker_that_is_replaced_in_the_middle_goes_on_where_it_was(data
     async with pipeline(tmp_path, database, Overrides(for_config=engines)) as at_work:
         await at_work.fill(many)
         before = await checksum(at_work.pool)
-        name, _ = await reindexing(at_work, tmp_path).start(EMBEDDER)
+        name, _ = await reindexing(at_work).start(EMBEDDER)
         await at_work.until(lambda: shown(at_work, name))
     async with pipeline(tmp_path, database, OVERRIDES) as at_work:
         already = await at_work.pool.fetchval("select count(distinct document_id) from memo where engine = $1", sulking.fingerprint)

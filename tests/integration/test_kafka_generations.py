@@ -4,26 +4,25 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
+from confluent_kafka.admin import AdminClient
 
 from anabranch.background.recovery import recover
-from anabranch.desk.rebuilding import Reindexing, start_rebuild
-from anabranch.settings import KafkaSettings as KafkaOptions
-from anabranch.settings import Settings
+from anabranch.desk.dropping import drop_generation
+from anabranch.desk.rebuilding import start_rebuild
+from anabranch.settings_loading import load_settings
 from sql.checksum import checksum
 from streams.kafka.settings import KafkaSettings
+from tests.both_logs import on_kafka
 from tests.integration.test_recovery import copy_keys
-from tests.integration.test_reindex import CHANGES, OVERRIDES, TEXTS, WORDS
+from tests.integration.test_reindex import CHANGES, OVERRIDES, TEXTS, WORDS, reindexing
 from tests.pipeline import pipeline
 
-pytestmark = pytest.mark.kafka
 
-
-async def test_a_rebuild_a_reindex_and_a_recovery_end_in_the_same_documents(
-    kafka_settings: KafkaSettings, database: str, other_database: str, tmp_path: Path
+@on_kafka
+async def test_a_rebuild_a_reindex_a_recovery_and_a_drop_end_in_the_same_documents(
+    log_sets: list[str], kafka_settings: KafkaSettings, database: str, other_database: str, tmp_path: Path
 ) -> None:
-    kafka = KafkaOptions(bootstrap_servers=kafka_settings.bootstrap_servers, topic_prefix=kafka_settings.topic_prefix, partitions=3)
-    settings = Settings(data_dir=tmp_path, kafka=kafka)
+    settings = load_settings(data_dir=tmp_path, sets=log_sets)
     sets, _ = CHANGES["embedder"]
     async with pipeline(tmp_path, database, OVERRIDES, settings) as at_work:
         await at_work.fill(TEXTS)
@@ -34,9 +33,8 @@ async def test_a_rebuild_a_reindex_and_a_recovery_end_in_the_same_documents(
         await at_work.reaches(name, "live")
         assert await checksum(at_work.pool, everything=True) == before
         assert at_work.engine_calls() == asked
-        reindexing = Reindexing(settings, storage, decisions, OVERRIDES)
-        plan = (await reindexing.plan(sets)).body()
-        shadow, _ = await reindexing.start(sets)
+        plan = (await reindexing(at_work).plan(sets)).body()
+        shadow, _ = await reindexing(at_work).start(sets)
         build = await at_work.reaches(shadow, "shadow")
         assert dict(build.engine_calls) == plan["engine_calls"] == {"embed": 11}
         await at_work.quiet()
@@ -49,3 +47,20 @@ async def test_a_rebuild_a_reindex_and_a_recovery_end_in_the_same_documents(
         await again.fill({"doc-3": "Changed afterwards.", "doc-4": None})
         assert set(again.engine_calls().values()) <= {1.0, 2.0}
         assert await again.pool.fetchval("select count(*) from dead_letters") == 0
+        assert topics(kafka_settings) >= {"embedded", f"embedded.{shadow}"}
+        await drop_generation(again.pool, again.worker.storage.log, again.worker.builder.decisions, shadow)
+        await again.until(lambda: gone(kafka_settings, shadow))
+        await again.fill({"doc-5": "Changed when it had gone."})
+        assert await again.pool.fetchval("select count(*) from dead_letters") == 0
+
+
+async def gone(kafka: KafkaSettings, generation: str) -> bool:
+    """None of the topics that were made for it is left; those of others are."""
+    there = topics(kafka)
+    assert {"ocr_done", "chunked", "embedded", "entities"} <= there
+    return not any(topic.endswith(f".{generation}") for topic in there)
+
+
+def topics(kafka: KafkaSettings) -> set[str]:
+    found = AdminClient({**kafka.for_librdkafka()}).list_topics(timeout=10).topics
+    return {name.removeprefix(kafka.topic_prefix) for name in found if name.startswith(kafka.topic_prefix)}

@@ -12,16 +12,21 @@ from pgvector import HalfVector
 from anabranch.composition.overrides import Overrides
 from anabranch.desk.rebuilding import Reindexing
 from anabranch.settings import Settings
+from anabranch.settings_loading import load_settings
 from engines.chunk import chunker_for
 from engines.embed.null import NullEmbedder
 from schemas.generations import IndexConfig
 from schemas.ids import fingerprint
 from schemas.ports.engines import File, ParsePlan
+from schemas.questions import Filters
 from schemas.values import Extraction, Mention, ParentChunk, Transcript
 from sql.checksum import checksum
+from sql.generations import PgGenerations
 from sql.scope import Scope
+from sql.search import PgSearch
 from sql.statements import statement
 from sql.vector_index import ensure_vector_index
+from streams.topics import partition_counts
 from tests.pipeline import Pipeline, pipeline
 from tests.property.world import LineParser
 
@@ -71,35 +76,48 @@ def engines_of(config: IndexConfig) -> Overrides:
 OVERRIDES = Overrides(for_config=engines_of)
 
 
-def reindexing(at_work: Pipeline, folder: Path) -> Reindexing:
-    return Reindexing(Settings(data_dir=folder), at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+OUTPUTS = {"transcribe": "ocr_done", "chunk": "chunked", "extract": "entities", "embed": "embedded"}
+
+
+def reindexing(at_work: Pipeline) -> Reindexing:
+    return Reindexing(at_work.worker.hosting.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
 
 
 async def facts(at_work: Pipeline) -> dict[str, int]:
-    rows = await at_work.pool.fetch("select topic, count(*) from events where topic <> 'control' group by topic")
-    return {row["topic"]: row["count"] for row in rows}
+    """Of every generation, how many are in each topic."""
+    generations = await PgGenerations(at_work.pool).undropped()
+    named = {topic for generation in generations for topic in generation.topics.values()}
+    return {topic: await at_work.worker.storage.records(topic) for topic in {*partition_counts(1), *named} - {"control"}}
 
 
-@pytest.mark.parametrize("change", CHANGES)
-async def test_what_changes_alone_runs_with_all_that_follows_and_costs_what_the_plan_said(change: str, database: str, tmp_path: Path) -> None:
+@pytest.fixture
+def settings(tmp_path: Path, log_sets: list[str]) -> Settings:
+    return load_settings(data_dir=tmp_path, sets=log_sets)
+
+
+ON_THE_TABLE = [(change, "postgres") for change in CHANGES]
+ON_KAFKA = [pytest.param(change, "kafka", marks=pytest.mark.kafka) for change in ("parser", "extractor")]
+
+
+@pytest.mark.parametrize(("change", "log_kind"), [*ON_THE_TABLE, *ON_KAFKA], indirect=["log_kind"])
+async def test_what_changes_alone_runs_with_all_that_follows_and_costs_what_the_plan_said(change: str, settings: Settings, database: str) -> None:
     sets, stages = CHANGES[change]
-    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+    async with pipeline(settings.data_dir, database, OVERRIDES, settings) as at_work:
         await at_work.fill(TEXTS)
         await at_work.fill({"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "doc-2": TEXTS["doc-2"]})
         before, asked = await facts(at_work), at_work.engine_calls()
         live = await checksum(at_work.pool)
-        plan = (await reindexing(at_work, tmp_path).plan(sets)).body()
+        plan = (await reindexing(at_work).plan(sets)).body()
         assert (plan["first_changed_stage"], plan["stages"], plan["covered_by_retention"]) == (stages[0], stages, True)
         assert await facts(at_work) == before and at_work.engine_calls() == asked
-        name, _ = await reindexing(at_work, tmp_path).start(sets)
+        name, _ = await reindexing(at_work).start(sets)
         build = await at_work.reaches(name, "shadow")
         assert dict(build.engine_calls) == plan["engine_calls"]
         assert {engine: number - asked.get(engine, 0) for engine, number in at_work.engine_calls().items() if number > asked.get(engine, 0)} == plan[
             "engine_calls"
         ]
         new = {topic: number for topic, number in (await facts(at_work)).items() if before.get(topic) != number}
-        outputs = {"transcribe": "ocr_done", "chunk": "chunked", "extract": "entities", "embed": "embedded"}
-        assert set(new) == {f"{outputs[stage]}.{name}" for stage in stages}
+        assert set(new) == {f"{OUTPUTS[stage]}.{name}" for stage in stages}
         assert await checksum(at_work.pool) == live
         shown = "select count(*) from visible where generation = $1"
         assert await at_work.pool.fetchval(shown, name) == await at_work.pool.fetchval(shown, "g1") == 11
@@ -107,17 +125,16 @@ async def test_what_changes_alone_runs_with_all_that_follows_and_costs_what_the_
 
 async def test_vectors_of_another_dimension_are_found_through_an_index_of_their_own(database: str, tmp_path: Path) -> None:
     async with pipeline(tmp_path, database, OVERRIDES) as at_work:
-        await at_work.fill({f"doc-{number}": f"{WORDS} {number}" for number in range(60)})
-        name, _ = await reindexing(at_work, tmp_path).start(CHANGES["embedder"][0])
+        await at_work.fill({f"doc-{number}": f"{WORDS} {number}" for number in range(400)})
+        name, _ = await reindexing(at_work).start(CHANGES["embedder"][0])
         build = await at_work.reaches(name, "shadow")
         # As if the generation had 20,000 vectors more.
         await at_work.pool.execute("insert into corpus_deltas (generation, tenant, cfg, chunks) values ($1, 'elsewhere', 'simple', 20000)", name)
         assert await ensure_vector_index(at_work.pool, build.generation)
+        await at_work.pool.execute("vacuum analyze chunk_vectors")
         question = (await NullEmbedder(dimension=24).embed_query("heron")).vector
-        async with at_work.pool.acquire() as connection, connection.transaction():
-            await connection.execute("set local enable_seqscan = off; set local enable_sort = off; set local enable_bitmapscan = off")
-            parameters = [*Scope(name, "default").parameters(), HalfVector(question), 5]
-            plan = await connection.fetch(f"explain {statement('semantic_near', dimension=24)}", *parameters)
-            found = await connection.fetch(statement("semantic_near", dimension=24), *parameters)
-        assert any(f"chunk_vectors_near_{name}" in line[0] for line in plan)
-        assert len(found) == 5
+        parameters = [*Scope(name, "default").parameters(), HalfVector(question), 5]
+        plan = await at_work.pool.fetch(f"explain {statement('semantic_near', dimension=24)}", *parameters)
+        assert any(f"chunk_vectors_near_{name}" in line[0] for line in plan), plan
+        async with PgSearch(at_work.pool).snapshot(name) as snapshot:
+            assert len(await snapshot.semantic("default", question, filters=Filters(), k=5)) == 5
