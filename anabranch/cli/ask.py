@@ -118,4 +118,5 @@ def _place(item: dict[str, Any]) -> str:
     pages = f"p. {', '.join(map(str, item['pages']))}" if item["pages"] else ""
     source = item["source_uri"] or item["external_id"] or ""
     name = item["title"] or (Path(source).name if source else str(item["document_id"]))
-    return " · ".join(part for part in (name, item["section"], pages) if part)
+    section = "" if item["section"] == name else (item["section"] or "").removeprefix(f"{name} > ")
+    return " · ".join(part for part in (name, section, pages) if part)

@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from anabranch.cli.calls import got, posted
 from anabranch.cli.exits import OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_fields, print_json, print_table, say
 from schemas.errors import NotFound
 
 app = App(name="dlq", help="Events that could not be processed: list, show, redrive, discard.", result_action="return_value")
@@ -155,8 +155,7 @@ def _show(item: dict[str, Any], common: Remote) -> int:
     if common.json:
         print_json(item)
         return OK
-    for name, value in item.items():
-        print(f"{name:18} {'-' if value is None else value}")
+    print_fields(item)
     return OK
 
 

@@ -14,7 +14,7 @@ from anabranch.cli.calls import got
 from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_fields, print_json, print_table, say
 from schemas.states import DocumentState
 
 app = App(name="documents", help="List, show, amend and remove documents.", result_action="return_value")
@@ -78,9 +78,7 @@ def show(document: UUID, /, *, common: Remote = DEFAULT) -> int:
     if common.json:
         print_json(found)
         return 0
-    for name, value in found.items():
-        if name not in ("stages", "warnings"):
-            print(f"{name:18} {_shown(name, value, found)}")
+    print_fields({name: _shown(name, value, found) for name, value in found.items() if name not in ("stages", "warnings")})
     for warning in found.get("warnings", []):
         print(f"{'warning':18} {warning['detail']} [{warning['code']}]")
     stages = found.get("stages", [])
@@ -243,4 +241,4 @@ def _code(line: dict[str, Any]) -> str | None:
 def _shown(name: str, value: object, found: dict[str, Any]) -> object:
     if name == "visible_revision" and any(warning["code"] == "UNCHANGED" for warning in found.get("warnings", [])):
         return f"{value} (revision {found['revision']} changed nothing)"
-    return "-" if value is None else value
+    return value

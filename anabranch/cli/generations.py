@@ -15,7 +15,7 @@ from cyclopts import App, Parameter
 from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, GATE, OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_fields, print_json, print_table, say
 from schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -79,12 +79,7 @@ def show(name: str, /, *, common: Remote = DEFAULT) -> int:
     if common.json:
         print_json(found)
         return OK
-    for key, value in found.items():
-        if key == "config":
-            for section, values in value.items():
-                print(f"{section:12} {', '.join(f'{setting}={chosen}' for setting, chosen in values.items() if chosen not in ('', None))}")
-        elif key not in ("how", "topics"):
-            print(f"{key:12} {value if value is not None else '-'}")
+    print_fields({name: value for name, value in found.items() if name not in ("config", "how", "topics")} | found["config"])
     return OK
 
 

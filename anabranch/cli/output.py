@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 SCHEMA_VERSION = 1
@@ -21,7 +21,7 @@ def print_line(body: dict[str, Any]) -> None:
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns as wide as their longest cell; no colours, so that it can be piped."""
-    cells = [[_cell(value) for value in row] for row in rows]
+    cells = [[cell(value) for value in row] for row in rows]
     widths = [max(len(line[column]) for line in [list(headings), *cells]) for column in range(len(headings))]
     for line in [list(headings), *cells]:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
@@ -32,5 +32,22 @@ def say(text: str, *, quiet: bool = False) -> None:
         print(text, file=sys.stderr, flush=True)
 
 
-def _cell(value: object) -> str:
-    return "-" if value is None else str(value).replace("\n", " ")
+def print_fields(fields: Mapping[str, object]) -> None:
+    """A line each."""
+    for name, value in fields.items():
+        print(f"{name:18} {cell(value)}")
+
+
+def cell(value: object) -> str:
+    """For people: no brackets, quotes and braces, and nothing that says nothing."""
+    match value:
+        case None:
+            return "-"
+        case bool():
+            return "yes" if value else "no"
+        case Mapping():
+            return ", ".join(f"{name} {cell(told)}" for name, told in value.items() if told not in (None, "", [], {})) or "-"
+        case list() | tuple():
+            return ", ".join(map(cell, value)) or "-"
+        case _:
+            return str(value).replace("\n", " ")

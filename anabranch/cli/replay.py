@@ -14,7 +14,7 @@ from cyclopts.validators import Number
 from anabranch.cli.calls import got, posted
 from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_fields, print_json, print_table, say
 from schemas.errors import InvalidRequest
 
 app = App(name="replay", help="Let a stage react once more to events it has read.", result_action="return_value")
@@ -175,8 +175,7 @@ def _tell(found: dict[str, Any], common: Remote) -> int:
     if common.json:
         print_json(found)
         return OK
-    for name, value in found.items():
-        print(f"{name:12} {'-' if value is None else value}")
+    print_fields(found)
     return OK
 
 

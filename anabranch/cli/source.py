@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 
 from anabranch.cli.consent import agreed
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_fields, print_json, print_table, say
 from schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -178,8 +178,7 @@ def status(name: str, /, *, common: Remote = DEFAULT) -> int:
     if common.json:
         print_json(found)
         return 0
-    for field, value in found.items():
-        print(f"{field:16} {value if value is not None else '-'}")
+    print_fields(found)
     return 0
 
 
