@@ -63,6 +63,11 @@ class FakeOpenAI:
     def fail(self, *, times: int = 1, **how: Any) -> None:
         self._faults.extend(Fault(**how) for _ in range(times))
 
+    @property
+    def troubles(self) -> int:
+        """How many faults nobody has met yet."""
+        return len(self._faults)
+
     def mend(self) -> None:
         self._faults.clear()
 

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -28,8 +30,11 @@ from streams.stage import Stage
 from tests.integration.null_worker import READY
 from tests.postgres_fixture import elsewhere
 
+T = TypeVar("T")
 ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120.0
+NOT_YET = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+"""What a broker says of a group that it is only getting to know."""
 
 
 def until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
@@ -39,9 +44,20 @@ def until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
         time.sleep(0.05)
 
 
+class Process(Protocol):
+    @property
+    def pid(self) -> int: ...
+
+    def poll(self) -> int | None: ...
+
+    def send_signal(self, number: int) -> None: ...
+
+    def wait(self) -> int: ...
+
+
 @dataclass
 class Worker:
-    process: subprocess.Popen[bytes]
+    process: Process
     notes: Path
     errors: Path
 
@@ -82,11 +98,11 @@ class Cluster:
         arguments = [str(notes), *(stages or ("all",)), "--pause", str(pause_s), *(["--real-parser"] if real_parser else [])]
         with errors.open("wb") as log:
             command = [sys.executable, "-m", "tests.integration.null_worker", *arguments]
-            process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self._settings()}, stdout=log, stderr=log)
+            process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.settings_of_workers()}, stdout=log, stderr=log)
         self.workers.append(Worker(process, notes, errors))
         return self.workers[-1]
 
-    def _settings(self) -> dict[str, str]:
+    def settings_of_workers(self) -> dict[str, str]:
         return {
             "ANABRANCH_DATA_DIR": str(self.folder / "data"),
             "ANABRANCH_DATABASE__URL": self.dsn,
@@ -110,7 +126,7 @@ class Cluster:
             try:
                 found = admin.describe_consumer_groups([group])[group].result()
             except KafkaException as error:
-                assert error.args[0].code() in (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE), error
+                assert error.args[0].code() in NOT_YET, error
                 return False
             return found.state == ConsumerGroupState.STABLE and sum(bool(member.assignment.topic_partitions) for member in found.members) == count
 
@@ -123,17 +139,30 @@ class Cluster:
             producer.produce(self.topic("raw"), value, key=key, headers=dict(headers))
         assert producer.flush(30) == 0
 
-    def await_quiet(self) -> None:
-        """Until every stage has finished what is in its topic."""
+    def await_quiet(self, stages: Iterable[Stage] = STAGES) -> None:
+        """Until these stages have finished what is in their topics."""
 
-        async def lag() -> int:
+        async def quiet(log: KafkaLog) -> None:
+            deadline = time.monotonic() + PATIENCE_S
+            while unfinished := [stage.name for stage in stages if await _lag(log, stage)]:
+                assert time.monotonic() < deadline, f"waited in vain: {unfinished} to have read their topics"
+                await asyncio.sleep(0.2)
+
+        self._by_log(quiet)
+
+    def waiting(self, stage: Stage) -> int:
+        """How many events a stage has still to finish."""
+        return self._by_log(lambda log: _lag(log, stage))
+
+    def _by_log(self, work: Callable[[KafkaLog], Awaitable[T]]) -> T:
+        async def run() -> T:
             log = KafkaLog(self.settings)
             try:
-                return sum([await _lag(log, stage) for stage in STAGES])
+                return await work(log)
             finally:
                 await log.close()
 
-        until(lambda: elsewhere(lag) == 0, "every stage to have read its topic")
+        return elsewhere(run)
 
     def checksum(self) -> dict[str, Any]:
         async def summed() -> dict[str, Any]:
@@ -224,3 +253,11 @@ def tail(settings: KafkaSettings, topic: str) -> Iterator[Tail]:
         yield reading
     finally:
         reading.close()
+
+
+def told(outcomes: Tail) -> dict[str, set[tuple[str, str]]]:
+    """Event → type and id of what topic `outcomes` has said of it, up to now."""
+    said: dict[str, set[tuple[str, str]]] = defaultdict(set)
+    for outcome in outcomes.poll():
+        said[outcome.data["event_id"]].add((outcome.headers["ce_type"], outcome.headers["ce_id"]))
+    return said

@@ -1,0 +1,34 @@
+"""Try every fault on real Kafka and Postgres: `python -m tests.faults --seed 7 --minutes 10`. Ends with 1 where one does not hold."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from functools import partial
+from pathlib import Path
+
+from tests.faults.ground import Ground, own_broker, own_server
+from tests.faults.run import FAULTS, Run
+from tests.faults.table import markdown, write
+
+say = partial(print, file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
+    parser.add_argument("--seed", type=int, default=7)
+    parser.add_argument("--minutes", type=float, default=10.0, help="about how long it may take")
+    parser.add_argument("--only", default="", metavar="WORDS", help="faults whose name holds these words")
+    parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
+    given = parser.parse_args()
+    faults = [fault for fault in FAULTS if given.only in fault.name]
+    with own_broker() as broker, own_server() as server:
+        rows = Run(Ground(broker, server), given.seed, given.minutes, say).all(faults)
+    print(markdown(rows))
+    if given.write is not None:
+        write(given.write, rows)
+    return int(not all(row.holds for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,49 @@
+"""Worker processes forked from one that has imported everything: a hundred lives cost no hundred seconds of imports."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+from collections.abc import Callable
+from dataclasses import dataclass
+from multiprocessing.context import ForkServerProcess
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_FORKING = multiprocessing.get_context("forkserver")
+_FORKING.set_forkserver_preload(["tests.faults.worker", "engines.languages", "engines.chunk", "engines.chunk.fixed_size"])
+
+
+@dataclass(frozen=True)
+class Forked:
+    """As `subprocess.Popen`, as far as it goes."""
+
+    process: ForkServerProcess
+
+    @property
+    def pid(self) -> int:
+        assert self.process.pid is not None
+        return self.process.pid
+
+    def poll(self) -> int | None:
+        return self.process.exitcode
+
+    def send_signal(self, number: int) -> None:
+        os.kill(self.pid, number)
+
+    def wait(self) -> int:
+        self.process.join()
+        assert self.process.exitcode is not None
+        return self.process.exitcode
+
+
+def forked(main: Callable[[T], Any], given: T) -> Forked:
+    """It runs `main(given)`; it ends with this process at the latest."""
+    process = _FORKING.Process(target=main, args=(given,), daemon=True)
+    process.start()
+    return Forked(process)
+
+
+def killed(process: Forked) -> bool:
+    return process.poll() == -signal.SIGKILL
