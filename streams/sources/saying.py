@@ -7,11 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from schemas.errors import MalformedEvent
-from schemas.ids import fingerprint
+from schemas.ids import canonical_json, fingerprint
 from schemas.sources import Mark, RowMapping, Said, SourceSpec
 from streams.sources.columns import as_text
 from streams.sources.envelope import row_key
 from streams.sources.fold import Absent, Outcome, Present
+
+METADATA_BYTES = 500_000
+"""An event has at most 900,000."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,10 +31,17 @@ class Draft:
 
 
 def draft(key: str, columns: Mapping[str, Any], mapping: RowMapping) -> Draft:
-    """Raises MalformedEvent where the columns of the id are empty."""
+    """Raises MalformedEvent where the columns of the id are empty, and for what no event takes."""
     external_id = row_key({name: columns[name] for name in mapping.id}) if mapping.id else key
     text, base64 = _body(columns, mapping)
     language = as_text(columns[mapping.language]) if mapping.language else ""
+    metadata = {name: columns[name] for name in mapping.metadata if columns[name] is not None}
+    if (size := len(canonical_json(metadata))) > METADATA_BYTES:
+        raise MalformedEvent(
+            f"the metadata of {external_id!r} has {size:,} bytes; {METADATA_BYTES:,} are allowed",
+            code="MALFORMED_CHANGE",
+            remedy="Name fewer columns as metadata, or make a large one part of the body.",
+        )
     return Draft(
         external_id=external_id,
         text=text,
@@ -39,7 +49,7 @@ def draft(key: str, columns: Mapping[str, Any], mapping: RowMapping) -> Draft:
         title=_short(columns, mapping.title, 2000),
         language=language if len(language) <= 35 and language else None,
         filename=_short(columns, mapping.filename, 1024),
-        metadata={name: columns[name] for name in mapping.metadata if columns[name] is not None},
+        metadata=metadata,
     )
 
 

@@ -160,6 +160,13 @@ def test_several_columns_make_one_body_and_bytes_make_a_file() -> None:
     assert (file.text, file.base64, file.filename) == (None, "QQ==", "a.pdf")
 
 
+def test_a_row_whose_metadata_no_event_takes_is_refused_alone() -> None:
+    mapping = RowMapping(body=["body"], metadata=["facts"])
+    with pytest.raises(MalformedEvent, match="600,012 bytes"):
+        draft("1", {"body": "B", "facts": "x" * 600_000}, mapping)
+    assert draft("1", {"body": "B" * 600_000, "facts": "x"}, mapping).text == "B" * 600_000
+
+
 def test_half_of_a_surrogate_pair_and_numbers_that_json_has_not_can_be_written_down() -> None:
     record = Record("shop", b'{"id": 1}', (event("c", {"id": 1, "title": "T", "body": "B"}).value or b"").replace(b'"B"', b'"\\ud800"').replace(b'"T"', b"NaN"))
     said = one(record)
