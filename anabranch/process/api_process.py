@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from socket import socket
 
 import uvicorn
 
@@ -20,12 +21,32 @@ KEEP_ALIVE_S = 75
 """Longer than clients keep an idle connection (HTTP libraries: 5 to 60 s), so that they end it: one that the server ends may just be used again."""
 
 
-class _Server(uvicorn.Server):
-    """Leaves signals to whoever runs it."""
+LOOK_S = 0.4
+"""Between two looks for callers who take nothing, once the server stops."""
+
+
+class Server(uvicorn.Server):
+    """Leaves signals to whoever runs it. When it stops, callers who have ceased to take what is written to them are not waited for."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         yield
+
+    async def shutdown(self, sockets: list[socket] | None = None) -> None:
+        dropping = asyncio.create_task(self._drop_stalled())
+        try:
+            await super().shutdown(sockets)
+        finally:
+            dropping.cancel()
+
+    async def _drop_stalled(self) -> None:
+        full: dict[Protocol, int] = {}
+        while True:
+            before, full = full, {one: one.emptied for one in self.server_state.connections if isinstance(one, Protocol) and one.flow.write_paused}
+            for connection, times in full.items():
+                if before.get(connection) == times:
+                    connection.transport.abort()
+            await asyncio.sleep(LOOK_S)
 
 
 async def serve_api(settings: Settings) -> None:
@@ -44,10 +65,10 @@ async def serve_api(settings: Settings) -> None:
             timeout_keep_alive=KEEP_ALIVE_S,
             server_header=False,
         )
-        await _serve(_Server(config), services.feed.stop)
+        await _serve(Server(config), services.feed.stop)
 
 
-async def _serve(server: _Server, stop_streams: Callable[[], None]) -> None:
+async def _serve(server: Server, stop_streams: Callable[[], None]) -> None:
     """Being cancelled ends it gracefully: streams end, what is being answered is still answered."""
     serving = asyncio.create_task(server.serve())
     try:

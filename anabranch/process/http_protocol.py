@@ -1,4 +1,4 @@
-"""What is no HTTP at all is refused by the server before any route sees it: with a problem document too, as every other mistake."""
+"""HTTP as the server reads and writes it. What is none at all is refused before any route sees it: with a problem document too, as every other mistake."""
 
 from __future__ import annotations
 
@@ -14,6 +14,13 @@ REMEDY = "Send well-formed HTTP/1.1: Content-Length is a number of bytes, and he
 
 
 class Protocol(HttpToolsProtocol):
+    emptied = 0
+    """How often the caller has taken enough of what was written for more to be written."""
+
+    def resume_writing(self) -> None:
+        self.emptied += 1
+        super().resume_writing()
+
     def send_400_response(self, msg: str) -> None:
         """Called while the parser's error is being handled; the connection cannot be used any more."""
         why = str(sys.exception() or msg).rstrip(".")

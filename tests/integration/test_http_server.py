@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import pytest
@@ -13,9 +14,11 @@ import structlog
 import uvicorn
 from structlog.testing import capture_logs
 
+from anabranch.process.api_process import Server
 from anabranch.process.http_protocol import Protocol
 from api.app import create_app
-from tests.unit.api_services import FakeIntake, services
+from api.feeds import Told
+from tests.unit.api_services import FakeIntake, MemoryFeed, services
 
 
 @asynccontextmanager
@@ -36,6 +39,14 @@ async def until(holds: Callable[[], bool]) -> None:
             await asyncio.sleep(0.005)
 
 
+def caller(port: int) -> socket.socket:
+    """One that takes in little before it reads."""
+    made = socket.socket()
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    made.connect(("127.0.0.1", port))
+    return made
+
+
 async def answer(port: int, request: bytes) -> tuple[int, dict[str, str], dict[str, Any]]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(request)
@@ -54,6 +65,30 @@ async def test_what_is_no_http_is_a_problem_with_a_way_out(header: bytes) -> Non
     assert problem["detail"]
     assert "Content-Length" in problem["remedy"]
     assert problem["request_id"] == headers["x-request-id"]
+
+
+async def test_callers_who_do_not_read_their_stream_do_not_keep_the_server_from_stopping() -> None:
+    feed = MemoryFeed([Told(event="document.chunked.v1", data={"text": "x" * 64_000}, cursor="1.1")] * 100)
+    config = uvicorn.Config(create_app(services(feed=feed)), port=0, http=Protocol, lifespan="off", log_config=None, access_log=False)
+    server = Server(config)
+    task = asyncio.create_task(server.serve())
+    await until(lambda: server.started)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    opened = [await asyncio.open_connection(sock=caller(port)) for _ in range(6)]
+    for _, writer in opened:
+        writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: a\r\n\r\n")
+    reading = [asyncio.create_task(reader.read()) for reader, _ in opened[:3]]
+    await until(lambda: sum(isinstance(one, Protocol) and one.flow.write_paused for one in server.server_state.connections) >= 3)
+    feed.stop()
+    server.should_exit = True
+    async with asyncio.timeout(60):
+        await task
+        read = await asyncio.gather(*reading)
+    assert all(b"event: bye" in told[-200:] for told in read), "who reads is told all to the end"
+    for _, writer in opened:
+        writer.close()
+        with suppress(ConnectionError):
+            await writer.wait_closed()
 
 
 async def test_a_caller_who_leaves_in_the_middle_of_an_upload_is_no_error() -> None:
