@@ -125,7 +125,7 @@ async def _with_revived(connection: Connection, generation: str, stage: str, ans
 
 
 def _at_the_door(event: Projected, handled: Handled) -> Claimed:
-    if handled.payload_sha256 != event.fact.payload_sha256:
+    if handled.payload_sha256 not in (None, event.fact.payload_sha256):
         return Claimed(Claim.DUPLICATE)
     return Claimed(Claim.DONE) if repeats(event.fact.position, handled.place) else handled.claimed
 

@@ -97,10 +97,10 @@ class PgErasure:
         with database_errors():
             return {row["content_sha256"]: row["size"] for row in await self._pool.fetch(query, list(documents))}
 
-    async def event_ids(self, documents: Sequence[UUID]) -> list[UUID]:
-        """Internal ids of what producers said of them."""
+    async def event_ids(self, documents: Sequence[UUID], *, before: datetime) -> list[UUID]:
+        """Internal ids of what producers said of them; of uploads that were begun `before`."""
         with database_errors():
-            return [row["id"] for row in await self._pool.fetch(statement("erasable_ids"), list(documents))]
+            return [row["id"] for row in await self._pool.fetch(statement("erasable_ids"), list(documents), before)]
 
     async def record_blobs(self, documents: Sequence[UUID]) -> list[str]:
         """Of buried events, as they came."""
@@ -129,12 +129,13 @@ class PgErasure:
     async def sweep(self, receipt: UUID, tenant: str, documents: Sequence[UUID], *, before: datetime, readable: bool) -> None:
         """Their rows, in one transaction, and under the documents' locks: who writes of them now has not seen yet that their keys are gone, and is waited for.
         Jobs from `before` on stay."""
-        some, events = list(documents), await self.event_ids(documents)
+        some, events = list(documents), await self.event_ids(documents, before=before)
         with database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute("select from documents where id = any($1) order by id for update", some)
                 changes = await _changed(connection, statement("erase_source_changes"), tenant, some)
                 await connection.execute(statement("erase_source_names"), some)
+                await connection.execute(statement("erase_from_door"), some, events)
                 await connection.execute("delete from events where topic = 'outcomes' and headers ->> 'ce_document' = any($1)", [str(one) for one in some])
                 for table in DERIVED:
                     await connection.execute(statement("erase_older").replace("the_table", table), some)

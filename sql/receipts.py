@@ -38,6 +38,11 @@ class PgReceipts:
             found = await self._pool.fetchrow(f"select {COLUMNS} from erasures where tenant = $1 and receipt_id = $2", tenant, receipt_id)
         return dict(found) if found else None
 
+    async def done(self, tenant: str) -> list[UUID]:
+        with database_errors():
+            rows = await self._pool.fetch("select receipt_id from erasures where tenant = $1 and completed_at is not null", tenant)
+        return [row["receipt_id"] for row in rows]
+
     async def newest(self, tenant: str, limit: int) -> list[Mapping[str, Any]]:
         query = f"select {COLUMNS} from erasures where tenant = $1 order by requested_at desc, receipt_id limit $2"
         with database_errors():

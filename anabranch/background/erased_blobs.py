@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
 from uuid import UUID
 
 from schemas.events import ErasureRequested
@@ -13,12 +14,12 @@ from schemas.staging import fetched_prefix, staged_prefix
 from sql.erasure import PgErasure
 
 
-async def blobs_of(blobs: Blobs, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> list[str]:
+async def blobs_of(blobs: Blobs, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], before: datetime) -> list[str]:
     """Keys, to be asked before the rows go, which say most of it: what lies under the documents' own names, what was kept of buried events, and uploads: those
     of their events, and those with the same bytes, whoever put them there, that are older than the request."""
     keys = [key for document in documents for key in await blobs.listed(f"{request.tenant}/{document}/")]
     keys += await tables.record_blobs(documents)
-    prefixes = tuple(_of_events(request.tenant, await tables.event_ids(documents)))
+    prefixes = tuple(_of_events(request.tenant, await tables.event_ids(documents, before=before)))
     hashes = await tables.content_hashes(documents)
     for stored in await blobs.stored(f"uploads/{request.tenant}/"):
         same = stored.modified < request.requested_at and await _holds(blobs, stored, hashes)

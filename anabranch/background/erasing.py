@@ -70,7 +70,7 @@ class LogEraser:
 
     async def _once(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
         await self._withdraw(tables, request, documents)
-        await self._destroy_keys(tables, request, [*documents, *await tables.event_ids(documents)])
+        await self._destroy_keys(tables, request, [*documents, *await tables.event_ids(documents, before=await tables.now())])
         await asyncio.sleep(REMEMBERED_S + MARGIN_S)  # by then no process opens anything with them any more
         passing = Passing(self.storage)
         if await passing.builds():
@@ -107,7 +107,7 @@ class LogEraser:
         await tables.forget(request.receipt_id, traces)
         bare = await PgKeystore(self.storage.pool).readable_since(request.tenant) is not None
         for some in _slices(documents, TOGETHER):
-            keys = await blobs_of(self.storage.blobs, tables, request, some)
+            keys = await blobs_of(self.storage.blobs, tables, request, some, before)
             await self.storage.blobs.delete(keys)
             await tables.note(request.receipt_id, {"blobs": len(keys)})
             await tables.sweep(request.receipt_id, request.tenant, some, before=before, readable=bare)

@@ -4,23 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from anabranch.background.erasing import REASON
 from anabranch.composition.genesis import current_generation
 from anabranch.composition.readers import Reader, readers
+from anabranch.composition.sealing import destroy_again
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.settings import Settings
 from processors import STAGES, control
-from schemas.errors import ConfigurationError, NewerVersion, PermanentError
-from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved
+from schemas.errors import ConfigurationError, Erased, NewerVersion, PermanentError
+from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved, Event
 from schemas.ports.ledger import Projected
 from schemas.records import StoredRecord
 from sql.builds import PgBuilds
+from sql.erasure import PgErasure
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
 from sql.log import PgLog
+from sql.receipts import PgReceipts
 from sql.recovery import claim_at_door, place_reader
 from sql.secondary_indexes import build_indexes
 from sql.vector_index import ensure_vector_index
@@ -40,6 +44,7 @@ async def recover(settings: Settings, dsn: str) -> dict[str, Any] | None:
         generations = PgGenerations(storage.pool)
         if await generations.names() or await current_generation(generations, storage.log, storage.codec) is None:
             return None
+        await destroy_again(storage.log, storage.codec, storage.pool)
         await _check_keys(storage)
         began = time.perf_counter()
         recovery = Recovery(storage)
@@ -78,6 +83,8 @@ async def _check_keys(storage: Storage) -> None:
 class Recovery:
     storage: Storage
     events: int = 0
+    erased: dict[tuple[str, str], set[UUID]] = field(default_factory=dict)
+    """(tenant, receipt) → documents that an erasure withdrew, and whose events are readable all the same."""
 
     async def run(self) -> None:
         await self._decisions()
@@ -86,6 +93,7 @@ class Recovery:
         for reader in _projecting(found):
             await self._fold(reader)
         await self._claim_at_door()
+        await self._erase_again()
         for generation in generations:
             async for _ in build_indexes(self.storage.pool, generation.name):
                 continue
@@ -127,22 +135,50 @@ class Recovery:
         """None for what was buried when it came first, and for what was erased: there is nothing to project."""
         try:
             fact = await self.storage.codec.decode(stored)
+            self._note_erasure(fact.data)
             return Projected(fact, tuple(stage.project(fact)))
         except NewerVersion:
             raise
         except PermanentError:
             return None
 
+    def _note_erasure(self, data: Event) -> None:
+        if isinstance(data, DocumentRemoved) and data.reason and data.reason.startswith(REASON):
+            self.erased.setdefault((data.tenant, data.reason.removeprefix(REASON)), set()).add(data.document_id)
+
+    async def _erase_again(self) -> None:
+        """What was erased of a tenant whose events stay readable has come back with them. Whoever names a receipt that there is not erases nothing."""
+        receipts, tables = PgReceipts(self.storage.pool), PgErasure(self.storage.pool)
+        known = {(tenant, str(receipt)) for tenant in {tenant for tenant, _ in self.erased} for receipt in await receipts.done(tenant)}
+        for tenant, receipt in sorted(known & self.erased.keys()):
+            documents = sorted(self.erased[tenant, receipt])
+            await tables.forget(UUID(receipt), await tables.traces(tenant, documents, all_of_tenant=False))
+            await tables.sweep(UUID(receipt), tenant, documents, before=await tables.now(), readable=True)
+
     async def _claim_at_door(self) -> None:
-        known: dict[UUID, str] = {}
+        """Of what was erased its payload's hash is gone: that its event came is known."""
+        known: dict[UUID, str | None] = {}
+        async for stored in self.storage.log.read(DEAD_LETTERS):
+            known |= await self._erased_cause(stored)
         async for stored in self.storage.log.read(ACCEPTED):
             try:
                 fact = await self.storage.codec.decode(stored)
             except PermanentError:
+                known |= await self._erased_cause(stored)
                 continue
             if isinstance(fact.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved) and fact.causation_id is not None:
                 known[fact.causation_id] = fact.data.payload_sha256
         await claim_at_door(self.storage.pool, list(known.items()))
+
+    async def _erased_cause(self, stored: StoredRecord) -> dict[UUID, None]:
+        try:
+            await self.storage.codec.decode(stored)
+        except Erased:
+            cause = stored.record.headers.get("ce_causationid")
+            return {UUID(cause.decode()): None} if cause else {}
+        except PermanentError:
+            return {}
+        return {}
 
     async def _place(self, reader: Reader) -> None:
         """The door begins at the start again: it knows what it has let in."""

@@ -1,9 +1,14 @@
--- Producers' events that spoke of these documents, by their internal ids: what was fetched and staged for them, and letters about them, are named so.
-select accepted_id as id from document_revisions where document_id = any($1::uuid[])
-union
-select accepted_id from document_amendments where document_id = any($1::uuid[])
-union
-select id from jobs where document_id = any($1::uuid[])
-union
-select event_id from dead_letters where coalesce(document_id, event_id) = any($1::uuid[])
-order by id
+-- Producers' events that spoke of these documents, by their internal ids: what was fetched and staged for them, and letters about them, are named so. Not those
+-- of another life, nor of uploads that came later ($2).
+with lives as (
+  select r.accepted_id from documents d join document_revisions r on r.document_id = d.id and r.ord > d.withdrawn where d.id = any($1::uuid[])
+), named as (
+  select accepted_id as id from document_revisions where document_id = any($1::uuid[])
+  union
+  select accepted_id from document_amendments where document_id = any($1::uuid[])
+  union
+  select id from jobs where document_id = any($1::uuid[]) and created_at < $2
+  union
+  select event_id from dead_letters where coalesce(document_id, event_id) = any($1::uuid[])
+)
+select id from named where id not in (select accepted_id from lives) order by id

@@ -1,8 +1,12 @@
--- Events of topic $3 that stage $2 of generation $1 has reacted to, as what they caused in topics $4 tells: on the log that lies in this database.
+-- Events of topic $3 that stage $2 of generation $1 has reacted to, as what they caused in topics $4 tells: on the log that lies in this database. To what was erased
+-- nothing is owed.
 insert into handled as h (generation, stage, event_id, log_topic, log_partition, log_offset, claim, reacted)
 select distinct on (e.headers ->> 'ce_id') $1, $2, (e.headers ->> 'ce_id')::uuid, e.topic, 0, e.position, 'owed', true
 from events e
 where e.topic = $3
-  and exists (select from events c where c.topic = any ($4::text[]) and c.headers ->> 'ce_causationid' = e.headers ->> 'ce_id')
+  and (
+    exists (select from events c where c.topic = any ($4::text[]) and c.headers ->> 'ce_causationid' = e.headers ->> 'ce_id')
+    or exists (select from keystore.keys k where k.id::text = e.headers ->> 'ce_keyid' and k.destroyed_at is not null)
+  )
 order by e.headers ->> 'ce_id', e.position
 on conflict (generation, stage, event_id) do update set reacted = true

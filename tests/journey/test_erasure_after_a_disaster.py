@@ -1,0 +1,128 @@
+"""Erased, and then the database lost: what is made again from the log, the blobs and an old backup of the keys does not bring it back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from anabranch.background.recovery import recover
+from anabranch.composition.overrides import Overrides
+from anabranch.desk.rebuilding import start_rebuild
+from anabranch.settings import Settings
+from anabranch.settings_loading import load_settings
+from sql.checksum import checksum
+from sql.pool import Pool, close_pool, open_pool
+from tests.both_logs import on_both_logs
+from tests.canaries import in_files, in_tables
+from tests.integration.test_recovery import copy_log
+from tests.journey.conftest import PATIENCE_S, World, running
+from tests.journey.test_erasure import CANARY, HEAD, OTHER, TEXT, erase
+
+WORDS = (CANARY, HEAD)
+READABLE = ["log.plain_tenants=default"]
+
+
+async def told(world: World) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is erased, the first of all that was accepted, and what stays."""
+    gone = await world.searchable(TEXT, f"{HEAD}.md", external_id=f"{HEAD}-1", title=f"A {HEAD} title")
+    await world.searchable(f"{TEXT} Once more.", f"{HEAD}.md", external_id=f"{HEAD}-1", title=f"A {HEAD} title")
+    stays = await world.searchable(OTHER, external_id="lights")
+    answer = await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
+    await world.http.post("/v1/feedback", json={"run_id": answer["run_id"], "useful": True, "note": HEAD})
+    return gone, stays
+
+
+async def keys_of(pool: Pool) -> list[Any]:
+    return list(await pool.fetch("select * from keystore.keys"))
+
+
+async def restore(pool: Pool, backup: Sequence[Any], other: Pool) -> None:
+    await other.execute("delete from keystore.keys")
+    await other.copy_records_to_table("keys", schema_name="keystore", records=backup)
+    for table in ("master", "readable"):
+        await other.copy_records_to_table(table, schema_name="keystore", records=await pool.fetch(f"select * from keystore.{table}"))
+
+
+async def disaster(
+    settings: Settings, database: str, other_database: str, overrides: Overrides, *, erased_first: bool
+) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """Returns what stays, what was recovered, and the sums from before. The backup is from before the erasure, so that all its keys are there."""
+    pool, other = await open_pool(database, size=2, name="test"), await open_pool(other_database, size=2, name="test")
+    try:
+        async with running(settings, database, overrides) as world:
+            gone, stays = await told(world)
+            backup = await keys_of(pool)
+            assert any(str(key["subject"]) == gone["document_id"] for key in backup) == (not settings.log.plain_tenants)
+            if erased_first:
+                await world.http.delete(f"/v1/documents/{gone['document_id']}")
+            await erase(world, "document", gone["document_id"])
+        before = await checksum(pool, everything=True)
+        if settings.log_kind == "postgres":
+            await copy_log(database, other_database)
+        await restore(pool, backup, other)
+        found = await recover(settings, other_database)
+        assert found is not None
+        return stays, found, before
+    finally:
+        await close_pool(pool)
+        await close_pool(other)
+
+
+@on_both_logs
+async def test_an_old_backup_of_the_keys_and_the_log_do_not_bring_back_what_was_erased(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
+    stays, found, before = await disaster(settings, database, other_database, overrides, erased_first=False)
+    assert found["engine_calls"] == 0 and found["rows"] > 0
+    pool = await open_pool(other_database, size=2, name="test")
+    try:
+        assert await in_tables(pool, WORDS) <= {"raw"}, "of the log that lies in the same database, what producers sent"
+        assert in_files(settings.data_dir, WORDS) == set()
+        assert await pool.fetchval("select count(*) from keystore.keys where wrapped is null and destroyed_at is not null") >= 2
+        assert await checksum(pool, everything=True) == before
+        async with running(settings, other_database, overrides) as world:
+            assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+            assert await in_tables(pool, WORDS) <= {"raw"}
+            assert await pool.fetchval("select count(*) from dead_letters") == 0
+            again = await world.searchable(TEXT, external_id=f"{HEAD}-1")
+            assert again["document_id"] in {result["document_id"] for result in await world.search(CANARY)}, "sent again, it begins another life"
+    finally:
+        await close_pool(pool)
+
+
+@on_both_logs
+@pytest.mark.parametrize("withdrawn_first", [False, True], ids=["while it answers", "when it was withdrawn"])
+async def test_of_a_tenant_whose_events_are_readable_it_does_not_come_back_into_any_table_either(
+    tmp_path: Any, log_sets: list[str], database: str, other_database: str, overrides: Overrides, withdrawn_first: bool
+) -> None:
+    settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *READABLE, *log_sets])
+    stays, _, _ = await disaster(settings, database, other_database, overrides, erased_first=withdrawn_first)
+    pool = await open_pool(other_database, size=2, name="test")
+    try:
+        topics = {"raw", "accepted", "ocr_done", "chunked", "entities", "embedded", "queries", "feedback"}
+        assert await in_tables(pool, WORDS) <= topics
+        async with running(settings, other_database, overrides) as world:
+            assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+    finally:
+        await close_pool(pool)
+
+
+@pytest.mark.parametrize("readable", [[], READABLE], ids=["sealed", "readable"])
+async def test_a_rebuild_beside_the_live_generation_leaves_out_what_was_erased(tmp_path: Any, database: str, overrides: Overrides, readable: list[str]) -> None:
+    settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *readable])
+    async with running(settings, database, overrides) as world:
+        gone, stays = await told(world)
+        await erase(world, "document", gone["document_id"])
+        pool = world.worker.storage.pool
+        before = await checksum(pool, everything=True)
+        name = await start_rebuild(world.worker.storage, world.worker.builder.decisions, keep=True)
+        async with asyncio.timeout(PATIENCE_S):
+            while await pool.fetchval("select name from live_generation") != name:
+                await asyncio.sleep(0.05)
+        assert await checksum(pool, everything=True) == before
+        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+        clear = {"raw", "outcomes"} if not readable else {"raw", "outcomes", "accepted", "ocr_done", "chunked", "entities", "embedded", "queries", "feedback"}
+        assert await in_tables(pool, WORDS) <= clear
