@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass, field
 
+from schemas.errors import TransientError
 from schemas.ports.log import Partition, Sink, Subscriber
-from schemas.ports.pauses import Pauses
-from streams.partition import Bounds, Held, PartitionSink, Standing
+from schemas.ports.pauses import WHOLE, Pauses
+from streams.partition import RENEWED_S, Bounds, Held, PartitionSink, Standing
 from streams.runner import Runner
 
 
@@ -34,6 +36,7 @@ class Host:
     async def run(self) -> None:
         self.failure = asyncio.get_running_loop().create_future()
         reading = asyncio.create_task(self.subscriber.subscribe(self._group(), self.topic, self.open_sink).run())
+        telling = asyncio.create_task(self._tell())
         try:
             await asyncio.wait({reading, self.failure}, return_when=asyncio.FIRST_COMPLETED)
             if self.failure.done():
@@ -41,7 +44,21 @@ class Host:
             await reading
         finally:
             reading.cancel()
-            await asyncio.gather(reading, return_exceptions=True)
+            telling.cancel()
+            await asyncio.gather(reading, telling, return_exceptions=True)
+
+    async def _tell(self) -> None:
+        """Which engine the stage waits for, as long as it does. What cannot be told now is told later."""
+        told = False
+        while self.pauses is not None:
+            awaited = self.runner.awaited
+            with suppress(TransientError):
+                if awaited is not None:
+                    await self.pauses.note(self._group(), self.topic, WHOLE, awaited)
+                elif told:
+                    await self.pauses.forget(self._group(), self.topic, WHOLE)
+                told = awaited is not None
+            await asyncio.sleep(RENEWED_S)
 
     def _group(self) -> str:
         generation = self.runner.publisher.generation

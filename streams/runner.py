@@ -96,6 +96,8 @@ class Runner:
         self.patience = patience or Patience()
         self.bugs = 0
         self.successes = 0
+        self.awaited: EngineUnavailable | None = None
+        """The engine that has not answered since."""
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
         """Decode and run the first transaction. What is owed a reaction has `counted`, or is `left`, what cannot be processed has `burial`, the rest is done.
@@ -232,6 +234,7 @@ class Runner:
             except TransientError as error:
                 attempt += 1
                 self.observer.retried(self.stage.name, error.code)
+                self.awaited = error if isinstance(error, EngineUnavailable) else self.awaited
                 if self._hopeless(error, attempt, before):
                     return error
                 await asyncio.sleep(self.patience.pause(attempt))
@@ -242,6 +245,7 @@ class Runner:
             else:
                 self.successes += 1
                 self.bugs = 0
+                self.awaited = None
                 return None
 
     async def _once(self, works: Sequence[Work]) -> None:
