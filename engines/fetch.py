@@ -108,7 +108,9 @@ class HttpFetcher:
                 f"{place} is {claimed:,} bytes; {self._max_bytes:,} are allowed.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES."
             )
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
-        blob = await self._blobs.put_stream(key_prefix, _body(response), limit=self._max_bytes, media_type=media_type if 0 < len(media_type) <= LONGEST_TYPE else None)
+        blob = await self._blobs.put_stream(
+            key_prefix, _body(response), limit=self._max_bytes, media_type=media_type if 0 < len(media_type) <= LONGEST_TYPE else None
+        )
         return Fetched(blob, str(place.copy_with(username=None, password=None)), blob.media_type, _filename(response, place))
 
 

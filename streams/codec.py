@@ -18,6 +18,7 @@ from pydantic import ValidationError
 
 from schemas.errors import MalformedEvent, NewerVersion, PermanentError
 from schemas.events import Event, Fact, declared
+from schemas.events.raw import is_tenant
 from schemas.ids import canonical_json, document_id, received_id, sha256_hex
 from schemas.ports.keys import Keys
 from schemas.records import Record, StoredRecord
@@ -169,11 +170,12 @@ def _as_uuid(text: str) -> UUID | None:
 
 def owner(stored: StoredRecord) -> str | None:
     """Whose a record is, without reading what is sealed; None where it is nobody's (decisions). What a producer sends says so in its payload only, and is the
-    default tenant's where it does not."""
+    default tenant's where it does not, or says what is no name: what is told of it is sealed with a key of its tenant."""
     if base_topic(stored.position.topic) == RAW:
-        return _short(_guessed_field(stored.record, "tenant") or DEFAULT_TENANT)
-    tenant = stored.record.headers.get("ce_tenant")
-    return None if tenant is None else tenant.decode(errors="replace")
+        said = _written(_guessed_field(stored.record, "tenant") or DEFAULT_TENANT)
+        return said if is_tenant(said) else DEFAULT_TENANT
+    said = stored.record.headers.get("ce_tenant", b"").decode(errors="replace")
+    return said if is_tenant(said) else None
 
 
 def _guessed_field(record: Record, name: str) -> str | None:

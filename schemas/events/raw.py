@@ -22,8 +22,12 @@ LONGEST_TENANT = 255
 _TENANT = r"^[^\x00-\x1f\x7f/\\.][^\x00-\x1f\x7f/\\]*$"
 
 
+def is_tenant(name: str) -> bool:
+    return re.fullmatch(_TENANT, name) is not None and len(name.encode(errors="replace")) <= LONGEST_TENANT
+
+
 def _tenant(name: str) -> str:
-    if not re.fullmatch(_TENANT, name) or len(name.encode()) > LONGEST_TENANT:
+    if not is_tenant(name):
         raise ValueError(f"tenant {name!r} is empty, has a slash or a control character, begins with a dot, or is longer than {LONGEST_TENANT} bytes")
     return name
 

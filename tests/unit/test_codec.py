@@ -12,7 +12,7 @@ from schemas.errors import MalformedEvent, NewerVersion
 from schemas.events import Content, DocumentIndexed, DocumentReceived, Fact
 from schemas.ids import received_id
 from schemas.records import Position, Record, StoredRecord
-from streams.codec import Codec, clues, guessed_external_id
+from streams.codec import Codec, clues, guessed_external_id, owner
 from streams.submission import submission
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -149,6 +149,18 @@ def test_an_invalid_payload_may_still_name_its_document() -> None:
     assert guessed_external_id(Record("raw", None, b'{"data": {"external_id": "b"}}', {})) == "b"
     assert guessed_external_id(Record("raw", None, b'{"external_id": "c", "metadata": {"a": NaN}}', HEADERS)) == "c"
     assert guessed_external_id(Record("raw", None, b"[" * 100_000, HEADERS)) is None
+
+
+@pytest.mark.parametrize("tenant", ["a\0b", "../other", "", "t" * 256, "\ud800/", 7, None])
+def test_what_belongs_to_nobody_that_there_can_be_is_the_default_tenants(tenant: Any) -> None:
+    assert owner(stored(json.dumps(PAYLOAD | {"tenant": tenant, "unknown": 1}).encode(), HEADERS)) == "default"
+    assert owner(stored(b"{}", HEADERS | {"ce_tenant": str(tenant).encode(errors="replace") + b"\0"}, "chunked")) is None
+
+
+def test_what_cannot_be_read_belongs_to_the_tenant_that_it_names() -> None:
+    assert owner(stored(json.dumps(PAYLOAD | {"tenant": "theirs", "unknown": 1}).encode(), HEADERS)) == "theirs"
+    assert owner(stored(b"{}", HEADERS | {"ce_tenant": b"theirs"}, "chunked")) == "theirs"
+    assert owner(stored(b"{}", HEADERS, "control")) is None
 
 
 async def test_an_outcome_says_null_where_there_is_nothing_to_say_and_other_facts_leave_it_out() -> None:
