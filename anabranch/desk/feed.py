@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Protocol
@@ -90,8 +90,11 @@ class EventFeed:
             yield Told(event="open", data={"after": place}, cursor=place)
             reader = _Reader(self, tenant, topics, document, place)
             while not self.closing.is_set():
-                for told in await reader.step():
-                    yield told
+                async with aclosing(reader.step()) as step:
+                    async for told in step:
+                        yield told
+                        if self.closing.is_set():
+                            break
                 if not reader.hurried:
                     await self._pause()
             yield Told(event="bye", data={})
@@ -126,47 +129,56 @@ class _Reader:
         self.hurried = False
         """More is there already."""
 
-    async def step(self) -> list[Told]:
+    async def step(self) -> AsyncGenerator[Told, None]:
         """What there is to tell, a page at most. Trouble is told, and over when it is."""
+        self._quiet_s += self._feed.poll_s
         try:
-            told = await self._news()
+            async with aclosing(self._news()) as news:
+                async for told in news:
+                    self._quiet_s = 0.0
+                    yield told
         except AnabranchError as error:
-            self.hurried = False
-            return [Told(event="error", data={"code": error.code, "detail": error.detail, "remedy": error.remedy})]
-        self._quiet_s = 0.0 if told else self._quiet_s + self._feed.poll_s
-        if self._quiet_s < IDLE_S:
-            return told
-        self._quiet_s = 0.0
-        return [Told(event="idle", data={}, cursor=self._place)]
+            self._quiet_s, self.hurried = 0.0, False
+            yield Told(event="error", data={"code": error.code, "detail": error.detail, "remedy": error.remedy})
+        if self._quiet_s >= IDLE_S:
+            self._quiet_s = 0.0
+            yield Told(event="idle", data={}, cursor=self._place)
 
-    async def _news(self) -> list[Told]:
+    async def _news(self) -> AsyncGenerator[Told, None]:
+        """The place moves with what is told: whatever fails in between, nothing is passed over and nothing told again."""
         feed, topics = self._feed.feed, await self._feed._topics(self._wanted)
         page = await feed.read(self._place, topics, PAGE)
-        told = [Told(event="dropped", data={"missed": page.missed, "after": self._place})] if page.missed else []
+        if page.missed:
+            yield Told(event="dropped", data={"missed": page.missed, "after": self._place})
         for record in page.records:
             entry = await self._feed.entries.entry(record, self._tenant, self._document)
+            self._place = record.cursor
             if entry is not None:
-                told.append(Told(event=entry.type or "unreadable", data=entry.model_dump(mode="json"), cursor=record.cursor))
+                yield Told(event=entry.type or "unreadable", data=entry.model_dump(mode="json"), cursor=record.cursor)
+            if self._feed.closing.is_set():
+                return
         self._place, self.hurried = page.cursor, len(page.records) == PAGE
-        if self.hurried:
-            told += await self._skipped(topics)
-        return told + await self._changed_status()
+        if self.hurried and (skipped := await self._skipped(topics)):
+            yield skipped
+        if (status := await self._changed_status()) is not None:
+            yield status
 
-    async def _skipped(self, topics: Sequence[str]) -> list[Told]:
+    async def _skipped(self, topics: Sequence[str]) -> Told | None:
         """Go on from now where too much is waiting."""
         feed, before = self._feed.feed, self._place
         if await feed.behind(before, topics, self._feed.most_behind + 1) <= self._feed.most_behind:
-            return []
-        self._place = await feed.now(topics)
-        missed = await feed.behind(before, topics, COUNTED) - await feed.behind(self._place, topics, COUNTED)
-        return [Told(event="dropped", data={"missed": missed, "after": before}, cursor=self._place)]
+            return None
+        now = await feed.now(topics)
+        missed = await feed.behind(before, topics, COUNTED) - await feed.behind(now, topics, COUNTED)
+        self._place = now
+        return Told(event="dropped", data={"missed": missed, "after": before}, cursor=now)
 
-    async def _changed_status(self) -> list[Told]:
+    async def _changed_status(self) -> Told | None:
         if self._document is None:
-            return []
+            return None
         status = await self._feed.status(self._tenant, self._document)
         text = json.dumps(status, default=str)
         if status is None or text == self._status:
-            return []
+            return None
         self._status = text
-        return [Told(event="status", data=json.loads(text))]
+        return Told(event="status", data=json.loads(text))

@@ -11,7 +11,7 @@ import pytest
 from anabranch.desk.feed import PAGE, EventFeed
 from anabranch.desk.log_entries import Entries
 from api.feeds import Told
-from schemas.errors import InvalidRequest, LogUnavailable, TransientError
+from schemas.errors import DatabaseUnavailable, InvalidRequest, LogUnavailable, TransientError
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.feed import Page
@@ -190,6 +190,41 @@ async def test_trouble_with_the_log_is_told_and_the_stream_goes_on() -> None:
     await here.say("again.v1")
     assert (await anext(stream)).event == "again.v1"
     await stream.aclose()
+
+
+async def test_trouble_with_the_status_of_a_document_swallows_no_event_and_repeats_none() -> None:
+    here = await world()
+    stream = here.feed.follow("default", after=None, topics=None, document=DOCUMENT)
+    await told(stream, 2)
+    good = here.feed.status
+
+    async def away(tenant: str, document_id: UUID) -> dict[str, Any] | None:
+        here.feed.status = good
+        raise DatabaseUnavailable("Postgres is away")
+
+    here.feed.status = away
+    await here.say("one.v1", "two.v1", "three.v1")
+    here.statuses.append({"state": "searchable"})
+    assert [message.event for message in await told(stream, 5)] == ["one.v1", "two.v1", "three.v1", "error", "status"]
+    await here.say("four.v1")
+    assert (await anext(stream)).event == "four.v1"
+    await stream.aclose()
+
+
+async def test_a_stream_says_goodbye_in_the_middle_of_a_page_and_the_next_one_goes_on_right_behind() -> None:
+    here = await world()
+    await here.say(*(f"kind{number}.v1" for number in range(PAGE)))
+    stream = here.feed.follow("default", after="begin", topics=None, document=None)
+    seen = await told(stream, 4)
+    here.feed.stop()
+    rest = [message async for message in stream]
+    assert len(rest) <= 2 and rest[-1].event == "bye"
+    here.feed.closing.clear()
+    last = [message.cursor for message in [*seen, *rest] if message.cursor][-1]
+    again = here.feed.follow("default", after=last, topics=None, document=None)
+    there = [message.event for message in [*seen[1:], *rest[:-1], *(await told(again, PAGE - 3 - len(rest) + 2))[1:]]]
+    assert len(there) == len(set(there)) == PAGE
+    await again.aclose()
 
 
 async def test_one_stream_too_many_is_told_to_come_back() -> None:
