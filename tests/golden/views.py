@@ -1,0 +1,43 @@
+"""What the tables say, in words: no ids, no places, no times. Two logs that tell the same end in the same."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sql.pool import Pool
+
+LIVE = "generation = (select name from live_generation)"
+SHOWN = "join live_generation g on g.name = t.generation join visible v using (generation, document_id, ord) join documents d on d.id = t.document_id"
+VIEWS = {
+    "documents": "select external_id, title, collection, tags, metadata, language, filename, media_type, withdrawn is not null as withdrawn from documents",
+    "revisions": "select d.external_id, r.title, r.filename from document_revisions r join documents d on d.id = r.document_id",
+    "texts": f"select d.external_id, t.title, t.language, t.characters, t.markdown from revision_texts t {SHOWN}",
+    "parents": f"select d.external_id, t.ordinal, t.section, t.char_start, t.char_end, t.text from parent_chunks t {SHOWN}",
+    "children": f"select d.external_id, t.ordinal, t.kind, t.prefix, t.text from child_chunks t {SHOWN}",
+    "vectors": f"select d.external_id, t.embedding::text, t.background_dense from chunk_vectors t {SHOWN}",
+    "states": f"select d.external_id, t.blob_offset, t.blob_length from chunk_states t {SHOWN}",
+    "mentions": f"select d.external_id, t.type, t.key, t.name, t.char_start from entity_mentions t {SHOWN}",
+    "relations": f"select d.external_id, t.type from relations t {SHOWN}",
+    "claims": f"select d.external_id, t.value from claims t {SHOWN}",
+    "runs": "select kind, request->>'query' as query, generation, response->>'answer' as answer from runs",
+    "feedback": "select query, useful, note from feedback",
+    "judgements": "select external_id, quote, grade from judgements",
+    "dead_letters": "select stage, generation, buried_type, code, detail, closed_how, closed_reason from dead_letters",
+    "generations": "select name, state, base, purpose from generations",
+    "live": "select name from live_generation",
+    "sources": "select name, ce_source, spec->'takes'->>'kind' as kind, epoch, removed, withdraw from sources",
+    "erasures": "select scope, documents, removed, events, method, remains from erasures",
+    "destroyed": "select count(*) from keystore.keys where wrapped is null",
+}
+
+
+async def views(pool: Pool) -> dict[str, list[Any]]:
+    return {
+        name: sorted([json.loads(row["row"]) for row in await pool.fetch(f"select to_jsonb(q)::text as row from ({query}) q")], key=_text)
+        for name, query in VIEWS.items()
+    }
+
+
+def _text(row: Any) -> str:
+    return json.dumps(row, sort_keys=True)
