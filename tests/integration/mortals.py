@@ -10,6 +10,7 @@ import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
@@ -53,7 +54,7 @@ class House:
         notes, errors = folder / f"worker-{number}.notes", folder / f"worker-{number}.log"
         command = [sys.executable, "-m", "tests.integration.mortal_worker", self.storage.dsn, str(notes), *options]
         with errors.open("wb") as log:
-            process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **_environment(self.sets)}, stdout=log, stderr=log)
+            process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment(self.sets)}, stdout=log, stderr=log)
         self.workers.append(Worker(process, notes, errors))
         await until(_true(lambda: self.workers[-1].ready))
         return self.workers[-1]
@@ -92,6 +93,12 @@ class House:
     @property
     def desk(self) -> ReplayDesk:
         return ReplayDesk(self.storage, now, uuid4)
+
+
+def settings_for(dsn: str, log_sets: Sequence[str], data_dir: Path) -> list[str]:
+    """Of the workers and of whoever watches them."""
+    kafka = [*log_sets, f"kafka.session_timeout_s={SESSION_S}"] if log_sets else []
+    return [f"data_dir={data_dir}", f"database.url={dsn}", "database.worker_pool=6", "logging.level=error", *kafka]
 
 
 @asynccontextmanager
@@ -138,6 +145,6 @@ def _true(said: Callable[[], bool]) -> Callable[[], Awaitable[bool]]:
     return asked
 
 
-def _environment(sets: Sequence[str]) -> dict[str, str]:
+def environment(sets: Sequence[str]) -> dict[str, str]:
     named = (one.partition("=") for one in sets)
     return {f"ANABRANCH_{name.upper().replace('.', '__')}": value for name, _, value in named}

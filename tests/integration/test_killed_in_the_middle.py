@@ -17,7 +17,7 @@ from sql.checksum import checksum
 from sql.pool import connect
 from sql.replays import PgReplays
 from tests.both_logs import on_both_logs
-from tests.integration.mortals import SESSION_S, House, housed, killed_when_silent, spoken, until
+from tests.integration.mortals import House, housed, killed_when_silent, settings_for, spoken, until
 from tests.integration.test_reindex import CHANGES, OVERRIDES, WORDS, engines_of
 from tests.pipeline import pipeline
 
@@ -28,10 +28,7 @@ EMBEDDER = CHANGES["embedder"][0]
 
 @pytest.fixture
 async def house(database: str, log_sets: list[str], tmp_path: Path) -> AsyncIterator[House]:
-    kafka = [*log_sets, f"kafka.session_timeout_s={SESSION_S}"] if log_sets else []
-    async with housed(
-        database, [f"data_dir={tmp_path / 'data'}", f"database.url={database}", "database.worker_pool=6", "logging.level=error", *kafka]
-    ) as found:
+    async with housed(database, settings_for(database, log_sets, tmp_path / "data")) as found:
         yield found
 
 
