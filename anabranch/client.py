@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -107,4 +108,6 @@ def _told(status: int, text: str) -> AnabranchError:
         case _:
             kind = TransientError
     code = str(body.get("code", f"HTTP_{status}"))
-    return kind(body.get("detail", text[:500]), code=code, remedy=remedy_here(code, body.get("remedy", "")))
+    # What a body holds is said in options here.
+    detail = re.sub(r"(^|; )body(\.|: )", r"\1", str(body.get("detail", text[:500])))
+    return kind(detail, code=code, remedy=remedy_here(code, body.get("remedy", "")))

@@ -112,7 +112,7 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     found = error.errors()[:5]
     if found[0]["type"] == "json_invalid":
         return problem_of(request, no_json(str(error.body), found[0]["loc"][-1], found[0]["ctx"]["error"]))
-    problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg']}" for item in found)
+    problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in found)
     return problem(request, 422, "INVALID_REQUEST", problems, UNTYPED if isinstance(error.body, bytes) else "Compare the request with /openapi.json.")
 
 

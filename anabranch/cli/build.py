@@ -46,7 +46,7 @@ def rebuild(*, keep: Annotated[bool, Flag] = False, common: Remote = DEFAULT) ->
 
 def reindex(
     *,
-    plan: Annotated[bool, Flag] = False,
+    plan: Annotated[bool, Parameter(name=["--plan", "--dry-run"], negative="")] = False,
     events_per_second: float | None = None,
     wait: Annotated[bool, Flag] = False,
     pause: str | None = None,

@@ -15,6 +15,7 @@ from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_fields, print_json, print_table, say
+from schemas.errors import ConfigurationError
 from schemas.states import DocumentState
 
 app = App(name="documents", help="List, show, amend and remove documents.", result_action="return_value")
@@ -30,6 +31,7 @@ def list_documents(
     collection: str | None = None,
     tag: str | None = None,
     state: DocumentState | None = None,
+    failed: Annotated[bool, Flag] = False,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
     after: str | None = None,
     common: Remote = DEFAULT,
@@ -46,12 +48,17 @@ def list_documents(
         With this tag.
     state
         Only those where their latest revision is so.
+    failed
+        The same as --state failed.
     limit
         At most so many.
     after
         `next` of the page before.
     """
-    page = got("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=state, limit=limit, after=after)
+    if failed and state not in (None, "failed"):
+        raise ConfigurationError(f"--failed and --state {state} contradict each other", remedy="Give one of them.")
+    wanted = "failed" if failed else state
+    page = got("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=wanted, limit=limit, after=after)
     if common.json:
         print_json(page)
         return 0
@@ -188,8 +195,6 @@ def amend(
 
 def _pair(assignment: str) -> tuple[str, Any]:
     """Raises ConfigurationError for what is no assignment."""
-    from schemas.errors import ConfigurationError
-
     key, sign, value = assignment.partition("=")
     if not sign or not key:
         raise ConfigurationError(f"--metadata {assignment}: not key=value", code="NOT_AN_ASSIGNMENT", remedy="Write --metadata key=value.")

@@ -46,9 +46,13 @@ def stop(*, common: Common = DEFAULT) -> int:
     """Stop it."""
     from streams.kafka.broker import Broker
 
-    asyncio.run(Broker(_folder(common)).stop())
+    broker = Broker(_folder(common))
+    ran = broker.status().running
+    asyncio.run(broker.stop())
     if common.json:
         print_json({"running": False})
+    else:
+        say("stopped" if ran else f"no Kafka runs in {_folder(common)}", quiet=common.quiet)
     return OK
 
 

@@ -26,12 +26,12 @@ POLL_S = 0.5
 @app.command
 def start(
     *,
-    stage: str,
+    stage: Annotated[str, Parameter(name=["--stage", "--from"])],
     generation: str | None = None,
     since: datetime | None = None,
     until: datetime | None = None,
-    offsets: tuple[str, ...] = (),
-    document: tuple[UUID, ...] = (),
+    offsets: Annotated[tuple[str, ...], Flag] = (),
+    document: Annotated[tuple[UUID, ...], Flag] = (),
     collection: str | None = None,
     rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
     dry_run: Annotated[bool, Flag] = False,
@@ -88,7 +88,7 @@ def list_replays(*, common: Remote = DEFAULT) -> int:
     return OK
 
 
-@app.command
+@app.command(name=["show", "status"])
 def show(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
     """How far one is, its rate, and how long it will take.
 

@@ -81,6 +81,12 @@ def test_a_call_that_a_remedy_names_is_told_as_the_command_that_makes_it(told: s
     assert _told(422, json.dumps({"detail": "x", "code": "INVALID_REQUEST", "remedy": told})).remedy == here
 
 
+def test_what_is_wrong_with_a_body_is_told_in_options() -> None:
+    told = "body.query: the question has no word in it; body: say which: event_ids, stage, code, or all"
+    here = "query: the question has no word in it; say which: event_ids, stage, code, or all"
+    assert _told(422, json.dumps({"detail": told, "code": "INVALID_REQUEST"})).detail == here
+
+
 def test_any_other_remedy_is_told_as_it_came_and_an_answer_without_json_by_its_status() -> None:
     assert _told(422, json.dumps({"detail": "x", "code": "UNKNOWN_PROFILE", "remedy": "Use one of: default."})).remedy == "Use one of: default."
     assert (type(_told(404, "nothing here")), _told(404, "nothing here").code) == (NotFound, "HTTP_404")
