@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
+import argparse
 import asyncio
 import json
 import logging
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import structlog
+import uvicorn
 
+from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.settings import Settings
+from api.app import create_app
 from schemas.events import Content, DocumentReceived
 from schemas.records import Record
 from sql.embedded import EmbeddedPostgres
@@ -73,6 +78,21 @@ async def pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **setti
             await asyncio.to_thread(server.stop)
 
 
+@asynccontextmanager
+async def served(bench: Pipeline, overrides: Overrides) -> AsyncIterator[httpx2.AsyncClient]:
+    """The API over HTTP, in this process."""
+    async with prepare_api(bench.settings, bench.dsn, overrides=overrides) as services:
+        server = uvicorn.Server(uvicorn.Config(create_app(services), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=60))
+        serving = asyncio.create_task(server.serve())
+        while not server.started:
+            await asyncio.sleep(0.01)
+        port = server.servers[0].sockets[0].getsockname()[1]
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+            yield client
+        server.should_exit = True
+        await serving
+
+
 def quiet() -> None:
     """One log line a document is no part of what is measured, as a log file would take it."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), logger_factory=structlog.PrintLoggerFactory(sys.stderr))
@@ -108,3 +128,15 @@ class Stopwatch:
 def report(figures: dict[str, Any]) -> None:
     json.dump({"schema_version": 1, "measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **figures}, sys.stdout, indent=1)
     print()
+
+
+def run(measure: Callable[..., Awaitable[dict[str, Any]]], description: str | None, **numbers: int) -> None:
+    """A measurement as a program: its numbers are options of their names, with these defaults."""
+    parser = argparse.ArgumentParser(description=description)
+    for name, default in numbers.items():
+        parser.add_argument(f"--{name}", type=int, default=default)
+
+    async def measured() -> None:
+        report(await measure(**vars(parser.parse_args())))
+
+    asyncio.run(measured())

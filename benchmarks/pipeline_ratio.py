@@ -5,12 +5,11 @@ python -m benchmarks.pipeline_ratio --documents 2000 --words 1200
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 from typing import Any
 
 from anabranch.composition.overrides import Overrides
-from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, synthetic, text_documents
+from benchmarks.copying import copy_seconds
+from benchmarks.harness import Pipeline, Stopwatch, pipeline, run, synthetic, text_documents
 from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 
@@ -40,19 +39,7 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
 async def copied(bench: Pipeline) -> float:
     """Seconds that COPY takes for the rows that the pipeline made, generated columns computed anew, into empty tables with the same indexes."""
     pool = bench.worker.storage.pool
-    total = 0.0
-    for table in TABLES:
-        columns = [row["column_name"] for row in await pool.fetch(INPUT_COLUMNS, table)]
-        rows = [tuple(row) for row in await pool.fetch(f"select {', '.join(columns)} from {table}")]
-        await pool.execute(f"create table bench_{table} (like {await partition_of(pool, table)} including all)")
-        with Stopwatch() as watch:
-            await pool.copy_records_to_table(f"bench_{table}", records=rows, columns=columns, schema_name="anabranch")
-        total += watch.seconds
-        assert await pool.fetchval(f"select count(*) from bench_{table}") == len(rows)
-    return total
-
-
-INPUT_COLUMNS = "select column_name from information_schema.columns where table_schema = 'anabranch' and table_name = $1 and is_generated = 'NEVER' order by ordinal_position"
+    return sum([await copy_seconds(pool, table, table, like=await partition_of(pool, table), into=f"bench_{table}") for table in TABLES])
 
 
 async def partition_of(pool: Any, table: str) -> str:
@@ -61,13 +48,5 @@ async def partition_of(pool: Any, table: str) -> str:
     return str(found or table)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--documents", type=int, default=2000)
-    parser.add_argument("--words", type=int, default=1200)
-    given = parser.parse_args()
-    report(asyncio.run(measure(given.documents, given.words)))
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, __doc__, documents=2000, words=1200)

@@ -5,16 +5,15 @@ python -m benchmarks.rebuild_ratio --documents 2000 --words 1200
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import time
 from typing import Any
 
 from anabranch.composition.overrides import Overrides
 from anabranch.desk.rebuilding import start_rebuild
-from benchmarks.harness import Pipeline, Stopwatch, pipeline, report, synthetic, text_documents
+from benchmarks.copying import copy_seconds
+from benchmarks.harness import Pipeline, Stopwatch, pipeline, run, synthetic, text_documents
 from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
-from benchmarks.pipeline_ratio import INPUT_COLUMNS
 from engines.extract.null import NullExtractor
 from sql.builds import Build, PgBuilds
 from sql.derived_tables import PARTITIONED
@@ -52,9 +51,9 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
 async def rebuilt(bench: Pipeline) -> tuple[dict[str, float], Build]:
     """Seconds of each phase until it can answer."""
     worker = bench.worker
-    name = await start_rebuild(worker.storage, worker.builder.decisions, keep=True)
     phases: dict[str, float] = {}
     last = time.perf_counter()
+    name = await start_rebuild(worker.storage, worker.builder.decisions, keep=True)
     while True:
         build = await PgBuilds(worker.storage.pool).get(name)
         if build is not None and build.error is not None:
@@ -70,30 +69,15 @@ async def rebuilt(bench: Pipeline) -> tuple[dict[str, float], Build]:
 
 async def copied(pool: Pool, generation: str) -> tuple[float, float]:
     """Seconds of COPY into tables that have only their primary keys, and of the other indexes afterwards; generated columns are computed anew."""
-    copy = 0.0
-    for table in PARTITIONED:
-        columns = [row["column_name"] for row in await pool.fetch(INPUT_COLUMNS, table)]
-        rows = [tuple(row) for row in await pool.fetch(f"select {', '.join(columns)} from {table}_{generation}")]
-        await pool.execute(f"create table {table}_raw (like {table} including all)")
-        with Stopwatch() as watch:
-            await pool.copy_records_to_table(f"{table}_raw", records=rows, columns=columns, schema_name="anabranch")
-        copy += watch.seconds
+    copies = [await copy_seconds(pool, table, f"{table}_{generation}", like=table, into=f"{table}_raw") for table in PARTITIONED]
     with Stopwatch() as indexing:
         async with pool.acquire() as connection:
             await connection.execute("set maintenance_work_mem = '512MB'")
             for index in SECONDARY:
                 await connection.execute(index.definition("raw", concurrently=False))
             await connection.execute("reset maintenance_work_mem")
-    return copy, indexing.seconds
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--documents", type=int, default=2000)
-    parser.add_argument("--words", type=int, default=1200)
-    given = parser.parse_args()
-    report(asyncio.run(measure(given.documents, given.words)))
+    return sum(copies), indexing.seconds
 
 
 if __name__ == "__main__":
-    main()
+    run(measure, __doc__, documents=2000, words=1200)

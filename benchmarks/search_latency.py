@@ -5,22 +5,16 @@ python -m benchmarks.search_latency --documents 12500 --questions 200
 
 from __future__ import annotations
 
-import argparse
-import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import httpx2
 import numpy as np
-import uvicorn
 
-from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
-from api.app import create_app
-from benchmarks.harness import Pipeline, pipeline, report, synthetic, text_documents
+from benchmarks.harness import Pipeline, pipeline, run, served, synthetic, text_documents
 from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
 from schemas.ports.search import Seed
@@ -67,18 +61,10 @@ async def channels(bench: Pipeline, asked: Sequence[str], vector: Any) -> dict[s
 
 
 async def over_http(bench: Pipeline, overrides: Overrides, asked: Sequence[str], profile: str) -> dict[str, float]:
-    async with prepare_api(bench.settings, bench.dsn, overrides=overrides) as services:
-        server = uvicorn.Server(uvicorn.Config(create_app(services), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="off"))
-        serving = asyncio.create_task(server.serve())
-        while not server.started:
-            await asyncio.sleep(0.01)
-        port = server.servers[0].sockets[0].getsockname()[1]
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
-            for text in asked[:20]:
-                (await client.post("/v1/search", json={"query": text, "profile": profile})).raise_for_status()
-            ms = [await timed(lambda: client.post("/v1/search", json={"query": text, "k": 10, "profile": profile})) for text in asked]  # noqa: B023
-        server.should_exit = True
-        await serving
+    async with served(bench, overrides) as client:
+        for text in asked[:20]:
+            (await client.post("/v1/search", json={"query": text, "profile": profile})).raise_for_status()
+        ms = [await timed(lambda: client.post("/v1/search", json={"query": text, "k": 10, "profile": profile})) for text in asked]  # noqa: B023
     return quantiles(ms)
 
 
@@ -125,13 +111,5 @@ class FixedEmbedder:
         return EmbeddedQuery(self.vector)
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--documents", type=int, default=12_500)
-    parser.add_argument("--questions", type=int, default=200)
-    given = parser.parse_args()
-    report(asyncio.run(measure(given.documents, given.questions)))
-
-
 if __name__ == "__main__":
-    main()
+    run(measure, __doc__, documents=12_500, questions=200)
