@@ -8,6 +8,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 from schemas.events import Event, declared
+from streams.codec import CLEAR_TOPICS, SEALED
+from streams.examples import EXAMPLES
 from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW, RETENTION_MS, partition_counts
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
@@ -30,12 +32,17 @@ HEADERS: dict[str, Any] = {
         "content-type": {"type": "string", "const": "application/json"},
     },
 }
+SEALABLE: dict[str, Any] = {
+    "content-type": {"type": "string", "enum": ["application/json", SEALED], "description": f"`{SEALED}` where the payload is sealed"},
+    "ce_keyid": {"type": "string", "format": "uuid", "description": "what a sealed payload was sealed with"},
+}
 
 
 def event_schema(event: type[Event]) -> dict[str, Any]:
     """The JSON Schema of an event's payload. One that is read from others is validated as it comes, our own as they are written."""
     mode: Literal["validation", "serialization"] = "validation" if event.topic == RAW else "serialization"
-    return {"$schema": JSON_SCHEMA, "$id": schema_file(event)} | event.model_json_schema(mode=mode)
+    schema = {"$schema": JSON_SCHEMA, "$id": schema_file(event)} | event.model_json_schema(mode=mode)
+    return schema | ({"examples": [dict(example.payload) for example in EXAMPLES[event]]} if event in EXAMPLES else {})
 
 
 def schema_file(event: type[Event]) -> str:
@@ -89,7 +96,12 @@ def _message(event: type[Event]) -> dict[str, Any]:
         "title": event.name,
         "summary": (event.__doc__ or "").strip().partition("\n")[0],
         "contentType": "application/json",
-        "headers": HEADERS,
+        "headers": _headers(event.topic),
         "payload": {"schemaFormat": "application/schema+json;version=draft-2020-12", "schema": {"$ref": f"events/{schema_file(event)}"}},
         "bindings": {"kafka": {"key": {"type": "string", "description": "the document id; on `raw` the producer's choice"}, "bindingVersion": "0.5.0"}},
+        **({"examples": [example.whole(event) for example in EXAMPLES[event]]} if event in EXAMPLES else {}),
     }
+
+
+def _headers(topic: str) -> dict[str, Any]:
+    return HEADERS if topic in CLEAR_TOPICS else HEADERS | {"properties": HEADERS["properties"] | SEALABLE}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import tomllib
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +14,12 @@ from jsonschema import Draft202012Validator
 from anabranch.contracts import REFERENCE, asyncapi_files, drift, openapi_files, schema_files
 from api.app import VERSION
 from schemas.events import declared
+from schemas.records import Position, Record, StoredRecord
 from streams.asyncapi import asyncapi_document, event_schema, schema_file
-from streams.topics import partition_counts
+from streams.codec import Codec
+from streams.examples import EXAMPLES
+from streams.topics import RAW, partition_counts
+from tests.golden.recording import everything
 
 ROOT = Path(__file__).parents[2]
 
@@ -52,6 +57,41 @@ def test_every_topic_with_events_is_a_channel_with_all_of_them() -> None:
     for topic in partition_counts(1):
         events = [event for event in declared() if event.topic == topic]
         assert len(channels.get(topic, {"messages": {}})["messages"]) == len(events)
+
+
+@pytest.mark.parametrize("event", EXAMPLES, ids=schema_file)
+def test_every_example_is_valid_by_the_schema_that_it_stands_in(event: Any) -> None:
+    message = asyncapi_document(VERSION)["components"]["messages"][schema_file(event).removesuffix(".json")]
+    committed = json.loads((ROOT / REFERENCE / "events" / schema_file(event)).read_text())
+    assert message["examples"] and committed["examples"] == [example["payload"] for example in message["examples"]]
+    for example in message["examples"]:
+        Draft202012Validator(committed).validate(example["payload"])
+        Draft202012Validator(message["headers"]).validate(example["headers"])
+
+
+async def test_an_example_of_each_event_on_raw_is_read_by_the_codec() -> None:
+    for event in [one for one in declared() if one.topic == RAW]:
+        for example in EXAMPLES[event]:
+            told = example.whole(event)
+            record = Record(RAW, None, json.dumps(told["payload"]).encode(), {name: value.encode() for name, value in told["headers"].items()})
+            fact = await Codec().decode(StoredRecord(record, Position(RAW, 0, 0), datetime(2026, 3, 1, tzinfo=UTC)))
+            assert isinstance(fact.data, event) and fact.event_id == told["headers"]["ce_id"]
+
+
+def test_what_was_written_is_valid_by_the_published_schemas() -> None:
+    """Payloads as they were recorded, headers also where the payload is sealed."""
+    kinds = {(event.topic, event.event_type()): event for event in declared()}
+    messages, checked = asyncapi_document(VERSION)["components"]["messages"], set()
+    for _, _, recorded in everything():
+        event, record = kinds.get((recorded.topic, str(recorded.kind))), recorded.stored.record
+        if event is None or record.headers["content-type"] == b"application/cloudevents+json":
+            continue
+        message = messages[schema_file(event).removesuffix(".json")]
+        Draft202012Validator(message["headers"]).validate({name: value.decode() for name, value in record.headers.items()})
+        if record.headers["content-type"] == b"application/json":
+            Draft202012Validator(json.loads((ROOT / REFERENCE / "events" / schema_file(event)).read_text())).validate(json.loads(record.value or b""))
+        checked.add((event, record.headers["content-type"]))
+    assert {event for event, _ in checked} == set(declared()) and len(checked) > len(declared())
 
 
 def test_the_example_of_a_foreign_producer_is_valid() -> None:
