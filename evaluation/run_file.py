@@ -25,12 +25,3 @@ def _lines(query: str, ranked: Sequence[tuple[str, float]], tag: str) -> Iterato
 
 def _token(text: str) -> str:
     return "_".join(text.split()) or "_"
-
-
-def read_run(path: Path) -> dict[str, list[tuple[str, float]]]:
-    """Query → (document, score) in the order of their ranks."""
-    run: dict[str, list[tuple[int, str, float]]] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
-        query, _, document, rank, score, _ = line.split()
-        run.setdefault(query, []).append((int(rank), document, float(score)))
-    return {query: [(document, score) for _, document, score in sorted(ranked)] for query, ranked in run.items()}

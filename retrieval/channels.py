@@ -31,10 +31,6 @@ class Found:
     linked: Sequence[Seed]
     embedded: EmbeddedQuery | None
 
-    @property
-    def hit_count(self) -> int:
-        return sum(map(len, self.hits.values()))
-
 
 @dataclass(frozen=True, slots=True)
 class _Answer:

@@ -15,7 +15,7 @@ from retrieval.fuse import z_scores
 from retrieval.states import StateReader
 from schemas.errors import AnabranchError
 from schemas.ports.engines import EmbeddedQuery, Passage, Reranker
-from schemas.ports.search import ChunkView, ParentView, Snapshot
+from schemas.ports.search import ChunkView, Snapshot
 from schemas.profiles import RerankProfile
 
 
@@ -122,8 +122,3 @@ def _added(parent: RankedParent, score: float | None, z: float, weight: float) -
 
 def _unchanged(parents: Sequence[RankedParent], note: str) -> Reranked:
     return Reranked(tuple(parents), False, (note,), {}, {})
-
-
-def parents_read(views: Mapping[UUID, ParentView], parents: Sequence[RankedParent]) -> list[RankedParent]:
-    """Those that are still there to be read: a parent may be gone only if the snapshot was of a dropped generation."""
-    return [parent for parent in parents if parent.parent_id in views]

@@ -9,7 +9,6 @@ from pydantic import Field
 from schemas.ids import fingerprint
 from schemas.values import Value
 
-StageName = Literal["transcribe", "chunk", "extract", "embed", "index", "graph"]
 State = Literal["building", "shadow", "live", "standby", "dropped"]
 
 

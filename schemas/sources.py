@@ -10,7 +10,6 @@ from pydantic import Field
 
 from schemas.values import Value
 
-SourceKind = Literal["debezium", "postgres", "folder", "urls"]
 Column = Annotated[str, Field(min_length=1, max_length=255)]
 ColumnType = Literal["date", "timestamp_ms", "timestamp_us", "timestamp_ns", "time_ms", "time_us", "time_ns", "decimal", "bytes", "json"]
 NAME = r"^[a-z][a-z0-9_-]{0,39}$"

@@ -9,8 +9,6 @@ from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
 
-DETAILS = ("config", "how", "topics")
-
 
 class PgGenerationsTold:
     """Every call may raise DatabaseUnavailable."""

@@ -10,8 +10,6 @@ Row = Mapping[str, Any]
 Line = dict[str, Any]
 
 STAGES = ("receive", "transcribe", "chunk", "extract", "embed", "graph", "index")
-SETTLED = {"embed": "chunks", "index": "vectors", "graph": "entities"}
-"""Stages that leave a row for each part they project, and its kind."""
 FAILED, DONE, RUNNING, WAITING, SKIPPED = "failed", "done", "running", "waiting", "skipped"
 ENDED = frozenset({"failed", "superseded", "withdrawn"})
 """States of a revision in which a stage that has not come to its end never will."""
@@ -50,7 +48,7 @@ def _from_tables(revision: Row) -> dict[str, tuple[str, Line | None]]:
     chunks, vectors, entities = (_complete(settled.get(kind)) for kind in ("chunks", "vectors", "entities"))
     after_text = DONE if unchanged or chunks else RUNNING if text else WAITING
     return {
-        "receive": (DONE, None),
+        "receive": (DONE, _place(revision, "door_") | {"started_at": revision["received_at"].isoformat()}),
         "transcribe": (DONE if text or unchanged else RUNNING, _place(revision, "log_")),
         "chunk": (after_text, _place(revision, "text_") if text else None),
         "extract": (_reached(unchanged or entities, chunks or bool(settled)), settled.get("chunks")),
@@ -77,7 +75,7 @@ def _line(stage: str, state: str, place: Row | None) -> Line:
         "topic": at.get("topic"),
         "partition": at.get("partition"),
         "offset": at.get("offset"),
-        "started_at": None,
+        "started_at": at.get("started_at"),
         "duration_ms": None,
         "error": None,
     }

@@ -120,11 +120,6 @@ def origin(topic: str) -> str:
     return topic.partition(".")[2] or FIRST
 
 
-def own_topics(generation: Generation) -> list[str]:
-    """Those that were made for it."""
-    return [topic for topic in generation.topics.values() if origin(topic) == generation.name]
-
-
 async def endings_only(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
     """Of facts that another generation states: only what became of the document here."""
     return [statement for item in counted for statement in endings(item)]

@@ -43,12 +43,6 @@ class Seed:
 
 
 @dataclass(frozen=True, slots=True)
-class GraphHits:
-    hits: Sequence[Hit]
-    linked: Sequence[Seed]
-
-
-@dataclass(frozen=True, slots=True)
 class ChunkView:
     """A child chunk with all that a result, a rerank or a citation needs."""
 

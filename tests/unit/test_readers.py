@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from anabranch.composition.genesis import PLAIN_TOPICS
-from anabranch.composition.readers import Reader, endings_only, own_topics, readers
+from anabranch.composition.readers import Reader, endings_only, readers
 from processors import STAGES, embed, transcribe
 from schemas.generations import Generation, IndexConfig, State
 from streams.stage import Stage
@@ -78,9 +78,3 @@ def test_a_topic_of_a_dropped_reindex_is_inherited_too() -> None:
     assert groups["anabranch.embed.g2"].topic == "chunked.g2"
     assert groups["anabranch.transcribe.g1"].stage.react is not transcribe.react
     assert groups["anabranch.embed.g3"].stage.react is endings_only
-
-
-def test_a_generation_owns_the_topics_that_bear_its_name() -> None:
-    assert own_topics(G1) == list(PLAIN_TOPICS)
-    assert own_topics(generation("g2", "building", "embedded")) == ["embedded.g2"]
-    assert own_topics(generation("g3", "building", base={"embedded": "embedded.g2"})) == []
