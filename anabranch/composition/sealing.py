@@ -27,10 +27,10 @@ async def sealing_codec(settings: Settings, pool: Pool) -> Codec:
 
 
 async def destroy_again(log: EventLog, codec: Codec, pool: Pool) -> None:
-    """Apply what the log says of destroyed keys: the keystore may come from a backup that is older."""
-    keystore = PgKeystore(pool)
+    """Apply what the log says of destroyed keys: the keystore may come from a backup that is older. Raises NewerVersion where a newer program said it."""
+    keystore, kind = PgKeystore(pool), f"{KeysDestroyed.name}.v".encode()
     async for stored in log.read(CONTROL):
-        if stored.record.headers.get("ce_type") == KeysDestroyed.event_type().encode():
+        if stored.record.headers.get("ce_type", b"").startswith(kind):
             fact = await codec.decode(stored)
             await keystore.destroy(fact.data.tenant, fact.data.keys)
 

@@ -13,11 +13,15 @@ import pytest
 
 from anabranch.background.recovery import recover
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.sealing import destroy_again
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
 from engines.embed.null import NullEmbedder
+from schemas.events import KeysDestroyed
+from sql.log import PgLog
 from sql.log_records import encode_headers
 from sql.pool import Pool, close_pool, open_pool
+from streams.codec import Codec
 from streams.keys import fingerprint
 from tests.golden.recording import LOGS, Recorded, keys_of, log_of, recordings
 from tests.golden.views import views
@@ -89,6 +93,20 @@ async def test_what_producers_sent_then_is_taken_in_now(recording: Path, databas
     for view in ("documents", "texts", "parents", "children", "mentions"):
         assert about(found[view], names) == about(expected[view], names), view
     assert [letter["code"] for letter in found["dead_letters"]] == ["UNKNOWN_VERSION"]
+
+
+@EVERY
+async def test_a_key_that_an_older_version_destroyed_stays_destroyed(recording: Path, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the keystore is a backup from before."""
+    await restored(database, log_of(recording, "sealed"))
+    await keystore(database, recording)
+    async with opened(database) as pool:
+        backup = "update keystore.keys set wrapped = 'x', subject = gen_random_uuid(), destroyed_at = null where wrapped is null"
+        assert await pool.execute(backup) == "UPDATE 1"
+        monkeypatch.setattr(KeysDestroyed, "version", 2)
+        monkeypatch.setattr(KeysDestroyed, "upcasts", {1: lambda payload: payload})
+        await destroy_again(PgLog(pool), Codec(), pool)
+        assert await pool.fetchval("select count(*) from keystore.keys where wrapped is null") == 1
 
 
 def said_source(one: Recorded) -> str:
