@@ -203,14 +203,21 @@ def _print_report(report: dict[str, Any]) -> None:
         ("results judged", *(report["judged_share"][side] for side in "AB"), ""),
     ]
     print_table(("", report["generations"]["A"], report["generations"]["B"], "difference [95 %]"), rows)
+    if report["queries"]:
+        _print_moves(report)
+    elif not report["failed"]:
+        say("nothing was asked: give --golden, or a period with --since in which questions were asked")
+    for query, reason in report["failed"].items():
+        say(f"could not be asked: {query}: {reason}")
+
+
+def _print_moves(report: dict[str, Any]) -> None:
     moves = report["rank_moves"]
     print(f"\n{report['queries']} questions, {report['judged_queries']} judged in both; overlap@10 {report['overlap@10']}")
     print(f"of the first ten: {moves['same']} stayed, {moves['up']} rose, {moves['down']} fell, {moves['left']} left")
     if report["worst"]:
         print()
         print_table(("worst", "overlap@10", "ndcg@10"), [(one["query"][:80], one["overlap@10"], _change(one["ndcg@10"])) for one in report["worst"]])
-    for query, reason in report["failed"].items():
-        say(f"could not be asked: {query}: {reason}")
 
 
 def _interval(found: dict[str, Any] | None) -> str:

@@ -23,6 +23,8 @@ from tests.unit.api_services import FakeDesk, services
 class Desk(FakeDesk):
     async def compare(self, tenant: str, a: str, b: str, wanted: Any) -> dict[str, Any]:
         await super().compare(tenant, a, b, wanted)
+        if not wanted.queries:
+            return comparison_report({"A": a, "B": b}, [], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {})
         question = Replayed("q", "What does the stork build?", "golden", Answered([], False, 10.0), Answered([], True, 20.0))
         return comparison_report({"A": a, "B": b}, [question], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {"odd": "X: y"})
 
@@ -82,6 +84,12 @@ def test_a_comparison_sends_the_golden_questions_and_the_period_and_prints_the_w
     assert "refusals" in told.out and "+1.0000 [+1.0000, +1.0000]" in told.out and "could not be asked: odd: X: y" in told.err
 
 
+def test_a_comparison_without_a_question_says_how_to_ask_one(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("compare", "g1", "g2", "--queries", "0") == 0
+    told = capsys.readouterr()
+    assert "nothing was asked" in told.err and "overlap" not in told.out
+
+
 def test_feedback_sends_grades_and_refuses_what_is_none(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
     run, chunk = UUID(int=1), UUID(int=2)
     assert main(["feedback", str(run), "--up", "--chunk", f"{chunk}=3", "--note", "right", "--server", command.url]) == 0
@@ -92,7 +100,7 @@ def test_feedback_sends_grades_and_refuses_what_is_none(command: Command, capsys
 
 def test_generations_are_listed_shown_rolled_back_and_dropped(command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert command("list") == 0 and "standby" in capsys.readouterr().out
-    assert command("show", "g2") == 0 and "strategy=structure" in capsys.readouterr().out
+    assert command("show", "g2") == 0 and "strategy structure" in capsys.readouterr().out
     assert command("show", "g9") == 3
     assert command("rollback") == 0
     assert command("drop", "g2", "--yes") == 0 and "g2 is gone" in capsys.readouterr().err
