@@ -100,5 +100,9 @@ def _outcome(source: Source) -> str:
 
 
 def _summary(job: Ingestion) -> str:
+    """With where those are that are on their way, so that a slow step has a name."""
     counts = Counter(source.outcome for source in job.sources)
-    return f"{len(job.sources)} documents: " + ", ".join(f"{number} {state}" for state, number in counts.most_common())
+    places = Counter(_now(source) for source in job.sources if source.state == "running")
+    where = ", ".join(f"{number} at {stage}" for stage, number in places.most_common() if stage != "running")
+    told = ", ".join(f"{number} {state}" for state, number in counts.most_common())
+    return f"{len(job.sources)} document{'s' if len(job.sources) > 1 else ''}: {told}" + (f" ({where})" if where else "")

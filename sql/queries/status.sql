@@ -2,6 +2,7 @@
 select
   s.document_id, s.ord, s.revision, s.accepted_id, s.unchanged, s.state, s.generation, s.visible, s.chunks,
   d.external_id, r.content_sha256, r.received_at, r.log_topic, r.log_partition, r.log_offset,
+  h.log_topic as door_topic, h.log_partition as door_partition, h.log_offset as door_offset,
   t.warnings, t.log_topic as text_topic, t.log_partition as text_partition, t.log_offset as text_offset,
   (
     select coalesce(jsonb_agg(to_jsonb(x)), '[]') from (
@@ -25,5 +26,6 @@ select
 from revision_states s
 join documents d on d.id = s.document_id
 join document_revisions r on r.document_id = s.document_id and r.ord = s.ord
+left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = s.accepted_id
 left join revision_texts t on t.generation = s.generation and t.document_id = s.document_id and t.ord = s.ord
 where s.tenant = $1 and ($2::uuid is null or s.accepted_id = $2) and ($3::uuid is null or (s.document_id = $3 and s.ord = (select max(ord) from document_revisions where document_id = $3)))

@@ -94,6 +94,8 @@ async def test_every_stage_of_a_document_is_told_with_its_place_in_the_log(world
     lines = {line["stage"]: line for line in status["stages"]}
     assert {"receive", "transcribe", "chunk", "embed", "index"} <= lines.keys()
     assert all(lines[stage]["state"] == "done" for stage in ("receive", "transcribe", "chunk", "embed", "index"))
+    assert all(None not in (lines[stage]["topic"], lines[stage]["partition"], lines[stage]["offset"], lines[stage]["started_at"]) for stage in lines), lines
+    assert lines["receive"]["topic"] == "raw"
     assert status["chunks_count"] > 0
 
 
