@@ -19,12 +19,13 @@ from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
 from engines.embed.null import NullEmbedder
 from processors import STAGES
+from schemas.errors import PermanentError
 from schemas.generations import CHAIN
 from schemas.questions import SearchRequest
 from sql.checksum import checksum
 from sql.dropping import give_up
 from sql.pauses import PgPauses
-from sql.switching import switch
+from sql.switching import roll_back, switch
 from tests.both_logs import on_both_logs
 from tests.pipeline import Pipeline, null_overrides, pipeline
 
@@ -171,6 +172,41 @@ async def test_a_worker_of_the_version_that_made_the_index_takes_in_what_comes_b
             await newer.until(lambda: _shows(newer, NEW))
 
 
+async def test_the_older_index_does_not_come_back_over_what_it_never_took_in(upgrade: Upgrade, settings: Settings, database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database, settings=settings) as older:
+        await older.fill(TEXTS)
+    upgrade("chunk")
+    async with pipeline(tmp_path, database, settings=settings) as newer:
+        newer.number = 10
+        name, _ = await reindexing(newer, settings).start([])
+        await newer.reaches(name, "shadow")
+        await promote(newer, name)
+        await newer.push({"late": "Grebes came late."})
+        await newer.until(lambda: _shows(newer, OLD | {"late": "Grebes came late"}))
+        with pytest.raises(PermanentError) as refused:
+            await roll_back(newer.pool, newer.worker.builder.decisions.promoted)
+        assert refused.value.code == "GENERATION_BEHIND"
+        assert await shown(newer) == OLD | {"late": "Grebes came late"}
+
+
+async def test_an_index_that_another_version_began_waits_for_it_and_takes_nothing_with_it(
+    upgrade: Upgrade, settings: Settings, database: str, tmp_path: Path
+) -> None:
+    async with pipeline(tmp_path, database, settings=settings) as older:
+        await older.fill(TEXTS)
+        name, _ = await reindexing(older, settings).start(["chunk.child_tokens=100"], events_per_second=0.001)
+    upgrade("extract")
+    async with pipeline(tmp_path, database, settings=settings) as newer:
+        newer.number = 10
+        await newer.fill_live({"late": "Grebes came late."})
+        await newer.until(lambda: _standing(newer, {"anabranch.extract.g1", f"anabranch.extract.{name}"}))
+        told = {finding.name: finding for finding in await waiting.stages(settings)}[f"reader: anabranch.extract.{name}"]
+        assert "another version" in told.detail and f"anabranch generations drop {name}" in told.fix
+        await newer.reaches(name, "building")
+        await give_up(newer.pool, name, newer.worker.builder.decisions.dropped)
+        await newer.until(lambda: _standing(newer, {"anabranch.extract.g1"}))
+
+
 class OtherVectors(NullEmbedder):
     """The same model by a newer program."""
 
@@ -205,6 +241,10 @@ async def _shows(at_work: Pipeline, expected: dict[str, str]) -> bool:
 async def _paused(at_work: Pipeline, stage: str) -> bool:
     lines, _ = await explained_lags(at_work.worker.storage)
     return [one["stage"] for one in lines if one["paused"]] == [stage]
+
+
+async def _standing(at_work: Pipeline, readers: set[str]) -> bool:
+    return {pause.reader for pause in await PgPauses(at_work.pool).all()} == readers
 
 
 async def _settled(at_work: Pipeline, generation: str, documents: int) -> bool:
