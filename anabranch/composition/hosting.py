@@ -17,7 +17,7 @@ from anabranch.background.source_hosting import Door
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.owing import OwingLedger, UnrepeatingLedger
 from anabranch.composition.ports import ports_of
-from anabranch.composition.readers import AGAIN, ANSWERING, Reader, ending_first, endings_only, makes_facts, readers
+from anabranch.composition.readers import AGAIN, ANSWERING, Reader, endings_only, makes_facts, readers, rest_of
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.storage import Storage
 from anabranch.indexing import outdated_error
@@ -145,7 +145,7 @@ class Hosting:
         pool, event_log = (self.builds, WithoutOutcomes(self.storage.log)) if reader.silent else (self.storage.pool, self.storage.log)
         if makes_facts(reader) and reader.author in await self.shelf.outdated(generation):
             self._stand(reader)
-            if (rest := ending_first(reader)) is None:
+            if (rest := rest_of(reader)) is None:
                 return None
             reader = rest
         ports = ports_of(self.settings, self.storage, generation, engines, self.overrides, self.door)

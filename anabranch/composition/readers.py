@@ -103,7 +103,7 @@ def makes_facts(reader: Reader) -> bool:
     return reader.author in CHAIN and reader.stage.react not in (None, endings_only, _endings_of_acceptance)
 
 
-def ending_first(reader: Reader) -> Reader | None:
+def rest_of(reader: Reader) -> Reader | None:
     """What is left of a reader where another version of this program makes its facts: documents are still changed and withdrawn, and those that need a
     text wait for it. Of the others nothing: they are left alone, so that another worker goes on where they are."""
     return replace(reader, stage=replace(reader.stage, left=_needs_a_text)) if reader.stage.counts == "latest" else None
