@@ -5,15 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from retrieval.answer.drafts import Draft
+from retrieval.kept import kept_chunk, kept_parent
 from retrieval.looked import Asked, Looked
-from schemas.ids import sha256_hex
 from schemas.ports.engines import ChatReply
-from schemas.ports.search import ChunkView, ParentView
-from schemas.runs import Basis, PastChunk, PastDraft, PastParent, PastReply
-
-
-def text_hash(text: str) -> str:
-    return sha256_hex(text.encode())
+from schemas.ports.search import ChunkView
+from schemas.runs import Basis, PastDraft, PastReply
 
 
 def basis_of(asked: Asked, looked: Looked, draft: Draft | None) -> Basis:
@@ -28,8 +24,8 @@ def basis_of(asked: Asked, looked: Looked, draft: Draft | None) -> Basis:
         keywords=list(asked.plan.keywords),
         complete=sorted(found.complete),
         linked=[seed.key for seed in found.linked],
-        parents=[_parent(view, families.get(view.parent_id, ())) for view in looked.views.values()],
-        chunks=[_chunk(chunk) for chunk in chunks.values()],
+        parents=[kept_parent(view, families.get(view.parent_id, ())) for view in looked.views.values()],
+        chunks=[kept_chunk(chunk) for chunk in chunks.values()],
         draft=_draft(draft) if draft else None,
     )
 
@@ -41,42 +37,6 @@ def _chunks(looked: Looked) -> Iterable[ChunkView]:
             yield parent.best.chunk
     for context in looked.contexts:
         yield from context.children
-
-
-def _parent(view: ParentView, children: Iterable[ChunkView]) -> PastParent:
-    return PastParent(
-        id=view.parent_id,
-        document_id=view.document_id,
-        section=view.section,
-        char_start=view.char_start,
-        char_end=view.char_end,
-        pages=list(view.pages),
-        tokens=view.tokens,
-        ordinal=view.ordinal,
-        text_sha256=text_hash(view.text),
-        children=[child.chunk_id for child in children],
-    )
-
-
-def _chunk(chunk: ChunkView) -> PastChunk:
-    return PastChunk(
-        id=chunk.chunk_id,
-        parent_id=chunk.parent_id,
-        document_id=chunk.document_id,
-        order=list(chunk.order),
-        revision=chunk.revision,
-        external_id=chunk.external_id,
-        title=chunk.title,
-        source_uri=chunk.source_uri,
-        language=chunk.language,
-        kind=chunk.kind,
-        prefix=chunk.prefix,
-        char_start=chunk.char_start,
-        char_end=chunk.char_end,
-        spans=[dict(span) for span in chunk.spans],
-        ordinal=chunk.ordinal,
-        text_sha256=text_hash(chunk.text),
-    )
 
 
 def _draft(draft: Draft) -> PastDraft:

@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from retrieval.kept import read_chunk, read_parent, unread_chunk
 from schemas.errors import NotFound
 from schemas.ports.runs import PastText
 from schemas.ports.search import ChunkView, ParentView
@@ -61,11 +62,13 @@ class Past:
 
     def chunk_views(self, texts: Mapping[UUID, str]) -> dict[UUID, ChunkView]:
         """Of every candidate. One that was ranked and not read has only its text; where that is gone its hash stands for it, so that equal ones stay equal."""
-        read = {chunk.id: _chunk_view(chunk, texts[chunk.id]) for chunk in self.basis.chunks}
-        return {one.chunk_id: _bare_view(one, texts.get(one.chunk_id, one.text_sha256)) for one in self.candidates} | read
+        read = {chunk.id: read_chunk(chunk, texts[chunk.id]) for chunk in self.basis.chunks}
+        return {
+            one.chunk_id: unread_chunk(one.chunk_id, one.parent_id, one.document_id, texts.get(one.chunk_id, one.text_sha256)) for one in self.candidates
+        } | read
 
     def snapshot(self, texts: Mapping[UUID, str]) -> PastSnapshot:
-        return PastSnapshot(self.basis, self.chunk_views(texts), {one.id: _parent_view(one, texts[one.id]) for one in self.basis.parents})
+        return PastSnapshot(self.basis, self.chunk_views(texts), {one.id: read_parent(one, texts[one.id]) for one in self.basis.parents})
 
 
 class PastSnapshot:
@@ -109,57 +112,3 @@ def texts_wanted(past: Past) -> list[PastText]:
     """Each chunk and parent once."""
     every: list[PastText] = [*past.basis.parents, *past.basis.chunks, *past.candidates]
     return list({one.id: one for one in reversed(every)}.values())
-
-
-def _chunk_view(chunk: PastChunk, text: str) -> ChunkView:
-    return ChunkView(
-        chunk_id=chunk.id,
-        parent_id=chunk.parent_id,
-        document_id=chunk.document_id,
-        order=tuple(chunk.order),
-        revision=chunk.revision,
-        external_id=chunk.external_id,
-        title=chunk.title,
-        source_uri=chunk.source_uri,
-        language=chunk.language,
-        kind=chunk.kind,
-        text=text,
-        prefix=chunk.prefix,
-        char_start=chunk.char_start,
-        char_end=chunk.char_end,
-        spans=chunk.spans,
-        ordinal=chunk.ordinal,
-        positions={},
-        background_dense=None,
-        background_maxsim=None,
-        states=None,
-    )
-
-
-def _bare_view(one: Candidate, text: str) -> ChunkView:
-    return ChunkView(
-        chunk_id=one.chunk_id,
-        parent_id=one.parent_id,
-        document_id=one.document_id,
-        order=(),
-        revision=0,
-        external_id=None,
-        title=None,
-        source_uri=None,
-        language=None,
-        kind="paragraph",
-        text=text,
-        prefix="",
-        char_start=0,
-        char_end=len(text),
-        spans=[],
-        ordinal=0,
-        positions={},
-        background_dense=None,
-        background_maxsim=None,
-        states=None,
-    )
-
-
-def _parent_view(parent: PastParent, text: str) -> ParentView:
-    return ParentView(parent.id, parent.document_id, text, parent.section, parent.char_start, parent.char_end, parent.pages, parent.tokens, parent.ordinal)

@@ -7,9 +7,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from retrieval.basis import text_hash
 from retrieval.expand import RankedParent
 from retrieval.fuse import Fused
+from retrieval.kept import text_hash
 from retrieval.ranking import Ranking
 from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse

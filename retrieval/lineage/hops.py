@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from retrieval.kept import text_hash
 from retrieval.lineage.reading import Bytes, Found
 from schemas.events import ChunksEmbedded, DocumentAccepted, DocumentChunked, DocumentReceived, DocumentTranscribed, Fact
 from schemas.ids import received_id, sha256_hex
@@ -202,7 +203,3 @@ def _unless(holds: bool, fault: str) -> Fault:
 def stored(text: str) -> str:
     """As the tables keep it: no NUL."""
     return text.replace("\0", "\ufffd")
-
-
-def text_hash(text: str) -> str:
-    return sha256_hex(text.encode())

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 from uuid import UUID
 
+from retrieval.kept import text_hash
 from retrieval.lineage import hops
 from retrieval.lineage.reading import Bytes, Found, read_blob, read_fact, read_transcript
 from schemas.errors import NotFound
@@ -41,7 +42,7 @@ class Evidence:
     def sound(self) -> Transcript | None:
         """The text, where it has the hash that its event names: only then may others be blamed for differing from it."""
         data = self.transcribed[1].fact.data if self.transcribed and self.transcribed[1].fact else None
-        fits = self.transcript is not None and isinstance(data, DocumentTranscribed) and hops.text_hash(self.transcript.markdown) == data.text_sha256
+        fits = self.transcript is not None and isinstance(data, DocumentTranscribed) and text_hash(self.transcript.markdown) == data.text_sha256
         return self.transcript if fits else None
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from processors import runs
-from retrieval.basis import text_hash
+from retrieval.kept import text_hash
 from retrieval.rerun import Rerun, rerun
 from schemas.errors import NotFound
 from schemas.events import Fact, QueryAnswered, QueryReceived
