@@ -34,7 +34,7 @@ from streams.sources.applying import Applier
 from streams.sources.burying import Undertaker
 from streams.sources.delivery import Delivery
 from streams.sources.folder import FolderReader
-from streams.sources.known import KnownItems
+from streams.sources.known import STATUS, KnownItems
 from streams.sources.table import TableReader
 from streams.sources.topic import TopicReader
 from streams.sources.urls import UrlsReader
@@ -94,14 +94,20 @@ class Readers:
     async def close_down(self, source: DeclaredSource) -> None:
         """A removed source: its slot goes, its documents if they shall, and what was remembered of it."""
         if isinstance(source.spec.takes, PostgresSource):
-            reader = self._changes(source.spec, source.spec.takes)
-            try:
-                await reader.drop()
-            finally:
-                await reader.close()
+            await self._drop_slot(source.spec, source.spec.takes)
         if source.withdraw:
             await self._withdraw_all(source.spec)
         await self.store.forget(source.spec.name)
+
+    async def _drop_slot(self, spec: SourceSpec, table: PostgresSource) -> None:
+        """Where nobody says what the address is, and nothing was read, there is none of ours."""
+        if self._dsn(spec, table) is None and set(await self.store.notes(spec.name)) <= {STATUS}:
+            return
+        reader = self._changes(spec, table)
+        try:
+            await reader.drop()
+        finally:
+            await reader.close()
 
     async def _withdraw_all(self, spec: SourceSpec) -> None:
         after = ""
@@ -143,13 +149,16 @@ class Readers:
             return {partition: end for partition, (_, end) in (await topics.ends(topic)).items()}
 
     def _changes(self, spec: SourceSpec, table: PostgresSource) -> PgChangeReader:
-        secret = self.settings.sources.get(spec.name.replace("-", "_"))
-        given = table.dsn if self._is_owned else None
-        dsn = secret.get_secret_value() if secret else given
-        if not dsn:
+        dsn = self._dsn(spec, table)
+        if dsn is None:
             remedy = f"Set {setting_of(spec.name)} of the worker to its address."
             raise ConfigurationError(f"nobody says where the database of source {spec.name} is", code="SOURCE_ADDRESS", remedy=remedy)
         return PgChangeReader(dsn, *table.place, slot_name(spec.name, table))
+
+    def _dsn(self, spec: SourceSpec, table: PostgresSource) -> str | None:
+        secret = self.settings.sources.get(spec.name.replace("-", "_"))
+        given = table.dsn if self._is_owned else None
+        return (secret.get_secret_value() if secret else given) or None
 
     @property
     def _is_owned(self) -> bool:
