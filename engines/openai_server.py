@@ -16,7 +16,9 @@ from engines.resilience import ABANDONED, Patience, Remote, Unanswered, Unwatche
 from schemas.errors import ConfigurationError, PermanentError
 
 Kind = Literal["openai", "azure", "vllm"]
-COUNTED: dict[Literal["input", "output"], str] = {"input": "prompt_tokens", "output": "completion_tokens"}
+Counted = Literal["input", "output"]
+COUNTED: dict[Counted, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
+MOST_TOKENS = 2**31
 BUSY = frozenset({408, 409, 425, 429})
 CONFIGURED = {401: "ENGINE_KEY_REFUSED", 403: "ENGINE_KEY_REFUSED", 404: "ENGINE_NOT_FOUND"}
 
@@ -86,10 +88,8 @@ class OpenAIServer:
 
     def _count(self, answer: Mapping[str, Any]) -> None:
         """As the server counts; a streamed answer tells it in one of its events."""
-        usage = answer.get("usage")
-        for kind, name in COUNTED.items():
-            number = usage.get(name) if isinstance(usage, dict) else None
-            if isinstance(number, int) and number > 0:
+        for kind in COUNTED:
+            if number := tokens_told(answer, kind):
                 self._watch.tokens(self.model, kind, number)
 
     @contextmanager
@@ -102,7 +102,7 @@ class OpenAIServer:
             raise Unanswered(f"{self._address} did not answer: {error}.") from error
         except openai.APIError as error:
             raise Unanswered(f"{self._address} failed in the middle of its answer: {error.message}.") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise self._broken("answered with something that is no JSON object") from error
 
     def _parsed(self, text: str) -> dict[str, Any]:
@@ -121,6 +121,13 @@ class OpenAIServer:
                 said, code=CONFIGURED[status], remedy=f"Check the key, the model name ({self.model}) and the address of this server.", again=False
             )
         return PermanentError(said, code="ENGINE_REJECTED_INPUT", remedy="The server will not take this input; see what it says.")
+
+
+def tokens_told(answer: Mapping[str, Any], kind: Counted) -> int:
+    """As the server counts them; 0 where it says nothing, or no number of tokens."""
+    usage = answer.get("usage")
+    number = usage.get(COUNTED[kind]) if isinstance(usage, dict) else None
+    return number if isinstance(number, int) and 0 < number < MOST_TOKENS else 0
 
 
 def _client(settings: ServerSettings) -> openai.AsyncOpenAI:

@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import pickle
+import signal
 import socket
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from typing import IO
 from engines.sandbox_child import FAILED, FRAME, READY, REFUSED, RESULT
 from schemas import errors
 
+KILLED = frozenset({-signal.SIGKILL, -signal.SIGTERM})
 _WATCH_S = 0.05
 _START_S = 120.0
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SYSTEMROOT")
@@ -83,7 +85,7 @@ class Sandbox:
         """What `function` (module level, picklable arguments) returns in a child. Its own errors of ours come through.
 
         Raises LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) after killing the child, UnreadableDocument (PARSER_CRASHED) when the
-        child dies or fails in an unforeseen way. The deadline counts from the moment the child takes the job.
+        child dies or fails in an unforeseen way, TransientError (PARSER_CRASHED) when somebody else killed it. The deadline counts from the moment the child takes the job.
         """
         async with self._places:
             child = await self._take()
@@ -174,9 +176,13 @@ async def _read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     return kind, await reader.readexactly(size)
 
 
-async def _died(child: _Child, about: str, memory: int) -> errors.PermanentError:
+async def _died(child: _Child, about: str, memory: int) -> errors.AnabranchError:
+    """Of what the document did to it; but a system that is being stopped, or is short of memory, kills children for no fault of a document."""
     code = await asyncio.to_thread(child.process.wait)
     said = child.last_words()
+    if code in KILLED:
+        crashed = _crashed(about, "the child process was killed")
+        return errors.TransientError(crashed.detail, code=crashed.code, remedy=crashed.remedy)
     if "bad_alloc" in said or "MemoryError" in said:
         return _too_big(about, memory)
     return _crashed(about, f"the child process ended with {code}" + (f": {said.splitlines()[-1]}" if said else ""))

@@ -9,7 +9,8 @@ from typing import Any
 import jsonschema
 
 from engines.chat.streamed import Drafts
-from engines.openai_server import OpenAIServer, ServerSettings
+from engines.completions import completion
+from engines.openai_server import OpenAIServer, ServerSettings, tokens_told
 from engines.resilience import Patience
 from schemas.errors import ModelOutput
 from schemas.ports.engines import ChatReply, ChatUsage, Hear
@@ -17,6 +18,7 @@ from schemas.ports.engines import ChatReply, ChatUsage, Hear
 PATH = "/chat/completions"
 MAX_TOKENS = 4096
 TRIES = 2
+LONGEST_MODEL = 255
 
 
 class OpenAIChat:
@@ -31,11 +33,11 @@ class OpenAIChat:
         usage, fault, drafts = ChatUsage(), "", Drafts(hear) if hear else None
         for call in range(1, TRIES + 1):
             reply = await self._asked(self._body(messages, schema, name), drafts)
-            usage = _sum(usage, reply.get("usage"))
+            usage = _sum(usage, reply)
             text, fault = _content(reply)
             data, fault = (None, fault) if fault else _checked(text, schema)
             if data is not None:
-                return ChatReply(data, str(reply.get("model") or self.model), usage, call)
+                return ChatReply(data, _named(reply) or self.model, usage, call)
             messages = [
                 *messages,
                 {"role": "assistant", "content": text},
@@ -64,20 +66,22 @@ class OpenAIChat:
 
 def _content(reply: Mapping[str, Any]) -> tuple[str, str]:
     """What the model said, and what is wrong with it ('' for nothing)."""
-    choices = reply.get("choices") or [{}]
-    message = choices[0].get("message") or {}
-    if message.get("refusal"):
-        return "", f"it refused ({message['refusal']})."
-    if choices[0].get("finish_reason") == "length":
-        return message.get("content") or "", "it was cut off at the token limit."
-    return message.get("content") or "", ""
+    choice = completion(reply).choice
+    if choice.said.refusal:
+        return "", f"it refused ({choice.said.refusal})."
+    return choice.said.content or "", "it was cut off at the token limit." if choice.finish_reason == "length" else ""
+
+
+def _named(reply: Mapping[str, Any]) -> str:
+    model = reply.get("model")
+    return model[:LONGEST_MODEL] if isinstance(model, str) else ""
 
 
 def _checked(text: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
     try:
         data = _text_only(json.loads(text))
         jsonschema.validate(data, schema)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return None, f"not JSON ({error})."
     except jsonschema.ValidationError as error:
         return None, f"{error.json_path}: {error.message[:300]}."
@@ -96,6 +100,5 @@ def _text_only(value: Any) -> Any:
     return value
 
 
-def _sum(usage: ChatUsage, more: Mapping[str, Any] | None) -> ChatUsage:
-    said = more or {}
-    return ChatUsage(usage.input_tokens + int(said.get("prompt_tokens") or 0), usage.output_tokens + int(said.get("completion_tokens") or 0))
+def _sum(usage: ChatUsage, reply: Mapping[str, Any]) -> ChatUsage:
+    return ChatUsage(usage.input_tokens + tokens_told(reply, "input"), usage.output_tokens + tokens_told(reply, "output"))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
+from engines.completions import completion
 from schemas.ports.engines import Hear
 
 
@@ -33,13 +34,13 @@ class Streamed:
         return bool(self._stopped)
 
     def take(self, part: Mapping[str, Any]) -> None:
+        """Raises Unanswered for a part of another form."""
         self._model = part.get("model") or self._model
         self._usage = part.get("usage") or self._usage
-        for choice in part.get("choices") or ():
-            delta = choice.get("delta") or {}
-            self._refused += delta.get("refusal") or ""
-            self._stopped = choice.get("finish_reason") or self._stopped
-            if piece := delta.get("content"):
+        for choice in completion(part).choices or ():
+            self._refused += choice.said.refusal or ""
+            self._stopped = choice.finish_reason or self._stopped
+            if piece := choice.said.content:
                 self._said += piece
                 self._hear(piece)
 

@@ -19,6 +19,7 @@ from schemas.ports.engines import Embedded, EmbeddedQuery
 VERSION = 1
 PASSAGE_INSTRUCTION = "Represent the user's input."
 QUERY_INSTRUCTION = "Retrieve passages that answer the user's question."
+SHORTEST, LONGEST = 1e-12, 1e18
 Floats = NDArray[np.float32]
 
 
@@ -84,15 +85,21 @@ class OpenAIEmbedder:
         return await self._server.post("/embeddings", body)
 
 
+def _directed(rows: Floats) -> bool:
+    """Neither too long to be measured nor too short to say where it points."""
+    lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
+    return bool(((lengths > SHORTEST) & (lengths < LONGEST)).all())
+
+
 def _rows(reply: Mapping[str, Any], count: int) -> Floats:
     """[count, dimension] in the order asked, whatever the order of the answer. Raises TransientError for what is no vector: a server that is unwell may say
     better later, one that always says so of this input is not asked for ever."""
     try:
         found = {int(item["index"]): item["embedding"] for item in reply["data"]}
         rows = np.asarray([found[place] for place in range(count)], np.float32)
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Unanswered(f"The embedding server left out some of {count} vectors.", code="ENGINE_BROKEN_ANSWER") from error
-    if rows.ndim != 2 or not np.isfinite(rows).all() or not np.linalg.norm(rows, axis=1).all():
+    if rows.ndim != 2 or not np.isfinite(rows).all() or not _directed(rows):
         raise TransientError(
             "The embedding server answered with NaN, infinite or empty vectors.",
             code="ENGINE_BROKEN_ANSWER",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 from typing import Any
 
+from engines.completions import completion
 from engines.drafts import Draft
 from engines.ocr.grounding import END, drafts
 from engines.ocr.port import Ocr
@@ -58,7 +59,7 @@ class OpenAIOcr:
 
 
 def _said(answer: dict[str, Any]) -> str:
-    choice: dict[str, Any] = next(iter(answer.get("choices") or []), {})
-    text = str((choice.get("message") or {}).get("content") or "")
-    finished = choice.get("finish_reason") == "stop" or text.rstrip().endswith(END)
+    choice = completion(answer).choice
+    text = choice.said.content or ""
+    finished = choice.finish_reason == "stop" or text.rstrip().endswith(END)
     return text if finished and text.replace(END, "").strip() else ""

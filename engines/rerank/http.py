@@ -42,7 +42,7 @@ def _scores(reply: Mapping[str, Any], count: int) -> list[float]:
     try:
         found = {int(item["index"]): float(item["relevance_score"]) for item in reply["results"]}
         scores = [found[place] for place in range(count)]
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise Unanswered(f"The rerank server left out some of {count} scores.", code="ENGINE_BROKEN_ANSWER") from error
     if not all(map(math.isfinite, scores)):
         raise Unanswered("The rerank server answered with scores that are not numbers.", code="ENGINE_BROKEN_ANSWER")

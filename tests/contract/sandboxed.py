@@ -35,6 +35,12 @@ def end_abruptly() -> bytes:
     return b""
 
 
+def be_killed(how: int) -> bytes:
+    os.kill(os.getpid(), how)
+    time.sleep(3600)
+    return b""
+
+
 def print_loudly() -> bytes:
     print("x" * 100_000)
     return b"done"

@@ -98,6 +98,43 @@ async def test_a_stream_that_always_fails_is_an_unavailable_engine(chat: Chat, f
         await chat.ask("s", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: None)
 
 
+ODD = [
+    [],
+    {"choices": "x"},
+    {"choices": {"a": 1}},
+    {"choices": [None]},
+    {"choices": ["x"]},
+    {"choices": [{"message": "x", "delta": "x"}]},
+    {"choices": [{"message": {"content": 7}, "delta": {"content": 7}}]},
+    {"choices": [{"message": {"content": [{"type": "text", "text": "{}"}]}, "delta": {"refusal": {}}}]},
+    {"choices": [{"message": {"content": "{}"}, "finish_reason": ["stop"]}]},
+]
+
+
+@pytest.mark.parametrize("body", ODD, ids=json.dumps)
+@pytest.mark.parametrize("heard", [False, True], ids=["whole", "streamed"])
+async def test_an_answer_of_no_form_that_there_is_is_an_engine_that_does_not_answer(chat: Chat, fake: FakeOpenAI, body: Any, heard: bool) -> None:
+    fake.fail(times=9, body=f"data: {json.dumps(body)}\n\n" if heard else body)
+    with pytest.raises(EngineUnavailable) as caught:
+        await chat.ask("s", PROMPT, ANSWER, name="answer", hear=(lambda draft, piece: None) if heard else None)
+    assert caught.value.code == "ENGINE_BROKEN_ANSWER"
+
+
+async def test_json_without_a_bottom_breaks_the_schema_and_nothing_else(chat: Chat, fake: FakeOpenAI) -> None:
+    fake.say("[" * 100_000)
+    assert (await chat.ask("s", PROMPT, ANSWER, name="answer")).calls == 2
+
+
+@pytest.mark.parametrize(
+    "usage", ["x", [1], {"prompt_tokens": "many"}, {"prompt_tokens": -5}, {"prompt_tokens": 10**30}, {"prompt_tokens": 1.5}], ids=json.dumps
+)
+async def test_what_is_no_number_of_tokens_counts_nothing(chat: Chat, fake: FakeOpenAI, usage: Any) -> None:
+    said = {"sufficient": False, "sentences": [], "assumptions": [], "limitations": []}
+    fake.fail(body={"choices": [{"message": {"content": json.dumps(said)}, "finish_reason": "stop"}], "usage": usage, "model": 7})
+    reply = await chat.ask("s", PROMPT, ANSWER, name="answer")
+    assert (reply.data, reply.usage.input_tokens, reply.model) == (said, 0, chat.model)
+
+
 async def test_whoever_stops_listening_ends_the_models_work(chat: Chat, fake: FakeOpenAI) -> None:
     began = asyncio.Event()
     fake.fail(stall=True)

@@ -133,6 +133,23 @@ async def test_texts_travel_in_batches_of_the_set_size(fake: FakeOpenAI) -> None
     assert sorted(len(body["input"]) for _, body in fake.requests) == [6, 32, 32]
 
 
+@pytest.mark.parametrize("vector", [[10**400] * NATIVE_DIMENSION, [3e38] * NATIVE_DIMENSION, [1e-30] * NATIVE_DIMENSION, "x", None, [[1.0]]])
+async def test_what_is_no_vector_never_comes_through(embedder: OpenAIEmbedder, fake: FakeOpenAI, vector: object) -> None:
+    fake.fail(times=9, body={"data": [{"index": 0, "embedding": vector}]})
+    with pytest.raises(TransientError):
+        await embedder.embed(["a"])
+
+
+@pytest.mark.parametrize("result", [{"index": 0, "relevance_score": 10**400}, {"index": float("inf"), "relevance_score": 0.5}, None, "x"])
+async def test_what_is_no_score_never_comes_through(fake: FakeOpenAI, result: object) -> None:
+    fake.fail(times=9, body={"results": [result]})
+    reranker = HttpReranker(settings(fake), patience=QUICK)
+    with pytest.raises(EngineUnavailable) as caught:
+        await reranker.rerank("q", None, [passage("a")])
+    await reranker.close()
+    assert caught.value.code == "ENGINE_BROKEN_ANSWER"
+
+
 async def test_a_rerank_answer_with_holes_is_not_taken(fake: FakeOpenAI) -> None:
     engine = HttpReranker(settings(fake), patience=QUICK)
     for fault in ({"drop": True}, {"nan": True}):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 
 from engines.sandbox import Sandbox, SandboxLimits
-from schemas.errors import EngineUnavailable, LimitExceeded, PermanentError, UnreadableDocument
+from schemas.errors import EngineUnavailable, LimitExceeded, PermanentError, TransientError, UnreadableDocument
 from tests.contract import sandboxed
 
 
@@ -45,6 +46,14 @@ async def test_a_bad_job_fails_alone(sandbox: Sandbox, job: Callable[..., bytes]
         await sandbox.run(job, *arguments, about="a.pdf", deadline_s=0.2 if job is sandboxed.hang else None)
     assert caught.value.code == code
     assert caught.value.remedy
+    assert await sandbox.run(sandboxed.echo, b"next") == b"next"
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGTERM])
+async def test_a_child_that_somebody_kills_says_nothing_against_its_document(sandbox: Sandbox, how: signal.Signals) -> None:
+    with pytest.raises(TransientError) as caught:
+        await sandbox.run(sandboxed.be_killed, int(how), about="a.pdf")
+    assert (caught.value.code, caught.value.detail) == ("PARSER_CRASHED", "a.pdf broke the reader: the child process was killed")
     assert await sandbox.run(sandboxed.echo, b"next") == b"next"
 
 

@@ -38,6 +38,8 @@ class Fault:
     retry_after: float | None = None
     hang: bool = False
     malformed: bool = False
+    body: Any = None
+    """sent as JSON in place of the answer; a text as the events of a stream"""
     nan: bool = False
     drop: bool = False
     wrong_dimension: bool = False
@@ -141,6 +143,9 @@ async def _answered(fake: FakeOpenAI, request: Request) -> Response:
         return _refused(401, "Incorrect API key provided")
     if fault.malformed:
         return Response("<html>502 somewhere</html>", media_type="text/html")
+    if fault.body is not None:
+        streamed = isinstance(fault.body, str)
+        return Response(fault.body if streamed else json.dumps(fault.body), media_type="text/event-stream" if streamed else "application/json")
     return await _kinds[path.rsplit("/", 1)[1]](fake, body, fault)
 
 
