@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,7 @@ from streams.submission import submission
 from tests.property.world import LineParser
 
 PATIENCE_S = 90.0
+MAINTENANCE_S = 20.0
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
 
 
@@ -114,9 +115,13 @@ class Pipeline:
 
 
 @asynccontextmanager
-async def pipeline(folder: Path, dsn: str, overrides: Overrides | None = None, settings: Settings | None = None, **more: Any) -> AsyncIterator[Pipeline]:
+async def pipeline(
+    folder: Path, dsn: str, overrides: Overrides | None = None, settings: Settings | None = None, maintenance_s: float = MAINTENANCE_S, **more: Any
+) -> AsyncIterator[Pipeline]:
+    """`maintenance_s` is how often deltas are folded and indexes looked after."""
     metrics = Metrics("test")
-    async with prepare_worker(settings or Settings(data_dir=folder), dsn, overrides=overrides or null_overrides(), observer=metrics, **more) as worker:
+    async with prepare_worker(settings or Settings(data_dir=folder), dsn, overrides=overrides or null_overrides(), observer=metrics, **more) as prepared:
+        worker = replace(prepared, maintenance=replace(prepared.maintenance, every_s=maintenance_s))
         running = asyncio.create_task(worker.run())
         try:
             yield Pipeline(worker, running, metrics)

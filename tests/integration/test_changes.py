@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from uuid import uuid4
@@ -11,6 +12,7 @@ import pytest
 
 from anabranch.composition.overrides import Overrides
 from engines.embed.null import NullEmbedder
+from engines.extract.null import NullExtractor
 from schemas.events import DocumentAmended
 from schemas.ids import document_id
 from sql.derived_tables import PARTITIONED
@@ -18,9 +20,12 @@ from sql.erasure import PgErasure
 from streams.codec import Codec
 from streams.submission import submission
 from tests.pipeline import TIME, Pipeline, pipeline
+from tests.property.world import LineParser
 
 REAL = Overrides(embedder=NullEmbedder(dimension=8))
 """Everything as it is shipped, without the model."""
+QUICK = Overrides(parser=LineParser(), embedder=NullEmbedder(dimension=8), extractor=NullExtractor())
+"""The cheapest there are."""
 WORDS = [
     "the",
     "river",
@@ -55,7 +60,7 @@ def paragraphs(mood: random.Random, number: int) -> list[str]:
     return [" ".join(sentence(mood) for _ in range(mood.randint(2, 6))) for _ in range(number)]
 
 
-async def asked_by(at_work: Pipeline, texts: dict[str, str | None]) -> dict[str, float]:
+async def asked_by(at_work: Pipeline, texts: Mapping[str, str | None]) -> dict[str, float]:
     before = at_work.engine_calls()
     await at_work.fill(texts)
     return {engine: calls - before.get(engine, 0) for engine, calls in at_work.engine_calls().items() if calls > before.get(engine, 0)}
@@ -75,16 +80,21 @@ async def test_a_paragraph_on_the_first_page_of_a_hundred_costs_at_most_three_em
             assert 1 <= asked["embed"] <= 3 and 1 <= asked["extract"] <= 3, (place, asked)
 
 
-async def test_what_is_sent_again_unchanged_costs_no_engine_call_and_no_write_to_a_derived_table(database: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("documents", "overrides"), [(200, REAL), (2_000, QUICK)], ids=["as shipped", "two thousand"])
+async def test_what_is_sent_again_unchanged_costs_no_engine_call_and_no_write_to_a_derived_table(
+    documents: int, overrides: Overrides, database: str, tmp_path: Path
+) -> None:
     mood = random.Random(1)
-    texts: dict[str, str | None] = {f"doc-{number}": "\n\n".join(paragraphs(mood, 2)) for number in range(200)}
-    async with pipeline(tmp_path, database, REAL) as at_work:
-        await at_work.fill(texts)
+    batches = [{f"doc-{number}": sentence(mood) for number in range(first, min(first + 500, documents))} for first in range(0, documents, 500)]
+    async with pipeline(tmp_path, database, overrides, maintenance_s=3600) as at_work:
+        for batch in batches:
+            await at_work.fill(batch)
         rows = await stored(at_work)
-        assert len(rows["child_chunks"]) >= 200
-        assert await asked_by(at_work, texts) == {}
+        assert len(rows["child_chunks"]) == len(rows["visible"]) == documents
+        for batch in batches:
+            assert await asked_by(at_work, batch) == {}
         assert await stored(at_work) == rows
-        assert await at_work.pool.fetchval("select count(*) from revision_states where unchanged") == 200
+        assert await at_work.pool.fetchval("select count(*) from revision_states where unchanged") == documents
 
 
 async def test_an_amendment_asks_no_engine_and_writes_to_no_derived_table(database: str, tmp_path: Path) -> None:
