@@ -29,9 +29,9 @@ class Profiles:
         return self._profiles[name]
 
 
-def load_profiles(folder: Path) -> Profiles:
-    """Every `*.yaml` of the folder, named after its file. Raises ConfigurationError for a file that does not hold a profile."""
-    return Profiles({path.stem: _load(path) for path in sorted(folder.glob("*.yaml"))})
+def load_profiles(*folders: Path) -> Profiles:
+    """Every `*.yaml` of the folders, named after its file; those of a later folder win. Raises ConfigurationError for a file that does not hold a profile."""
+    return Profiles({path.stem: _load(path) for folder in folders for path in sorted(folder.glob("*.yaml"))})
 
 
 def _load(path: Path) -> Profile:

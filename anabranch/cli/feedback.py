@@ -13,6 +13,7 @@ from anabranch.cli.output import print_json, say
 from schemas.errors import ConfigurationError
 
 Flag = Parameter(negative="")
+GRADES = ("0", "1", "2", "3")
 STAGES = ("control", "runs", "judgements")
 DEFAULT = Remote()
 
@@ -69,7 +70,7 @@ def _graded(text: str) -> tuple[str, int]:
     from schemas.errors import InvalidRequest
 
     identity, _, grade = text.partition("=")
-    if not grade.isdigit():
+    if grade not in GRADES:
         raise InvalidRequest(f"--chunk {text} is no ID=GRADE", remedy="Write the chunk's id, an equals sign, and 0, 1, 2 or 3.")
     return identity, int(grade)
 

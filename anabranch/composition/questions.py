@@ -61,8 +61,7 @@ def profiles_of(settings: Settings) -> Profiles:
     """Those that are shipped, then those of the data folder, which win."""
     shipped = next((folder for folder in SHIPPED_PROFILES if folder.is_dir()), SHIPPED_PROFILES[-1])
     own = settings.profiles_dir or settings.data_dir / "profiles"
-    found = [load_profiles(shipped), load_profiles(own)]
-    return Profiles({name: profiles.get(name) for profiles in found for name in profiles.names if name != "default" or (profiles is found[0])})
+    return load_profiles(shipped, own)
 
 
 def _check_embedder(embedder: Embedder, generation: Generation) -> None:

@@ -59,6 +59,12 @@ def test_an_answer_of_which_nothing_is_said_is_no_feedback(tmp_path: Path, capsy
     assert "--up" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("grade", ["9", "-1", "", "x"])
+def test_a_grade_is_0_to_3(grade: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["feedback", "00000000-0000-8000-8000-000000000000", f"--chunk=abc={grade}", "--data", str(tmp_path)]) == 2
+    assert "0, 1, 2 or 3" in capsys.readouterr().err
+
+
 def test_stopping_what_does_not_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kafka", "stop", "--data", str(tmp_path)]) == 0
     assert "no Kafka runs" in capsys.readouterr().err

@@ -25,6 +25,14 @@ def test_the_weights_of_the_shipped_profiles_are_as_published() -> None:
     assert profiles.get("diverse").fusion.per_document == 2
 
 
+def test_ones_own_profiles_win_over_the_shipped_ones_the_default_too(tmp_path: Path) -> None:
+    (tmp_path / "default.yaml").write_text("answer: {threshold: 0.9}")
+    (tmp_path / "mine.yaml").write_text("fusion: {method: rrf}")
+    profiles = load_profiles(SHIPPED, tmp_path)
+    assert profiles.get("default").answer.threshold == 0.9
+    assert {"mine", "rrf"} <= set(profiles.names) and profiles.get("rrf") == load_profiles(SHIPPED).get("rrf")
+
+
 def test_an_unknown_profile_names_those_there_are(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("fusion: {method: rrf}")
     with pytest.raises(InvalidRequest) as error:
