@@ -125,7 +125,10 @@ async def _with_revived(connection: Connection, generation: str, stage: str, ans
 
 
 def _at_the_door(event: Projected, handled: Handled) -> Claimed:
-    if handled.payload_sha256 not in (None, event.fact.payload_sha256):
+    """Without a hash it was erased, and is not let in again, whoever has it read once more."""
+    if handled.payload_sha256 is None:
+        return Claimed(Claim.DONE)
+    if handled.payload_sha256 != event.fact.payload_sha256:
         return Claimed(Claim.DUPLICATE)
     return Claimed(Claim.DONE) if repeats(event.fact.position, handled.place) else handled.claimed
 

@@ -9,7 +9,6 @@ from typing import Any
 from uuid import UUID
 
 from schemas.events.erasure import Scope
-from schemas.records import Position
 from sql.errors import database_errors
 from sql.pool import Connection, Pool
 from sql.statements import statement
@@ -22,8 +21,9 @@ DERIVED = (
 BY_DOCUMENT = ("chunk_history", "memo", "judgements")
 COUNTED = (*DERIVED, *BY_DOCUMENT, "jobs")
 TOUCHED = (*COUNTED, "documents", "dead_letters", "runs", "feedback", "lexical_deltas", "source_changes", "source_rows", "source_notes", "keystore.keys")
-EVENTS, SUBJECTS, SEEN, DONE = "_events", "_subjects", "_seen", "_done"
-"""Kept with the counts of an erasure: what the log says of its documents, how many they are, how many their sources still have, and that it is done."""
+EVENTS, SUBJECTS, SEEN, AGAIN, DONE = "_events", "_subjects", "_seen", "_again", "_done"
+"""Kept with the counts of an erasure: what the log says of its documents, how many they are, how many their sources still have, how many were sent again and
+again meanwhile, and that it is done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,15 +32,6 @@ class Traces:
 
     runs: tuple[UUID, ...]
     feedback: tuple[UUID, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class LaterLife:
-    """A revision that came after the withdrawal."""
-
-    document: UUID
-    accepted: Position
-    blob: str
 
 
 class PgErasure:
@@ -78,6 +69,13 @@ class PgErasure:
         query = "select id, latest from documents where tenant = $1 and id = any($2) and latest is not null and (withdrawn is null or withdrawn < latest)"
         with database_errors():
             return {row["id"]: row["latest"] for row in await self._pool.fetch(query, tenant, list(documents))}
+
+    async def awaits_withdrawal(self, orders: Mapping[UUID, list[int]]) -> bool:
+        """Whether one of these documents is not withdrawn up to its order yet."""
+        query = "select id, withdrawn from documents where id = any($1)"
+        with database_errors():
+            rows = await self._pool.fetch(query, list(orders))
+        return any(row["withdrawn"] is None or row["withdrawn"] < orders[row["id"]] for row in rows)
 
     async def latest(self, tenant: str, documents: Sequence[UUID]) -> dict[UUID, list[int]]:
         """Document → its latest order, a withdrawal's too."""
@@ -136,6 +134,7 @@ class PgErasure:
                 changes = await _changed(connection, statement("erase_source_changes"), tenant, some)
                 await connection.execute(statement("erase_source_names"), some)
                 await connection.execute(statement("erase_from_door"), some, events)
+                await connection.execute("update handled set payload_sha256 = null where generation = '' and stage = 'receive' and event_id = any($1)", events)
                 await connection.execute("delete from events where topic = 'outcomes' and headers ->> 'ce_document' = any($1)", [str(one) for one in some])
                 for table in DERIVED:
                     await connection.execute(statement("erase_older").replace("the_table", table), some)
@@ -158,15 +157,22 @@ class PgErasure:
             rows = await self._pool.fetch("select id, read from replays where state = 'running' and lease_until > clock_timestamp()")
         return {row["id"]: row["read"] for row in rows}
 
-    async def later_lives(self, documents: Sequence[UUID]) -> list[LaterLife]:
-        with database_errors():
-            rows = await self._pool.fetch(statement("later_lives"), list(documents))
-        return [LaterLife(row["document_id"], Position(row["log_topic"], row["log_partition"], row["log_offset"]), row["blob"]) for row in rows]
-
-    async def note(self, receipt: UUID, removed: Mapping[str, int]) -> None:
+    async def note(self, receipt: UUID, counts: Mapping[str, int]) -> None:
         with database_errors():
             async with self._pool.acquire() as connection:
-                await self._count(connection, receipt, removed)
+                await self._count(connection, receipt, counts)
+
+    async def come_upon(self, receipt: UUID, place: str, items: Sequence[UUID]) -> None:
+        """Before they go: whoever goes on after an interruption counts each once."""
+        with database_errors():
+            await self._pool.execute("insert into erasure_items select $1, $2, unnest($3::uuid[]) on conflict do nothing", receipt, place, list(items))
+
+    async def is_done(self, receipt: UUID) -> bool:
+        return DONE in await self.counts(receipt)
+
+    async def done(self, receipt: UUID) -> None:
+        with database_errors():
+            await self._pool.execute(statement("erasure_done"), receipt, DONE)
 
     async def counts(self, receipt: UUID) -> dict[str, int]:
         """By place, over all tries."""

@@ -18,7 +18,7 @@ from anabranch.composition.storage import Storage
 from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ids import content_id
 from sql.compaction import compact_lexical
-from sql.erasure import DONE, LaterLife, PgErasure
+from sql.erasure import AGAIN, PgErasure
 from sql.generations import PgGenerations
 from sql.keystore import PgKeystore
 from streams.keys import REMEMBERED_S
@@ -31,6 +31,7 @@ AUTHOR = "anabranch/erase"
 REASON = "erasure "
 """What the reason of a withdrawal begins with that an erasure states; the receipt's id follows."""
 POLL_S = 0.2
+ROUNDS = 5
 MARGIN_S = 0.5
 TOGETHER = 200
 """Documents of one transaction."""
@@ -50,21 +51,24 @@ class LogEraser:
 
     async def erase(self, request: ErasureRequested) -> ErasureCompleted:
         tables = PgErasure(self.storage.pool)
-        documents = await tables.begin(request.receipt_id, request.tenant, request.scope, request.subject)
-        if DONE not in await tables.counts(request.receipt_id):
+        if not await tables.is_done(request.receipt_id):
+            documents = await tables.begin(request.receipt_id, request.tenant, request.scope, request.subject)
             await self._erased(tables, request, documents)
-            await tables.note(request.receipt_id, {DONE: 1})
+            await tables.done(request.receipt_id)
         return await written(request, self.storage, tables, self.clock(), readable_now=self.readable(request.tenant))
 
     async def _erased(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
-        """Once more for documents that came again meanwhile, and were caught half-way: under a key that is gone, or whose bytes are."""
-        left = documents
-        while True:
+        """What comes again meanwhile may be under a key that is gone, or want bytes that are: it is erased as well. Whoever never stops sending is withdrawn
+        in the end, and the receipt says so."""
+        left: Sequence[UUID] = documents
+        for _ in range(ROUNDS):
             await self._once(tables, request, left)
-            left = await self._caught(tables, left)
+            left = list(await tables.unwithdrawn(request.tenant, left))
             if not left:
                 break
             log.info("erasing what came meanwhile", receipt=str(request.receipt_id), documents=len(left))
+        await self._withdraw(tables, request, left)
+        await tables.note(request.receipt_id, {AGAIN: len(left)})
         await self._compact()
         await tables.wipe()
 
@@ -75,7 +79,9 @@ class LogEraser:
         passing = Passing(self.storage)
         if await passing.builds():
             await self._clear(tables, request, documents, await passing.answering())
-        await self._clear(tables, request, documents, await passing.all())
+        before = await passing.all()
+        await self._destroy_keys(tables, request, documents)  # what the door had still before it was sealed with new ones
+        await self._clear(tables, request, documents, before)
         await tables.tidy(documents, before=await passing.all())
 
     async def _withdraw(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
@@ -87,18 +93,18 @@ class LogEraser:
             data = DocumentWithdrawn(tenant=request.tenant, document_id=str(document), reason=f"{REASON}{request.receipt_id}")
             event = f"erase/{request.receipt_id}/{document}/{'.'.join(map(str, order))}"
             await self.storage.log.append([await submission(data, event, time=self.clock(), codec=self.storage.codec, document=document)])
-        while await tables.unwithdrawn(request.tenant, said):
+        while await tables.awaits_withdrawal(said):
             await asyncio.sleep(POLL_S)
 
     async def _destroy_keys(self, tables: PgErasure, request: ErasureRequested, subjects: Iterable[UUID]) -> None:
         """Told before it is done: a start applies what was told."""
         keystore = PgKeystore(self.storage.pool)
         for keys in _slices(await keystore.current(request.tenant, list(subjects)), KEYS_TOGETHER):
+            await tables.come_upon(request.receipt_id, "keys", keys)
             told = KeysDestroyed(receipt_id=request.receipt_id, tenant=request.tenant, keys=keys)
             fact = own_fact(told, content_id("event", "key.destroyed", *map(str, keys)), AUTHOR, self.clock, tenant=request.tenant)
             await self.storage.log.append([await self.storage.codec.encode(fact, CONTROL, str(request.receipt_id))])
             await keystore.destroy(request.tenant, keys)
-            await tables.note(request.receipt_id, {"keys": len(keys)})
 
     async def _clear(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], before: datetime) -> None:
         """What cites the documents goes first: without them nobody would find it again."""
@@ -108,20 +114,9 @@ class LogEraser:
         bare = await PgKeystore(self.storage.pool).readable_since(request.tenant) is not None
         for some in _slices(documents, TOGETHER):
             keys = await blobs_of(self.storage.blobs, tables, request, some, before)
+            await tables.come_upon(request.receipt_id, "blobs", [content_id("blob", key) for key in keys])
             await self.storage.blobs.delete(keys)
-            await tables.note(request.receipt_id, {"blobs": len(keys)})
             await tables.sweep(request.receipt_id, request.tenant, some, before=before, readable=bare)
-
-    async def _caught(self, tables: PgErasure, documents: Sequence[UUID]) -> list[UUID]:
-        """Who was sent again after the withdrawal, and before its keys and bytes went."""
-        lives = await tables.later_lives(documents)
-        return sorted({life.document for life in lives if await self._is_broken(life)})
-
-    async def _is_broken(self, life: LaterLife) -> bool:
-        stored = await self.storage.log.read_at(life.accepted)
-        key = stored.record.headers.get("ce_keyid") if stored else None
-        found = await PgKeystore(self.storage.pool).find([UUID(key.decode())]) if key else {}
-        return any(one.wrapped is None for one in found.values()) or await self.storage.blobs.size(life.blob) is None
 
     async def _compact(self) -> None:
         """Words that were in these documents only go from the statistics when their counts are folded."""

@@ -15,16 +15,20 @@ from processors import STAGES
 from sql.builds import PgBuilds
 from sql.erasure import PgErasure
 from sql.generations import PgGenerations
-from streams.topics import CONTROL
+from streams.codec import base_topic
+from streams.topics import CONTROL, DEAD_LETTERS, DOCUMENT_TOPICS, FEEDBACK, QUERIES
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.2
+DOWN = (*DOCUMENT_TOPICS, QUERIES, FEEDBACK, DEAD_LETTERS)
+"""In this order facts follow from each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Passing:
-    """Each call takes the ends of all topics, waits until the readers have passed them and every replay has ended the batch that it was at, and gives the moment,
-    by the clock of the tables, that it began at: nothing that was opened before writes any more, and what was asked before is known.
+    """Each call goes down the river, topic by topic: takes the end of one, and waits until its readers have passed it, so that what they made of it is in the
+    next before the end of that is taken. Then it waits until every replay has ended the batch that it was at, and gives the moment, by the clock of the tables,
+    that it began at: nothing that was opened before writes any more, and what was asked before is known.
 
     Stage control and erasures wait for each other otherwise; a build that is paused, or that has failed, opens nothing before it goes on."""
 
@@ -49,11 +53,15 @@ class Passing:
 
     async def _passed(self, waited: Sequence[Reader]) -> datetime:
         began, replays = await PgErasure(self.storage.pool).now(), await PgErasure(self.storage.pool).replays_at_work()
+        for topic in DOWN:
+            await self._topic([reader for reader in waited if base_topic(reader.topic) == topic])
+        while replays.items() & (await PgErasure(self.storage.pool).replays_at_work()).items():
+            await asyncio.sleep(POLL_S)
+        return began
+
+    async def _topic(self, waited: Sequence[Reader]) -> None:
         barriers = {topic: await self.storage.ends(topic) for topic in {reader.topic for reader in waited}}
         for reader in waited:
             log.debug("waiting for a stage to pass what is in its topic", stage=reader.stage.name, topic=reader.topic)
             while await self.storage.waiting(reader.group, reader.topic, barriers[reader.topic]) and reader in await self._readers():
                 await asyncio.sleep(POLL_S)
-        while replays.items() & (await PgErasure(self.storage.pool).replays_at_work()).items():
-            await asyncio.sleep(POLL_S)
-        return began

@@ -1,3 +1,9 @@
--- Jobs of these documents, but those of uploads that came later ($2) or that began another life.
-delete from jobs j
-where j.document_id = any($1) and j.created_at < $2 and not exists (select from document_revisions r where r.document_id = j.document_id and r.accepted_id = j.id)
+-- Jobs of these documents, but those of uploads that the door has not read yet, or that began another life. One may be opened after its event was read:
+-- before $2, or known to the door, is over. The door keeps that it knows the event.
+with gone as (
+  delete from jobs j
+  where j.document_id = any($1) and not exists (select from document_revisions r where r.document_id = j.document_id and r.accepted_id = j.id)
+    and (j.created_at < $2 or exists (select from handled h where h.generation = '' and h.stage = 'receive' and h.event_id = j.id and h.reacted))
+  returning j.id
+)
+update handled h set payload_sha256 = null from gone g where h.generation = '' and h.stage = 'receive' and h.event_id = g.id

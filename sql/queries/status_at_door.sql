@@ -1,5 +1,6 @@
 -- What is known of an event ($2, its internal id; $3 and $4 what its producer called it; $5 the id of what the door made of it) without a revision of its own:
 -- its job, its claims at the door and behind it, its dead letter, and whether a later event of the same document has overtaken it.
+-- Of what was erased the door knows the event, and nothing of it.
 select
   coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id) as external_id,
   j.id is not null or h.event_id is not null as known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.reacted, false) as passed_on,
@@ -12,7 +13,7 @@ select
   ) end as burial
 from (select 1) one
 left join jobs j on j.id = $2 and j.tenant = $1
-left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = $2
+left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = $2 and h.payload_sha256 is not null
 left join lateral (
   select * from dead_letters
   where coalesce(tenant, $1) = $1 and (event_id = $2 or (producer_source = $4 and producer_event_id = $3))

@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import DatabaseUnavailable, Erased, MalformedEvent, PermanentError
-from schemas.events import DocumentIndexed, DocumentRemoved, Event, Fact, FeedbackGiven, QueryReceived
+from schemas.events import DocumentIndexed, DocumentRemoved, Event, EventBuried, Fact, FeedbackGiven, QueryReceived
+from schemas.events.dead_letters import Place
 from schemas.ports.keys import StoredKey
 from schemas.records import Position, Record, StoredRecord
 from schemas.values import Origin
@@ -168,3 +169,26 @@ async def test_a_key_named_by_a_foreign_producer_is_not_used(codec: Codec) -> No
     assert (await codec.decode(appended(Record("raw", None, b'{"external_id": "a"}', headers), "raw"))).key is None
     with pytest.raises(MalformedEvent, match="ce_keyid"):
         await codec.decode(appended(Record("accepted", None, b"{}", {**headers, "ce_type": b"document.accepted.v1"})))
+
+
+@pytest.mark.parametrize("carried", ["order canary 7", "00-canary", ""], ids=["words", "half a trace", "none"])
+async def test_what_a_producer_wrote_into_attributes_that_ride_along_is_sealed_as_well(codec: Codec, carried: str) -> None:
+    fact = replace(removed("x"), correlation_id=carried or None, traceparent=carried or None)
+    record = await codec.encode(fact, "accepted", "k")
+    assert not any(b"canary" in value for value in record.headers.values())
+    back = await codec.decode(appended(record))
+    assert (back.correlation_id, back.traceparent) == (fact.correlation_id, fact.traceparent)
+
+
+async def test_ids_and_traces_that_can_hold_no_words_stay_clear_for_whoever_follows_them(codec: Codec) -> None:
+    trace = f"00-{'4bf92f35' * 4}-{'00f067aa' * 2}-01"
+    record = await codec.encode(replace(removed("x"), correlation_id=str(RUN), traceparent=trace), "accepted", "k")
+    assert (record.headers["ce_correlationid"], record.headers["ce_traceparent"]) == (str(RUN).encode(), trace.encode())
+    assert "ce_sealedids" not in record.headers
+
+
+async def test_a_dead_letter_that_names_no_document_has_a_key_of_its_own(codec: Codec, shelf: Shelf) -> None:
+    letter = EventBuried(stage="receive", event_id=RUN, tenant="t", place=Place(topic="raw", partition=0, offset=1), code="BAD", detail="canary")
+    record = await codec.encode(Fact(UUID(int=3), letter, "anabranch/receive", str(UUID(int=3)), NOW, "t"), "dead_letters", "k")
+    assert b"canary" not in (record.value or b"")
+    assert [key.subject for key in shelf.keys.values()] == [RUN]

@@ -1,0 +1,201 @@
+"""Erasing while other things are under way: uploads of the same document, builds, replays, comparisons, and a worker that is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from anabranch.composition.overrides import now
+from anabranch.desk.erasures import LogErasures
+from anabranch.desk.rebuilding import start_rebuild
+from sql.builds import PgBuilds
+from sql.receipts import PgReceipts
+from sql.residue import residue
+from tests.both_logs import on_both_logs
+from tests.canaries import in_files, in_tables
+from tests.integration.mortals import SESSION_S, House, housed
+from tests.journey.conftest import ENDED, PATIENCE_S, World
+from tests.journey.test_erasure import CANARY, HEAD, OTHER, TEXT, erase
+
+WORDS = (CANARY, HEAD)
+CLEAR = {"raw", "outcomes"}
+
+
+async def until(true: Callable[[], Awaitable[Any]]) -> Any:
+    async with asyncio.timeout(PATIENCE_S):
+        while not (found := await true()):
+            await asyncio.sleep(0.02)
+    return found
+
+
+async def requested(world: World, document: str) -> str:
+    response = await world.http.post("/v1/erasures", json={"scope": "document", "name": document})
+    assert response.status_code == 202, response.text
+    return str(response.json()["receipt_id"])
+
+
+async def is_done(world: World, receipt: str) -> bool:
+    response = await world.http.get(f"/v1/erasures/{receipt}")
+    return response.status_code == 200 and response.json()["state"] == "done"
+
+
+async def ended(world: World, job: str) -> bool:
+    """Also where it was erased with its document."""
+    response = await world.http.get(f"/v1/ingest/status/{job}")
+    return response.status_code == 404 or response.json()["state"] in ENDED
+
+
+@on_both_logs
+async def test_an_upload_meanwhile_is_erased_with_it_or_begins_another_life_and_none_is_left_half_way(world: World) -> None:
+    first = await world.searchable(TEXT, f"{HEAD}.md", external_id=HEAD)
+    await world.searchable(OTHER, external_id="lights")
+    receipt = await requested(world, first["document_id"])
+    jobs = []
+    while not await is_done(world, receipt):
+        if len(jobs) < 30:
+            jobs.append((await world.ingest(TEXT, f"{HEAD}.md", external_id=HEAD))["ingestion_job_id"])
+        await asyncio.sleep(0.1)
+    assert jobs
+    for job in jobs:
+        await until(lambda job=job: ended(world, job))
+    found = await world.http.get(f"/v1/documents/{first['document_id']}")
+    if found.status_code == 200 and found.json()["state"] == "searchable":
+        assert (await world.http.get(f"/v1/documents/{first['document_id']}/file")).text == TEXT
+        assert [result["document_id"] for result in await world.search(CANARY)] == [first["document_id"]]
+    assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
+    if found.status_code == 200:
+        await erase(world, "document", first["document_id"])
+    assert await in_tables(world.worker.storage.pool, WORDS) <= CLEAR
+    assert in_files(world.settings.data_dir, WORDS) == set()
+    await world.searchable(TEXT, external_id=HEAD)
+    assert [result["document_id"] for result in await world.search(CANARY)] == [first["document_id"]]
+
+
+@pytest.mark.parametrize("paused", [False, True], ids=["at work", "paused"])
+@on_both_logs
+async def test_a_build_under_way_does_not_keep_what_is_erased(world: World, paused: bool) -> None:
+    gone = [await world.searchable(f"{TEXT} Number {number}.", external_id=f"{HEAD}-{number}", collection="birds") for number in range(8)]
+    stays = await world.searchable(OTHER, external_id="lights")
+    storage, decisions = world.worker.storage, world.worker.builder.decisions
+    name = await start_rebuild(storage, decisions, keep=True)
+    builds = PgBuilds(storage.pool)
+    await builds.set_pace(name, {"events_per_second": 4.0})
+
+    async def begun() -> bool:
+        return bool(await storage.pool.fetchval("select count(*) from child_chunks where generation = $1", name))
+
+    await until(begun)
+    if paused:
+        await builds.set_pace(name, {"paused": True})
+    else:
+        await builds.set_pace(name, {"events_per_second": None})
+    receipt = await erase(world, "collection", "birds")
+    assert receipt["documents"] == len(gone)
+    assert await in_tables(storage.pool, WORDS) <= CLEAR
+    if paused:
+        await builds.set_pace(name, {"paused": False, "events_per_second": None})
+
+    async def live() -> bool:
+        return bool(await storage.pool.fetchval("select name from live_generation") == name)
+
+    await until(live)
+    assert await in_tables(storage.pool, WORDS) <= CLEAR
+    assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+    assert set((await residue(storage.pool, settled=True)).values()) == {0}
+
+
+@on_both_logs
+async def test_a_replay_under_way_does_not_bring_back_what_is_erased(world: World) -> None:
+    for number in range(6):
+        await world.searchable(f"{TEXT} Number {number}.", external_id=f"{HEAD}-{number}", collection="birds")
+    await world.searchable(OTHER, external_id="lights")
+    replays = []
+    for stage in ("transcribe", "chunk", "embed", "index"):
+        response = await world.http.post("/v1/replays", json={"stage": stage, "per_second": 3})
+        assert response.status_code == 202, response.text
+        replays.append(response.json()["replay_id"])
+    await erase(world, "collection", "birds")
+
+    async def over(replay: str) -> bool:
+        return bool((await world.http.get(f"/v1/replays/{replay}")).json()["state"] == "done")
+
+    for replay in replays:
+        await world.http.post(f"/v1/replays/{replay}/resume")
+        await until(lambda replay=replay: over(replay))
+    pool = world.worker.storage.pool
+    assert await in_tables(pool, WORDS) <= CLEAR
+    assert in_files(world.settings.data_dir, WORDS) == set()
+    assert set((await residue(pool, settled=True)).values()) == {0}
+
+
+async def test_a_comparison_under_way_ends_well_and_keeps_nothing(world: World) -> None:
+    gone = await world.searchable(TEXT, external_id=HEAD)
+    await world.searchable(OTHER, external_id="lights")
+    for number in range(8):
+        await world.ask(f"Who saw {CANARY} at the weir of Marlow {number}?")
+    storage, decisions = world.worker.storage, world.worker.builder.decisions
+    name = await start_rebuild(storage, decisions, keep=True)
+
+    async def live() -> bool:
+        return bool(await storage.pool.fetchval("select name from live_generation") == name)
+
+    await until(live)
+
+    async def compare() -> int:
+        return (await world.http.post("/v1/generations/compare", json={"a": "g1", "b": name})).status_code
+
+    receipt = await requested(world, gone["document_id"])
+    answers = []
+    while not await is_done(world, receipt):
+        answers.append(await compare())
+    assert answers and set(answers) <= {200, 422}, "422: there is no question left to compare on"
+    assert await in_tables(storage.pool, WORDS) <= CLEAR
+
+
+AFTER = ["the keys", "the bytes", "the rows"]
+"""What is gone when the worker is killed."""
+GONE = {
+    "the keys": "select count(*) from keystore.keys where destroyed_at is not null",
+    "the bytes": "select count(*) from erasure_items where place = 'blobs'",
+    "the rows": "select not exists (select from documents)",
+}
+
+
+@on_both_logs
+@pytest.mark.parametrize("after", AFTER)
+async def test_an_erasure_whose_worker_is_killed_goes_on_with_another_and_its_receipt_is_complete(
+    log_sets: list[str], database: str, tmp_path: Path, after: str
+) -> None:
+    kafka = [*log_sets, f"kafka.session_timeout_s={SESSION_S}"] if log_sets else []
+    async with housed(
+        database, [f"data_dir={tmp_path / 'data'}", f"database.url={database}", "database.worker_pool=6", "logging.level=error", *kafka]
+    ) as house:
+        worker = await house.start()
+        names = [f"{HEAD}-{number}" for number in range(5)]
+        await house.push({name: f"{CANARY} {name}" for name in names} | {"lights": "lighthouse"})
+        await house.quiet()
+        receipt = await LogErasures(house.storage, now, uuid4).request("default", "tenant", "default")
+
+        async def gone() -> bool:
+            return bool(await house.pool.fetchval(GONE[after]))
+
+        await until(gone)
+        worker.end(signal.SIGKILL)
+        assert not await done(house, receipt)
+        await house.start()
+        found = await until(lambda: done(house, receipt))
+        assert found["documents"] == found["removed"]["documents"] == 6
+        assert found["removed"]["keys"] == 6 and found["removed"]["blobs"] >= 6
+        assert await in_tables(house.pool, WORDS) <= CLEAR
+        assert await house.pool.fetchval("select count(*) from documents") == 0
+
+
+async def done(house: House, receipt: Any) -> dict[str, Any] | None:
+    found = await PgReceipts(house.pool).find("default", receipt)
+    return dict(found) if found is not None and found["completed_at"] is not None else None
