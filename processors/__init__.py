@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from processors import chunk, control, dead_letters, embed, erase, extract, graph, index, judgements, receive, runs, transcribe
+from processors import announce, chunk, control, dead_letters, embed, erase, extract, graph, index, judgements, receive, runs, transcribe
 from streams.stage import Stage
 
 STAGES: tuple[Stage, ...] = (
@@ -14,6 +14,7 @@ STAGES: tuple[Stage, ...] = (
     index.STAGE,
     graph.STAGE,
     control.STAGE,
+    announce.STAGE,
     erase.STAGE,
     runs.STAGE,
     judgements.STAGE,

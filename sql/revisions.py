@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from schemas.ports.bundle import Latest
+from schemas.ports.bundle import Latest, Shown
 from schemas.rows import OrderKey
 from sql.errors import database_errors
 from sql.pool import Pool
@@ -14,7 +14,7 @@ from sql.storable import array_text
 
 
 class PgRevisions:
-    """Implements `LatestRevisions`. A document that the API has let in counts as known before any table has its revision."""
+    """Implements `LatestRevisions` and `Switches`. A document that the API has let in counts as known before any table has its revision."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -23,6 +23,11 @@ class PgRevisions:
         with database_errors():
             row = await self.pool.fetchrow(statement("latest_revision"), tenant, document_id)
         return Latest(row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None) if row else None
+
+    async def shown(self, generation: str, previous: str) -> list[Shown]:
+        """As `Switches`."""
+        with database_errors():
+            return [Shown(**dict(row)) for row in await self.pool.fetch(statement("shown_by_switch"), generation, previous)]
 
     async def repeated(self, revisions: Sequence[tuple[UUID, OrderKey]]) -> set[tuple[UUID, OrderKey]]:
         """Those that say only what the generation that answers shows already."""

@@ -35,6 +35,7 @@ def ports_of(settings: Settings, storage: Storage, generation: Generation, engin
         stamp=storage.stamp,
         source_epochs=door.epochs,
         eraser=LogEraser(storage, overrides.clock, readable(settings)),
+        switches=PgRevisions(storage.pool),
     )
 
 

@@ -39,6 +39,24 @@ class LatestRevisions(Protocol):
     async def latest(self, tenant: str, document_id: UUID) -> Latest | None: ...
 
 
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A revision, and the event that brought it."""
+
+    tenant: str
+    document_id: UUID
+    external_id: str | None
+    event_id: str
+    source: str
+    accepted_id: UUID
+    chunks: int
+
+
+class Switches(Protocol):
+    async def shown(self, generation: str, previous: str) -> list[Shown]:
+        """What the one shows and the other, which answered before, never did. Raises DatabaseUnavailable."""
+
+
 Stamp = Callable[[Position, datetime], list[int]]
 """The order of an event that has no number of its own, from where and when it was appended; its first number is the log's epoch."""
 
@@ -62,6 +80,8 @@ class Ports:
     source_epochs: dict[str, int] = field(default_factory=dict)
     eraser: Eraser | None = None
     """Where stage `erase` runs."""
+    switches: Switches | None = None
+    """Where stage `announce` runs."""
 
 
 def blob_key(tenant: str, document_id: UUID, sha256: str) -> str:

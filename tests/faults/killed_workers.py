@@ -10,7 +10,7 @@ from processors import STAGES
 from tests.faults.trial import Fault, Trial, passed
 from tests.integration.cluster import Worker
 
-QUIET = ("control", "erase", "runs", "judgements")
+QUIET = ("control", "announce", "erase", "runs", "judgements")
 """Stages that hear nothing of documents."""
 MISSED_AFTER_S = 15.0
 """A place that is not come by is given up."""

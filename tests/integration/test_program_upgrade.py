@@ -26,6 +26,7 @@ from sql.checksum import checksum
 from sql.dropping import give_up
 from sql.pauses import PgPauses
 from sql.switching import roll_back, switch
+from streams.codec import Codec
 from tests.both_logs import on_both_logs
 from tests.pipeline import Pipeline, null_overrides, pipeline
 
@@ -112,6 +113,7 @@ async def test_an_index_of_another_version_answers_while_a_new_one_is_made_and_n
         await again.until(lambda: _settled(again, name, len(NEW)))
         await promote(again, name)
         assert await shown(again) == NEW
+        await again.until(lambda: _told(again, {"late-11", "doc-0-12"}))
         await again.push({"later": "Teals came later."})
         await again.until(lambda: _shows(again, NEW | {"later": "Teals came later"}))
         await give_up(again.pool, "g1", again.worker.builder.decisions.dropped)
@@ -241,6 +243,13 @@ async def _shows(at_work: Pipeline, expected: dict[str, str]) -> bool:
 async def _paused(at_work: Pipeline, stage: str) -> bool:
     lines, _ = await explained_lags(at_work.worker.storage)
     return [one["stage"] for one in lines if one["paused"]] == [stage]
+
+
+async def _told(at_work: Pipeline, events: set[str]) -> bool:
+    """Whether each of their producers has been told, and of one event one thing."""
+    told = [one.data for one in [await Codec().decode(stored) async for stored in at_work.worker.storage.log.read("outcomes")] if one.data.event_id in events]
+    kinds = {(data.event_id, data.name) for data in told}
+    return kinds == {(event, "document.indexed") for event in events}
 
 
 async def _standing(at_work: Pipeline, readers: set[str]) -> bool:
