@@ -14,7 +14,7 @@ from typing import Any
 import asyncpg
 
 from schemas.errors import AnabranchError, ConfigurationError
-from schemas.ports.sources import LogicalMessage, Slot, TableSnapshot
+from schemas.ports.sources import LogicalMessage, PeekedChanges, Slot, TableSnapshot
 from sql.errors import database_errors
 from sql.statements import statement
 
@@ -53,7 +53,8 @@ class PgChangeReader:
         finally:
             maker.terminate()
 
-    async def peek(self, limit: int) -> tuple[list[LogicalMessage], int]:
+    @asynccontextmanager
+    async def peek(self, limit: int) -> AsyncIterator[PeekedChanges]:
         [before] = await self._fetch(statement("slot_state"), self._name, self._schema, self._table)
         if not before["published"]:
             raise ConfigurationError(
@@ -62,9 +63,16 @@ class PgChangeReader:
                 remedy="Nothing, if the account may publish the table: it is read anew. Else its owner does: "
                 f"alter publication {self._name} add table {self._schema}.{self._table}",
             )
-        rows = await self._fetch(statement("peek_changes"), self._name, limit, self._name)
-        messages = [LogicalMessage(int(row["sequence"]), row["data"]) for row in rows]
-        return messages, messages[-1].sequence if messages else int(before["flushed"])
+        await self._fetch(statement("peek_changes"), self._name, limit, self._name)
+        try:
+            yield PeekedChanges(int(before["flushed"]), self._peeked())
+        finally:
+            await self._execute("close changes")
+
+    async def _peeked(self) -> AsyncIterator[Sequence[LogicalMessage]]:
+        """The server keeps the rest meanwhile: a transaction may be larger than our memory."""
+        while rows := await self._fetch(f"fetch {PAGE} from changes"):
+            yield [LogicalMessage(int(row["sequence"]), row["data"]) for row in rows]
 
     async def advance(self, sequence: int) -> None:
         await self._fetch("select pg_replication_slot_advance($1, '0/0'::pg_lsn + $2::numeric)", self._name, sequence)

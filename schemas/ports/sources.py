@@ -123,6 +123,14 @@ class LogicalMessage:
 
 
 @dataclass(frozen=True, slots=True)
+class PeekedChanges:
+    """In batches, in order. Without any the slot may be advanced to `reached`, else to the last change's number."""
+
+    reached: int
+    batches: AsyncIterator[Sequence[LogicalMessage]]
+
+
+@dataclass(frozen=True, slots=True)
 class Revisited:
     """What an address answered: a new content, that it is gone, or (neither) that nothing has changed."""
 
@@ -148,8 +156,8 @@ class ChangeReader(Protocol):
     def snapshot(self) -> AbstractAsyncContextManager[TableSnapshot]:
         """Makes the slot anew, and reads the table as it was at that very moment."""
 
-    async def peek(self, limit: int) -> tuple[list[LogicalMessage], int]:
-        """Committed changes not yet advanced over, whole transactions, and the number up to which they reach."""
+    def peek(self, limit: int) -> AbstractAsyncContextManager[PeekedChanges]:
+        """Committed changes not yet advanced over: so many, and all of the transaction that the last of them is in, however large it is."""
 
     async def advance(self, sequence: int) -> None: ...
 

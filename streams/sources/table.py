@@ -20,7 +20,6 @@ from streams.sources.pgoutput import PgOutput, TableShape
 
 log = structlog.get_logger(__name__)
 AT_ONCE = 2000
-BATCH = 500
 SNAPSHOT, POSITION, STATUS = "snapshot", "position", "status"
 
 
@@ -89,13 +88,14 @@ class TableReader:
 
     async def _stream(self, decoder: PgOutput) -> None:
         while True:
-            messages, reached = await self.reader.peek(AT_ONCE)
-            records = [record for message in messages for record in decoder.records(message.sequence, message.payload)]
-            for start in range(0, len(records), BATCH):
-                await self._apply(records[start : start + BATCH])
+            async with self.reader.peek(AT_ONCE) as peeked:
+                reached, changed = peeked.reached, False
+                async for messages in peeked.batches:
+                    await self._apply([record for message in messages for record in decoder.records(message.sequence, message.payload)])
+                    reached, changed = messages[-1].sequence, True
             await self.store.note(self._name, POSITION, {"epoch": self.source.epoch, "sequence": reached})
             await self.reader.advance(reached)
-            if not messages:
+            if not changed:
                 await asyncio.sleep(self.poll_s)
 
     async def _apply(self, records: Sequence[Record]) -> None:

@@ -10,6 +10,8 @@ from typing import Any
 import asyncpg
 import pytest
 
+from anabranch.background import source_hosting
+from sql.slot import PgChangeReader
 from sql.statements import statement
 from tests.integration.sources_world import SourceWorld, source_world
 
@@ -32,6 +34,11 @@ async def shop(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
 
 def takes(dsn: str, **mapping: Any) -> dict[str, Any]:
     return {"kind": "postgres", "dsn": dsn, "table": "notes", "mapping": {"body": ["body"], "title": "title"} | mapping}
+
+
+@pytest.fixture(autouse=True)
+def tried_again_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(source_hosting, "AGAIN_S", 0.3)
 
 
 @pytest.fixture
@@ -59,6 +66,25 @@ async def test_a_table_is_read_and_then_followed(shop: asyncpg.Connection, empty
     await shop.execute("begin; truncate notes; insert into notes values (5, 'five', 'Only this.'); commit")
     await world.ends_as("crm", {"5": "Only this."})
     assert (await world.source("crm"))["state"] == "streaming"
+
+
+async def test_a_transaction_of_any_size_is_read_in_batches(shop: asyncpg.Connection, empty_database: str) -> None:
+    """Whoever loads a table in one transaction must not fill our memory, and none of theirs stays open while we work."""
+    reader = PgChangeReader(empty_database, "public", "notes", "anabranch_crm")
+    async with reader.snapshot() as snapshot:
+        assert [rows async for rows in snapshot.rows] == []
+    await shop.execute("insert into notes (id, body) select g, 'Heron ' || g from generate_series(1, 5000) g")
+    await shop.execute("insert into notes (id, body) values (5001, 'The next.')")
+    async with reader.peek(100) as peeked:
+        sizes = [len(batch) async for batch in peeked.batches]
+        assert sum(sizes) > 5000 and max(sizes) <= 500
+        assert await shop.fetchval("select count(*) from pg_stat_activity where application_name = 'anabranch source' and xact_start is not null") == 0
+    async with reader.peek(100) as peeked:
+        last = [message async for batch in peeked.batches for message in batch][-1].sequence
+    await reader.advance(last)
+    async with reader.peek(100) as peeked:
+        assert [b"The next." in message.payload async for batch in peeked.batches for message in batch].count(True) == 1
+    await reader.close()
 
 
 async def test_a_long_text_outlives_changes_that_do_not_mention_it(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
@@ -212,10 +238,10 @@ async def test_what_is_taken_away_under_the_reader_is_made_anew(accident: str, s
             except asyncpg.ObjectInUseError:
                 await asyncio.sleep(0.01)
     await shop.execute("delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')")
-    rows = await shop.fetch("select id, body from notes")
-    await world.ends_as("crm", {str(row["id"]): row["body"] for row in rows})
+    expected = {str(row["id"]): row["body"] for row in await shop.fetch("select id, body from notes")}
+    await world.ends_as("crm", expected)
     await shop.execute("insert into notes values (4, '', 'Heron 4.')")
-    await world.ends_as("crm", {str(row["id"]): row["body"] for row in [*rows, {"id": 4, "body": "Heron 4."}]})
+    await world.ends_as("crm", expected | {"4": "Heron 4."})
 
 
 async def test_a_table_in_partitions_is_followed_by_its_own_name(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
