@@ -66,9 +66,10 @@ class PgBuilds:
             return str(await self._pool.fetchval(statement("name_generation"), keep, events_per_second))
 
     async def set_pace(self, generation: str, pace: Mapping[str, Any]) -> None:
-        """`paused` and `events_per_second`; what is left out stays as it is."""
+        """`paused` and `events_per_second`; what is left out stays as it is. One that is told to go on does so after what stopped it, too."""
         if pace:
-            await self._set(generation, **{name: pace[name] for name in PACE if name in pace})
+            given = {name: pace[name] for name in PACE if name in pace}
+            await self._set(generation, **given, **({"error": None} if given.get("paused") is False else {}))
 
     async def reached(self, generation: str, phase: str) -> None:
         await self._set(generation, phase=phase, error=None)

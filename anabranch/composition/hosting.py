@@ -88,6 +88,7 @@ class Hosting:
         try:
             generations = await PgGenerations(self.storage.pool).undropped()
             await self.keep_books()
+            await self._try_again()
             if generations:
                 await self._adapt(generations, group)
                 await self._tell({generation.name: generation for generation in generations})
@@ -118,6 +119,14 @@ class Hosting:
         for task in ending:
             task.cancel()
         await asyncio.gather(*ending, return_exceptions=True)
+
+    async def _try_again(self) -> None:
+        """What stopped here and was told to go on is hosted anew."""
+        stopped = self.unfit | {reader.generation.name for reader, task in self.running.values() if task.done()}
+        builds = await PgBuilds(self.storage.pool).all() if stopped else {}
+        for name in stopped & {name for name, build in builds.items() if build.error is None}:
+            self.unfit.discard(name)
+            await self._stop([key for key, (reader, task) in self.running.items() if reader.generation.name == name and task.done()])
 
     async def _read(self, reader: Reader, host: Host) -> None:
         try:

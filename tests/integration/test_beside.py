@@ -17,7 +17,7 @@ from anabranch.generation_settings import sets_of
 from anabranch.settings import Settings
 from anabranch.settings_loading import amended
 from engines.embed.null import NullEmbedder
-from schemas.errors import InvalidRequest
+from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.generations import IndexConfig
 from schemas.ports.engines import Embedded
 from sql.builds import PgBuilds
@@ -84,7 +84,7 @@ async def test_two_rebuilds_at_the_same_moment_are_one(database: str, tmp_path: 
     async with pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.fill(TEXTS)
         desk = reindexing(at_work)
-        assert await asyncio.gather(desk.rebuild(keep=False), desk.rebuild(keep=False)) == ["g2", "g2"]
+        assert list(await asyncio.gather(desk.rebuild(keep=False), desk.rebuild(keep=False))) == ["g2", "g2"]
         await at_work.reaches("g2", "live")
 
 
@@ -108,6 +108,33 @@ async def test_a_build_that_is_given_up_lets_go_of_everything_also_while_its_eng
         async with PgBuilds(at_work.pool).alone(name) as mine:
             assert mine, "nobody else works on it"
         assert (await reindexing(at_work).start(CHANGES["chunker"][0]))[0] == "g3"
+
+
+async def test_a_build_that_stopped_goes_on_when_it_is_told_to(database: str, tmp_path: Path) -> None:
+    """Whatever this worker lacked is mended meanwhile."""
+    missing = ["the address of the model server"]
+
+    def engines(config: IndexConfig) -> Overrides:
+        if missing and config.embed.engine == "openai":
+            raise ConfigurationError("nobody says where the model is served", code="MISCONFIGURED")
+        return engines_of(config)
+
+    async with pipeline(tmp_path, database, Overrides(for_config=engines)) as at_work:
+        await at_work.fill(TEXTS)
+        desk = reindexing(at_work)
+        name, _ = await desk.start(EMBEDDER)
+
+        async def stopped() -> bool:
+            build = await at_work.build(name)
+            return build is not None and build.error is not None
+
+        await at_work.until(stopped)
+        assert (await desk.show(name))["error"]["code"] == "MISCONFIGURED"
+        await at_work.fill_live({"while": "Uploads are searchable all the same."})
+        missing.clear()
+        assert (await desk.pace(name, {"paused": False}))["error"] is None
+        await at_work.reaches(name, "shadow")
+        assert await shown(at_work, name) == len(TEXTS) + 1
 
 
 MISTAKES = {
