@@ -45,6 +45,12 @@ class Pipeline:
         for start in range(0, len(documents), 200):
             await self.worker.storage.log.append(documents[start : start + 200])
 
+    async def load(self, documents: Sequence[Record]) -> None:
+        """Into an empty database, no faster than they become searchable."""
+        for start in range(0, len(documents), 500):
+            await self.push(documents[start : start + 500])
+            await self.searchable(min(len(documents), start + 500))
+
     async def searchable(self, count: int, *, poll_s: float = 0.02) -> None:
         """Wait until so many documents are visible or buried."""
         done = "select (select count(*) from visible) + (select count(distinct log_offset) from dead_letters)"
@@ -82,7 +88,9 @@ async def pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **setti
 async def served(bench: Pipeline, overrides: Overrides) -> AsyncIterator[httpx2.AsyncClient]:
     """The API over HTTP, in this process."""
     async with prepare_api(bench.settings, bench.dsn, overrides=overrides) as services:
-        server = uvicorn.Server(uvicorn.Config(create_app(services), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=60))
+        server = uvicorn.Server(
+            uvicorn.Config(create_app(services), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=60)
+        )
         serving = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.01)

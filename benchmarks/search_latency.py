@@ -73,10 +73,7 @@ async def measure(documents: int, count: int) -> dict[str, Any]:
     embedder = FlatEmbedder()
     overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=embedder, extractor=NullExtractor())
     async with pipeline(overrides, maintenance_s=3600) as bench:
-        records = await text_documents(texts)
-        for start in range(0, documents, 500):
-            await bench.push(records[start : start + 500])
-            await bench.searchable(min(documents, start + 500))
+        await bench.load(await text_documents(texts))
         pool = bench.worker.storage.pool
         while await compact_lexical(pool, bench.worker.generation.name):
             pass

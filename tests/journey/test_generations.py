@@ -22,7 +22,7 @@ TEXTS = {
     "stork": "# Storks\n\nThe stork builds a large nest of sticks on chimneys.",
     "crane": "# Cranes\n\nThe crane dances in spring and flies south in autumn.",
 }
-PER_SECOND, MOST = 50, 30
+PER_SECOND, MOST = 50, 16
 
 
 async def filled(world: World) -> None:
