@@ -27,13 +27,13 @@ class PgRecords:
 
     async def runs(self, tenant: str, *, after: str | None, limit: int) -> tuple[list[Body], str | None]:
         """The latest first, without their candidates."""
-        rows = await self._fetch("runs", tenant, None, *read_cursor(after), limit + 1)
-        page = [_summary(row) for row in rows[:limit]]
+        rows = await self._fetch("runs", tenant, *read_cursor(after), limit + 1)
+        page = [dict(row) for row in rows[:limit]]
         last = rows[limit - 1] if len(rows) > limit else None
         return page, cursor(last["received_at"] or last["answered_at"], last["run_id"]) if last else None
 
     async def run(self, tenant: str, run_id: UUID) -> Body | None:
-        rows = await self._fetch("runs", tenant, run_id, None, None, 1)
+        rows = await self._fetch("run", tenant, run_id)
         return dict(rows[0]) if rows else None
 
     async def dead_letters(self, tenant: str, *, stage: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
@@ -49,9 +49,3 @@ class PgRecords:
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         with database_errors():
             return list(await self._pool.fetch(statement(name), *parameters))
-
-
-def _summary(row: asyncpg.Record) -> Body:
-    response = row["response"] or {}
-    body = {name: row[name] for name in ("run_id", "kind", "received_at", "generation", "answered_at")}
-    return body | {"query": (row["request"] or {}).get("query"), "refused": response.get("refused"), "answer": response.get("answer")}

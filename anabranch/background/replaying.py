@@ -16,7 +16,7 @@ import structlog
 
 from anabranch.background.selection import Selection
 from anabranch.composition.storage import Storage
-from schemas.errors import AnabranchError, TransientError
+from schemas.errors import AnabranchError, NotFound, TransientError
 from schemas.events import BurialClosed, Fact
 from schemas.ids import content_id
 from schemas.records import Record, StoredRecord
@@ -67,6 +67,9 @@ class Replaying:
             raise
         except AnabranchError as error:
             await replays.end(self.owner, found.id, f"{error.code}: {error.detail}")
+        except Exception as error:
+            log.exception("a bug in a replay", replay=str(found.id))
+            await replays.end(self.owner, found.id, f"BUG: {type(error).__name__}: {error}")
         else:
             if done:
                 await replays.end(self.owner, found.id, None)
@@ -132,11 +135,15 @@ class Replaying:
         if stored is not None:
             return stored
         if letter.record_key is None or letter.headers_key is None or letter.appended_at is None:
-            log.warning("a buried event is no longer in the log", event=str(letter.event_id), topic=letter.position.topic, offset=letter.position.offset)
+            log.warning("a buried event is no longer in the log", fact=str(letter.event_id), topic=letter.position.topic, offset=letter.position.offset)
             return None
-        kept = json.loads(await self.storage.blobs.get(letter.headers_key))
-        headers = {name: base64.b64decode(value) for name, value in kept.items()}
-        return StoredRecord(Record(letter.position.topic, None, await self.storage.blobs.get(letter.record_key), headers), letter.position, letter.appended_at)
+        try:
+            headers, value = json.loads(await self.storage.blobs.get(letter.headers_key)), await self.storage.blobs.get(letter.record_key)
+        except NotFound as error:
+            log.warning("what was kept of a buried event is gone", fact=str(letter.event_id), detail=error.detail)
+            return None
+        given = {name: base64.b64decode(text) for name, text in headers.items()}
+        return StoredRecord(Record(letter.position.topic, None, value, given), letter.position, letter.appended_at)
 
     async def _close(self, letters: Sequence[Letter], results: Sequence[Result]) -> None:
         """What went through this time is closed; what was buried again stays open with its new reason."""

@@ -111,6 +111,8 @@ def redrive(
         print_json(answer)
         return came_to(answer["replays"])
     print(f"{answer['events']} events: " + ", ".join(f"{name} {count}" for name, count in answer["stages"].items()))
+    if answer["left_out"]:
+        say(f"{answer['left_out']} were left out: no generation reads their topics any more", quiet=common.quiet)
     for found in answer["replays"]:
         print(f"{found['stage']}: {found['replayed']} went through, {found['superseded']} overtaken meanwhile, {found['buried']} buried again")
     return came_to(answer["replays"])

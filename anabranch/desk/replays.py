@@ -35,35 +35,41 @@ class ReplayDesk:
         return await PgReplays(self.storage.pool).causes(tenant)
 
     async def redrive(self, tenant: str, wanted: RedriveRequest) -> dict[str, Any]:
-        """One replay a stage and generation."""
+        """One replay a stage and generation. What no generation reads any more is left out, unless it is asked for by its id."""
         chosen = wanted.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second"})
         letters = await self._letters(tenant, wanted.event_ids, wanted.stage, wanted.code)
         groups: dict[tuple[str, str | None], list[Letter]] = {}
         for letter in letters:
             groups.setdefault((letter.stage, letter.generation), []).append(letter)
-        body: dict[str, Any] = {"events": len(letters), "stages": dict(Counter(letter.stage for letter in letters)), "replays": []}
         readers = {group: await self._reader(found[0]) for group, found in groups.items()}
+        gone = {group: groups.pop(group) for group, reader in readers.items() if isinstance(reader, InvalidRequest)}
+        if gone and (wanted.event_ids or not groups):
+            raise next(reader for reader in readers.values() if isinstance(reader, InvalidRequest))
+        stages = Counter(letter.stage for found in groups.values() for letter in found)
+        body: dict[str, Any] = {"events": stages.total(), "stages": dict(stages), "left_out": sum(map(len, gone.values())), "replays": []}
         if wanted.dry_run:
             return body
         for (stage, buried_in), found in groups.items():
             origin, events = chosen | {"buried_in": buried_in}, tuple(letter.event_id for letter in found)
-            replay = self._replay(tenant, "redrive", stage, readers[stage, buried_in], origin, wanted.per_second, letters=events)
+            reader = readers[stage, buried_in]
+            assert not isinstance(reader, InvalidRequest)
+            replay = self._replay(tenant, "redrive", stage, reader, origin, wanted.per_second, letters=events)
             await PgReplays(self.storage.pool).begin(replay, len(found))
             body["replays"].append(replay.id)
         return body
 
-    async def _reader(self, letter: Letter) -> str | None:
-        """The generation that reads it now: its own, or the live one, if it shares the topic of one that was dropped."""
+    async def _reader(self, letter: Letter) -> str | InvalidRequest | None:
+        """The generation that reads it now: its own, or the live one, if it shares the topic of one that was dropped; else why none does."""
         if letter.generation is None:
             return None
         own = await PgGenerations(self.storage.pool).get(letter.generation)
         if own is not None and own.state != "dropped":
             return own.name
         live = await self._generation(None)
-        if letter.position.topic not in {live.topics.get(stage.topic, stage.topic) for stage in STAGES if stage.name == letter.stage}:
-            detail = f"generation {letter.generation}, in which event {letter.event_id} was buried, was dropped, and no other reads {letter.position.topic}"
-            raise InvalidRequest(detail, code="GENERATION_GONE", remedy="Discard its dead letters, or redrive others by their ids or stage.")
-        return live.name
+        if letter.position.topic in {live.topics.get(stage.topic, stage.topic) for stage in STAGES if stage.name == letter.stage}:
+            return live.name
+        detail = f"generation {letter.generation}, in which event {letter.event_id} was buried, was dropped, and no other reads {letter.position.topic}"
+        return InvalidRequest(detail, code="GENERATION_GONE", remedy="Discard its dead letters, or redrive others by their ids or stage.")
 
     async def discard(self, tenant: str, wanted: DiscardRequest) -> dict[str, Any]:
         letters = await self._letters(tenant, wanted.event_ids, wanted.stage, wanted.code)

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from anabranch.background.lag import stage_lags
+from anabranch.background.replaying import Replaying
 from anabranch.composition.overrides import Overrides
 from anabranch.settings import Settings
 from engines.embed.null import NullEmbedder
@@ -111,7 +112,7 @@ async def test_after_a_mend_a_redrive_ends_in_the_tables_of_a_clean_run(
         causes = (await get(world, "/v1/dead-letters/causes"))["items"]
         assert [(cause["stage"], cause["code"], cause["events"]) for cause in causes] == [("embed", "CHOOSY", 1)]
         dry = await post(world, "/v1/dead-letters/redrive", {"code": "CHOOSY", "dry_run": True})
-        assert dry == {"events": 1, "stages": {"embed": 1}, "replays": []}
+        assert dry == {"events": 1, "stages": {"embed": 1}, "left_out": 0, "replays": []}
         [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
         assert (await ended(world, replay))["buried"] == 1, "nothing has been mended yet"
         assert len(await letters(world)) == 1
@@ -331,3 +332,63 @@ async def test_every_stage_may_react_again_to_all_that_a_document_has_been_throu
 async def idle(world: World) -> bool:
     """Nobody has anything to read."""
     return not any(line["lag"] for line in await stage_lags(world.worker.storage))
+
+
+async def test_letters_that_no_generation_reads_any_more_are_left_out_unless_they_are_asked_for(world: World, embedder: Choosy) -> None:
+    receipt = await failed(world, "The heron stands.", "bird")
+    pool = world.worker.storage.pool
+    await pool.execute("insert into generations (name, config, how, topics, state) values ('g0', '{}', '{}', '{\"chunked\": \"chunked.g0\"}', 'dropped')")
+    old = await pool.fetchval(
+        "insert into dead_letters (event_id, stage, generation, tenant, log_topic, log_partition, log_offset, code, detail, remedy, attempts, buried_at) "
+        "values (gen_random_uuid(), 'embed', 'g0', 'default', 'chunked.g0', 0, 7, 'OLD', 'old', '', 1, clock_timestamp()) returning event_id"
+    )
+    embedder.refused.clear()
+    answer = await post(world, "/v1/dead-letters/redrive", {"all": True})
+    assert (answer["events"], answer["left_out"], len(answer["replays"])) == (1, 1, 1)
+    assert (await ended(world, answer["replays"][0]))["replayed"] == 1
+    await until(lambda: is_state(world, receipt["document_id"], "searchable"))
+    refused = await post(world, "/v1/dead-letters/redrive", {"event_ids": [str(old)]}, 422)
+    assert refused["code"] == "GENERATION_GONE" and "chunked.g0" in refused["detail"]
+
+
+async def test_a_letter_of_which_nothing_is_kept_holds_up_no_other(world: World, database: str) -> None:
+    """It stays as it is; its neighbour is read again."""
+    for number in range(2):
+        record = await submission(
+            DocumentWithdrawn(tenant="default", document_id="no uuid"), f"e-{number}", source="crm", time=Overrides().clock(), codec=Codec()
+        )
+        await world.worker.storage.log.append([record])
+
+    async def buried() -> bool:
+        return len(await letters(world)) == 2
+
+    await until(buried)
+    before = {letter["event_id"]: letter["buried_at"] for letter in await letters(world)}
+    lost, kept = before
+    await world.worker.storage.pool.execute("delete from events where topic = 'raw'")
+    await world.worker.storage.blobs.delete([f"_buried/{lost}", f"_buried/{lost}.headers"])
+    [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
+    found = await ended(world, replay)
+    assert (found["state"], found["buried"]) == ("done", 2)
+
+    async def again() -> bool:
+        now = {letter["event_id"]: letter["buried_at"] for letter in await letters(world)}
+        return now[kept] > before[kept] and now[lost] == before[lost]
+
+    await until(again)
+
+
+async def test_a_bug_in_a_redrive_ends_the_redrive_and_not_the_worker(world: World, embedder: Choosy, monkeypatch: pytest.MonkeyPatch) -> None:
+    await failed(world, "The heron stands.", "bird")
+    embedder.refused.clear()
+
+    async def broken(*given: Any) -> None:
+        raise ZeroDivisionError
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Replaying, "_read_again", broken)
+        [replay] = (await post(world, "/v1/dead-letters/redrive", {"all": True}))["replays"]
+        found = await ended(world, replay)
+    assert (found["state"], found["error"]) == ("failed", "BUG: ZeroDivisionError: ")
+    assert (await post(world, f"/v1/replays/{replay}/resume", {}, 200))["state"] == "running"
+    assert (await ended(world, replay))["replayed"] == 1
