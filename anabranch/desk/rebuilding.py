@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
@@ -12,6 +11,7 @@ from anabranch.composition.engines import Engines, prepare_engines
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage
 from anabranch.desk.decisions import Decisions
+from anabranch.desk.hearing import heard
 from anabranch.desk.planning import OUTPUTS, Plan, Planner, changed_stages
 from anabranch.generation_settings import keep_settings, sets_of, settings_of
 from anabranch.indexing import index_config, wanted_config
@@ -24,9 +24,6 @@ from sql.builds import Build, PgBuilds
 from sql.generations import PgGenerations
 from sql.index_size import first_needed
 from streams.topics import partition_counts
-
-HEARD_S = 5.0
-POLL_S = 0.05
 
 
 async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool, events_per_second: float | None = None) -> str:
@@ -46,11 +43,10 @@ async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool, e
 
 
 async def _heard(storage: Storage, name: str) -> None:
-    """Whoever decides next shall find this decision in the tables; without a worker it comes there later."""
-    generations, clock = PgGenerations(storage.pool), asyncio.get_running_loop().time
-    deadline = clock() + HEARD_S
-    while await generations.get(name) is None and clock() < deadline:
-        await asyncio.sleep(POLL_S)
+    async def is_there() -> bool:
+        return await PgGenerations(storage.pool).get(name) is not None
+
+    await heard(is_there)
 
 
 async def _check_retained(storage: Storage, live: Generation) -> None:

@@ -10,6 +10,7 @@ from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
+from anabranch.desk.hearing import HEARD_S, heard
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound
 from schemas.events import Event, SourceAdded, SourceRemoved, SourceReset
 from schemas.ports.log import EventLog
@@ -29,7 +30,7 @@ class Overview(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class LogSources:
-    """`api.services.Sources` over the log. A decision holds as soon as stage `control` has read it."""
+    """`api.services.Sources` over the log. A decision holds as soon as stage `control` has read it; that is waited for, for so long."""
 
     log: EventLog
     codec: Codec
@@ -38,6 +39,7 @@ class LogSources:
     has_kafka: bool
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
+    heard_s: float = HEARD_S
 
     async def find(self, tenant: str) -> list[dict[str, Any]]:
         return [_body(row) for row in await self.tables.overview() if _is_of(row, tenant) and not row["removed"]]
@@ -53,12 +55,12 @@ class LogSources:
             raise InvalidRequest(f"there is a source {request.name} already", code="SOURCE_EXISTS", remedy=remedy)
         self._check(request)
         spec = SourceSpec(**dict(request), tenant=tenant)
-        await self._decide(SourceAdded(source=spec, epoch=known["epoch"] + 1 if known else 1), spec.name)
+        await self._decide(SourceAdded(source=spec, epoch=known["epoch"] + 1 if known else 1), spec.name, lambda row: not row["removed"])
         return {"status": "accepted", "name": spec.name, "ce_source": spec.ce_source}
 
     async def remove(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
         found = await self._declared(tenant, name)
-        await self._decide(SourceRemoved(source=name, withdraw=withdraw), name)
+        await self._decide(SourceRemoved(source=name, withdraw=withdraw), name, lambda row: bool(row["removed"]))
         return {"status": "accepted", "name": name, "documents": found["documents"], "withdrawn": found["documents"] if withdraw else 0}
 
     async def reset(self, tenant: str, name: str) -> dict[str, Any]:
@@ -71,7 +73,7 @@ class LogSources:
             await self._declared(tenant, name)
         epoch = (row["epoch"] if row else 1) + 1
         begins = await self._begins(row)
-        await self._decide(SourceReset(source=name, reset=Reset(epoch=epoch, begins=begins)), name)
+        await self._decide(SourceReset(source=name, reset=Reset(epoch=epoch, begins=begins)), name, lambda row: bool(row["epoch"] >= epoch))
         return {"status": "accepted", "name": name, "epoch": epoch, "begins": begins}
 
     async def _begins(self, row: Mapping[str, Any] | None) -> dict[int, int]:
@@ -114,9 +116,14 @@ class LogSources:
                     f"{path} is no absolute path", code="RELATIVE_PATH", remedy="Name the folder from the root, as the worker's machine has it."
                 )
 
-    async def _decide(self, decision: Event, name: str) -> None:
+    async def _decide(self, decision: Event, name: str, holds: Callable[[Mapping[str, Any]], bool]) -> None:
         fact = own_fact(decision, self.fresh_id(), AUTHOR, self.clock)
         await self.log.append([await self.codec.encode(fact, CONTROL, name)])
+
+        async def is_there() -> bool:
+            return any(row["name"] == name and holds(row) for row in await self.tables.overview())
+
+        await heard(is_there, within_s=self.heard_s)
 
 
 def setting_of(name: str) -> str:

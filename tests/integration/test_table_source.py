@@ -182,6 +182,16 @@ async def test_a_removed_source_leaves_no_slot_and_takes_its_documents_where_it_
     await world.ends_as("crm", {"1": "Heron 1."})
 
 
+async def test_a_source_is_there_at_once_and_can_be_made_anew_at_once(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
+    await shop.execute("insert into notes values (1, 'one', 'Heron 1.'), (2, 'two', 'Heron 2.')")
+    await world.add("crm", takes(empty_database))
+    assert (await world.http.get("/v1/sources/crm")).status_code == 200
+    await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    assert (await world.http.delete("/v1/sources/crm", params={"withdraw": True})).status_code == 202
+    await world.add("crm", takes(empty_database, id=["title"]))
+    await world.ends_as("crm", {"one": "Heron 1.", "two": "Heron 2."})
+
+
 async def fails(world: SourceWorld, code: str) -> None:
     async with asyncio.timeout(60):
         while (await world.source("crm"))["status"].get("code") != code:

@@ -49,7 +49,7 @@ async def desk(*rows: dict[str, Any], has_kafka: bool = True) -> tuple[LogSource
     async def ends(topic: str) -> dict[int, int]:
         return {0: 7, 1: 9}
 
-    return LogSources(log, Codec(), Tables(*rows), ends, has_kafka, lambda: MOMENT, uuid4), log
+    return LogSources(log, Codec(), Tables(*rows), ends, has_kafka, lambda: MOMENT, uuid4, heard_s=0), log
 
 
 async def decided(log: MemoryLog) -> list[Any]:
