@@ -135,7 +135,7 @@ class PgErasure:
                 await connection.execute(statement("erase_source_names"), some)
                 await connection.execute(statement("erase_from_door"), some, events)
                 await connection.execute("update handled set payload_sha256 = null where generation = '' and stage = 'receive' and event_id = any($1)", events)
-                await connection.execute("delete from events where topic = 'outcomes' and headers ->> 'ce_document' = any($1)", [str(one) for one in some])
+                await connection.execute(statement("erase_outcomes"), list(map(str, some)), list(map(str, events)))
                 for table in DERIVED:
                     await connection.execute(statement("erase_older").replace("the_table", table), some)
                 for table in BY_DOCUMENT:

@@ -12,6 +12,7 @@ from uuid import UUID
 from schemas.errors import AnabranchError
 from schemas.events import DocumentAmended, DocumentFailed, DocumentReceived, DocumentWithdrawn, EventBuried, Fact
 from schemas.events.dead_letters import Place
+from schemas.events.raw import is_tenant
 from schemas.ids import content_id
 from schemas.ports.bundle import Ports
 from schemas.records import StoredRecord
@@ -33,14 +34,14 @@ class Burial:
     @classmethod
     def of(cls, stored: StoredRecord, fact: Fact[Any] | None, stage: Stage, generation: str | None, error: Exception, attempts: int) -> Burial:
         code, detail, remedy, trace = described(error)
-        position, tenant = stored.position, fact.tenant if fact else owner(stored)
+        position, tenant = stored.position, fact.tenant if fact else _guessed_tenant(stored)
         event = EventBuried(
             stage=stage.name,
             generation=generation,
             event_id=_identity(stored, fact, code),
             buried_type=fact.data.event_type() if fact else clues(stored.record)[2],
             tenant=tenant,
-            document_id=_document(fact) if fact else guessed_document(stored, tenant or ""),
+            document_id=_document(fact) if fact else _guessed_document(stored, tenant),
             place=Place(topic=position.topic, partition=position.partition, offset=position.offset),
             code=code,
             detail=detail if len(detail) <= LONGEST_DETAIL else f"{detail[:LONGEST_DETAIL]} …",
@@ -119,13 +120,23 @@ def _outcome(burial: Burial) -> DocumentFailed:
     return DocumentFailed(
         external_id=origin.external_id if origin else getattr(data, "external_id", None) or guessed_external_id(burial.stored.record),
         tenant=event.tenant,
-        document_id=event.document_id,
+        document_id=event.document_id if burial.fact else None,
         event_id=event.producer_event_id,
         source=event.producer_source,
         code=event.code,
         detail=event.detail,
         remedy=event.remedy,
     )
+
+
+def _guessed_tenant(stored: StoredRecord) -> str | None:
+    """So that what cannot be read is erased with whose it is; what is no tenant's name has no keys either."""
+    tenant = owner(stored)
+    return tenant if tenant is not None and is_tenant(tenant) else None
+
+
+def _guessed_document(stored: StoredRecord, tenant: str | None) -> UUID | None:
+    return guessed_document(stored, tenant) if tenant is not None else None
 
 
 def _document(fact: Fact[Any]) -> UUID | None:
