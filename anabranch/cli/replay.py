@@ -88,7 +88,7 @@ def list_replays(*, common: Remote = DEFAULT) -> int:
     return OK
 
 
-@app.command(name=["show", "status"])
+@app.command
 def show(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
     """How far one is, its rate, and how long it will take.
 
@@ -98,6 +98,18 @@ def show(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
         Its id.
     """
     return _tell(got(f"/v1/replays/{replay}", common), common)
+
+
+@app.command
+def status(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+    """The same as `show`.
+
+    Parameters
+    ----------
+    replay
+        Its id.
+    """
+    return show(replay, common=common)
 
 
 @app.command
