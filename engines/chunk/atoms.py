@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 
@@ -51,6 +51,11 @@ def atoms(markdown: str, block: Block, limit: int) -> Iterator[Atom]:
         else:
             yield Atom(start, end, tokens, rank, _mark(text))
         rank = Rank.SENTENCE if block.kind not in _BY_LINE else Rank.LINE
+
+
+def is_blank(markdown: str, cut: Sequence[Atom]) -> bool:
+    """A cut of white space alone, as between two lines of code that fill a chunk each: nothing to find, and nothing to read."""
+    return markdown[cut[0].start : cut[-1].end].isspace()
 
 
 _BY_LINE = frozenset({"table", "list", "code"})

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from engines.chunk import tokens
-from engines.chunk.atoms import Atom, atoms
+from engines.chunk.atoms import Atom, atoms, is_blank
 from engines.chunk.naming import Child, Parent, Path, named
 from engines.chunk.sections import sections
 from schemas.generations import ChunkConfig
@@ -27,7 +27,8 @@ class FixedSizeChunker:
     def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
         words = [atom for block in transcript.blocks for atom in atoms(transcript.markdown, block, 0)]
         paths = _Paths(transcript)
-        children = [_child(transcript.markdown, words[a:b], paths) for a, b in self._windows(words)]
+        cuts = [words[a:b] for a, b in self._windows(words)]
+        children = [_child(transcript.markdown, cut, paths) for cut in cuts if not is_blank(transcript.markdown, cut)]
         return named(document_id, title, transcript, list(self._parents(transcript.markdown, children)))
 
     def _windows(self, words: Sequence[Atom]) -> list[tuple[int, int]]:
@@ -70,7 +71,7 @@ def _back(words: Sequence[Atom], end: int, size: float) -> int:
 
 def _child(markdown: str, words: Sequence[Atom], paths: _Paths) -> Child:
     start, end = words[0].start, words[-1].end
-    return Child(start, start + len(markdown[start:end].rstrip()) or end, paths.at(start))
+    return Child(start, start + len(markdown[start:end].rstrip()), paths.at(start))
 
 
 def _parent(group: Sequence[Child]) -> Parent:

@@ -8,7 +8,7 @@ from itertools import takewhile
 from uuid import UUID
 
 from engines.chunk import tokens
-from engines.chunk.atoms import Atom, atoms
+from engines.chunk.atoms import Atom, atoms, is_blank
 from engines.chunk.naming import Child, Parent, Path, named
 from engines.chunk.packing import pack
 from engines.chunk.sections import Section, sections
@@ -76,13 +76,13 @@ class StructureChunker:
         found = [atom for block in run for atom in atoms(markdown, block, self._child)]
         limit = self._whole if sum(atom.tokens for atom in found) <= self._whole else self._child
         ranges = pack([atom.tokens for atom in found], [(int(atom.rank), atom.mark) for atom in found], limit)
-        return [found[first:last] for first, last in ranges]
+        return [cut for first, last in ranges if not is_blank(markdown, cut := found[first:last])]
 
 
 def _trimmed(markdown: str, cut: Sequence[Atom]) -> int:
     """The end of a cut without the white space that separates it from the next."""
     start, end = cut[0].start, cut[-1].end
-    return start + len(markdown[start:end].rstrip()) or end
+    return start + len(markdown[start:end].rstrip())
 
 
 def _shared(one: Path, other: Path) -> Path:

@@ -108,6 +108,16 @@ def test_a_row_that_no_index_would_hold_is_cut_all_the_same(chunker: Chunker, ro
     assert max(len(child.text) for child in children(parents)) < 5_000
 
 
+@pytest.mark.parametrize("strategy", ["structure", "fixed_size"])
+@pytest.mark.parametrize("before", ["", "| a |\n|---|\n\n"], ids=["alone", "behind a table"])
+def test_a_blank_line_between_lines_that_fill_a_chunk_is_none_itself(strategy: str, before: str) -> None:
+    lines = ["x" * 269, "", "y" * 269, "", "z" * 269]
+    found = transcript(f"{before}```\n" + "\n".join(lines) + "\n```")
+    parents = chunker_for(ChunkConfig(strategy=strategy, child_tokens=40, parent_tokens=100, whole_tokens=40)).chunk(DOCUMENT, "T", found)  # type: ignore[arg-type]
+    check_places(found, parents)
+    assert sum(child.text.count("y") for child in children(parents)) == 269
+
+
 def test_the_prefix_holds_title_and_heading_path(structure: Chunker) -> None:
     found = transcript(f"# Guide\n\n## Pumps\n\n{PROSE}\n\n### Seals\n\nSeals wear out. {PROSE}")
     parents = structure.chunk(DOCUMENT, "guide", found)
