@@ -37,8 +37,8 @@ async def visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderKey]:
     return {row["document_id"]: tuple(row["ord"]) for row in rows}
 
 
-async def first_needed(pool: Pool, generation: str) -> list[Position]:
-    """The first event of each partition that what the generation shows was made from."""
+async def first_needed(pool: Pool, generation: str, read_by: str | None = None) -> list[Position]:
+    """The first event of each partition that what the generation shows was made from; with `read_by`, of those that this generation has not read."""
     with database_errors():
-        rows = await pool.fetch(statement("first_needed"), generation)
+        rows = await pool.fetch(statement("first_needed"), generation, read_by)
     return [Position(row["topic"], row["partition"], row["first"]) for row in rows]

@@ -14,6 +14,7 @@ from anabranch.composition.readers import Reader, origin, readers
 from anabranch.composition.storage import Storage
 from anabranch.desk.decisions import Decisions
 from anabranch.desk.dropping import finish_drop
+from anabranch.desk.retention import check_retained
 from schemas.errors import AnabranchError, PermanentError, TransientError
 from schemas.generations import Generation
 from sql.builds import Build, PgBuilds
@@ -152,6 +153,7 @@ class Builder:
         if build is None or live is None or build.generation.state != "shadow":
             return
         await books.reached(name, "checking")
+        await check_retained(self.storage, live.name, read_by=name)
         await self._check(live.name, name)
         await switch(self.builds, name, self.decisions.promoted)
         await books.reached(name, "built")

@@ -13,6 +13,7 @@ from anabranch.composition.storage import Storage
 from anabranch.desk.decisions import Decisions
 from anabranch.desk.hearing import heard
 from anabranch.desk.planning import OUTPUTS, Plan, Planner, changed_stages
+from anabranch.desk.retention import check_retained
 from anabranch.generation_settings import keep_settings, sets_of, settings_of
 from anabranch.indexing import index_config, wanted_config
 from anabranch.settings import Settings
@@ -22,7 +23,6 @@ from schemas.errors import ConfigurationError, InvalidRequest, NotFound, Permane
 from schemas.generations import Generation, IndexConfig, chain_fingerprints
 from sql.builds import Build, PgBuilds
 from sql.generations import PgGenerations
-from sql.index_size import first_needed
 from streams.topics import partition_counts
 
 
@@ -35,7 +35,7 @@ async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool, e
         under_way = [build for build in (await books.all()).values() if build.purpose == "rebuild" and build.generation.state in ("building", "shadow")]
         if under_way:
             return under_way[0].generation.name
-        await _check_retained(storage, live)
+        await check_retained(storage, live.name)
         name = await books.named(keep=keep, events_per_second=events_per_second)
         await decisions.created(live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild")
         await _heard(storage, name)
@@ -47,20 +47,6 @@ async def _heard(storage: Storage, name: str) -> None:
         return await PgGenerations(storage.pool).get(name) is not None
 
     await heard(is_there)
-
-
-async def _check_retained(storage: Storage, live: Generation) -> None:
-    missing = []
-    for place in await first_needed(storage.pool, live.name):
-        first = (await storage.log.ends(place.topic)).get(place.partition, (0, 0))[0]
-        if place.offset < first:
-            missing.append(f"{place.topic}, partition {place.partition}: offsets {place.offset} to {first - 1}")
-    if missing:
-        raise PermanentError(
-            f"the log no longer holds what {live.name} was made from: {'; '.join(missing)}",
-            code="NOT_RETAINED",
-            remedy="Change an earlier stage too, or send the missing documents again.",
-        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -67,6 +67,8 @@ class Run:
     seed: int
     minutes: float
     say: Callable[[str], None] = lambda _: None
+    _until: float = 0.0
+    _untried: int = 0
     _cleans: dict[bool, Clean] = field(default_factory=dict)
     _cleaning: threading.Lock = field(default_factory=threading.Lock)
 
@@ -76,6 +78,7 @@ class Run:
 
     def all(self, faults: Sequence[Fault] = FAULTS) -> list[Row]:
         """In the order given. What goes wrong in a trial is in its row."""
+        self._until, self._untried = time.monotonic() + 60 * self.minutes, len(faults)
         with ThreadPoolExecutor(LANES) as lanes:
             return list(lanes.map(self.tried, faults))
 
@@ -87,7 +90,7 @@ class Run:
             started = time.monotonic()
             with self._ground(fault) as ground, self._crew(ground, fault.served) as (crew, engine, engine_wire):
                 mood = random.Random(f"{self.seed}/{fault.name}")
-                trial = Trial(crew, ground, clean, mood, self.minutes * SPAN_S * fault.share, events, engine=engine, engine_wire=engine_wire)
+                trial = Trial(crew, ground, clean, mood, self._span_s(fault), events, engine=engine, engine_wire=engine_wire)
                 struck = fault.strike(trial)
                 trial.finish()
                 row = judged(trial, fault.name, self.seed, self.documents, struck, passed(started))
@@ -95,6 +98,12 @@ class Run:
             row = Row(fault.name, self.seed, self.documents, 0, 0, 0, (0, 0), 0, False, passed(started), (f"{type(error).__name__}: {error}",))
         self.say(f"{fault.name}: {'holds' if row.holds else '; '.join(row.problems())} ({row.struck} strikes, {row.seconds:.0f} s)")
         return row
+
+    def _span_s(self, fault: Fault) -> float:
+        """Less than it should be where others took long: half of what is left, shared by those that are to come; the other half is for getting over it."""
+        turns = -(-self._untried // LANES)
+        self._untried -= 1
+        return max(SPAN_S, min(self.minutes * SPAN_S * fault.share, (self._until - time.monotonic()) / turns / 2 * fault.share))
 
     def _clean(self, served: bool) -> Clean:
         with self._cleaning:

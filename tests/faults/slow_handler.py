@@ -9,19 +9,23 @@ from tests.faults.trial import Fault, Trial
 
 POLL_S = 2.0
 SLOW_S = 6.5
-FEW = Bounds(queue_bytes=20_000)
+FEW = Bounds(queue_bytes=5_000)
+PORTION = 20
+"""Events of a round."""
 GROUP = "anabranch.embed.g1"
 
 
 def strike(trial: Trial) -> int:
-    trial.staffed(2, pause_s=SLOW_S, max_poll_interval_s=POLL_S, bounds=FEW)
-    trial.crew.await_members(GROUP, 2)
+    trial.staffed(pause_s=SLOW_S, max_poll_interval_s=POLL_S, bounds=FEW)
+    trial.crew.await_members(GROUP, 1)
     before = members(trial)
-    for number in (rounds := trial.rounds(2 * SLOW_S)):
-        trial.feed_to((number + 1) / len(rounds))
+    for _ in trial.rounds(2 * SLOW_S):
+        trial.feed(PORTION)
         trial.heard(len(trial.sent))
     trial.expect(members(trial) == before, "a worker that was only slow has lost its place in the group")
-    return sum(len(worker.embedded) for worker in trial.crew.workers)
+    (slow,) = trial.crew.alive()
+    trial.crew.dismiss(slow)
+    return len(slow.embedded)
 
 
 def members(trial: Trial) -> set[str]:

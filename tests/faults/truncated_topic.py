@@ -63,7 +63,7 @@ def truncate(trial: Trial) -> str:
 
 def why_it_failed(trial: Trial, name: str) -> str:
     def error() -> str:
-        return "".join(str(row[0]) for row in trial.crew.select(f"select error from builds where generation = '{name}' and error is not null"))
+        return "".join(str(row[0]) for row in trial.crew.select(f"select error from generation_builds where generation = '{name}' and error is not null"))
 
     until(lambda: bool(error()), "the rebuild to fail")
     return error()

@@ -1,10 +1,9 @@
-"""A worker process for trials: the real one by its settings, less patient, and made to die, to be slow or to hear everything more than once."""
+"""A worker process for trials: the real one by its settings, less patient, and made to die or to be slow."""
 
 from __future__ import annotations
 
 import asyncio
 import os
-import random
 import signal
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AsyncExitStack
@@ -23,8 +22,6 @@ from engines.openai_server import ServerSettings
 from engines.parse import LocalParser
 from engines.resilience import Patience
 from schemas.ports.engines import Embedder, File, ParsePlan
-from schemas.ports.log import OpenSink, Partition, Sink, Subscriber, Subscription
-from schemas.records import StoredRecord
 from schemas.values import Transcript
 from streams.kafka.worker import FaustSubscriber
 from streams.partition import Bounds
@@ -34,13 +31,12 @@ from tests.property.world import LineParser
 
 SESSION_S = 3.0
 """After which Kafka misses a killed worker. Ours wait for 6 s and more."""
-CROSSED, DIED, AGAIN = "crossed ", "died ", "again "
+CROSSED, DIED = "crossed ", "died "
 
 
 @dataclass(frozen=True)
 class Orders:
-    """What a worker is and does. `die_at` is a crossing; `census` notes every crossing when it is first made; `deliveries` is how often a record is handed over
-    at most, by `seed`."""
+    """What a worker is and does. `die_at` is a crossing; `census` notes every crossing when it is first made."""
 
     notes: str
     log: str
@@ -51,8 +47,6 @@ class Orders:
     pause_s: float = 0.0
     max_poll_interval_s: float = 300.0
     bounds: Bounds = field(default_factory=Bounds)
-    deliveries: int = 1
-    seed: int = 0
     die_at: str | None = None
     census: bool = False
 
@@ -77,8 +71,8 @@ async def _work(orders: Orders) -> None:
         overrides = Overrides(parser=PdfsAndLines(pdfs), embedder=_embedder(orders, notes))
         dsn = await stack.enter_async_context(database(settings, shared=True))
         worker = await stack.enter_async_context(prepare_worker(settings, dsn, stages=stages_named(orders.stages), overrides=overrides))
-        subscriber = FaustSubscriber(kafka_of(settings.kafka), session_timeout_s=SESSION_S, max_poll_interval_s=orders.max_poll_interval_s)
-        worker.hosting.subscriber = Repeating(subscriber, orders, notes) if orders.deliveries > 1 else subscriber
+        kafka = kafka_of(settings.kafka)
+        worker.hosting.subscriber = FaustSubscriber(kafka, session_timeout_s=SESSION_S, max_poll_interval_s=orders.max_poll_interval_s)
         worker.hosting.bounds = orders.bounds
         note(notes, READY)
         await worker.run()
@@ -130,40 +124,3 @@ class PdfsAndLines(LineParser):
 def _is_pdf(file: File) -> bool:
     with file.path.open("rb") as opened:
         return opened.read(5) == b"%PDF-"
-
-
-@dataclass(frozen=True)
-class Repeating:
-    """A subscriber that hands each record over from once to `deliveries` times."""
-
-    inner: Subscriber
-    orders: Orders
-    notes: int
-
-    def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription:
-        return self.inner.subscribe(group, topic, lambda partition: self._repeated(open_sink(partition), partition))
-
-    def _repeated(self, sink: Sink, partition: Partition) -> Sink:
-        return RepeatingSink(sink, self.orders, self.notes, f"{partition.topic}/{partition.number}")
-
-
-@dataclass(frozen=True)
-class RepeatingSink:
-    inner: Sink
-    orders: Orders
-    notes: int
-    place: str
-
-    @property
-    def full(self) -> bool:
-        return self.inner.full
-
-    def offer(self, record: StoredRecord) -> None:
-        times = random.Random(f"{self.orders.seed}/{self.place}/{record.position.offset}").randint(1, self.orders.deliveries)
-        for _ in range(times):
-            self.inner.offer(record)
-        if times > 1:
-            note(self.notes, f"{AGAIN}{times - 1}")
-
-    async def close(self) -> None:
-        await self.inner.close()
