@@ -55,7 +55,8 @@ class LogFeed(Protocol):
     def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
         """From `after` (null: from now on) until the server stops; `open` comes first. With a document also its status, whenever it has changed."""
 
-    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]: ...
+    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        """In the order of time; `after` counts the lines before."""
 
     def stop(self) -> None:
         """Every stream says goodbye and ends."""

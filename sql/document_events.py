@@ -14,8 +14,9 @@ class PgDocumentEvents:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
-        """`{revision, generation, stage, part, state, attempts, topic, partition, offset, started_at, duration_ms, error}`, in the order of time; none where
-        the document is not known. Raises DatabaseUnavailable."""
+    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        """`{revision, generation, stage, part, state, attempts, topic, partition, offset, started_at, duration_ms, error}`, in the order of time, and how many
+        come before what follows; none where the document is not known. Raises DatabaseUnavailable."""
         with database_errors():
-            return [dict(row) for row in await self._pool.fetch(statement("document_events"), tenant, document_id)]
+            rows = await self._pool.fetch(statement("document_events"), tenant, document_id, after, limit + 1)
+        return [dict(row) for row in rows[:limit]], after + limit if len(rows) > limit else None

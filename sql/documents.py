@@ -47,8 +47,9 @@ class PgDocuments:
             return None
         return (_document(rows[0]) if rows else NOT_YET) | (status or {})
 
-    async def revisions(self, tenant: str, document_id: UUID) -> list[Body]:
-        return [dict(row) for row in await self._fetch("revisions", tenant, document_id)]
+    async def revisions(self, tenant: str, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[Body], int | None]:
+        rows = await self._fetch("revisions", tenant, document_id, after, limit + 1)
+        return [dict(row) for row in rows[:limit]], rows[limit - 1]["revision"] if len(rows) > limit else None
 
     async def chunks(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[Body], int | None]:
         rows = await self._fetch("document_chunks", tenant, document_id, after, limit + 1)

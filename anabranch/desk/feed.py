@@ -30,7 +30,7 @@ MOST_STREAMS = 64
 
 
 class DocumentEvents(Protocol):
-    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]: ...
+    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
 
 
 Status = Callable[[str, UUID], Awaitable[dict[str, Any] | None]]
@@ -63,8 +63,8 @@ class EventFeed:
     def stop(self) -> None:
         self.closing.set()
 
-    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
-        return await self.events.of_document(tenant, document_id)
+    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return await self.events.of_document(tenant, document_id, after=after, limit=limit)
 
     async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
         names = await self._topics(topics)

@@ -37,9 +37,11 @@ async def get(document: UUID, use: Use) -> dict[str, Any]:
 
 
 @router.get("/documents/{document}/revisions", operation_id="list_revisions")
-async def revisions(document: UUID, use: Use) -> dict[str, Any]:
+async def revisions(document: UUID, use: Use, after: Annotated[int | None, Query(ge=1, le=2**31 - 1)] = None, limit: Limit = 500) -> dict[str, Any]:
+    """The newest first; `after` is the number of a revision."""
     await get(document, use)
-    return {"items": await use.documents.revisions(use.tenant, document), "next": None}
+    items, following = await use.documents.revisions(use.tenant, document, after=after, limit=limit)
+    return {"items": items, "next": following}
 
 
 @router.get("/documents/{document}/chunks", operation_id="list_chunks")

@@ -46,12 +46,12 @@ async def events(use: Use, after: Place = "begin", topics: Topics = None, docume
 
 
 @router.get("/documents/{document}/events", operation_id="document_events")
-async def document_events(document: UUID, use: Use) -> dict[str, Any]:
-    """What each stage did with each revision, in every generation: attempts, place in the log, start, duration, and why it failed."""
-    items = await use.feed.of_document(use.tenant, document)
-    if not items:
+async def document_events(document: UUID, use: Use, after: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0, limit: Limit = 500) -> dict[str, Any]:
+    """What each stage did with each revision, in every generation: attempts, place in the log, start, duration, and why it failed. `after` counts lines."""
+    items, following = await use.feed.of_document(use.tenant, document, after=after, limit=limit)
+    if not items and not after:
         raise NotFound(f"no document {document}", remedy="GET /v1/documents lists them.")
-    return {"items": items, "next": None}
+    return {"items": items, "next": following}
 
 
 @router.get("/stream", operation_id="stream", response_class=StreamingResponse, responses=STREAMED)

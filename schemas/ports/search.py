@@ -132,7 +132,8 @@ class Documents(Protocol):
 
     async def get(self, tenant: str, document_id: UUID) -> dict[str, Any] | None: ...
 
-    async def revisions(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]: ...
+    async def revisions(self, tenant: str, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        """The newest first; `after` is a revision's number."""
 
     async def chunks(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
 

@@ -23,3 +23,4 @@ with revisions as (
 select revision, nullif(generation, '') as generation, stage, part, state, attempts, log_topic as topic, log_partition as partition, log_offset as "offset",
        started_at, duration_ms, error
 from lines order by started_at, revision, generation, stage, part
+offset $3 limit $4

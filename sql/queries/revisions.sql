@@ -5,5 +5,6 @@ select
 from document_revisions r
 join revision_states s on s.document_id = r.document_id and s.ord = r.ord
 left join revision_texts t on t.generation = s.generation and t.document_id = r.document_id and t.ord = r.ord
-where r.tenant = $1 and r.document_id = $2
+where r.tenant = $1 and r.document_id = $2 and ($3::int is null or r.revision < $3)
 order by r.ord desc
+limit $4

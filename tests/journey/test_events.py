@@ -36,3 +36,17 @@ async def test_the_facts_of_a_document_are_listed_in_the_order_of_the_log(world:
     assert types[:3] == ["document.accepted.v1", "document.transcribed.v1", "document.chunked.v1"]
     [indexed] = [item for item in page["items"] if item["type"] == "document.indexed.v1"]
     assert indexed["data"]["external_id"] == "allowances" and all("Lisbon" not in json.dumps(item) for item in page["items"])
+
+
+async def test_a_long_history_is_told_in_pages_that_join_without_a_gap(world: World) -> None:
+    for number in range(3):
+        receipt = await world.searchable(f"The allowance is {number} euros.", external_id="allowances")
+    for path in (f"/v1/documents/{receipt['document_id']}/events", f"/v1/documents/{receipt['document_id']}/revisions"):
+        whole = (await world.http.get(path)).json()
+        pages, after = [], None
+        while True:
+            page = (await world.http.get(path, params={"limit": 2} | ({"after": after} if after is not None else {}))).json()
+            pages += page["items"]
+            if (after := page["next"]) is None:
+                break
+        assert len(whole["items"]) >= 3 and whole["next"] is None and pages == whole["items"]

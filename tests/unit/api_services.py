@@ -98,8 +98,8 @@ class FakeDocuments:
         blob = {"key": "k", "size": len(FILE), "sha256": sha256_hex(FILE)}
         return {"document_id": str(DOCUMENT), "filename": "não.bin", "media_type": "application/pdf", "content_sha256": sha256_hex(FILE), "blob": blob}
 
-    async def revisions(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
-        return [{"revision": 1}]
+    async def revisions(self, tenant: str, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return [{"revision": 1}], None
 
     async def chunks(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         return [{"ordinal": after + 1}], None
@@ -199,8 +199,8 @@ class MemoryFeed:
     def stop(self) -> None:
         self.stopping.set()
 
-    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
-        return [{"stage": "receive", "state": "done"}] if document_id == DOCUMENT else []
+    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return ([{"stage": "receive", "state": "done"}] if document_id == DOCUMENT else []), None
 
     async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
         return LogPage(items=[], next=after, end=True, missed=0)

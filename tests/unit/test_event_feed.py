@@ -40,8 +40,8 @@ class One:
 
 
 class Nothing:
-    async def of_document(self, tenant: str, document_id: UUID) -> list[dict[str, Any]]:
-        return []
+    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return [], None
 
 
 class World:
