@@ -40,8 +40,8 @@ async def open_job(desk: Stand, doc: Doc) -> None:
 
 async def at_door(desk: Stand, event: UUID, offset: int, *, reacted: bool = True) -> None:
     await desk.connection.execute(
-        """insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, reacted)
-           values ('', 'receive', $1, 'raw', 0, $2, 'owed', $3)""",
+        """insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, reacted)
+           values ('', 'receive', $1, 'raw', 0, $2, 'owed', 'hash', $3)""",
         *(event, offset, reacted),
     )
 
