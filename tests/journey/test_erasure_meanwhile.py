@@ -67,14 +67,14 @@ async def test_an_upload_meanwhile_is_erased_with_it_or_begins_another_life_and_
     found = await world.http.get(f"/v1/documents/{first['document_id']}")
     if found.status_code == 200 and found.json()["state"] == "searchable":
         assert (await world.http.get(f"/v1/documents/{first['document_id']}/file")).text == TEXT
-        assert [result["document_id"] for result in await world.search(CANARY)] == [first["document_id"]]
+        assert first["document_id"] in {result["document_id"] for result in await world.search(CANARY)}
     assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
     if found.status_code == 200:
         await erase(world, "document", first["document_id"])
     assert await in_tables(world.worker.storage.pool, WORDS) <= CLEAR
     assert in_files(world.settings.data_dir, WORDS) == set()
     await world.searchable(TEXT, external_id=HEAD)
-    assert [result["document_id"] for result in await world.search(CANARY)] == [first["document_id"]]
+    assert first["document_id"] in {result["document_id"] for result in await world.search(CANARY)}
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["at work", "paused"])
