@@ -45,7 +45,7 @@ async def _explained(storage: Storage, line: Line, generation: str, horizon: Lin
         return {"oldest_seconds": None, "why": None, "remedy": None, "paused": False}
     oldest = await oldest_in(storage, line["group"], line["topic"])
     waiting = (datetime.now(UTC) - oldest).total_seconds() if oldest else None
-    why, remedy = (stands_still(pauses), pauses[0].remedy) if pauses else await _reason(storage, line, generation, horizon)
+    why, remedy = (stands_still(pauses), pauses[0].remedy) if pauses else await _reason(storage, line, generation, horizon, waiting or 0.0)
     return {"oldest_seconds": None if waiting is None else round(max(0.0, waiting), 1), "why": why, "remedy": remedy, "paused": bool(pauses)}
 
 
@@ -55,8 +55,8 @@ def stands_still(pauses: Sequence[Pause]) -> str:
     return f"stands still{where}: {pauses[0].detail}"
 
 
-async def _reason(storage: Storage, line: Line, generation: str, horizon: Line | None) -> tuple[str, str]:
-    """The first that holds: nobody reads, the log is held back, one event takes long, or it is simply being worked through."""
+async def _reason(storage: Storage, line: Line, generation: str, horizon: Line | None, waiting: float) -> tuple[str, str]:
+    """The first that holds: nobody reads, the log is held back, one event takes long, nothing is done, or it is simply being worked through."""
     if isinstance(storage.log, PgLog) and not await has_reader(storage.pool, line["group"], line["topic"]):
         return "no worker reads it", "Start one: `anabranch up`, or `anabranch worker` with this stage."
     if horizon is not None and horizon["seconds"] >= HELD_S:
@@ -64,6 +64,8 @@ async def _reason(storage: Storage, line: Line, generation: str, horizon: Line |
     work = await oldest_work(storage.pool, line["stage"], generation)
     if work is not None and (work["seconds"] >= LONG_S or work["attempts"] > 1):
         return _at_work(work), f"`anabranch documents show {work['document_id']}` has its stages; `anabranch doctor` says which servers do not answer."
+    if work is None and waiting >= LONG_S:
+        return "nothing of what waits has been begun", "See that a worker with this stage runs, and what its log says."
     return "it is being worked through", ""
 
 

@@ -99,6 +99,14 @@ async def test_an_event_that_is_tried_again_and_again_is_named(storage: Storage)
     assert str(document) in found["why"] and "control[0]@7" in found["why"] and "attempt 4" in found["why"] and str(document) in found["remedy"]
 
 
+async def test_what_nobody_has_begun_for_long_is_not_said_to_be_worked_through(storage: Storage) -> None:
+    """Of Kafka it is not known who reads."""
+    await leased(storage)
+    await append(storage, hours_ago=1)
+    found = await line(storage)
+    assert found["why"] == "nothing of what waits has been begun" and "worker" in found["remedy"]
+
+
 async def test_the_doctor_warns_of_what_waits_long_and_of_nothing_else(storage: Storage, settings: Settings) -> None:
     assert [(finding.status, finding.detail) for finding in await waiting.stages(settings)] == [("pass", "no event waits")]
     await append(storage)
