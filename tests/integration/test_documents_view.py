@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -134,6 +135,17 @@ async def test_a_buried_chunk_fails_the_revision_while_the_old_one_keeps_serving
         assert (await status(desk, DOC))["state"] == "searchable"
         found = await PgDocuments(desk.pool).get("default", DOC.id)
         assert found is not None and (found["state"], found["visible_revision"], found["revision"]) == ("failed", 1, 2)
+
+
+async def test_what_buried_a_revision_says_nothing_of_one_that_came_later(database: str) -> None:
+    again = Doc("a", ["one two", "three"], order=(1, 2), revision=2)
+    async with stand(database) as desk:
+        await accept(desk.connection, DOC)
+        await bury(desk, "embed", topic="chunked", offset=2, document=DOC.id)
+        assert (await status(desk, DOC))["state"] == "failed"
+        await accept(desk.connection, again)
+        await desk.connection.execute("update document_revisions set received_at = $1 where ord = $2", EPOCH + timedelta(hours=1), list(again.order))
+        assert (await status(desk, again))["state"] == "running"
 
 
 async def test_a_buried_entity_part_costs_only_the_graph(database: str) -> None:
