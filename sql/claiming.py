@@ -10,7 +10,7 @@ from schemas.generations import Generation
 from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
 from schemas.records import repeats
 from sql import acceptance, amending
-from sql.claims import Handled, Verdict, claim_events, note_another_try, note_flips, note_revived
+from sql.claims import ERASED, Handled, Verdict, claim_events, note_another_try, note_flips, note_revived
 from sql.decisions import write_decisions
 from sql.document_state import States, add_stubs, lock_documents, look_at_shown, settles
 from sql.flips import share_flips
@@ -35,12 +35,7 @@ async def claim_shared(connection: Connection, stage: str, counts: Counts, event
         await claim_events(connection, SHARED, stage, counts, [Verdict(event, Claim.OWED) for event in fresh])
         await write_decisions(connection, [row for event in fresh for row in event.rows])
     handled = {**before, **{event.fact.id: Handled(Claimed(Claim.OWED), event.fact.payload_sha256, event.fact.position) for event in fresh}}
-    told = {
-        event.fact.id: _at_the_door(event, handled[event.fact.id]) if counts == "door" else handled[event.fact.id].claimed
-        for event in events
-        if event.fact.id in handled
-    }
-    return [erased.get(event.fact.id) or told[event.fact.id] for event in events]
+    return [erased.get(event.fact.id) or _claimed(counts, event, handled[event.fact.id]) for event in events]
 
 
 async def claim_documents(
@@ -124,9 +119,13 @@ async def _with_revived(connection: Connection, generation: str, stage: str, ans
     return {identity: replace(answers[identity], revived=row) for identity, row in found.items()}
 
 
+def _claimed(counts: Counts, event: Projected, handled: Handled) -> Claimed:
+    return _at_the_door(event, handled) if counts == "door" else handled.claimed
+
+
 def _at_the_door(event: Projected, handled: Handled) -> Claimed:
-    """Without a hash it was erased, and is not let in again, whoever has it read once more."""
-    if handled.payload_sha256 is None:
+    """What was erased is not let in again, whoever has it read once more."""
+    if handled.payload_sha256 == ERASED:
         return Claimed(Claim.DONE)
     if handled.payload_sha256 != event.fact.payload_sha256:
         return Claimed(Claim.DUPLICATE)

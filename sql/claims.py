@@ -16,6 +16,9 @@ from sql.pool import Connection, Pool
 from sql.statements import statement
 from sql.storable import array_text, json_text
 
+ERASED = "erased"
+"""In the place of a payload's hash: the door knows the event, and nothing of it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Verdict:

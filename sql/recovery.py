@@ -10,8 +10,8 @@ from sql.pool import Pool
 from sql.statements import statement
 
 
-async def claim_at_door(pool: Pool, accepted: Sequence[tuple[UUID, str | None]]) -> None:
-    """Internal ids of the producers' events, with their payloads' hashes where they are known."""
+async def claim_at_door(pool: Pool, accepted: Sequence[tuple[UUID, str]]) -> None:
+    """Internal ids of the producers' events, with their payloads' hashes, or ERASED."""
     with database_errors():
         await pool.execute(statement("claim_at_door"), [identity for identity, _ in accepted], [sha256 for _, sha256 in accepted])
 

@@ -20,6 +20,7 @@ from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved,
 from schemas.ports.ledger import Projected
 from schemas.records import StoredRecord
 from sql.builds import PgBuilds
+from sql.claims import ERASED
 from sql.erasure import PgErasure
 from sql.generations import PgGenerations
 from sql.ledger import PgLedger
@@ -157,7 +158,7 @@ class Recovery:
 
     async def _claim_at_door(self) -> None:
         """Of what was erased its payload's hash is gone: that its event came is known."""
-        known: dict[UUID, str | None] = {}
+        known: dict[UUID, str] = {}
         async for stored in self.storage.log.read(DEAD_LETTERS):
             known |= await self._erased_cause(stored)
         async for stored in self.storage.log.read(ACCEPTED):
@@ -170,12 +171,12 @@ class Recovery:
                 known[fact.causation_id] = fact.data.payload_sha256
         await claim_at_door(self.storage.pool, list(known.items()))
 
-    async def _erased_cause(self, stored: StoredRecord) -> dict[UUID, None]:
+    async def _erased_cause(self, stored: StoredRecord) -> dict[UUID, str]:
         try:
             await self.storage.codec.decode(stored)
         except Erased:
             cause = stored.record.headers.get("ce_causationid")
-            return {UUID(cause.decode()): None} if cause else {}
+            return {UUID(cause.decode()): ERASED} if cause else {}
         except PermanentError:
             return {}
         return {}

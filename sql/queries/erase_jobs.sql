@@ -6,4 +6,4 @@ with gone as (
     and (j.created_at < $2 or exists (select from handled h where h.generation = '' and h.stage = 'receive' and h.event_id = j.id and h.reacted))
   returning j.id
 )
-update handled h set payload_sha256 = null from gone g where h.generation = '' and h.stage = 'receive' and h.event_id = g.id
+update handled h set payload_sha256 = 'erased' from gone g where h.generation = '' and h.stage = 'receive' and h.event_id = g.id

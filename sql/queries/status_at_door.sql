@@ -13,7 +13,7 @@ select
   ) end as burial
 from (select 1) one
 left join jobs j on j.id = $2 and j.tenant = $1
-left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = $2 and h.payload_sha256 is not null
+left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = $2 and h.payload_sha256 is distinct from 'erased'
 left join lateral (
   select * from dead_letters
   where coalesce(tenant, $1) = $1 and (event_id = $2 or (producer_source = $4 and producer_event_id = $3))
