@@ -1,0 +1,123 @@
+"""Documents that models on a server have embedded and extracted, and a desk to ask them at."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from anabranch.composition.api import prepare_api
+from anabranch.composition.overrides import Overrides
+from anabranch.settings import Settings
+from anabranch.settings_loading import load_settings
+from api.app import create_app
+from tests.fakes.openai_server import FakeOpenAI
+from tests.journey.conftest import running
+
+DIMENSION = 48
+HANDBOOK = """# Travel handbook
+
+## Trains
+
+Every train journey over two hours is booked in first class. The travel office of Norte Energia S.A. books it within three working days.
+
+## Daily allowance
+
+The daily allowance in Lisbon is 74 euros. In Porto the daily allowance is 61 euros.
+"""
+CONTRACT = """# Contrato da ponte
+
+## Prazo
+
+O prazo da obra da ponte é de 540 dias a contar da consignação. O empreiteiro entrega um relatório por mês.
+
+## Multas
+
+A multa por dia de atraso é de 2.500 euros.
+"""
+LOG = "The lock keeper at Merrin closes the northern gate at 21:30 every evening. In winter he closes it at 19:00.\n"
+ALLOWANCE = "What is the daily allowance in Lisbon?"
+DEADLINE = "Qual é o prazo da obra da ponte?"
+FOREIGN = "Who won the chess tournament of Reykjavik?"
+FOREIGN_PT = "Quem venceu o torneio de xadrez de Reiquiavique?"
+FOUND = {
+    "entities": [{"name": "Norte Energia S.A.", "type": "ORG"}, {"name": "Lisbon", "type": "LOC"}, {"name": "Atlantis", "type": "LOC"}],
+    "relations": [{"subject": "Norte Energia S.A.", "type": "travels to", "object": "Lisbon", "evidence": "The daily allowance in Lisbon is 74 euros."}],
+    "claims": [{"subject": "Lisbon", "property": "daily allowance", "value": "74 euros"}],
+}
+
+
+def settings_for(fake: FakeOpenAI, folder: Path, *more: str) -> Settings:
+    servers = [f"{section}.base_url={fake.url}" for section in ("chat", "embed", "rerank", "extract")]
+    models = [f"{section}.model=fake-{section}" for section in ("chat", "embed", "rerank", "extract")]
+    return load_settings(data_dir=folder, sets=[*servers, *models, f"embed.dimension={DIMENSION}", "logging.level=error", *more])
+
+
+@dataclass(frozen=True)
+class Library:
+    """Three documents in a database, embedded and extracted by the server, and the server."""
+
+    fake: FakeOpenAI
+    dsn: str
+    settings: Settings
+    texts: dict[str, str]
+
+
+async def filled(fake: FakeOpenAI, settings: Settings, dsn: str) -> dict[str, str]:
+    async with running(settings, dsn, Overrides()) as world:
+        fake.say(FOUND)
+        receipts = {"handbook": await world.searchable(HANDBOOK, external_id="handbook")}
+        async with asyncio.timeout(20):
+            while not (await world.http.get("/v1/entities")).json()["items"]:
+                await asyncio.sleep(0.02)
+        receipts["contract"] = await world.searchable(CONTRACT, external_id="contract", language="pt")
+        receipts["log"] = await world.searchable(LOG, external_id="log")
+        return {name: (await world.http.get(f"/v1/documents/{receipt['document_id']}/markdown")).text for name, receipt in receipts.items()}
+
+
+@dataclass
+class Desk:
+    """An API of its own over the library, with fresh connections to the models."""
+
+    fake: FakeOpenAI
+    http: httpx2.AsyncClient
+
+    async def ask(self, question: str, **options: Any) -> dict[str, Any]:
+        response = await self.http.post("/v1/query", json={"query": question, **options})
+        assert response.status_code == 200, response.text
+        return dict(response.json())
+
+    def written(self, *sentences: tuple[str, list[int]]) -> None:
+        """What the model says to the next question."""
+        parts = [{"text": text, "citations": numbers} for text, numbers in sentences]
+        self.fake.say({"sufficient": True, "sentences": parts, "assumptions": [], "limitations": []})
+
+    @property
+    def chats(self) -> list[dict[str, Any]]:
+        return self.fake.asked("completions")
+
+
+@asynccontextmanager
+async def desk_of(library: Library, settings: Settings | None = None) -> AsyncIterator[Desk]:
+    library.fake.requests.clear()
+    async with prepare_api(settings or library.settings, library.dsn) as services:
+        transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as http:
+            yield Desk(library.fake, http)
+    library.fake.mend()
+
+
+def assert_quoted(answer: dict[str, Any], library: Library) -> None:
+    """Every sentence has a mark, every mark a citation, every quote stands where its span says."""
+    assert answer["citations"]
+    sentences = [part for part in answer["answer"].split("] ") if part]
+    assert all("[" in sentence for sentence in sentences), answer["answer"]
+    for citation in answer["citations"]:
+        assert f"[{citation['n']}]" in answer["answer"]
+        span = citation["spans"][0]
+        assert library.texts[citation["external_id"]][span["char_start"] : span["char_end"]] == citation["quote"]
