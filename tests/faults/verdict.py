@@ -57,7 +57,7 @@ def judged(trial: Trial, fault: str, seed: int, documents: int, struck: int, sec
         trial.expect(False, f"a worker ended by itself: {worker.errors.read_text(errors='replace')[-1500:]}")
     tables = trial.crew.checksum()["tables"]
     different = [name for name, sums in trial.clean.tables.items() if tables[name] != sums]
-    trial.expect(not different, f"other rows in {', '.join(different)}")
+    trial.expect(not different, "; ".join(f"{name} has {tables[name]['rows']} rows, of {trial.clean.tables[name]['rows']}" for name in different))
     return Row(
         fault=fault,
         seed=seed,
