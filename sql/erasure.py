@@ -134,7 +134,9 @@ class PgErasure:
                 changes = await _changed(connection, statement("erase_source_changes"), tenant, some)
                 await connection.execute(statement("erase_source_names"), some)
                 await connection.execute(statement("erase_from_door"), some, events)
-                await connection.execute("update handled set payload_sha256 = 'erased' where generation = '' and stage = 'receive' and event_id = any($1)", events)
+                await connection.execute(
+                    "update handled set payload_sha256 = 'erased' where generation = '' and stage = 'receive' and event_id = any($1)", events
+                )
                 await connection.execute(statement("erase_outcomes"), list(map(str, some)), list(map(str, events)))
                 for table in DERIVED:
                     await connection.execute(statement("erase_older").replace("the_table", table), some)
