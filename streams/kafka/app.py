@@ -84,6 +84,15 @@ class StageConsumer(driver.Consumer):
             self.app.assignment.committed(offsets)
         return committed
 
+    async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
+        """Faust takes for committed what the group refused, too. A refusal that comes when the partitions have been assigned anew would make it
+        pass over the acknowledgements of all that is read again, and the stage would lag for ever."""
+        committed: bool = await super()._commit_offsets(offsets, start_new_transaction)
+        if not committed:
+            for tp in offsets:
+                self._committed_offset.pop(tp, None)
+        return committed
+
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
         await self.app.assignment.end()
         await self.commit()
