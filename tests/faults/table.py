@@ -35,5 +35,13 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 
 def write(page: Path, rows: Sequence[Row]) -> None:
-    """Between the markers of the page."""
-    page.write_text(filled(page.read_text(encoding="utf-8"), "faults", markdown(rows)), encoding="utf-8")
+    """Between the markers of the page; rows of faults that were not tried this time stay."""
+    text = page.read_text(encoding="utf-8")
+    heading, line, *lines = markdown(rows).splitlines()
+    kept = {fault_of(row): row for row in text.partition("<!-- generated: faults -->")[2].partition("<!-- end: faults -->")[0].splitlines()[2:]}
+    kept |= {fault_of(row): row for row in lines}
+    page.write_text(filled(text, "faults", "\n".join([heading, line, *kept.values()])), encoding="utf-8")
+
+
+def fault_of(row: str) -> str:
+    return row.split("|")[1].strip()
