@@ -14,6 +14,7 @@ EACH_S = 25.0
 
 def strike(trial: Trial) -> int:
     trial.staffed(2)
+    trial.crew.await_members("anabranch.embed.g1", 2)
     rounds = trial.rounds(EACH_S)
     for number in rounds:
         trial.feed_to((number + 1) / (len(rounds) + 1))
