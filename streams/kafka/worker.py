@@ -22,6 +22,10 @@ _STOP_S = 10.0
 _CANCEL_S = 2.0
 _HEARTBEAT_MS = 500
 """Members learn of a rebalance by their next heartbeat; a stop in the middle of one waits that long."""
+_REBALANCE_MS = 30_000
+_MARGIN_MS = 10_000
+"""A broker keeps who joins waiting as long as a rebalance may take. Who gives up before that joins a second time, and the first, whom nobody is, holds up the
+next rebalance."""
 _AT_ONCE = 100
 """Messages of a fetch that are handed over before a full sink can stop the rest."""
 
@@ -38,17 +42,18 @@ class FaustSubscriber:
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription:
         """The group's name on the cluster has the topic prefix too."""
         prefix = self._settings.topic_prefix
-        return FaustSubscription(prefix + group, prefix + topic, topic, open_sink, self._consumer_arguments(prefix + group))
+        return FaustSubscription(prefix + group, prefix + topic, topic, open_sink, self.consumer_arguments(prefix + group))
 
-    def _consumer_arguments(self, group: str) -> dict[str, Any]:
+    def consumer_arguments(self, group: str) -> dict[str, Any]:
+        """Of aiokafka, for a member of this group of the cluster."""
         session_ms = int(self._session_timeout_s * 1000)
         return self._settings.for_aiokafka() | {
             "group_id": group,
             "client_id": group,
             "session_timeout_ms": session_ms,
             "heartbeat_interval_ms": _HEARTBEAT_MS,
-            "rebalance_timeout_ms": 60_000,
-            "request_timeout_ms": max(40_000, session_ms + 5_000),
+            "rebalance_timeout_ms": _REBALANCE_MS,
+            "request_timeout_ms": max(_REBALANCE_MS, session_ms) + _MARGIN_MS,
             "max_poll_interval_ms": int(self._max_poll_interval_s * 1000),
             "partition_assignment_strategy": [RoundRobinPartitionAssignor],
             "auto_offset_reset": "earliest",

@@ -14,6 +14,7 @@ from streams.kafka.administration import translated as translated_librdkafka
 from streams.kafka.quiet import OnceInAWhile
 from streams.kafka.refusals import translated
 from streams.kafka.settings import KafkaSettings
+from streams.kafka.worker import FaustSubscriber
 
 
 def test_a_plain_cluster_needs_its_address_only() -> None:
@@ -89,3 +90,9 @@ def test_an_outage_is_logged_once_in_a_while() -> None:
 
 def record_at(created: float, text: str) -> logging.LogRecord:
     return logging.makeLogRecord({"msg": text, "created": created})
+
+
+@pytest.mark.parametrize("session_s", [6.0, 20.0, 120.0])
+def test_who_joins_a_group_waits_longer_for_the_answer_than_the_broker_waits_for_the_others(session_s: float) -> None:
+    arguments = FaustSubscriber(KafkaSettings("here"), session_timeout_s=session_s).consumer_arguments("readers")
+    assert arguments["request_timeout_ms"] > max(arguments["rebalance_timeout_ms"], arguments["session_timeout_ms"])
