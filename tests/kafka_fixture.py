@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import asyncio
 import os
 import shutil
 import tempfile
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
 
@@ -15,6 +14,23 @@ import pytest
 
 from streams.kafka.broker import Broker, missing_prerequisite
 from streams.kafka.settings import KafkaSettings
+from tests.postgres_fixture import elsewhere
+
+HASTY = {"group.min.session.timeout.ms": "1000"}
+"""Tests miss a killed worker sooner than any real one would be missed."""
+
+
+@contextmanager
+def own_broker() -> Iterator[Broker]:
+    """A node of one's own. It and its files are gone when the context is left."""
+    folder = Path(tempfile.mkdtemp(prefix="anabranch-kafka-"))
+    broker = Broker(folder, heap_mb=256, properties=HASTY)
+    try:
+        elsewhere(broker.start)
+        yield broker
+    finally:
+        elsewhere(broker.stop)
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 @pytest.fixture(scope="session")
@@ -23,15 +39,8 @@ def kafka_broker() -> Iterator[Broker]:
         if os.environ.get("ANABRANCH_REQUIRE_KAFKA") == "1":
             pytest.fail(f"Kafka is required here: {missing}")
         pytest.skip(f"no real Kafka: {missing}")
-    root = Path(tempfile.mkdtemp(prefix="anabranch-kafka-"))
-    broker = Broker(root, heap_mb=256)
-    with ThreadPoolExecutor(1) as thread:  # the session may have an event loop of its own
-        try:
-            thread.submit(lambda: asyncio.run(broker.start())).result()
-            yield broker
-        finally:
-            thread.submit(lambda: asyncio.run(broker.stop())).result()
-            shutil.rmtree(root, ignore_errors=True)
+    with own_broker() as broker:
+        yield broker
 
 
 @pytest.fixture(scope="session")

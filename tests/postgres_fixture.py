@@ -9,6 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TypeVar
 from urllib.parse import urlsplit, urlunsplit
@@ -76,8 +77,9 @@ def fresh_root() -> Path:
     return root
 
 
-@pytest.fixture(scope="session")
-def postgres_server() -> Iterator[EmbeddedPostgres]:
+@contextmanager
+def own_postgres() -> Iterator[EmbeddedPostgres]:
+    """A server without a past, that waits for no disk. It is gone when the context is left."""
     root = fresh_root()
     server = EmbeddedPostgres(root, settings={**THROWAWAY, "max_connections": "200", "max_wal_size": "1GB"})
     server.start()
@@ -86,6 +88,12 @@ def postgres_server() -> Iterator[EmbeddedPostgres]:
     finally:
         server.stop()
         shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres_server() -> Iterator[EmbeddedPostgres]:
+    with own_postgres() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

@@ -45,12 +45,7 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
         return AIOKafkaConsumer(**self.app.consumer_arguments)
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        committed, first = await self.call_thread(seek_to_unread, self._ensure_consumer())
-        self.app.assignment.starts(first)
-        return dict(committed)
-
-    async def read_again(self, tp: TP, offset: int) -> None:
-        await self.call_thread(seek_back, self._ensure_consumer(), tp, offset)
+        return dict(await self.call_thread(seek_to_unread, self._ensure_consumer()))
 
     async def stop(self) -> None:
         """Also while it is only just starting, which Faust passes over: the thread would then run for ever."""
@@ -68,31 +63,17 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
             _log.debug("the fetching thread ended with what the app crashed of: %r", error)
 
 
-async def seek_to_unread(consumer: AIOKafkaConsumer) -> tuple[Mapping[TP, int | None], Mapping[TP, int]]:
-    """To the first record not yet acknowledged. aiokafka's `seek_to_committed` leaves a partition where it is if the group has committed nothing of it.
-    Returns what is committed, and where each partition is read from."""
+async def seek_to_unread(consumer: AIOKafkaConsumer) -> Mapping[TP, int | None]:
+    """To the first record not yet acknowledged. aiokafka's `seek_to_committed` leaves a partition where it is if the group has committed nothing of it."""
     committed: Mapping[TP, int | None] = await consumer.seek_to_committed()
     if unread := {tp for tp, offset in committed.items() if not offset} & consumer.assignment():
         await consumer.seek_to_beginning(*unread)
-    first = {tp: offset for tp, offset in committed.items() if offset}
-    return committed, first | {tp: await consumer.position(tp) for tp in unread & consumer.assignment()}
-
-
-async def seek_back(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> None:
-    """Unless it was revoked meanwhile."""
-    if tp in consumer.assignment():
-        consumer.seek(tp, offset)
+    return committed
 
 
 class StageConsumer(driver.Consumer):
     app: StageApp
     mundane_level = "debug"
-
-    _thread: StageConsumerThread
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        self.going_back: set[asyncio.Future[None]] = set()
 
     def _new_consumer_thread(self) -> StageConsumerThread:
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -121,23 +102,14 @@ class StageConsumer(driver.Consumer):
         self.app.assignment.begin(assigned, generation_id, self)
         await super().on_partitions_assigned(assigned, generation_id)
 
-    async def _wait_next_records(self, timeout: float) -> tuple[Any, set[TP] | None]:
+    async def _wait_next_records(self, timeout: float) -> tuple[Any, set[TP]]:
         if not self.flow_active:
             await self.wait_first(self.can_resume_flow.wait())
-        active = self._get_active_partitions()
+        # Not Faust's own set, which is emptied on revocation while a fetch waits with it: that would take in all that is assigned next, and drop it here.
+        active = set(self._get_active_partitions())
         paused = len(active) < len(self.assignment())
         records = await self._getmany(active or _NONE_OF_OURS, _PAUSED_POLL_S if paused else timeout)
         return records, active
-
-    def read_again(self, tp: TP, offset: int) -> None:
-        _log.info("%s is read again from %d", tp, offset)
-        task = asyncio.ensure_future(self._read_again(tp, offset))
-        self.going_back.add(task)
-        task.add_done_callback(self.going_back.discard)
-
-    async def _read_again(self, tp: TP, offset: int) -> None:
-        self._read_offset[tp] = None
-        await self._thread.read_again(tp, offset)
 
     def close(self) -> None:
         """Faust asks for this when a rebalance meets a stop, and would close the client from the wrong thread; stopping closes it anyway."""

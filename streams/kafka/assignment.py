@@ -37,9 +37,6 @@ class Flow(Protocol):
 
     def on_buffer_drop(self, tp: Any) -> None: ...
 
-    def read_again(self, tp: Any, offset: int) -> None:
-        """Go back to this record."""
-
 
 class AssignedPartition:
     """The log's side of a partition, from its assignment to its revocation; afterwards it does nothing any more."""
@@ -52,8 +49,6 @@ class AssignedPartition:
         self._sink: Sink | None = None
         self._unacknowledged: deque[Message] = deque()
         self._last = -1
-        self._first: int | None = None
-        self._missed: int | None = None
         self.kept = 0
 
     def open(self, open_sink: OpenSink) -> None:
@@ -65,13 +60,8 @@ class AssignedPartition:
         if sink is not None:
             await sink.close()
 
-    def starts(self, offset: int) -> None:
-        """Where it is read from."""
-        if self._last < 0:
-            self._first = offset if self._first is None else min(offset, self._first)
-
     def take(self, message: Message) -> None:
-        if self._sink is None or message.offset <= self._last or self._lacks(message.offset):
+        if self._sink is None or message.offset <= self._last:
             return
         self._last = message.offset
         record = self._stored(message)
@@ -81,16 +71,6 @@ class AssignedPartition:
         self._sink.offer(record)
         if self._sink.full:
             self._consumer.on_buffer_full(self._tp)
-
-    def _lacks(self, offset: int) -> bool:
-        """Whether what comes before has to be read again: Faust drops records that come while partitions are being assigned, and does not always go back for
-        them. Where the same record comes first once more, there is nothing before it: Kafka's own markers, or what retention took."""
-        if self._last >= 0 or self._first is None or offset <= self._first or offset == self._missed:
-            return False
-        if self._missed is None or offset < self._missed:
-            self._missed = offset
-            self._consumer.read_again(self._tp, self._first)
-        return True
 
     def acknowledge(self, next_offset: int) -> None:
         """In order, each message once: Faust commits past a message that was passed over."""
@@ -133,11 +113,6 @@ class Assignment:
                 self._partitions[tp].open(self._open_sink)
         except Exception as error:
             self._fail(error)
-
-    def starts(self, offsets: Mapping[Any, int]) -> None:
-        for tp, offset in offsets.items():
-            if tp in self._partitions:
-                self._partitions[tp].starts(offset)
 
     def committed(self, offsets: Mapping[Any, int]) -> None:
         """The group's offsets, as the broker has taken them."""

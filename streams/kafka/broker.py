@@ -11,6 +11,7 @@ import socket
 import struct
 import subprocess
 import uuid
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib import resources
@@ -35,14 +36,15 @@ class BrokerStatus:
 
 class Broker:
     """The node of one data folder. Its ports stay the same from start to start unless another one is asked for.
-    The process outlives the program that started it; `stop` works from any other."""
+    The process outlives the program that started it; `stop` works from any other. `properties` are Kafka's own, and come after ours."""
 
-    def __init__(self, data_dir: Path, *, port: int = 0, heap_mb: int = 512, jars_dir: Path | None = None) -> None:
+    def __init__(self, data_dir: Path, *, port: int = 0, heap_mb: int = 512, jars_dir: Path | None = None, properties: Mapping[str, str] | None = None) -> None:
         self.data_dir = data_dir.absolute()
         self.log_file = self.data_dir / "kafka.log"
         self._port = port
         self._heap_mb = heap_mb
         self._jars_dir = jars_dir or default_jars_dir()
+        self._own_properties = dict(properties or {})
         self._pid_file = self.data_dir / "kafka.pid"
         self._properties = self.data_dir / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
@@ -111,7 +113,8 @@ class Broker:
             "controller_port": self._saved_port("CONTROLLER") or _free_port(None),
             "log_dir": self.data_dir / "log",
         }
-        self._properties.write_text((_RESOURCES / "server.properties").read_text().format_map(settings))
+        own = "".join(f"{name}={value}\n" for name, value in self._own_properties.items())
+        self._properties.write_text((_RESOURCES / "server.properties").read_text().format_map(settings) + own)
         (self.data_dir / "log4j2.properties").write_text((_RESOURCES / "log4j2.properties").read_text())
 
     def _saved_port(self, listener: str) -> int | None:

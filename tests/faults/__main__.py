@@ -9,9 +9,11 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from tests.faults.ground import Ground, own_broker, own_server
+from tests.faults.ground import Ground
 from tests.faults.run import FAULTS, Run
 from tests.faults.table import markdown, write
+from tests.kafka_fixture import own_broker
+from tests.postgres_fixture import own_postgres
 
 say = partial(print, file=sys.stderr, flush=True)
 
@@ -25,7 +27,7 @@ def main() -> int:
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
     given = parser.parse_args()
     faults = [fault for fault in FAULTS if re.search(given.only, fault.name)]
-    with own_broker() as broker, own_server() as server:
+    with own_broker() as broker, own_postgres() as server:
         rows = Run(Ground(broker, server), given.seed, given.minutes, say).all(faults)
     print(markdown(rows))
     if given.write is not None:

@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from uuid import uuid4
 
-from sql.embedded import THROWAWAY, EmbeddedPostgres
+from sql.embedded import EmbeddedPostgres
 from streams.kafka.broker import Broker
 from streams.kafka.settings import KafkaSettings
 from tests.faults.crew import Crew, weighed
-from tests.postgres_fixture import cloned, elsewhere, fresh_root
+from tests.postgres_fixture import cloned
 
 PARTITIONS = 6
 
@@ -42,27 +42,3 @@ class Ground:
                         worker.end(signal.SIGKILL)
         finally:
             shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def own_broker() -> Iterator[Broker]:
-    folder = Path(tempfile.mkdtemp(prefix="anabranch-fault-kafka-"))
-    broker = Broker(folder, heap_mb=256)
-    try:
-        elsewhere(broker.start)
-        yield broker
-    finally:
-        elsewhere(broker.stop)
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-@contextmanager
-def own_server() -> Iterator[EmbeddedPostgres]:
-    root = fresh_root()
-    server = EmbeddedPostgres(root, settings={**THROWAWAY, "max_connections": "200", "max_wal_size": "1GB"})
-    server.start()
-    try:
-        yield server
-    finally:
-        server.stop()
-        shutil.rmtree(root, ignore_errors=True)

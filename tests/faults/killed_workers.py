@@ -15,6 +15,8 @@ QUIET = ("control", "announce", "erase", "runs", "judgements")
 """Stages that hear nothing of documents."""
 MISSED_AFTER_S = 15.0
 """A place that is not come by is given up."""
+AT_MOST = 3.0
+"""Times the span: so long it goes on for stages that were not struck yet."""
 
 
 @dataclass
@@ -59,7 +61,7 @@ def strike(trial: Trial) -> int:
     stages = [stage.name for stage in STAGES if stage.name not in QUIET]
     victims = [Victims(trial, stage, [place for place in crossings if place.startswith(f"{stage}|")]) for stage in stages]
     started = time.monotonic()
-    while not over(victims, passed(started) >= trial.span_s):
+    while passed(started) < AT_MOST * trial.span_s and not over(victims, passed(started) >= trial.span_s):
         trial.feed_to(min(0.9, passed(started) / trial.span_s))
         for each in victims:
             each.look()

@@ -28,10 +28,12 @@ from tests.faults import (
     truncated_topic,
 )
 from tests.faults.crew import Crew
-from tests.faults.ground import Ground, own_broker, own_server
+from tests.faults.ground import Ground
 from tests.faults.trial import Clean, Fault, Trial, clean_run, passed, workload
 from tests.faults.verdict import Row, judged
 from tests.faults.wire import Wire, wire
+from tests.kafka_fixture import own_broker
+from tests.postgres_fixture import own_postgres
 
 FAULTS = tuple(
     module.FAULT
@@ -119,7 +121,7 @@ class Run:
             if "kafka" in fault.own:
                 found = replace(found, broker=stack.enter_context(own_broker()))
             if "postgres" in fault.own:
-                found = replace(found, server=stack.enter_context(own_server()))
+                found = replace(found, server=stack.enter_context(own_postgres()))
             yield found
 
     @contextmanager

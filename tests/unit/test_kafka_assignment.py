@@ -27,10 +27,6 @@ class Consumer:
     """Faust's consumer, as far as an assignment uses it."""
 
     paused: set[Place] = field(default_factory=set)
-    read_from: list[tuple[Place, int]] = field(default_factory=list)
-
-    def read_again(self, tp: Place, offset: int) -> None:
-        self.read_from.append((tp, offset))
 
     def on_buffer_full(self, tp: Place) -> None:
         self.paused.add(tp)
@@ -186,20 +182,3 @@ async def test_a_partition_keeps_what_the_broker_has_taken_and_no_more(world: Wo
     assert partition.kept == 0
     world.assignment.committed({FIRST: 4, Place("p.things", 7): 9})
     assert partition.kept == 4
-
-
-async def test_records_that_went_missing_before_the_first_are_read_again(world: World) -> None:
-    world.begin(1)
-    world.assignment.starts({FIRST: 4})
-    world.take(Message(6), Message(7))
-    assert world.consumer.read_from == [(FIRST, 4)]
-    world.take(Message(4), Message(5), Message(6))
-    assert [stored.position.offset for stored in world.sinks[0].received] == [4, 5, 6]
-
-
-async def test_where_nothing_lies_before_the_first_it_is_taken_when_it_comes_again(world: World) -> None:
-    world.begin(1)
-    world.assignment.starts({FIRST: 0})
-    world.take(Message(3), Message(4), Message(3), Message(4))
-    assert world.consumer.read_from == [(FIRST, 0)]
-    assert [stored.position.offset for stored in world.sinks[0].received] == [3, 4]

@@ -1,8 +1,9 @@
-"""What a reader takes for committed, without a broker."""
+"""What a reader takes for committed and what it asks for, without a broker."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import asyncio
+from collections.abc import Mapping, Set
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from streams.kafka.app import StageApp
 from streams.kafka.assignment import Assignment
 
 PLACE = TP("topic", 0)
+OTHER = TP("topic", 1)
 
 
 class Thread:
@@ -19,9 +21,17 @@ class Thread:
 
     def __init__(self, takes: bool) -> None:
         self.takes = takes
+        self.fetching: asyncio.Future[Set[TP]] = asyncio.get_running_loop().create_future()
+        self.arrives = asyncio.Event()
 
     async def commit(self, offsets: Mapping[Any, int]) -> bool:
         return self.takes
+
+    async def getmany(self, active: Set[TP], timeout: float) -> Mapping[TP, list[str]]:
+        """As aiokafka: what comes of these partitions, which it looks up when something comes; of all, if there are none."""
+        self.fetching.set_result(active)
+        await self.arrives.wait()
+        return {tp: ["record"] for tp in (PLACE, OTHER) if not active or tp in active}
 
     def assignment(self) -> set[TP]:
         return {PLACE}
@@ -41,3 +51,14 @@ async def test_what_the_group_refused_is_not_taken_for_committed(takes: bool, ke
     reader = consumer(takes)
     assert await reader._commit_offsets({PLACE: 5}) is takes
     assert reader._committed_offset[PLACE] == kept
+
+
+async def test_a_revocation_does_not_change_what_a_waiting_fetch_has_asked_for() -> None:
+    reader = consumer(takes=True)
+    reader._set_active_tps({PLACE})
+    waiting = asyncio.ensure_future(reader._wait_next_records(1.0))
+    await reader._thread.fetching
+    await reader.on_partitions_revoked({PLACE})
+    reader._thread.arrives.set()
+    records, active = await waiting
+    assert set(records) == set(active) == {PLACE}
