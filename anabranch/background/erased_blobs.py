@@ -14,14 +14,16 @@ from schemas.staging import fetched_prefix, staged_prefix
 from sql.erasure import PgErasure
 
 
-async def blobs_of(blobs: Blobs, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], before: datetime) -> list[str]:
-    """Keys, to be asked before the rows go, which say most of it: what lies under the documents' own names, what was kept of buried events, and uploads: those
-    of their events, and those with the same bytes, whoever put them there, that are older than the request."""
+async def blobs_of(
+    blobs: Blobs, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], uploads: Iterable[Stored], before: datetime
+) -> list[str]:
+    """Keys, to be asked before the rows go, which say most of it: what lies under the documents' own names, what was kept of buried events, and of the tenant's
+    uploads those of their events, and those with the same bytes, whoever put them there, that are older than the request."""
     keys = [key for document in documents for key in await blobs.listed(f"{request.tenant}/{document}/")]
     keys += await tables.record_blobs(documents)
     prefixes = tuple(_of_events(request.tenant, await tables.event_ids(documents, before=before)))
     hashes = await tables.content_hashes(documents)
-    for stored in await blobs.stored(f"uploads/{request.tenant}/"):
+    for stored in uploads:
         same = stored.modified < request.requested_at and await _holds(blobs, stored, hashes)
         if same or stored.key.startswith(prefixes):
             keys.append(stored.key)

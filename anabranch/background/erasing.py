@@ -17,6 +17,7 @@ from anabranch.background.passing import Passing
 from anabranch.composition.storage import Storage
 from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ids import content_id
+from schemas.records import Record
 from sql.compaction import compact_lexical
 from sql.erasure import AGAIN, PgErasure
 from sql.generations import PgGenerations
@@ -89,12 +90,15 @@ class LogEraser:
         document, so that the log alone tells which were erased."""
         kept = await PgKeystore(self.storage.pool).readable_since(request.tenant) is not None
         said = await (tables.latest(request.tenant, documents) if kept else tables.unwithdrawn(request.tenant, documents))
-        for document, order in said.items():
-            data = DocumentWithdrawn(tenant=request.tenant, document_id=str(document), reason=f"{REASON}{request.receipt_id}")
-            event = f"erase/{request.receipt_id}/{document}/{'.'.join(map(str, order))}"
-            await self.storage.log.append([await submission(data, event, time=self.clock(), codec=self.storage.codec, document=document)])
+        for some in _slices(list(said.items()), TOGETHER):
+            await self.storage.log.append([await self._withdrawal(request, document, order) for document, order in some])
         while await tables.awaits_withdrawal(said):
             await asyncio.sleep(POLL_S)
+
+    async def _withdrawal(self, request: ErasureRequested, document: UUID, order: Sequence[int]) -> Record:
+        data = DocumentWithdrawn(tenant=request.tenant, document_id=str(document), reason=f"{REASON}{request.receipt_id}")
+        event = f"erase/{request.receipt_id}/{document}/{'.'.join(map(str, order))}"
+        return await submission(data, event, time=self.clock(), codec=self.storage.codec, document=document)
 
     async def _destroy_keys(self, tables: PgErasure, request: ErasureRequested, subjects: Iterable[UUID]) -> None:
         """Told before it is done: a start applies what was told."""
@@ -112,8 +116,9 @@ class LogEraser:
         await self._destroy_keys(tables, request, [*traces.runs, *traces.feedback])
         await tables.forget(request.receipt_id, traces)
         bare = await PgKeystore(self.storage.pool).readable_since(request.tenant) is not None
+        uploads = await self.storage.blobs.stored(f"uploads/{request.tenant}/")
         for some in _slices(documents, TOGETHER):
-            keys = await blobs_of(self.storage.blobs, tables, request, some, before)
+            keys = await blobs_of(self.storage.blobs, tables, request, some, uploads, before)
             await tables.come_upon(request.receipt_id, "blobs", [content_id("blob", key) for key in keys])
             await self.storage.blobs.delete(keys)
             await tables.sweep(request.receipt_id, request.tenant, some, before=before, readable=bare)

@@ -25,9 +25,8 @@ class Kept:
     until: datetime | None
 
     def __str__(self) -> str:
-        return (
-            f"topic {self.topic}, {_HOLDS[self.topic]}, {f'until {self.until.isoformat()}' if self.until else 'for as long as it keeps its records: for ever'}"
-        )
+        end = f"until {self.until.isoformat()}" if self.until else "for ever"
+        return f"topic {self.topic}, {_HOLDS[self.topic]}, {end}"
 
 
 _HOLDS = {RAW: "as its producers sent it", OUTCOMES: "external ids, counts and reasons"}
