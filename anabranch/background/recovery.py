@@ -160,26 +160,23 @@ class Recovery:
         """Of what was erased its payload's hash is gone: that its event came is known."""
         known: dict[UUID, str] = {}
         async for stored in self.storage.log.read(DEAD_LETTERS):
-            known |= await self._erased_cause(stored)
+            try:
+                await self.storage.codec.decode(stored)
+            except Erased:
+                known |= _cause(stored)
+            except PermanentError:
+                continue
         async for stored in self.storage.log.read(ACCEPTED):
             try:
                 fact = await self.storage.codec.decode(stored)
+            except Erased:
+                known |= _cause(stored)
+                continue
             except PermanentError:
-                known |= await self._erased_cause(stored)
                 continue
             if isinstance(fact.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved) and fact.causation_id is not None:
                 known[fact.causation_id] = fact.data.payload_sha256
         await claim_at_door(self.storage.pool, list(known.items()))
-
-    async def _erased_cause(self, stored: StoredRecord) -> dict[UUID, str]:
-        try:
-            await self.storage.codec.decode(stored)
-        except Erased:
-            cause = stored.record.headers.get("ce_causationid")
-            return {UUID(cause.decode()): ERASED} if cause else {}
-        except PermanentError:
-            return {}
-        return {}
 
     async def _place(self, reader: Reader) -> None:
         """The door begins at the start again: it knows what it has let in."""
@@ -189,6 +186,11 @@ class Recovery:
         output = stage.output and generation.topics.get(stage.output, stage.output)
         outputs = [output, OUTCOMES, DEAD_LETTERS] if output and stage.react is not None else []
         await place_reader(self.storage.pool, reader.group, reader.topic, "" if stage.shared else generation.name, stage.name, outputs)
+
+
+def _cause(stored: StoredRecord) -> dict[UUID, str]:
+    cause = stored.record.headers.get("ce_causationid")
+    return {UUID(cause.decode()): ERASED} if cause else {}
 
 
 def _projecting(found: Sequence[Reader]) -> list[Reader]:
