@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from datetime import timedelta
 
 from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 _log = logging.getLogger(__name__)
 SEGMENTS = 7
