@@ -54,7 +54,10 @@ class OfAFolder:
     tag: Annotated[tuple[str, ...], Several, Parameter(help="Tags of its documents.")] = ()
 
 
-def watch(path: Path | None = None, /, *, log: OfTheLog = OfTheLog(), folder: OfAFolder = OfAFolder(), common: Remote = Remote()) -> int:  # noqa: B008
+HERE, EVERY_EVENT, EVERY_FILE = Remote(), OfTheLog(), OfAFolder()
+
+
+def watch(path: Path | None = None, /, *, log: OfTheLog = EVERY_EVENT, folder: OfAFolder = EVERY_FILE, common: Remote = HERE) -> int:
     """Show events as the log takes them; with a PATH, take in that folder, and what changes in it. Until Ctrl-C.
 
     What happens in a folder while nobody watches is taken in the next time. With --json one object a line.

@@ -19,8 +19,6 @@ from api.app import create_app
 PORT_PATIENCE_S = 2.0
 KEEP_ALIVE_S = 75
 """Longer than clients keep an idle connection (HTTP libraries: 5 to 60 s), so that they end it: one that the server ends may just be used again."""
-
-
 LOOK_S = 0.4
 """Between two looks for callers who take nothing, once the server stops."""
 

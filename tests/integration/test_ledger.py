@@ -30,7 +30,7 @@ from sql.ledger import PgLedger
 from sql.memo import PgMemo
 from sql.pool import Connection, Pool, close_pool, open_pool
 from sql.writers import insert_rows
-from tests.contract.ledger_facts import DIMENSION, accepted, chunked, document, embedded, projected, removed, transcribed
+from tests.contract.ledger_facts import DIMENSION, accepted, chunked, document, embedded, history, projected, removed, transcribed
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
 
@@ -238,30 +238,6 @@ class TestRaces:
         await killer.close()
         await blocker.close()
         assert (await claim(ledger, chunked("a", 1, ["x"])))[0].claim is Claim.OWED
-
-
-def history(mood: random.Random) -> tuple[list[Fact[Any]], dict[Any, tuple[int, ...]]]:
-    """Facts of twelve documents with up to three revisions in parts, a third of them withdrawn in between, and what must be visible at the end."""
-    facts: list[Fact[Any]] = []
-    last: dict[Any, tuple[int, ...]] = {}
-    for number in range(12):
-        name, order = f"doc{number}", 0
-        for _ in range(mood.randint(1, 3)):
-            order += 2
-            facts += in_parts(name, order, mood)
-            last[document(name)] = (1, order)
-        if number % 3 == 0:
-            facts.append(removed(name, order + (1 if number % 2 else -1)))
-            if number % 2:
-                del last[document(name)]
-    return facts, last
-
-
-def in_parts(name: str, order: int, mood: random.Random) -> list[Fact[Any]]:
-    parts = mood.randint(1, 3)
-    words = [[f"word{mood.randint(0, 20)} {part}" for _ in range(1)] for part in range(parts)]
-    pieces = [(chunked(name, order, w, n, parts), embedded(name, order, w, n, parts)) for n, w in enumerate(words, 1)]
-    return [accepted(name, order, f"{order}"), transcribed(name, order, f"{order}", "how"), *(fact for pair in pieces for fact in pair)]
 
 
 async def worker(ledger: PgLedger, facts: Sequence[Fact[Any]], mood: random.Random) -> None:
