@@ -7,33 +7,19 @@ import json
 import math
 from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol, TypeVar
 
 import openai
 
-from engines.resilience import ABANDONED, Patience, Remote, Unanswered, Unwatched, Watch
+from engines.resilience import ABANDONED, Patience, Remote, Unanswered
+from engines.server_settings import ServerSettings
 from schemas.errors import ConfigurationError, PermanentError
 
-Kind = Literal["openai", "azure", "vllm"]
 Counted = Literal["input", "output"]
 COUNTED: dict[Counted, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
 MOST_TOKENS = 2**31
 BUSY = frozenset({408, 409, 425, 429})
 CONFIGURED = {401: "ENGINE_KEY_REFUSED", 403: "ENGINE_KEY_REFUSED", 404: "ENGINE_NOT_FOUND"}
-
-
-@dataclass(frozen=True, slots=True)
-class ServerSettings:
-    """Where the server is and how it is spoken to. `timeout_s` bounds one request."""
-
-    base_url: str
-    model: str
-    api_key: str = ""
-    kind: Kind = "openai"
-    api_version: str | None = None
-    timeout_s: float = 60.0
-    watch: Watch = field(default_factory=Unwatched)
 
 
 class Gathering(Protocol):

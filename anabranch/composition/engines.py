@@ -11,8 +11,8 @@ from pathlib import Path
 from anabranch.composition.overrides import NONE, Overrides, unwatched
 from anabranch.settings import ModelSettings, Settings
 from engines.ocr import Ocr
-from engines.openai_server import ServerSettings
 from engines.resilience import Watch
+from engines.server_settings import ServerSettings
 from schemas.errors import ConfigurationError
 from schemas.generations import EmbedConfig, ExtractConfig, IndexConfig, OcrConfig
 from schemas.ports.engines import Chunker, Embedder, Extractor, Languages, Parser

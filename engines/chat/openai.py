@@ -10,8 +10,9 @@ import jsonschema
 
 from engines.chat.streamed import Drafts
 from engines.completions import completion
-from engines.openai_server import OpenAIServer, ServerSettings, tokens_told
+from engines.openai_server import OpenAIServer, tokens_told
 from engines.resilience import Patience
+from engines.server_settings import ServerSettings
 from schemas.errors import ModelOutput
 from schemas.ports.engines import ChatReply, ChatUsage, Hear
 

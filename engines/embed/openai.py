@@ -10,8 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.embed.states import unit_rows
-from engines.openai_server import OpenAIServer, ServerSettings
+from engines.openai_server import OpenAIServer
 from engines.resilience import Patience, Unanswered
+from engines.server_settings import ServerSettings
 from schemas.errors import PermanentError, TransientError
 from schemas.ids import fingerprint
 from schemas.ports.engines import Embedded, EmbeddedQuery

@@ -10,9 +10,10 @@ from engines.drafts import Draft
 from engines.ocr.grounding import END, drafts
 from engines.ocr.port import Ocr
 from engines.ocr.rapidocr import RapidOcr
-from engines.openai_server import OpenAIServer, ServerSettings
+from engines.openai_server import OpenAIServer
 from engines.parse import markdown
 from engines.resilience import Patience
+from engines.server_settings import ServerSettings
 from schemas.ids import fingerprint
 
 VERSION = 1

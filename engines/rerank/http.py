@@ -6,8 +6,9 @@ import math
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
-from engines.openai_server import OpenAIServer, ServerSettings
+from engines.openai_server import OpenAIServer
 from engines.resilience import Patience, Unanswered
+from engines.server_settings import ServerSettings
 from schemas.ids import fingerprint
 from schemas.ports.engines import EmbeddedQuery, Passage
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from engines.chat.openai import OpenAIChat
-from engines.openai_server import ServerSettings
 from engines.resilience import Patience
+from engines.server_settings import ServerSettings
 from schemas.errors import EngineUnavailable, ModelOutput
 from schemas.ports.engines import Chat
 from tests.fakes.openai_server import FakeOpenAI, fake_openai

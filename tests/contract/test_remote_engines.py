@@ -10,9 +10,9 @@ import pytest
 
 from engines.chat.openai import OpenAIChat
 from engines.embed.openai import OpenAIEmbedder
-from engines.openai_server import ServerSettings
 from engines.rerank.http import HttpReranker
 from engines.resilience import Patience
+from engines.server_settings import ServerSettings
 from schemas.errors import EngineUnavailable, PermanentError, TransientError
 from tests.fakes.chunks import passage
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai

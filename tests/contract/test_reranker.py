@@ -9,9 +9,9 @@ from uuid import NAMESPACE_URL, uuid5
 import pytest
 
 from engines.embed.null import NullEmbedder
-from engines.openai_server import ServerSettings
 from engines.rerank.http import HttpReranker
 from engines.rerank.maxsim import MaxSimReranker
+from engines.server_settings import ServerSettings
 from schemas.ports.engines import EmbeddedQuery, Passage, Reranker
 from tests.fakes.chunks import passage
 from tests.fakes.openai_server import fake_openai

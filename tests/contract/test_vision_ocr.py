@@ -13,8 +13,8 @@ from engines.drafts import Draft
 from engines.ocr.fake import FakeOcr
 from engines.ocr.grounding import END, drafts
 from engines.ocr.openai import OpenAIOcr
-from engines.openai_server import ServerSettings
 from engines.resilience import Patience
+from engines.server_settings import ServerSettings
 from schemas.errors import EngineUnavailable
 from tests.fakes.serving import serving
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 T = TypeVar("T")
 _FORKING = multiprocessing.get_context("forkserver")
-_FORKING.set_forkserver_preload(["tests.faults.worker", "engines.languages", "engines.chunk", "engines.chunk.fixed_size"])
+_FORKING.set_forkserver_preload(["tests.faults.worker", "engines.embed.openai", "engines.languages", "engines.chunk", "engines.chunk.fixed_size"])
 
 
 @dataclass(frozen=True)

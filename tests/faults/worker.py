@@ -18,9 +18,9 @@ from anabranch.settings_loading import load_settings
 from anabranch.stages import stages_named
 from engines.embed.openai import OpenAIEmbedder
 from engines.ocr.fake import FakeOcr
-from engines.openai_server import ServerSettings
 from engines.parse import LocalParser
 from engines.resilience import Patience
+from engines.server_settings import ServerSettings
 from schemas.ports.engines import Embedder, File, ParsePlan
 from schemas.values import Transcript
 from streams.kafka.worker import FaustSubscriber

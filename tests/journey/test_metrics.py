@@ -23,8 +23,9 @@ from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
 from api.app import create_app
 from api.services import Services
-from engines.openai_server import OpenAIServer, ServerSettings
+from engines.openai_server import OpenAIServer
 from engines.resilience import Patience
+from engines.server_settings import ServerSettings
 from schemas.errors import EngineUnavailable
 from schemas.questions import Progress, QueryRequest, Route, SearchResponse, Trace
 from tests.fakes.openai_server import NATIVE_DIMENSION, fake_openai
