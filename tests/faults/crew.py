@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from tests.faults.forked import forked
 from tests.faults.worker import Orders, run
+from tests.forked import forked
 from tests.integration.cluster import Cluster, Worker
 
 WEIGHED_EVERY_S = 0.2
@@ -32,8 +32,8 @@ class Crew(Cluster):
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"worker-{len(self.workers) + 1}"
         notes, log = self.folder / f"{name}.notes", self.folder / f"{name}.log"
-        orders = Orders(str(notes), str(log), self.settings_of_workers(), stages, **{**self.usual, **how})
-        self.workers.append(Worker(forked(run, orders), notes, log))
+        orders = Orders(str(notes), stages, **{**self.usual, **how})
+        self.workers.append(Worker(forked(run, orders, log=log, environment=self.settings_of_workers()), notes, log))
         return self.workers[-1]
 
     def dismiss(self, worker: Worker, how: signal.Signals = signal.SIGTERM) -> None:

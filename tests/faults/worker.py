@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
@@ -39,8 +39,6 @@ class Orders:
     """What a worker is and does. `die_at` is a crossing; `census` notes every crossing when it is first made."""
 
     notes: str
-    log: str
-    environment: Mapping[str, str]
     stages: Sequence[str] = ("all",)
     embed_url: str | None = None
     embed_timeout_s: float = 2.0
@@ -53,10 +51,6 @@ class Orders:
 
 def run(orders: Orders) -> None:
     """In a process of its own, until told to stop."""
-    log = os.open(orders.log, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    os.dup2(log, 1)
-    os.dup2(log, 2)
-    os.environ.update(orders.environment)
     asyncio.run(until_stopped(_work(orders)))
 
 

@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 import signal
-import subprocess
-import sys
 import time
 from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
@@ -27,11 +24,11 @@ from streams.hosting import group_name
 from streams.kafka.log import KafkaLog
 from streams.kafka.settings import KafkaSettings
 from streams.stage import Stage
-from tests.integration.null_worker import READY
+from tests.forked import forked
+from tests.integration.null_worker import READY, Orders, run
 from tests.postgres_fixture import elsewhere
 
 T = TypeVar("T")
-ROOT = Path(__file__).parents[2]
 PATIENCE_S = 120.0
 NOT_YET = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 """What a broker says of a group that it is only getting to know."""
@@ -95,11 +92,8 @@ class Cluster:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"worker-{len(self.workers) + 1}"
         notes, errors = self.folder / f"{name}.notes", self.folder / f"{name}.log"
-        arguments = [str(notes), *(stages or ("all",)), "--pause", str(pause_s), *(["--real-parser"] if real_parser else [])]
-        with errors.open("wb") as log:
-            command = [sys.executable, "-m", "tests.integration.null_worker", *arguments]
-            process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **self.settings_of_workers()}, stdout=log, stderr=log)
-        self.workers.append(Worker(process, notes, errors))
+        orders = Orders(str(notes), stages or ("all",), pause_s, real_parser)
+        self.workers.append(Worker(forked(run, orders, log=errors, environment=self.settings_of_workers()), notes, errors))
         return self.workers[-1]
 
     def settings_of_workers(self) -> dict[str, str]:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-import sys
 from collections import deque
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 from anabranch.process.stopping import leave, until_stopped
 from schemas.ports.log import Partition
@@ -52,13 +53,21 @@ class NotingSink:
             await self._arrived.wait()
 
 
-async def main(bootstrap_servers: str, prefix: str, notes_file: str, *topics: str) -> None:
-    notes = os.open(notes_file, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    subscriber = FaustSubscriber(KafkaSettings(bootstrap_servers, topic_prefix=prefix), session_timeout_s=6)
+@dataclass(frozen=True)
+class Orders:
+    settings: KafkaSettings
+    notes: str
+    topics: Sequence[str]
+
+
+def run(orders: Orders) -> None:
+    """In a process of its own, until told to stop."""
+    leave(asyncio.run(until_stopped(_work(orders))))
+
+
+async def _work(orders: Orders) -> None:
+    notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    subscriber = FaustSubscriber(orders.settings, session_timeout_s=6)
     async with asyncio.TaskGroup() as tasks:
-        for topic in topics:
+        for topic in orders.topics:
             tasks.create_task(subscriber.subscribe(f"stage-{topic}", topic, lambda partition: NotingSink(partition, notes)).run())
-
-
-if __name__ == "__main__":
-    leave(asyncio.run(until_stopped(main(*sys.argv[1:]))))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 from collections.abc import Sequence
@@ -58,27 +57,30 @@ class FrailEmbedder(NullEmbedder):
         frailty.texts -= texts
 
 
-async def work(dsn: str, frailty: Frailty) -> None:
+@dataclass(frozen=True)
+class Orders:
+    """`texts` and `of` as in `Frailty`."""
+
+    dsn: str
+    notes: str
+    refuse: str | None = None
+    texts: int | None = None
+    of: int = 0
+
+
+def run(orders: Orders) -> None:
+    """In a process of its own, until told to stop."""
+    asyncio.run(until_stopped(_work(orders)))
+
+
+async def _work(orders: Orders) -> None:
+    notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    frailty = Frailty(notes, orders.refuse, orders.texts, orders.of)
+
     def engines(config: IndexConfig) -> Overrides:
         usual = engines_of(config)
         return replace(usual, embedder=FrailEmbedder(usual.embedder.dimension if usual.embedder else 0, frailty))
 
-    async with prepare_worker(load_settings(), dsn, overrides=Overrides(for_config=engines)) as worker:
-        note(frailty.notes, READY)
+    async with prepare_worker(load_settings(), orders.dsn, overrides=Overrides(for_config=engines)) as worker:
+        note(notes, READY)
         await worker.run()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("dsn")
-    parser.add_argument("notes")
-    parser.add_argument("--refuse")
-    parser.add_argument("--texts", type=int)
-    parser.add_argument("--of", type=int, default=0)
-    given = parser.parse_args()
-    notes = os.open(given.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    asyncio.run(until_stopped(work(given.dsn, Frailty(notes, given.refuse, given.texts, given.of))))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import signal
-import subprocess
-import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -28,8 +25,9 @@ from sql.generations import PgGenerations
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.submission import submission
-from tests.integration.cluster import ROOT, Worker
-from tests.integration.mortal_worker import SILENT
+from tests.forked import forked
+from tests.integration.cluster import Worker
+from tests.integration.mortal_worker import SILENT, Orders, run
 from tests.integration.test_reindex import OVERRIDES
 from tests.pipeline import PATIENCE_S, TIME, change
 
@@ -48,14 +46,12 @@ class House:
     def pool(self) -> Pool:
         return self.storage.pool
 
-    async def start(self, *options: str) -> Worker:
+    async def start(self, **frailty: Any) -> Worker:
         """One that is at work."""
         folder, number = self.settings.data_dir.parent, len(self.workers) + 1
         notes, errors = folder / f"worker-{number}.notes", folder / f"worker-{number}.log"
-        command = [sys.executable, "-m", "tests.integration.mortal_worker", self.storage.dsn, str(notes), *options]
-        with errors.open("wb") as log:
-            process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, **environment(self.sets)}, stdout=log, stderr=log)
-        self.workers.append(Worker(process, notes, errors))
+        orders = Orders(self.storage.dsn, str(notes), **frailty)
+        self.workers.append(Worker(forked(run, orders, log=errors, environment=environment(self.sets)), notes, errors))
         await until(_true(lambda: self.workers[-1].ready))
         return self.workers[-1]
 

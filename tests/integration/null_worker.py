@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import argparse
 import asyncio
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
@@ -37,24 +37,23 @@ def note(notes: int, *lines: str) -> None:
     os.write(notes, "".join(f"{line}\n" for line in lines).encode())
 
 
-async def work(notes_file: str, stages: Sequence[str], pause_s: float, real_parser: bool) -> None:
-    notes = os.open(notes_file, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    settings, parser = load_settings(), None if real_parser else LineParser()
-    overrides = Overrides(parser=parser, embedder=NotingEmbedder(notes, pause_s))
-    async with database(settings, shared=True) as dsn, prepare_worker(settings, dsn, stages=stages_named(stages), overrides=overrides) as worker:
+@dataclass(frozen=True)
+class Orders:
+    notes: str
+    stages: Sequence[str]
+    pause_s: float = 0.0
+    real_parser: bool = False
+
+
+def run(orders: Orders) -> None:
+    """In a process of its own, until told to stop."""
+    asyncio.run(until_stopped(_work(orders)))
+
+
+async def _work(orders: Orders) -> None:
+    notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
+    settings, parser = load_settings(), None if orders.real_parser else LineParser()
+    overrides = Overrides(parser=parser, embedder=NotingEmbedder(notes, orders.pause_s))
+    async with database(settings, shared=True) as dsn, prepare_worker(settings, dsn, stages=stages_named(orders.stages), overrides=overrides) as worker:
         note(notes, READY)
         await worker.run()
-
-
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("notes")
-    parser.add_argument("stages", nargs="+")
-    parser.add_argument("--pause", type=float, default=0.0)
-    parser.add_argument("--real-parser", action="store_true")
-    given = parser.parse_args()
-    asyncio.run(until_stopped(work(given.notes, given.stages, given.pause, given.real_parser)))
-
-
-if __name__ == "__main__":
-    main()

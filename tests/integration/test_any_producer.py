@@ -21,10 +21,11 @@ import pytest
 
 from schemas.ids import document_id
 from streams.kafka.settings import KafkaSettings
-from tests.integration.cluster import ROOT, Cluster, cluster, until
+from tests.integration.cluster import Cluster, cluster, until
 from tests.journey.bad_files import encrypted_pdf, pdf
 from tests.postgres_fixture import cloned
 
+ROOT = Path(__file__).parents[2]
 pytestmark = pytest.mark.kafka
 
 PROGRAM = Path(__file__).with_name("foreign_producer.py")

@@ -6,7 +6,6 @@ import asyncio
 import os
 import signal
 import subprocess
-import sys
 import threading
 import time
 from collections import Counter, defaultdict
@@ -30,11 +29,12 @@ from streams.kafka.jars import default_jars_dir, java_program
 from streams.kafka.log import KafkaLog, KafkaSettings
 from streams.kafka.worker import FaustSubscriber
 from tests.contract.logs import PATIENCE_S, Collector, reading, until
+from tests.forked import Forked, forked
+from tests.integration.kafka_worker import Orders, run
 
 pytestmark = pytest.mark.kafka
 
 TOPIC = "things"
-ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
@@ -54,10 +54,10 @@ class Workers:
         self._stack = stack
         self._started = 0
 
-    def start(self, *topics: str) -> subprocess.Popen[bytes]:
+    def start(self, *topics: str) -> Forked:
         self._started += 1
-        arguments = [self._settings.bootstrap_servers, self._settings.topic_prefix, str(self._folder / f"notes-{self._started}"), *topics]
-        worker = subprocess.Popen([sys.executable, "-m", "tests.integration.kafka_worker", *arguments], cwd=ROOT)
+        orders = Orders(self._settings, str(self._folder / f"notes-{self._started}"), topics)
+        worker = forked(run, orders, log=self._folder / f"log-{self._started}", environment={})
         self._stack.callback(end, worker, signal.SIGKILL)
         return worker
 
@@ -69,7 +69,7 @@ class Workers:
         return len(notes.read_text().splitlines()) if notes.exists() else 0
 
 
-def end(worker: subprocess.Popen[bytes], how: signal.Signals) -> None:
+def end(worker: Forked, how: signal.Signals) -> None:
     if worker.poll() is None:
         worker.send_signal(how)
         worker.wait()

@@ -34,7 +34,7 @@ async def house(database: str, log_sets: list[str], tmp_path: Path) -> AsyncIter
 
 @on_both_logs
 async def test_a_build_whose_worker_is_killed_is_gone_on_with_where_it_was_and_asks_nothing_twice(house: House, other_database: str, tmp_path: Path) -> None:
-    first = await house.start("--of", "24", "--texts", "20")
+    first = await house.start(of=24, texts=20)
     await house.push(MANY)
     await house.quiet()
     live = await checksum(house.pool)
@@ -114,13 +114,13 @@ REFUSED, TOGETHER = "ibis", 8
 async def test_a_redrive_and_a_replay_whose_workers_are_killed_end_as_if_nobody_had_been(house: House, other_database: str, tmp_path: Path) -> None:
     """The redrive's worker is killed while an engine does not answer, the replay's wherever it is."""
     birds: dict[str, str | None] = {f"bird-{number}": f"The {REFUSED} wades {number}" for number in range(3 * TOGETHER)}
-    mending = await house.start("--refuse", REFUSED)
+    mending = await house.start(refuse=REFUSED)
     await house.push({**MANY, **birds})
     await house.quiet()
     await until(lambda: buried(house, len(birds)))
     mending.end()
     redrive, replay = await begun(house)
-    workers = [await house.start("--of", "8", "--texts", str(TOGETHER)) for _ in range(2)]
+    workers = [await house.start(of=8, texts=TOGETHER) for _ in range(2)]
     await until(lambda: in_the_middle(house, redrive, TOGETHER))
     await until(lambda: in_the_middle(house, replay, TOGETHER))
     for worker in workers:
