@@ -8,7 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
+from importlib.resources import as_file, files
 from pathlib import Path
 
 import numpy as np
@@ -28,16 +28,20 @@ DIMENSION = 384
 QUERY, PASSAGE = "query: ", "passage: "
 BATCH_TOKENS = 1024
 """Padded tokens of one run at most: half a second of a core, and larger runs are no faster. What arrives meanwhile waits no longer than that."""
-_BASIS = files("engines.embed") / "assets" / "e5_basis.npy"
+ASSETS = files("engines.embed") / "assets"
+BASIS = "e5_basis.npy"
+BACKGROUNDS = {"questions": QUERY, "passages": PASSAGE}
+STATE_DIMENSION = 64
+"""For which backgrounds are shipped."""
 
 
 class E5Embedder:
-    """Loads on first use (some seconds once in a data folder, then about one). Passages run on `threads` threads, a short order before a long one that came a little earlier; questions on one of their own."""
+    """Loads on first use, in about a second; with `state_dimension` other than 64 it takes some more once in a data folder. Passages run on `threads` threads, a short order before a long one that came a little earlier; questions on one of their own."""
 
     model = "multilingual-e5-small"
     dimension = DIMENSION
 
-    def __init__(self, cache_dir: Path, *, state_dimension: int = 64, threads: int = 2) -> None:
+    def __init__(self, cache_dir: Path, *, state_dimension: int = STATE_DIMENSION, threads: int = 2) -> None:
         if not 0 <= state_dimension <= DIMENSION:
             raise ConfigurationError(f"state_dimension is {state_dimension}; the model's states have 1 to {DIMENSION} dimensions, and 0 keeps none.")
         locate()
@@ -78,64 +82,76 @@ class E5Embedder:
     def _loaded(self) -> _Model:
         with self._loading:
             if self._model is None:
-                self._model = _Model(E5Encoder(self._cache_dir), self.state_dimension, self._cache_dir)
+                self._model = _Model(self._cache_dir, self.state_dimension)
             return self._model
+
+
+class E5Reader:
+    """Texts to vectors and states, without any background: what blocks."""
+
+    def __init__(self, cache_dir: Path, state_dimension: int) -> None:
+        self._encoder = E5Encoder(cache_dir)
+        self._basis = basis()[:, :state_dimension]
+        self._marks = {prefix: 1 + len(self._encoder.tokenizer.pieces(prefix.rstrip())) for prefix in (QUERY, PASSAGE)}
+
+    def encode(self, prefix: str, text: str) -> list[int]:
+        return self._encoder.tokenizer.encode(prefix + text)
+
+    def read(self, prefix: str, batch: Sequence[Sequence[int]]) -> list[_Read]:
+        return [self._vectors(prefix, hidden) for hidden in self._encoder.states(batch)]
+
+    def inner(self, prefix: str, ids: Sequence[int]) -> NDArray[np.int32]:
+        return np.asarray(ids[self._marks[prefix] : -1], np.int32)
+
+    def background(self, name: str) -> Background:
+        prefix = BACKGROUNDS[name]
+        ids = [self.encode(prefix, line) for line in texts(name)]
+        read = {n: item for batch in _batches([len(item) for item in ids], BATCH_TOKENS) for n, item in self._numbered(prefix, ids, batch)}
+        return Background.of([read[n].vector for n in range(len(ids))], [read[n].states for n in range(len(ids))])
+
+    def _numbered(self, prefix: str, ids: Sequence[Sequence[int]], batch: Sequence[int]) -> Iterator[tuple[int, _Read]]:
+        return zip(batch, self.read(prefix, [ids[n] for n in batch]), strict=True)
+
+    def _vectors(self, prefix: str, hidden: Floats) -> _Read:
+        return _Read(unit_rows(hidden.mean(axis=0)), unit_rows(hidden[self._marks[prefix] : -1] @ self._basis))
 
 
 class _Model:
     """Everything loaded: what blocks."""
 
-    def __init__(self, encoder: E5Encoder, state_dimension: int, cache_dir: Path) -> None:
-        self._encoder = encoder
-        self._basis = basis()[:, :state_dimension]
-        self._marks = {prefix: 1 + len(encoder.tokenizer.pieces(prefix.rstrip())) for prefix in (QUERY, PASSAGE)}
-        self._background_questions = self._background(cache_dir, QUERY, "questions")
-        self._background_passages = self._background(cache_dir, PASSAGE, "passages")
+    def __init__(self, cache_dir: Path, state_dimension: int) -> None:
+        self._reader = E5Reader(cache_dir, state_dimension)
+        self._questions, self._passages = (self._background(name, cache_dir, state_dimension) for name in ("questions", "passages"))
 
     def encode(self, prefix: str, text: str) -> list[int]:
-        return self._encoder.tokenizer.encode(prefix + text)
+        return self._reader.encode(prefix, text)
 
     def passages(self, batch: Sequence[Sequence[int]]) -> list[Embedded]:
-        return [self._passage(item, ids) for item, ids in zip(self._read(PASSAGE, batch), batch, strict=True)]
+        return [self._passage(item, ids) for item, ids in zip(self._reader.read(PASSAGE, batch), batch, strict=True)]
 
     def question(self, text: str) -> EmbeddedQuery:
         ids = self.encode(QUERY, text)
-        (item,) = self._read(QUERY, [ids])
+        (item,) = self._reader.read(QUERY, [ids])
         if not item.states.shape[1]:
             return EmbeddedQuery(item.vector)
-        return EmbeddedQuery(item.vector, item.states, self._inner(QUERY, ids), self._background_passages.maxsim_as_passages(item.states))
+        return EmbeddedQuery(item.vector, item.states, self._reader.inner(QUERY, ids), self._passages.maxsim_as_passages(item.states))
 
     def _passage(self, item: _Read, ids: Sequence[int]) -> Embedded:
-        vector, dense = item.vector.astype(np.float16), self._background_questions.dense(item.vector)
+        vector, dense = item.vector.astype(np.float16), self._questions.dense(item.vector)
         if not item.states.shape[1]:
             return Embedded(vector, background_dense=dense)
-        maxsim = self._background_questions.maxsim_as_questions(item.states)
-        return Embedded(vector, quantised(item.states), self._inner(PASSAGE, ids), dense, maxsim)
+        maxsim = self._questions.maxsim_as_questions(item.states)
+        return Embedded(vector, quantised(item.states), self._reader.inner(PASSAGE, ids), dense, maxsim)
 
-    def _read(self, prefix: str, batch: Sequence[Sequence[int]]) -> list[_Read]:
-        return [self._vectors(prefix, hidden) for hidden in self._encoder.states(batch)]
-
-    def _vectors(self, prefix: str, hidden: Floats) -> _Read:
-        return _Read(unit_rows(hidden.mean(axis=0)), unit_rows(hidden[self._marks[prefix] : -1] @ self._basis))
-
-    def _inner(self, prefix: str, ids: Sequence[int]) -> NDArray[np.int32]:
-        return np.asarray(ids[self._marks[prefix] : -1], np.int32)
-
-    def _background(self, cache_dir: Path, prefix: str, name: str) -> Background:
-        """Read once in a data folder, then loaded."""
-        identity = fingerprint(VERSION, FILE_SHA256, basis_hash(), texts_hash(name), self._basis.shape[1])
-        path = cache_dir / f"e5-background-{name}-{identity}.npz"
-        if not path.exists():
-            self._read_background(prefix, texts(name)).save(path)
-        return Background.load(path)
-
-    def _read_background(self, prefix: str, lines: list[str]) -> Background:
-        ids = [self.encode(prefix, line) for line in lines]
-        read = {n: item for batch in _batches([len(item) for item in ids], BATCH_TOKENS) for n, item in self._numbered(prefix, ids, batch)}
-        return Background.of([read[n].vector for n in range(len(ids))], [read[n].states for n in range(len(ids))])
-
-    def _numbered(self, prefix: str, ids: Sequence[Sequence[int]], batch: Sequence[int]) -> Iterator[tuple[int, _Read]]:
-        return zip(batch, self._read(prefix, [ids[n] for n in batch]), strict=True)
+    def _background(self, name: str, cache_dir: Path, state_dimension: int) -> Background:
+        """As shipped, or read once in a data folder; then loaded."""
+        file = background_file(name, state_dimension)
+        with as_file(ASSETS / file) as shipped:
+            if shipped.exists():
+                return Background.load(shipped)
+        if not (cache_dir / file).exists():
+            self._reader.background(name).save(cache_dir / file)
+        return Background.load(cache_dir / file)
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,9 +177,13 @@ def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 @cache
 def basis() -> Floats:
     """[384, 384], columns in the order of the variance they keep."""
-    with _BASIS.open("rb") as file:
+    with (ASSETS / BASIS).open("rb") as file:
         return np.asarray(np.load(file), np.float32)
 
 
 def basis_hash() -> str:
-    return hashlib.sha256(_BASIS.read_bytes()).hexdigest()[:16]
+    return hashlib.sha256((ASSETS / BASIS).read_bytes()).hexdigest()[:16]
+
+
+def background_file(name: str, state_dimension: int) -> str:
+    return f"e5-background-{name}-{fingerprint(VERSION, FILE_SHA256, basis_hash(), texts_hash(name), state_dimension)}.npz"

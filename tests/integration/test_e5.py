@@ -7,12 +7,14 @@ import multiprocessing
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib.resources import as_file
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from engines.embed.e5 import E5Embedder
+from engines.embed.background import Background
+from engines.embed.e5 import ASSETS, STATE_DIMENSION, E5Embedder, E5Reader, background_file
 from engines.embed.e5_file import locate, verify
 from engines.embed.e5_session import E5Encoder
 from schemas.errors import ConfigurationError
@@ -79,6 +81,24 @@ async def test_backgrounds_part_a_foreign_question_from_its_own(embedder: E5Embe
     assert 0.5 < query.background_maxsim_mean < 1 and 0.5 < passage.background_maxsim < 1
 
 
+@pytest.mark.parametrize("name", ["questions", "passages"])
+def test_what_is_shipped_of_a_background_is_what_the_model_reads(cache_dir: Path, encoder: E5Encoder, name: str) -> None:
+    with as_file(ASSETS / background_file(name, STATE_DIMENSION)) as file:
+        shipped = Background.load(file)
+    read = E5Reader(cache_dir, STATE_DIMENSION).background(name)
+    assert np.array_equal(shipped.starts, read.starts)
+    assert np.abs(shipped.vectors - read.vectors).max() < 1e-4 and np.abs(shipped.states - read.states).max() < 1e-3
+
+
+async def test_a_background_that_is_not_shipped_is_read_once(cache_dir: Path, encoder: E5Encoder) -> None:
+    kept = [cache_dir / background_file(name, 16) for name in ("questions", "passages")]
+    for _ in range(2):
+        engine = E5Embedder(cache_dir, state_dimension=16, threads=1)
+        await engine.warm()
+        engine.close()
+    assert all(file.exists() for file in kept)
+
+
 def test_the_fingerprint_names_what_is_kept_and_needs_no_model(tmp_path: Path) -> None:
     first, other = E5Embedder(tmp_path, state_dimension=64), E5Embedder(tmp_path, state_dimension=32)
     assert first.fingerprint != other.fingerprint and not list(tmp_path.iterdir())
@@ -109,7 +129,8 @@ def test_two_processes_may_build_the_same_cache(tmp_path: Path) -> None:
 LEAVES_AT_WORK = """
 import asyncio, sys
 from pathlib import Path
-from engines.embed.e5 import E5Embedder
+from engines.embed.background import Background
+from engines.embed.e5 import ASSETS, STATE_DIMENSION, E5Embedder, E5Reader, background_file
 
 async def main():
     embedder = E5Embedder(Path(sys.argv[1]))
