@@ -16,15 +16,15 @@ from streams.kafka.broker import Broker, missing_prerequisite
 from streams.kafka.settings import KafkaSettings
 from tests.postgres_fixture import elsewhere
 
-HASTY = {"group.min.session.timeout.ms": "1000"}
-"""Tests miss a killed worker sooner than any real one would be missed."""
+FOR_TESTS = {"group.min.session.timeout.ms": "1000", "log.index.size.max.bytes": "65536"}
+"""Tests miss a killed worker sooner than any real one would be missed, and have many small partitions, whose index files are made in full size."""
 
 
 @contextmanager
 def own_broker() -> Iterator[Broker]:
     """A node of one's own. It and its files are gone when the context is left."""
     folder = Path(tempfile.mkdtemp(prefix="anabranch-kafka-"))
-    broker = Broker(folder, heap_mb=256, properties=HASTY)
+    broker = Broker(folder, heap_mb=256, properties=FOR_TESTS)
     try:
         elsewhere(broker.start)
         yield broker
@@ -33,12 +33,17 @@ def own_broker() -> Iterator[Broker]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(scope="session")
-def kafka_broker() -> Iterator[Broker]:
+def need_kafka() -> None:
+    """Skips the test, or fails it where Kafka is required."""
     if missing := missing_prerequisite():
         if os.environ.get("ANABRANCH_REQUIRE_KAFKA") == "1":
             pytest.fail(f"Kafka is required here: {missing}")
         pytest.skip(f"no real Kafka: {missing}")
+
+
+@pytest.fixture(scope="session")
+def kafka_broker() -> Iterator[Broker]:
+    need_kafka()
     with own_broker() as broker:
         yield broker
 

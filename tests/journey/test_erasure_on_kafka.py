@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient
-from confluent_kafka.admin._config import AlterConfigOpType, ConfigEntry, ConfigResource
+from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
 from anabranch.composition.overrides import Overrides
 from anabranch.settings import Settings
@@ -23,11 +22,25 @@ from tests.canaries import in_files, in_tables, in_topics
 from tests.changing_table import TOPIC, ChangingTable
 from tests.journey.conftest import PATIENCE_S, World, running
 from tests.journey.test_erasure import CANARY, HEAD, OTHER, TEXT, erase
+from tests.kafka_fixture import need_kafka, own_broker
 
 pytestmark = pytest.mark.kafka
 
 WORDS = (CANARY, HEAD)
 FORGETFUL = {"retention.ms": "1000", "segment.ms": "1000", "file.delete.delay.ms": "0"}
+
+
+@pytest.fixture(scope="module")
+def kafka_broker() -> Iterator[Broker]:
+    """One whose files hold nothing else."""
+    need_kafka()
+    with own_broker() as broker:
+        yield broker
+
+
+@pytest.fixture(scope="module")
+def kafka_bootstrap(kafka_broker: Broker) -> str:
+    return kafka_broker.bootstrap_servers
 
 
 @pytest.fixture
