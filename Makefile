@@ -19,7 +19,7 @@ export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test test-long faults check lint format contracts compose asyncapi lock samples clean
+.PHONY: help install demo test faults check lint format contracts compose asyncapi lock samples clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -29,11 +29,8 @@ install: $(INSTALLED) ## Build the environment in .venv
 demo: $(INSTALLED) ## Take in the sample documents, ask three questions
 	$(BIN)/python -m samples.demo
 
-test: $(INSTALLED) ## Run all tests but the long ones; those on real Kafka where Java and Maven are found
-	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -m "not long"
-
-test-long: $(INSTALLED) ## Run the long tests: faults, erasure and kills in the middle, journeys on real Kafka
-	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder -m long
+test: $(INSTALLED) ## Run all tests; those on real Kafka where Java and Maven are found
+	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
 
 faults: $(INSTALLED) ## Break Kafka, Postgres, workers and engines for ten minutes, and write down what came of it
 	$(BIN)/python -m tests.faults --seed 7 --minutes 10 --write docs/faults.md

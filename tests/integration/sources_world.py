@@ -18,7 +18,7 @@ from anabranch.settings_loading import load_settings
 from api.app import create_app
 from engines.embed.null import NullEmbedder
 
-PATIENCE_S = 60
+PATIENCE_S = 120
 
 
 @dataclass
