@@ -34,6 +34,12 @@ class Look:
 
     found: dict[str, Stamp] = field(default_factory=dict)
     problems: dict[str, str] = field(default_factory=dict)
+    devices: dict[str, int] = field(default_factory=dict)
+    """The file system that each folder lies on, by its path; `.` is the folder that is watched."""
+
+    def device(self, name: str) -> int:
+        """Of the nearest folder above it that is there."""
+        return next(self.devices[place] for parent in PurePosixPath(name).parents if (place := parent.as_posix()) in self.devices)
 
     def is_gone(self, name: str) -> bool:
         """Whether the file is known not to be there."""
@@ -64,28 +70,41 @@ class FolderReader:
     async def look(self) -> None:
         """Once."""
         look = await asyncio.to_thread(self._walk)
+        unmounted = self._unmounted(look)
         for name, stamp in sorted(look.found.items()):
             if self._is_new(name, stamp) and self._is_settled(name, stamp):
-                await self._take(name, stamp, look.problems)
-        for name in sorted(filter(look.is_gone, self.known.live())):
+                await self._take(name, stamp, look)
+            elif (item := self.known.items.get(name, {})).get("live") and item.get("device") != look.device(name):
+                await self.known.remember(name, {**item, "device": look.device(name)})
+        for name in sorted(filter(look.is_gone, self.known.live() - unmounted)):
             await self.known.withdrawn(name)
+        look.problems |= dict.fromkeys(unmounted, "its file system is not mounted any more")
         self.seen = look.found
         await self.known.status("watching", look.problems)
 
+    def _unmounted(self, look: Look) -> set[str]:
+        """What is not there where another file system is now. After a restart the same one may have another number: some file that is still there tells."""
+        now: dict[int, set[int]] = {}
+        for name in look.found:
+            now.setdefault(self.known.items.get(name, {}).get("device", -1), set()).add(look.device(name))
+        gone = {name: self.known.items[name].get("device") for name in filter(look.is_gone, self.known.live())}
+        return {name for name, device in gone.items() if device is not None and look.device(name) not in now.get(device, set()) | {device}}
+
     def _walk(self) -> Look:
-        root = Path(self.takes.path)
-        if not root.is_dir():
+        root, look = Path(self.takes.path), Look()
+        if root.is_dir():
+            self._walk_folder(root, root, look)
+        if not look.devices and not look.problems:
             raise ConfigurationError(
                 f"there is no folder {root} on this machine", code="FOLDER_MISSING", remedy="Mount or make it; until then its documents stay as they are."
             )
-        look = Look()
-        self._walk_folder(root, root, look)
         return look
 
     def _walk_folder(self, folder: Path, root: Path, look: Look) -> None:
         """Regular files at any depth; links to folders are not followed, so that there is no circle. What goes while it is looked at is gone."""
         try:
             entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            look.devices[folder.relative_to(root).as_posix()] = folder.stat().st_dev
         except FileNotFoundError:
             return
         except OSError as error:
@@ -130,20 +149,20 @@ class FolderReader:
     def _is_settled(self, name: str, stamp: Stamp) -> bool:
         return self.seen.get(name) == stamp or self.clock().timestamp() - stamp[1] / 1e9 > SETTLED_S
 
-    async def _take(self, name: str, stamp: Stamp, problems: dict[str, str]) -> None:
-        path = Path(self.takes.path) / name
+    async def _take(self, name: str, stamp: Stamp, look: Look) -> None:
+        path, place = Path(self.takes.path) / name, {"stamp": list(stamp), "device": look.device(name)}
         try:
             sha256 = await asyncio.to_thread(_sha256, path)
             item = self.known.items.get(name, {})
             if item.get("live") and item.get("sha256") == sha256:
-                await self.known.remember(name, {**item, "stamp": list(stamp)})
+                await self.known.remember(name, {**item, **place})
                 return
             mark = self.known.next_mark(name)
             stored = await self.blobs.put_stream(self.known.delivery.staging(name, mark), _chunks(path), limit=self.max_bytes)
         except (OSError, LimitExceeded) as error:
-            problems[name] = str(error)
+            look.problems[name] = str(error)
             return
-        await self.known.received(self._document(name, path, stored.key), mark, {"sha256": stored.sha256, "stamp": list(stamp)})
+        await self.known.received(self._document(name, path, stored.key), mark, {"sha256": stored.sha256, **place})
 
     def _document(self, name: str, path: Path, key: str) -> DocumentReceived:
         spec = self.known.source.spec

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from engines.blobs import open_blobs
+from schemas.errors import ConfigurationError
 from schemas.events import DocumentReceived, DocumentWithdrawn
 from schemas.sources import DeclaredSource, FolderSource, SourceSpec
 from streams.codec import Codec
@@ -119,6 +120,45 @@ async def test_documents_below_a_folder_that_cannot_be_read_just_now_stay(tmp_pa
     monkeypatch.undo()
     (watched.folder / "deep/one.md").unlink()
     assert await watched.look() == ({"top.md", "deep/er/two.md"}, {})
+
+
+async def test_documents_of_a_file_system_that_is_not_mounted_stay_until_it_is_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched, mounted = Watched(tmp_path / "library"), {"library": 1, "sub": 2}
+    stat = Path.stat
+
+    def on_devices(path: Path, **how: Any) -> Any:
+        found = stat(path, **how)
+        return os.stat_result((*found[:2], mounted[path.name], *found[3:])) if path.name in mounted else found
+
+    monkeypatch.setattr(Path, "stat", on_devices)
+    for name in ("top.md", "sub/one.md", "sub/two.md"):
+        watched.put(name)
+    everything, _ = await watched.look()
+    mounted["sub"] = 1
+    for name in ("one.md", "two.md"):
+        (watched.folder / "sub" / name).rename(tmp_path / name)
+    there, problems = await watched.look()
+    assert there == everything and problems == dict.fromkeys(("sub/one.md", "sub/two.md"), "its file system is not mounted any more")
+    mounted |= {"library": 7, "sub": 8}
+    (tmp_path / "two.md").rename(watched.folder / "sub" / "two.md")
+    assert await watched.look() == (everything - {"sub/one.md"}, {}), "the same file systems, numbered anew: what is gone now is gone"
+    (watched.folder / "sub" / "two.md").unlink()
+    assert await watched.look() == ({"top.md"}, {}), "the last file of a folder may go"
+
+
+async def test_a_folder_that_goes_just_when_it_is_looked_at_withdraws_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    watched = Watched(tmp_path / "library")
+    watched.put("a.md")
+    everything, _ = await watched.look()
+
+    def gone(path: Path) -> Any:
+        raise FileNotFoundError(2, "No such file or directory")
+
+    monkeypatch.setattr(os, "scandir", gone)
+    with pytest.raises(ConfigurationError, match="no folder"):
+        await watched.look()
+    monkeypatch.undo()
+    assert await watched.look() == (everything, {})
 
 
 async def test_where_folders_are_named_no_link_leads_out_of_them(tmp_path: Path) -> None:
