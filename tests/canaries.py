@@ -55,8 +55,16 @@ async def in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
 def in_files(folder: Path, canaries: Iterable[str], *, leaving_out: Iterable[str] = ()) -> set[str]:
     """Files whose name or content shows one of them, relative to the folder."""
     words, left = list(canaries), set(leaving_out)
-    paths = [path for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in left]
-    return {name for path in paths for name in (str(path.relative_to(folder)),) if shows(name.encode(), words) or shows(path.read_bytes(), words)}
+    names = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in left]
+    return {name for name in names if shows(name.encode(), words) or shows(_read_file(folder / name), words)}
+
+
+def _read_file(path: Path) -> bytes:
+    """Nothing of one that has gone since it was seen."""
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        return b""
 
 
 def in_topics(settings: KafkaSettings, canaries: Iterable[str]) -> set[str]:
