@@ -47,9 +47,9 @@ class PlanBody(BaseModel):
 
 
 class Pace(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
     """What is left out stays as it is."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
 
     paused: bool = False
     events_per_second: float | None = Rate
