@@ -95,9 +95,9 @@ class Blobs:
     @asynccontextmanager
     async def local(self, key: str) -> AsyncIterator[Path]:
         if self._folder is not None:
-            if await self.size(key) is None:
-                raise _missing(key)
-            yield self._folder / key
+            path = self._folder / key
+            await self._ask(key, lambda: _there(path))
+            yield path
             return
         with tempfile.NamedTemporaryFile(prefix="anabranch-blob-") as copy:
             await self._ask(key, lambda: self._download(key, copy))
@@ -183,6 +183,11 @@ async def _spooled(draft: IO[bytes], chunks: AsyncIterator[bytes], limit: int) -
         await asyncio.to_thread(draft.write, chunk)
     draft.flush()
     return digest.hexdigest(), size
+
+
+async def _there(path: Path) -> None:
+    """Raises FileNotFoundError. Our own disk is asked at once."""
+    path.stat()
 
 
 def _check(key: str) -> None:

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from engines.extract.agreement import agreed
 from schemas.events import DocumentChunked, EntitiesExtracted, Fact
-from schemas.ids import canonical_json
 from schemas.ports.bundle import Ports
 from schemas.ports.ledger import Claim, MemoKey
 from schemas.values import Claim as Property
@@ -26,7 +25,16 @@ Found = TypeVar("Found", Mention, Relation, Property)
 
 
 async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
-    return [await _extracted(item.fact, ports) for item in counted if item.claim is not Claim.SUPERSEDED]
+    """The memo is asked for all passages of the group at once; the engine for each fact's, so that its answers are kept if another one fails."""
+    facts: list[Fact[DocumentChunked]] = [item.fact for item in counted if item.claim is not Claim.SUPERSEDED]
+    asked = [(fact, *_asked(fact.data, ports.extractor.fingerprint)) for fact in facts]
+    known = dict(await ports.memo.recall(list({key for _, _, keys in asked for key in keys})))
+    return [await _extracted(fact, passages, keys, known, ports) for fact, passages, keys in asked]
+
+
+def _asked(data: DocumentChunked, engine: str) -> tuple[list[Passage], list[MemoKey]]:
+    passages = [Passage.of(parent) for parent in data.parents]
+    return passages, [passage.key(data.tenant, data.document_id, data.language, engine) for passage in passages]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +57,7 @@ class Passage:
         return cls(parent.model_copy(update={**text, "children": children}), start, tuple(child.id for child in parent.children))
 
     def key(self, tenant: str, document: UUID, language: str | None, engine: str) -> MemoKey:
-        question = canonical_json({"language": language, "parent": self.parent.model_dump(mode="json")})
-        return memo_key(tenant, document, engine, question)
+        return memo_key(tenant, document, engine, f"{language or ''}\n{self.parent.model_dump_json()}".encode())
 
     def placed(self, answer: Extraction) -> Extraction:
         """In the document."""
@@ -70,9 +77,9 @@ def question_keys(tenant: str, document: UUID, language: str | None, parents: Se
     return [Passage.of(parent).key(tenant, document, language, engine) for parent in parents]
 
 
-async def _extracted(fact: Fact[DocumentChunked], ports: Ports) -> Statement:
-    data = fact.data
-    passages, gate = [Passage.of(parent) for parent in data.parents], asyncio.Semaphore(PARALLEL)
+async def _extracted(fact: Fact[DocumentChunked], passages: Sequence[Passage], keys: Sequence[MemoKey], known: dict[MemoKey, bytes], ports: Ports) -> Statement:
+    """Adds to what is known."""
+    data, gate = fact.data, asyncio.Semaphore(PARALLEL)
 
     async def ask(places: list[int]) -> list[bytes]:
         return await asyncio.gather(*(one(passages[place].parent) for place in places))
@@ -81,8 +88,9 @@ async def _extracted(fact: Fact[DocumentChunked], ports: Ports) -> Statement:
         async with gate:
             return (await ports.extractor.extract([parent], data.language)).model_dump_json().encode()
 
-    keys = [passage.key(data.tenant, data.document_id, data.language, ports.extractor.fingerprint) for passage in passages]
-    answers = [Extraction.model_validate_json(answer) for answer in await remembered(ports.memo, keys, ask)]
+    said = await remembered(ports.memo, keys, ask, known)
+    known |= zip(keys, said, strict=True)
+    answers = [Extraction.model_validate_json(answer) for answer in said]
     found = agreed([passage.placed(answer) for passage, answer in zip(passages, answers, strict=True)])
     event = EntitiesExtracted(
         tenant=data.tenant,

@@ -9,7 +9,7 @@ import base64
 import json
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
@@ -53,6 +53,9 @@ class PlainKeys:
     async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> None:
         return None
 
+    async def fetch(self, keys: Iterable[UUID]) -> None:
+        """There are none."""
+
     async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
         raise PermanentError("the payload is sealed, and this process has no keystore", code="KEY_MISSING", remedy="Read it where the keystore is.")
 
@@ -91,6 +94,11 @@ class Codec:
         sealed = await self.keys.seal(tenant, subject, json.dumps(told).encode(), context=_context(fact.event_id, ASIDE), key=key)
         assert sealed is not None, "a key that sealed the payload seals this too"
         return {f"ce_{ASIDE}": base64.b64encode(sealed[1])}
+
+    async def prepare(self, records: Sequence[StoredRecord]) -> None:
+        """Ask for the keys of all of them at once, so that none need wait for its own."""
+        told = (stored.record.headers.get("ce_keyid", b"").decode(errors="replace") for stored in records)
+        await self.keys.fetch({key for text in told if (key := _as_uuid(text)) is not None})
 
     async def decode(self, stored: StoredRecord) -> Fact[Any]:
         topic = base_topic(stored.position.topic)

@@ -6,7 +6,8 @@ import asyncio
 import os
 import time
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Hashable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 from uuid import UUID, uuid4
@@ -75,6 +76,12 @@ class SealingKeys:
         nonce = os.urandom(NONCE_BYTES)
         return identity, nonce + cipher.encrypt(nonce, payload, context)
 
+    async def fetch(self, keys: Iterable[UUID]) -> None:
+        unknown = [key for key in keys if not self._is_known(key)]
+        for stored in (await self._keystore.find(unknown)).values() if unknown else ():
+            with suppress(PermanentError):  # whoever opens something with it is told
+                self._opened(stored)
+
     async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
         cipher = await self._cipher(key)
         try:
@@ -89,13 +96,15 @@ class SealingKeys:
         return stored.id, self._opened(stored)
 
     async def _cipher(self, key: UUID) -> AESGCM:
-        known = self._known.get(key)
-        if known is not None and known[0] > time.monotonic():
-            return known[1]
+        if self._is_known(key):
+            return self._known[key][1]
         stored = await self._find(key)
         if stored is None:
             raise PermanentError(f"the keystore has no key {key}", code="KEY_MISSING", remedy="Restore the newest backup of the schema `keystore`.")
         return self._opened(stored)
+
+    def _is_known(self, key: UUID) -> bool:
+        return key in self._known and self._known[key][0] > time.monotonic()
 
     def _opened(self, stored: StoredKey) -> AESGCM:
         if stored.wrapped is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from uuid import UUID
 
 from schemas.ports.ledger import Memo, MemoKey
@@ -15,10 +15,11 @@ def memo_key(tenant: str, document_id: UUID, engine: str, question: bytes) -> Me
     return MemoKey(tenant, document_id, engine, hashlib.sha256(question).digest())
 
 
-async def remembered(memo: Memo, keys: Sequence[MemoKey], ask: Ask) -> list[bytes]:
+async def remembered(memo: Memo, keys: Sequence[MemoKey], ask: Ask, known: Mapping[MemoKey, bytes] | None = None) -> list[bytes]:
     """Answers in the order of `keys`. `ask` gets the positions of those that nobody has asked yet (each different key once) and answers
-    them; its answers are stored before this returns, so that a retry gives the same ones even from a moody engine."""
-    known = dict(await memo.recall(list(dict.fromkeys(keys))))
+    them; its answers are stored before this returns, so that a retry gives the same ones even from a moody engine. Whoever has looked into the memo
+    already gives what is `known`."""
+    known = dict(await memo.recall(list(dict.fromkeys(keys))) if known is None else known)
     missing: dict[MemoKey, int] = {}
     for position, key in enumerate(keys):
         if key not in known:

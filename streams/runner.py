@@ -12,7 +12,6 @@ import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
 from typing import Any, TypeVar
 
 import structlog
@@ -135,7 +134,7 @@ class Runner:
     async def _publish(self, works: Sequence[Work]) -> None:
         """Facts that are too large, or that the log refuses for good, are found by halving; the event that they follow from is buried."""
         try:
-            records = [record for told in await asyncio.gather(*map(self._records, works)) for record in told]
+            records = await self._told(works)
             if records:
                 await self._patiently(lambda: self.log.append(records))
         except PermanentError as error:
@@ -148,6 +147,11 @@ class Runner:
                 raise
             self._bury(works[0], error)
             await self._publish(works)
+
+    async def _told(self, works: Sequence[Work]) -> list[Record]:
+        if all(work.counted is not None and work.counted.fact.key is not None for work in works):
+            return [record for work in works for record in await self._records(work)]
+        return [record for told in await asyncio.gather(*map(self._records, works)) for record in told]
 
     async def _records(self, work: Work) -> list[Record]:
         burial, said = work.burial, list(work.statements)
@@ -182,11 +186,16 @@ class Runner:
                 self._apply(work, projected.fact, claimed)
 
     async def _readable(self, records: Sequence[StoredRecord]) -> list[Work]:
-        decoded = await asyncio.gather(*map(self._decoded, records), return_exceptions=True)
-        works = [work for work in takewhile(lambda work: isinstance(work, Work), decoded) if isinstance(work, Work)]
-        newer = decoded[len(works)] if len(works) < len(decoded) else None
-        if isinstance(newer, BaseException) and not (works and isinstance(newer, NewerVersion)):
-            raise newer
+        """Those before the first that is newer than this program, which stops it where it comes first."""
+        works: list[Work] = []
+        await self._patiently(lambda: self.codec.prepare(records))
+        for stored in records:
+            try:
+                works.append(await self._decoded(stored))
+            except NewerVersion:
+                if works:
+                    break
+                raise
         return works
 
     async def _decoded(self, stored: StoredRecord) -> Work:

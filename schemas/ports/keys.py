@@ -43,5 +43,8 @@ class Keys(Protocol):
         """The payload sealed with `key` (that of the causing event), else with the subject's current one; None where nothing is sealed for this tenant.
         Raises Erased where `key` was destroyed."""
 
+    async def fetch(self, keys: Iterable[UUID]) -> None:
+        """Have these at hand, by one question, for when they are asked to open something soon. What is wrong with one is said then. Raises DatabaseUnavailable."""
+
     async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
         """Raises Erased where the key was destroyed, PermanentError where it is not in the keystore or the payload was tampered with."""

@@ -120,6 +120,22 @@ async def test_another_master_key_opens_nothing(codec: Codec, shelf: Shelf) -> N
         await Codec(SealingKeys(shelf, os.urandom(32))).decode(appended(record))
 
 
+async def test_many_records_ask_for_their_keys_together_and_one_that_is_gone_is_told_of_alone(shelf: Shelf) -> None:
+    records = []
+    for number in range(1, 6):
+        fact = removed(f"of {number}", number)
+        fact = replace(fact, data=fact.data.model_copy(update={"document_id": UUID(int=number)}), document_id=UUID(int=number))
+        records.append(appended(await Codec(SealingKeys(shelf, MASTER)).encode(fact, "accepted", "k")))
+    await shelf.destroy("t", await shelf.current("t", [UUID(int=3)]))
+    reader = Codec(SealingKeys(shelf, MASTER))
+    shelf.asked = 0
+    await reader.prepare(records)
+    assert [(await reader.decode(record)).data.reason for record in records if record is not records[2]] == ["of 1", "of 2", "of 4", "of 5"]
+    assert shelf.asked == 1, "together"
+    with pytest.raises(Erased):
+        await reader.decode(records[2])
+
+
 async def test_a_lost_key_names_the_backup(codec: Codec, shelf: Shelf) -> None:
     record = await codec.encode(removed("x"), "accepted", "k")
     shelf.keys.clear()
