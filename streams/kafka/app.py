@@ -45,7 +45,9 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
         return AIOKafkaConsumer(**self.app.consumer_arguments)
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
-        return dict(await self.call_thread(seek_to_unread, self._ensure_consumer()))
+        committed, first = await self.call_thread(seek_to_unread, self._ensure_consumer())
+        self.app.assignment.starts(first)
+        return dict(committed)
 
     async def stop(self) -> None:
         """Also while it is only just starting, which Faust passes over: the thread would then run for ever."""
@@ -63,17 +65,24 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
             _log.debug("the fetching thread ended with what the app crashed of: %r", error)
 
 
-async def seek_to_unread(consumer: AIOKafkaConsumer) -> Mapping[TP, int | None]:
-    """To the first record not yet acknowledged. aiokafka's `seek_to_committed` leaves a partition where it is if the group has committed nothing of it."""
+async def seek_to_unread(consumer: AIOKafkaConsumer) -> tuple[Mapping[TP, int | None], Mapping[TP, int]]:
+    """To the first record not yet acknowledged. aiokafka's `seek_to_committed` leaves a partition where it is if the group has committed nothing of it.
+    Returns what is committed, and where each partition is read from."""
     committed: Mapping[TP, int | None] = await consumer.seek_to_committed()
+    first = {tp: offset for tp, offset in committed.items() if offset}
     if unread := {tp for tp, offset in committed.items() if not offset} & consumer.assignment():
+        first |= await consumer.beginning_offsets(unread)
         await consumer.seek_to_beginning(*unread)
-    return committed
+    return committed, first
 
 
 class StageConsumer(driver.Consumer):
     app: StageApp
     mundane_level = "debug"
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self.noting: set[asyncio.Future[None]] = set()
 
     def _new_consumer_thread(self) -> StageConsumerThread:
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -110,6 +119,22 @@ class StageConsumer(driver.Consumer):
         paused = len(active) < len(self.assignment())
         records = await self._getmany(active or _NONE_OF_OURS, _PAUSED_POLL_S if paused else timeout)
         return records, active
+
+    def read_again(self, tp: TP, offset: int) -> asyncio.Future[None]:
+        _log.info("%s is read again from %d", tp, offset)
+        return asyncio.ensure_future(self._read_again(tp, offset))
+
+    async def _read_again(self, tp: TP, offset: int) -> None:
+        if tp in self.assignment():
+            await self.seek(tp, offset)
+
+    def passed_over(self, tp: TP, first: int, until: int) -> None:
+        task = asyncio.ensure_future(super()._add_gap(tp, first, until - 1))
+        self.noting.add(task)
+        task.add_done_callback(self.noting.discard)
+
+    async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
+        """Faust takes for acknowledged whatever it has not seen; here it may be read again."""
 
     def close(self) -> None:
         """Faust asks for this when a rebalance meets a stop, and would close the client from the wrong thread; stopping closes it anyway."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
@@ -37,18 +37,32 @@ class Flow(Protocol):
 
     def on_buffer_drop(self, tp: Any) -> None: ...
 
+    def read_again(self, tp: Any, offset: int) -> asyncio.Future[None]:
+        """Go back to this record. Done once what is fetched next begins there."""
+
+    def passed_over(self, tp: Any, first: int, until: int) -> None:
+        """There are no records with these offsets, the last excluded: nobody will acknowledge them."""
+
 
 class AssignedPartition:
-    """The log's side of a partition, from its assignment to its revocation; afterwards it does nothing any more."""
+    """The log's side of a partition, from its assignment to its revocation; afterwards it does nothing any more.
 
-    def __init__(self, topic: str, tp: Any, consumer: Flow) -> None:
+    Takes every record in its turn, from the place that reading was set to. Between the broker and here lie a client's fetches and Faust's queues, which are
+    emptied while partitions are being assigned: where the next record is missing it is read again. If it is missing once more, there is none: transactions
+    leave gaps, and so do compaction and retention."""
+
+    def __init__(self, topic: str, tp: Any, consumer: Flow, failed: Callable[[Exception], None]) -> None:
         self.topic = topic
         self.number: int = tp.partition
         self._tp = tp
         self._consumer = consumer
         self._sink: Sink | None = None
         self._unacknowledged: deque[Message] = deque()
-        self._last = -1
+        self._failed = failed
+        self._next: int | None = None
+        self._instead: int | None = None
+        """What came where the next one should have."""
+        self._going_back: asyncio.Future[None] | None = None
         self.kept = 0
 
     def open(self, open_sink: OpenSink) -> None:
@@ -60,10 +74,16 @@ class AssignedPartition:
         if sink is not None:
             await sink.close()
 
+    def starts(self, offset: int) -> None:
+        """Where reading was set to: the first time counts, as what came since is not wanted again."""
+        if self._next is None:
+            self._next = offset
+
     def take(self, message: Message) -> None:
-        if self._sink is None or message.offset <= self._last:
+        """What comes before it is known where to start comes again."""
+        if self._sink is None or self._next is None or message.offset < self._next or self._lacks(self._next, message.offset):
             return
-        self._last = message.offset
+        self._next, self._instead = message.offset + 1, None
         record = self._stored(message)
         # Only the offset is needed until it is acknowledged; its bytes are the sink's to keep or drop.
         message.key = message.value = message.headers = None
@@ -71,6 +91,25 @@ class AssignedPartition:
         self._sink.offer(record)
         if self._sink.full:
             self._consumer.on_buffer_full(self._tp)
+
+    def _lacks(self, wanted: int, offset: int) -> bool:
+        """Whether records before this one are still to come."""
+        if offset == wanted:
+            return False
+        if offset == self._instead:
+            self._consumer.passed_over(self._tp, wanted, offset)
+            return False
+        if self._going_back is None or (self._instead is not None and offset < self._instead):
+            self._instead = offset
+            if self._going_back is None:
+                self._going_back = self._consumer.read_again(self._tp, wanted)
+                self._going_back.add_done_callback(self._gone_back)
+        return True
+
+    def _gone_back(self, going: asyncio.Future[None]) -> None:
+        self._going_back = None
+        if not going.cancelled() and isinstance(error := going.exception(), Exception) and self._sink is not None:
+            self._failed(error)
 
     def acknowledge(self, next_offset: int) -> None:
         """In order, each message once: Faust commits past a message that was passed over."""
@@ -109,10 +148,15 @@ class Assignment:
         self._generation = generation
         try:
             for tp in tps:
-                self._partitions[tp] = AssignedPartition(self._topic, tp, consumer)
+                self._partitions[tp] = AssignedPartition(self._topic, tp, consumer, self._fail)
                 self._partitions[tp].open(self._open_sink)
         except Exception as error:
             self._fail(error)
+
+    def starts(self, offsets: Mapping[Any, int]) -> None:
+        for tp, offset in offsets.items():
+            if tp in self._partitions:
+                self._partitions[tp].starts(offset)
 
     def committed(self, offsets: Mapping[Any, int]) -> None:
         """The group's offsets, as the broker has taken them."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -27,12 +28,21 @@ class Consumer:
     """Faust's consumer, as far as an assignment uses it."""
 
     paused: set[Place] = field(default_factory=set)
+    back: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
+    gaps: list[tuple[int, int]] = field(default_factory=list)
 
     def on_buffer_full(self, tp: Place) -> None:
         self.paused.add(tp)
 
     def on_buffer_drop(self, tp: Place) -> None:
         self.paused.discard(tp)
+
+    def read_again(self, tp: Place, offset: int) -> asyncio.Future[None]:
+        self.back.append((offset, asyncio.get_running_loop().create_future()))
+        return self.back[-1][1]
+
+    def passed_over(self, tp: Place, first: int, until: int) -> None:
+        self.gaps.append((first, until))
 
 
 @dataclass
@@ -61,8 +71,14 @@ class World:
         self.assignment.begin([Place("p.things", number) for number in range(partitions)], generation, self.consumer)
 
     def take(self, *messages: Message) -> None:
+        """The first one stands where reading begins."""
         for message in messages:
+            self.assignment.starts({message.tp: message.offset})
             self.assignment.take(message)
+
+    @property
+    def taken(self) -> list[int]:
+        return [stored.position.offset for stored in self.sinks[0].received]
 
 
 @pytest.fixture
@@ -124,7 +140,7 @@ async def test_messages_of_another_generation_are_left_alone(world: World) -> No
     world.begin(1)
     await world.assignment.end()
     world.begin(2)
-    world.take(Message(500, generation_id=1), Message(400, generation_id=2))
+    world.take(Message(400, generation_id=1), Message(400, generation_id=2))
     assert [stored.position.offset for stored in world.sinks[1].received] == [400]
 
 
@@ -149,6 +165,7 @@ async def test_the_first_error_of_a_sink_ends_the_assignment_and_nothing_escapes
 
     assignment = Assignment("things", lambda partition: Broken(partition, acknowledging=False, room=None))
     assignment.begin([FIRST], 1, Consumer())
+    assignment.starts({FIRST: 1})
     assignment.take(Message(1))
     assignment.take(Message(2))
     with pytest.raises(ZeroDivisionError):
@@ -182,3 +199,71 @@ async def test_a_partition_keeps_what_the_broker_has_taken_and_no_more(world: Wo
     assert partition.kept == 0
     world.assignment.committed({FIRST: 4, Place("p.things", 7): 9})
     assert partition.kept == 4
+
+
+async def test_nothing_is_taken_before_it_is_known_where_to_start(world: World) -> None:
+    world.begin(1)
+    world.assignment.take(Message(5))
+    assert world.taken == []
+    world.assignment.starts({FIRST: 3, Place("p.things", 9): 1})
+    world.assignment.starts({FIRST: 4})
+    world.take(Message(3), Message(4))
+    assert world.taken == [3, 4], "where it was set to first"
+
+
+@pytest.mark.parametrize("lost", [0, 2])
+async def test_what_was_dropped_on_the_way_is_read_again(world: World, lost: int) -> None:
+    world.begin(1)
+    world.assignment.starts({FIRST: 0})
+    world.take(*(Message(offset) for offset in range(5) if offset != lost))
+    assert world.taken == list(range(lost))
+    [(back, going)] = world.consumer.back
+    assert back == lost
+    going.set_result(None)
+    await asyncio.sleep(0)
+    world.take(*(Message(offset) for offset in range(lost, 6)))
+    assert world.taken == [0, 1, 2, 3, 4, 5] and world.consumer.gaps == []
+
+
+async def test_where_there_is_no_record_the_next_one_is_taken_when_it_comes_again(world: World) -> None:
+    world.begin(1)
+    world.assignment.starts({FIRST: 0})
+    world.take(Message(0), Message(3), Message(4))
+    world.consumer.back[0][1].set_result(None)
+    await asyncio.sleep(0)
+    world.take(Message(3), Message(4), Message(5))
+    assert world.taken == [0, 3, 4, 5] and world.consumer.gaps == [(1, 3)]
+
+
+async def test_what_retention_took_meanwhile_is_not_waited_for(world: World) -> None:
+    world.begin(1)
+    world.assignment.starts({FIRST: 0})
+    for first in (3, 6, 6):
+        world.take(Message(first), Message(first + 1))
+        for _, going in world.consumer.back:
+            if not going.done():
+                going.set_result(None)
+        await asyncio.sleep(0)
+    assert world.taken == [6, 7] and world.consumer.gaps == [(0, 6)]
+
+
+async def test_a_record_nearer_to_the_one_that_is_missing_counts(world: World) -> None:
+    world.begin(1)
+    world.assignment.starts({FIRST: 0})
+    world.take(Message(7))
+    world.consumer.back[0][1].set_result(None)
+    await asyncio.sleep(0)
+    world.take(Message(4), Message(5))
+    world.consumer.back[1][1].set_result(None)
+    await asyncio.sleep(0)
+    world.take(Message(4), Message(5))
+    assert world.taken == [4, 5] and [back for back, _ in world.consumer.back] == [0, 0]
+
+
+async def test_a_broker_that_cannot_go_back_ends_the_assignment(world: World) -> None:
+    world.begin(1)
+    world.assignment.starts({FIRST: 0})
+    world.take(Message(1))
+    world.consumer.back[0][1].set_exception(ZeroDivisionError())
+    with pytest.raises(ZeroDivisionError):
+        await world.assignment.failed
