@@ -45,8 +45,10 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
         return AIOKafkaConsumer(**self.app.consumer_arguments)
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
+        assignment, epoch = self.app.assignment, self.app.assignment.epoch
         committed, first = await self.call_thread(seek_to_unread, self._ensure_consumer())
-        self.app.assignment.starts(first)
+        if assignment.epoch == epoch:
+            assignment.starts(first)
         return dict(committed)
 
     async def stop(self) -> None:
@@ -76,6 +78,13 @@ async def seek_to_unread(consumer: AIOKafkaConsumer) -> tuple[Mapping[TP, int | 
     return committed, first
 
 
+class Unremembered(dict[TP, int | None]):
+    """Of what was read last. Faust drops what comes again; here an assignment does."""
+
+    def __getitem__(self, tp: TP) -> None:
+        return None
+
+
 class StageConsumer(driver.Consumer):
     app: StageApp
     mundane_level = "debug"
@@ -83,6 +92,7 @@ class StageConsumer(driver.Consumer):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self.noting: set[asyncio.Future[None]] = set()
+        self._read_offset = Unremembered()
 
     def _new_consumer_thread(self) -> StageConsumerThread:
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
@@ -110,6 +120,11 @@ class StageConsumer(driver.Consumer):
     async def on_partitions_assigned(self, assigned: set[TP], generation_id: int = 0) -> None:
         self.app.assignment.begin(assigned, generation_id, self)
         await super().on_partitions_assigned(assigned, generation_id)
+
+    def resume_flow(self) -> None:
+        """Where a rebalance meets the end of the one before, Faust resumes in its middle, and empties its queues when it resumes once more."""
+        if self.app.assignment.is_ready or not self.assignment():
+            super().resume_flow()
 
     async def _wait_next_records(self, timeout: float) -> tuple[Any, set[TP]]:
         if not self.flow_active:

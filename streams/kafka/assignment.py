@@ -61,8 +61,8 @@ class AssignedPartition:
         self._failed = failed
         self._next: int | None = None
         self._instead: int | None = None
-        """What came where the next one should have."""
-        self._going_back: asyncio.Future[None] | None = None
+        """What came where the next one should have, and what came last since."""
+        self._since = -1
         self.kept = 0
 
     def open(self, open_sink: OpenSink) -> None:
@@ -93,21 +93,19 @@ class AssignedPartition:
             self._consumer.on_buffer_full(self._tp)
 
     def _lacks(self, wanted: int, offset: int) -> bool:
-        """Whether records before this one are still to come."""
+        """Whether records before this one are still to come. Where offsets go down, it is read again from there."""
         if offset == wanted:
             return False
-        if offset == self._instead:
+        again, self._since = self._instead is not None and offset <= self._since, offset
+        if again and offset == self._instead:
             self._consumer.passed_over(self._tp, wanted, offset)
             return False
-        if self._going_back is None or (self._instead is not None and offset < self._instead):
+        if again or self._instead is None:
             self._instead = offset
-            if self._going_back is None:
-                self._going_back = self._consumer.read_again(self._tp, wanted)
-                self._going_back.add_done_callback(self._gone_back)
+            self._consumer.read_again(self._tp, wanted).add_done_callback(self._gone_back)
         return True
 
     def _gone_back(self, going: asyncio.Future[None]) -> None:
-        self._going_back = None
         if not going.cancelled() and isinstance(error := going.exception(), Exception) and self._sink is not None:
             self._failed(error)
 
@@ -143,9 +141,18 @@ class Assignment:
         self._open_sink = open_sink
         self._generation: int | None = None
         self._partitions: dict[Any, AssignedPartition] = {}
+        self.epoch = 0
+        """Another one after each beginning and each end."""
+        self._ready = -1
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether reading may go on: every partition is set to the place where it starts."""
+        return self._ready == self.epoch
 
     def begin(self, tps: Iterable[Any], generation: int, consumer: Flow) -> None:
         self._generation = generation
+        self.epoch += 1
         try:
             for tp in tps:
                 self._partitions[tp] = AssignedPartition(self._topic, tp, consumer, self._fail)
@@ -154,6 +161,7 @@ class Assignment:
             self._fail(error)
 
     def starts(self, offsets: Mapping[Any, int]) -> None:
+        self._ready = self.epoch
         for tp, offset in offsets.items():
             if tp in self._partitions:
                 self._partitions[tp].starts(offset)
@@ -166,6 +174,7 @@ class Assignment:
 
     async def end(self) -> None:
         """Everything is revoked. Returns when all sinks are closed."""
+        self.epoch += 1
         partitions, self._partitions = self._partitions, {}
         for outcome in await asyncio.gather(*(partition.close() for partition in partitions.values()), return_exceptions=True):
             if isinstance(outcome, Exception):
