@@ -1,9 +1,12 @@
 """Faust, as the stages use it: one app is one consumer group that hands raw messages of one topic to an assignment.
 
-It reads by Faust's agent and commits by Faust's acknowledgements, and sets four things right: sinks are closed and offsets committed *before* partitions go
-(Faust forgets what was acknowledged since the last commit), a partition of which nothing is committed yet is read from its beginning after each rebalance
-(Faust drops what arrives during one and then seeks to what is committed, which passes such partitions over: their first records were lost), a paused
-partition is asked for again at once, and polling goes on while all are paused (else the group takes the silence for death)."""
+It reads by Faust's agent and commits by Faust's acknowledgements, and sets right what would lose records or stand still:
+
+- sinks are closed and offsets committed *before* partitions go: Faust forgets what was acknowledged since the last commit;
+- a partition of which nothing is committed yet is read from its beginning after each rebalance: Faust seeks to what is committed, and passes such ones over;
+- a fetch keeps the partitions that it was begun with, and flow is resumed for the assignment of now only: Faust drops what comes in between;
+- what is dropped on the way all the same is missed by its number, and read again (`assignment`);
+- a paused partition is asked for again at once, and polling goes on while all are paused: the group takes silence for death."""
 
 from __future__ import annotations
 
@@ -135,13 +138,16 @@ class StageConsumer(driver.Consumer):
         records = await self._getmany(active or _NONE_OF_OURS, _PAUSED_POLL_S if paused else timeout)
         return records, active
 
-    def read_again(self, tp: TP, offset: int) -> asyncio.Future[None]:
+    def read_again(self, tp: TP, offset: int) -> asyncio.Future[int]:
         _log.info("%s is read again from %d", tp, offset)
         return asyncio.ensure_future(self._read_again(tp, offset))
 
-    async def _read_again(self, tp: TP, offset: int) -> None:
-        if tp in self.assignment():
-            await self.seek(tp, offset)
+    async def _read_again(self, tp: TP, offset: int) -> int:
+        if tp not in self.assignment():
+            return offset
+        end: int = await self.position(tp) or offset
+        await self.seek(tp, offset)
+        return end
 
     def passed_over(self, tp: TP, first: int, until: int) -> None:
         task = asyncio.ensure_future(super()._add_gap(tp, first, until - 1))

@@ -37,8 +37,8 @@ class Flow(Protocol):
 
     def on_buffer_drop(self, tp: Any) -> None: ...
 
-    def read_again(self, tp: Any, offset: int) -> asyncio.Future[None]:
-        """Go back to this record. Done once what is fetched next begins there."""
+    def read_again(self, tp: Any, offset: int) -> asyncio.Future[int]:
+        """Go back to this record. Done once what is fetched next begins there, with the offset up to which there may be something under way still."""
 
     def passed_over(self, tp: Any, first: int, until: int) -> None:
         """There are no records with these offsets, the last excluded: nobody will acknowledge them."""
@@ -61,8 +61,8 @@ class AssignedPartition:
         self._failed = failed
         self._next: int | None = None
         self._instead: int | None = None
-        """What came where the next one should have, and what came last since."""
-        self._since = -1
+        """What came where the next one should have; then what came last since, and the end of what was under way before it was read again."""
+        self._since, self._end = -1, -1
         self.kept = 0
 
     def open(self, open_sink: OpenSink) -> None:
@@ -93,21 +93,26 @@ class AssignedPartition:
             self._consumer.on_buffer_full(self._tp)
 
     def _lacks(self, wanted: int, offset: int) -> bool:
-        """Whether records before this one are still to come. Where offsets go down, it is read again from there."""
+        """Whether records before this one are still to come. Where offsets go down, or were not under way before, it is read again from there."""
         if offset == wanted:
             return False
-        again, self._since = self._instead is not None and offset <= self._since, offset
+        again = self._instead is not None and (offset <= self._since or 0 <= self._end <= offset)
+        self._since = offset
         if again and offset == self._instead:
             self._consumer.passed_over(self._tp, wanted, offset)
             return False
         if again or self._instead is None:
-            self._instead = offset
+            self._instead, self._end = offset, -1
             self._consumer.read_again(self._tp, wanted).add_done_callback(self._gone_back)
         return True
 
-    def _gone_back(self, going: asyncio.Future[None]) -> None:
-        if not going.cancelled() and isinstance(error := going.exception(), Exception) and self._sink is not None:
+    def _gone_back(self, going: asyncio.Future[int]) -> None:
+        if going.cancelled() or self._sink is None:
+            return
+        if isinstance(error := going.exception(), Exception):
             self._failed(error)
+        else:
+            self._end = going.result()
 
     def acknowledge(self, next_offset: int) -> None:
         """In order, each message once: Faust commits past a message that was passed over."""

@@ -28,7 +28,7 @@ class Consumer:
     """Faust's consumer, as far as an assignment uses it."""
 
     paused: set[Place] = field(default_factory=set)
-    back: list[tuple[int, asyncio.Future[None]]] = field(default_factory=list)
+    back: list[tuple[int, asyncio.Future[int]]] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
     def on_buffer_full(self, tp: Place) -> None:
@@ -37,7 +37,7 @@ class Consumer:
     def on_buffer_drop(self, tp: Place) -> None:
         self.paused.discard(tp)
 
-    def read_again(self, tp: Place, offset: int) -> asyncio.Future[None]:
+    def read_again(self, tp: Place, offset: int) -> asyncio.Future[int]:
         self.back.append((offset, asyncio.get_running_loop().create_future()))
         return self.back[-1][1]
 
@@ -219,7 +219,7 @@ async def test_what_was_dropped_on_the_way_is_read_again(world: World, lost: int
     assert world.taken == list(range(lost))
     [(back, going)] = world.consumer.back
     assert back == lost
-    going.set_result(None)
+    going.set_result(5)
     await asyncio.sleep(0)
     world.take(Message(4), *(Message(offset) for offset in range(lost, 6)))
     assert len(world.consumer.back) == 1, "the rest of what was under way is no reason to go back once more"
@@ -230,10 +230,21 @@ async def test_where_there_is_no_record_the_next_one_is_taken_when_it_comes_agai
     world.begin(1)
     world.assignment.starts({FIRST: 0})
     world.take(Message(0), Message(3), Message(4))
-    world.consumer.back[0][1].set_result(None)
+    world.consumer.back[0][1].set_result(5)
     await asyncio.sleep(0)
     world.take(Message(3), Message(4), Message(5))
     assert world.taken == [0, 3, 4, 5] and world.consumer.gaps == [(1, 3)]
+
+
+async def test_retention_may_take_all_that_had_come(world: World) -> None:
+    world.begin(1)
+    world.assignment.starts({FIRST: 0})
+    world.take(Message(1), Message(2))
+    world.consumer.back[0][1].set_result(3)
+    await asyncio.sleep(0)
+    world.take(Message(5), Message(6))
+    world.take(Message(5), Message(6))
+    assert world.taken == [5, 6] and world.consumer.gaps == [(0, 5)]
 
 
 async def test_what_retention_took_meanwhile_is_not_waited_for(world: World) -> None:
