@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Mapping
+from collections.abc import AsyncIterable, Coroutine, Mapping
 from typing import Any
 
 import faust
@@ -27,6 +27,7 @@ from streams.kafka.assignment import Assignment
 
 _log = logging.getLogger(__name__)
 _PAUSED_POLL_S = 0.02
+_RESUMED_AFTER_S = 2.0
 _NONE_OF_OURS = {TP("", -1)}
 """aiokafka takes an empty set for all partitions."""
 
@@ -128,6 +129,25 @@ class StageConsumer(driver.Consumer):
         """Where a rebalance meets the end of the one before, Faust resumes in its middle, and empties its queues when it resumes once more."""
         if self.app.assignment.is_ready or not self.assignment():
             super().resume_flow()
+        else:
+            self._note(self._resume_later())
+
+    async def _resume_later(self) -> None:
+        """Where nobody resumes the assignment of now: Faust may take the one resumption for both."""
+        while not self.flow_active and not self.should_stop:
+            await asyncio.sleep(_RESUMED_AFTER_S)
+            if self.flow_active or self.app.rebalancing or not (assigned := self.assignment()):
+                continue
+            self.resume_partitions(assigned)
+            await self.perform_seek()
+            if self.app.assignment.is_ready:
+                self.app.flow_control.resume()
+                super().resume_flow()
+
+    def _note(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self.noting.add(task)
+        task.add_done_callback(self.noting.discard)
 
     async def _wait_next_records(self, timeout: float) -> tuple[Any, set[TP]]:
         if not self.flow_active:
@@ -150,9 +170,7 @@ class StageConsumer(driver.Consumer):
         return end
 
     def passed_over(self, tp: TP, first: int, until: int) -> None:
-        task = asyncio.ensure_future(super()._add_gap(tp, first, until - 1))
-        self.noting.add(task)
-        task.add_done_callback(self.noting.discard)
+        self._note(super()._add_gap(tp, first, until - 1))
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
         """Faust takes for acknowledged whatever it has not seen; here it may be read again."""
