@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import json
 import math
-from collections.abc import AsyncIterable, Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from typing import Any, Literal, Protocol, TypeVar
 
 import openai
@@ -18,6 +18,7 @@ from schemas.errors import ConfigurationError, PermanentError
 Counted = Literal["input", "output"]
 COUNTED: dict[Counted, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
 MOST_TOKENS = 2**31
+_END = object()
 BUSY = frozenset({408, 409, 425, 429})
 CONFIGURED = {401: "ENGINE_KEY_REFUSED", 403: "ENGINE_KEY_REFUSED", 404: "ENGINE_NOT_FOUND"}
 
@@ -67,7 +68,11 @@ class OpenAIServer:
     async def _stream(self, path: str, body: Mapping[str, Any], gathering: G) -> G:
         with self._translating():
             async with await self._client.post(path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]) as parts:
-                await _gathered(parts, gathering, self._count)
+                try:
+                    await _gathered(parts, gathering, self._count)
+                except BaseException:
+                    await _hang_up(parts)
+                    raise
         if not gathering.complete:
             raise self._broken("broke off its answer")
         return gathering
@@ -125,15 +130,23 @@ def _client(settings: ServerSettings) -> openai.AsyncOpenAI:
     return openai.AsyncAzureOpenAI(azure_endpoint=settings.base_url, api_key=key, api_version=settings.api_version, timeout=settings.timeout_s, max_retries=0)
 
 
-async def _gathered(parts: AsyncIterable[object], gathering: Gathering, count: Callable[[Mapping[str, Any]], None]) -> None:
+async def _gathered(parts: AsyncIterator[object], gathering: Gathering, count: Callable[[Mapping[str, Any]], None]) -> None:
     begun = False
     try:
-        async for part in parts:
+        while (part := await anext(parts, _END)) is not _END:
             begun, found = True, _object(part)
             count(found)
             gathering.take(found)
     except asyncio.CancelledError as error:
         raise asyncio.CancelledError(ABANDONED) if begun else error from None
+
+
+async def _hang_up(parts: openai.AsyncStream[object]) -> None:
+    """Closed, and read to its end: the client's generators, left in the middle, would be ended one by one whenever they are found, in each other's way."""
+    await parts.close()
+    with suppress(Exception):
+        while await anext(parts, _END) is not _END:
+            pass
 
 
 def _object(value: object) -> dict[str, Any]:

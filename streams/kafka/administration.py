@@ -53,14 +53,14 @@ class Administration:
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         """As `EventLog.ends`; records of a foreign transaction that is still open count as not yet there."""
         name = self._settings.topic_prefix + topic
-        places = [TopicPartition(name, partition) for partition in range(await self._partition_count(topic))]
+        places = [TopicPartition(name, partition) for partition in range(await self.partition_count(topic))]
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
         first, after_last = await self._offsets(places, earliest), await self._offsets(places, latest)
         return {partition: (first[partition], after_last[partition]) for partition in first}
 
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         name = self._settings.topic_prefix + group
-        count = await self._partition_count(topic)
+        count = await self.partition_count(topic)
         asked = ConsumerGroupTopicPartitions(name, [TopicPartition(self._settings.topic_prefix + topic, partition) for partition in range(count)])
         futures = await self._call(lambda client: client.list_consumer_group_offsets([asked], request_timeout=_TIMEOUT_S))
         [answer] = await _answers(futures, f"reading the offsets of group {name}")
@@ -73,6 +73,15 @@ class Administration:
             return await keeps(client, self._settings.topic_prefix + topic)
         except KafkaException as error:
             raise translated(error, f"looking at the settings of topic {topic}") from error
+
+    async def partition_count(self, topic: str) -> int:
+        """Raises ConfigurationError where a broker says that there is no such topic, LogUnavailable where none answers."""
+        name = self._settings.topic_prefix + topic
+        metadata = await self._call(lambda client: client.list_topics(name, timeout=_TIMEOUT_S))
+        found = metadata.topics[name]
+        if found.error is not None:
+            raise translated(KafkaException(found.error), f"looking for topic {name}")
+        return len(found.partitions)
 
     async def _compared(self, partitions: Mapping[str, int]) -> set[str]:
         """Those that exist. Raises ConfigurationError where one has another partition count."""
@@ -97,14 +106,6 @@ class Administration:
     async def _existing(self) -> dict[str, int]:
         metadata = await self._call(lambda client: client.list_topics(timeout=_TIMEOUT_S))
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
-
-    async def _partition_count(self, topic: str) -> int:
-        name = self._settings.topic_prefix + topic
-        metadata = await self._call(lambda client: client.list_topics(name, timeout=_TIMEOUT_S))
-        found = metadata.topics[name]
-        if found.error is not None:
-            raise translated(KafkaException(found.error), f"looking for topic {name}")
-        return len(found.partitions)
 
     def _new_topic(self, topic: str, partitions: int, retention_ms: int) -> NewTopic:
         config = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete", "retention.bytes": "-1"} | kept_for(retention_ms)

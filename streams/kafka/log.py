@@ -20,8 +20,8 @@ class KafkaLog:
 
     def __init__(self, settings: KafkaSettings, *, append_timeout_s: float = 30.0) -> None:
         self._settings = settings
-        self._publishing = Publishing(settings, timeout_s=append_timeout_s)
         self._administration = Administration(settings)
+        self._publishing = Publishing(settings, self._administration.partition_count, timeout_s=append_timeout_s)
         quiet()
 
     async def append(self, records: Sequence[Record]) -> list[Position]:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Any
 
 from aiokafka import AIOKafkaProducer
-from aiokafka.errors import KafkaError
+from aiokafka.errors import KafkaError, UnknownTopicOrPartitionError
 from aiokafka.structs import RecordMetadata
 
 from schemas.errors import LogUnavailable
@@ -24,8 +24,10 @@ _BATCH_BYTES = 131_072
 class Publishing:
     """One producer of one event loop, started with the first append."""
 
-    def __init__(self, settings: KafkaSettings, *, timeout_s: float) -> None:
+    def __init__(self, settings: KafkaSettings, look_for: Callable[[str], Awaitable[object]], *, timeout_s: float) -> None:
+        """`look_for` raises ConfigurationError where a broker says that there is no such topic."""
         self._settings = settings
+        self._look_for = look_for
         self._timeout_s = timeout_s
         self._starting = asyncio.Lock()
         self._producer: AIOKafkaProducer | None = None
@@ -39,6 +41,10 @@ class Publishing:
                 return await self._send(await self._started(), records)
         except TimeoutError as error:
             raise LogUnavailable(f"Kafka has not confirmed {len(records)} records for {records[0].topic} in {self._timeout_s:g} s.") from error
+        except UnknownTopicOrPartitionError as error:
+            for topic in dict.fromkeys(record.topic for record in records):
+                await self._look_for(topic)
+            raise LogUnavailable(f"appending to {records[0].topic}: no broker has said in time where this topic is.") from error
         except (KafkaError, OSError) as error:
             refusal = translated(error, f"appending to {records[0].topic}")
             if isinstance(refusal, LogUnavailable) and not getattr(error, "retriable", True):

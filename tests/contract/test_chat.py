@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Iterator
+from types import AsyncGeneratorType
 from typing import Any
 
 import pytest
@@ -118,6 +120,20 @@ async def test_an_answer_of_no_form_that_there_is_is_an_engine_that_does_not_ans
     with pytest.raises(EngineUnavailable) as caught:
         await chat.ask("s", PROMPT, ANSWER, name="answer", hear=(lambda draft, piece: None) if heard else None)
     assert caught.value.code == "ENGINE_BROKEN_ANSWER"
+
+
+@pytest.mark.parametrize("body", [{"choices": "x"}, {"choices": [{"delta": {"content": 7}}]}], ids=json.dumps)
+async def test_an_answer_that_is_given_up_leaves_nothing_open(chat: Chat, fake: FakeOpenAI, body: Any) -> None:
+    begun: list[AsyncGeneratorType[Any, Any]] = []
+    before = sys.get_asyncgen_hooks()
+    sys.set_asyncgen_hooks(firstiter=begun.append)
+    try:
+        fake.fail(times=9, body=f"data: {json.dumps(body)}\n\n" + 'data: {"choices": []}\n\n' * 9)
+        with pytest.raises(EngineUnavailable):
+            await chat.ask("s", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: None)
+    finally:
+        sys.set_asyncgen_hooks(*before)
+    assert begun and [generator for generator in begun if generator.ag_frame is not None] == []
 
 
 async def test_json_without_a_bottom_breaks_the_schema_and_nothing_else(chat: Chat, fake: FakeOpenAI) -> None:

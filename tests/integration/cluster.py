@@ -233,11 +233,16 @@ class Tail:
 
     def poll(self) -> list[Found]:
         """All that has come so far."""
-        self._found += map(Found.of, self._consumer.consume(500, 0.2))
+        self._found += [Found.of(message) for message in self._consumer.consume(500, 0.2) if not _passing(message.error())]
         return self._found
 
     def close(self) -> None:
         self._consumer.close()
+
+
+def _passing(error: KafkaError | None) -> bool:
+    """What a consumer tells of a broker that is away, and tries again by itself."""
+    return error is not None and (error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN))
 
 
 @contextmanager

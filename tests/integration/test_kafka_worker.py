@@ -286,6 +286,23 @@ class TestBroker:
             await log.close()
             await broker.stop()
 
+    async def test_a_topic_that_no_broker_can_show_is_not_taken_for_missing(self, kafka_broker: Broker, tmp_path: Path) -> None:
+        broker = Broker(tmp_path, heap_mb=256)
+        await broker.start()
+        log = KafkaLog(KafkaSettings(broker.bootstrap_servers), append_timeout_s=4)
+        try:
+            await log.create_topics({TOPIC: 1}, retention_ms={})
+            await append(log, range(10))
+            await log.create_topics({"others": 1}, retention_ms={})
+            await broker.stop()
+            with pytest.raises(LogUnavailable):
+                await append(log, range(10), "others")
+            await broker.start()
+            await append(log, range(10, 20), "others")
+        finally:
+            await log.close()
+            await broker.stop()
+
 
 class Exploding(Collector):
     def offer(self, record: StoredRecord) -> None:

@@ -49,6 +49,15 @@ class World:
                     return dict(response.json())
                 await asyncio.sleep(0.02)
 
+    async def through(self, receipt: dict[str, Any]) -> dict[str, Any]:
+        """The status of a job once all its stages are done, the graph's too, which no search waits for."""
+        async with asyncio.timeout(PATIENCE_S):
+            while True:
+                status = (await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")).json()
+                if all(line["state"] == "done" for line in status["stages"]):
+                    return dict(status)
+                await asyncio.sleep(0.02)
+
     async def searchable(self, body: bytes | str, filename: str = "note.md", **fields: Any) -> dict[str, Any]:
         receipt = await self.ingest(body, filename, **fields)
         status = await self.ended(receipt)
