@@ -6,7 +6,8 @@ It reads by Faust's agent and commits by Faust's acknowledgements, and sets righ
 - a partition of which nothing is committed yet is read from its beginning after each rebalance: Faust seeks to what is committed, and passes such ones over;
 - a fetch keeps the partitions that it was begun with, and flow is resumed for the assignment of now only: Faust drops what comes in between;
 - what is dropped on the way all the same is missed by its number, and read again (`assignment`);
-- a paused partition is asked for again at once, and polling goes on while all are paused: the group takes silence for death."""
+- a paused partition is asked for again at once, and polling goes on while all are paused: the group takes silence for death;
+- while partitions go and come, however long that takes, signs of life go on."""
 
 from __future__ import annotations
 
@@ -21,13 +22,18 @@ from faust.app.base import BootStrategy
 from faust.tables import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
+from mode.services import Service
 from mode.threads import WorkerThread
 
 from streams.kafka.assignment import Assignment
 
 _log = logging.getLogger(__name__)
 _PAUSED_POLL_S = 0.02
-_RESUMED_AFTER_S = 2.0
+_LIVE_S = 0.5
+_WITHOUT_END_S = 1e9
+"""Faust takes a seek that was not done in time for its own end, and nothing is resumed any more. aiokafka tries for as long as the broker is away."""
+_NO_ENVIRONMENT = "ANABRANCH_FAUST_"
+"""Faust would take APP_VERSION, BROKER_URL and the like from the environment, whoever they are meant for, before what it is told here."""
 _NONE_OF_OURS = {TP("", -1)}
 """aiokafka takes an empty set for all partitions."""
 
@@ -54,6 +60,11 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
         if assignment.epoch == epoch:
             assignment.starts(first)
         return dict(committed)
+
+    async def sign_of_life(self) -> None:
+        """As if something had been fetched."""
+        if self._consumer is not None:
+            await self.call_thread(touch, self._consumer)
 
     async def stop(self) -> None:
         """Also while it is only just starting, which Faust passes over: the thread would then run for ever."""
@@ -82,6 +93,11 @@ async def seek_to_unread(consumer: AIOKafkaConsumer) -> tuple[Mapping[TP, int | 
     return committed, first
 
 
+async def touch(consumer: AIOKafkaConsumer) -> None:
+    with consumer._subscription.fetch_context():
+        pass
+
+
 class Unremembered(dict[TP, int | None]):
     """Of what was read last. Faust drops what comes again; here an assignment does."""
 
@@ -91,6 +107,7 @@ class Unremembered(dict[TP, int | None]):
 
 class StageConsumer(driver.Consumer):
     app: StageApp
+    _thread: StageConsumerThread
     mundane_level = "debug"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -125,24 +142,18 @@ class StageConsumer(driver.Consumer):
         self.app.assignment.begin(assigned, generation_id, self)
         await super().on_partitions_assigned(assigned, generation_id)
 
+    @Service.task
+    async def _live(self) -> None:
+        """Faust does not fetch while partitions go and come, and aiokafka takes that for a member that hangs: it leaves the group, and does not join again."""
+        while not self.should_stop:
+            if not self.flow_active or not self.app.assignment.is_ready:
+                await self._thread.sign_of_life()
+            await self.sleep(_LIVE_S)
+
     def resume_flow(self) -> None:
         """Where a rebalance meets the end of the one before, Faust resumes in its middle, and empties its queues when it resumes once more."""
         if self.app.assignment.is_ready or not self.assignment():
             super().resume_flow()
-        else:
-            self._note(self._resume_later())
-
-    async def _resume_later(self) -> None:
-        """Where nobody resumes the assignment of now: Faust may take the one resumption for both."""
-        while not self.flow_active and not self.should_stop:
-            await asyncio.sleep(_RESUMED_AFTER_S)
-            if self.flow_active or self.app.rebalancing or not (assigned := self.assignment()):
-                continue
-            self.resume_partitions(assigned)
-            await self.perform_seek()
-            if self.app.assignment.is_ready:
-                self.app.flow_control.resume()
-                super().resume_flow()
 
     def _note(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -213,6 +224,7 @@ class StageApp(faust.App):
         self.consumer_arguments = consumer_arguments
         super().__init__(
             group,
+            env_prefix=_NO_ENVIRONMENT,
             broker="aiokafka://" + consumer_arguments["bootstrap_servers"].replace(",", ";aiokafka://"),
             loop=asyncio.get_running_loop(),
             key_serializer="raw",
@@ -222,6 +234,7 @@ class StageApp(faust.App):
             stream_wait_empty=False,
             broker_commit_interval=1.0,
             broker_session_timeout=consumer_arguments["session_timeout_ms"] / 1000,
+            broker_request_timeout=_WITHOUT_END_S,
             broker_rebalance_timeout=consumer_arguments["rebalance_timeout_ms"] / 1000,
             web_enabled=False,
             TableManager=NoTables,

@@ -158,7 +158,45 @@ class TestSlowness:
             assert len(reader.open) == 6
 
 
+class SlowToClose(Collector):
+    async def close(self) -> None:
+        await asyncio.sleep(3)
+        await super().close()
+
+
+@pytest.fixture
+def slow_seek(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def seek(consumer: AIOKafkaConsumer) -> Any:
+        await asyncio.sleep(3)
+        return await seek_to_unread(consumer)
+
+    monkeypatch.setattr("streams.kafka.app.seek_to_unread", seek)
+
+
 class TestRebalance:
+    async def test_a_worker_that_finds_its_place_slowly_keeps_it(self, log: KafkaLog, kafka_settings: KafkaSettings, slow_seek: None) -> None:
+        await append(log, range(100))
+        async with reading(FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2), "g", TOPIC) as reader:
+            await until(lambda: len(reader.records) == 100)
+        assert len(reader.sinks) == 6
+
+    async def test_a_worker_that_takes_its_time_to_hand_over_joins_again(self, log: KafkaLog, kafka_settings: KafkaSettings) -> None:
+        def open_sink(partition: Partition) -> SlowToClose:
+            sinks.append(SlowToClose(partition, acknowledging=True, room=None))
+            return sinks[-1]
+
+        sinks: list[Collector] = []
+        subscriber = FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2)
+        slow = asyncio.create_task(subscriber.subscribe("g", TOPIC, open_sink).run())
+        await until(lambda: len(sinks) == 6)
+        async with reading(subscriber, "g", TOPIC, acknowledging=True) as reader:
+            await until(lambda: len(reader.open) == 3)
+            await append(log, range(100))
+            await until(lambda: len(reader.records) + sum(len(sink.received) for sink in sinks) == 100)
+            assert sum(not sink.closed for sink in sinks) == 3
+        slow.cancel()
+        await asyncio.gather(slow, return_exceptions=True)
+
     async def test_what_a_rebalance_dropped_is_read_again_from_the_beginning_of_a_partition_of_which_nothing_is_committed(
         self, log: KafkaLog, kafka_settings: KafkaSettings
     ) -> None:
