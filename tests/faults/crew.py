@@ -16,6 +16,7 @@ from tests.forked import forked
 from tests.integration.cluster import Cluster, Worker
 
 WEIGHED_EVERY_S = 0.2
+LAST_WORDS = 3_000
 
 
 @dataclass
@@ -45,6 +46,11 @@ class Crew(Cluster):
 
     def deserters(self) -> list[Worker]:
         return [worker for worker in self.workers if worker.process.poll() is not None and worker not in self.ended]
+
+    def last_words(self) -> str:
+        """What each worker wrote last."""
+        logs = [worker.errors for worker in self.workers if worker.errors.exists()]
+        return "\n".join(f"--- {log.name}:\n{log.read_text(errors='replace')[-LAST_WORDS:]}" for log in logs)
 
     def noted(self, prefix: str) -> list[str]:
         """What all workers have noted under this word."""

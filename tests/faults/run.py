@@ -30,7 +30,7 @@ from tests.faults import (
 from tests.faults.crew import Crew
 from tests.faults.ground import Ground
 from tests.faults.trial import Clean, Fault, Trial, clean_run, passed, workload
-from tests.faults.verdict import Row, judged
+from tests.faults.verdict import Row, broken_off, judged
 from tests.faults.wire import Wire, wire
 from tests.kafka_fixture import own_broker
 from tests.postgres_fixture import own_postgres
@@ -85,7 +85,7 @@ class Run:
             return list(lanes.map(self.tried, faults))
 
     def tried(self, fault: Fault) -> Row:
-        started = time.monotonic()
+        started, doing = time.monotonic(), "the clean run"
         events = workload(self.seed, self.documents)
         try:
             clean = self._clean(fault.served)
@@ -93,11 +93,14 @@ class Run:
             with self._ground(fault) as ground, self._crew(ground, fault.served) as (crew, engine, engine_wire):
                 mood = random.Random(f"{self.seed}/{fault.name}")
                 trial = Trial(crew, ground, clean, mood, self._span_s(fault), events, engine=engine, engine_wire=engine_wire)
+                doing = "the strikes"
                 struck = fault.strike(trial)
+                doing = "what came after them"
                 trial.finish()
                 row = judged(trial, fault.name, self.seed, self.documents, struck, passed(started))
         except Exception as error:
-            row = Row(fault.name, self.seed, self.documents, 0, 0, 0, (0, 0), 0, False, passed(started), (f"{type(error).__name__}: {error}",))
+            said = "\n".join([f"broke off in {doing}: {type(error).__name__}: {error}", *getattr(error, "__notes__", ())])
+            row = broken_off(fault.name, self.seed, self.documents, passed(started), said)
         self.say(f"{fault.name}: {'holds' if row.holds else '; '.join(row.problems())} ({row.struck} strikes, {row.seconds:.0f} s)")
         return row
 
@@ -128,6 +131,7 @@ class Run:
     def _crew(self, ground: Ground, served: bool) -> Iterator[tuple[Crew, FakeOpenAI | None, Wire | None]]:
         with ExitStack() as stack:
             crew = stack.enter_context(ground.crew())
+            stack.enter_context(heard_out(crew))
             if not served:
                 yield crew, None, None
                 return
@@ -135,3 +139,13 @@ class Run:
             before = stack.enter_context(wire(engine.url))
             crew.usual["embed_url"] = before.before(engine.url)
             yield crew, engine, before
+
+
+@contextmanager
+def heard_out(crew: Crew) -> Iterator[None]:
+    """What its workers wrote last goes with an error."""
+    try:
+        yield
+    except Exception as error:
+        error.add_note(crew.last_words())
+        raise

@@ -26,12 +26,17 @@ class Row:
     equal: bool
     seconds: float
     wrong: tuple[str, ...] = ()
+    whole: bool = True
+    """False where the trial broke off: `wrong` says where, and nothing else is known."""
 
     @property
     def holds(self) -> bool:
         return not list(self.problems())
 
     def problems(self) -> Iterator[str]:
+        if not self.whole:
+            yield from self.wrong
+            return
         if not self.struck:
             yield "it never struck"
         if self.lost:
@@ -45,6 +50,10 @@ class Row:
         if not self.equal:
             yield "the views differ from the clean run's"
         yield from self.wrong
+
+
+def broken_off(fault: str, seed: int, documents: int, seconds: float, why: str) -> Row:
+    return Row(fault, seed, documents, 0, 0, 0, (0, 0), 0, equal=False, seconds=seconds, wrong=(why,), whole=False)
 
 
 def judged(trial: Trial, fault: str, seed: int, documents: int, struck: int, seconds: float) -> Row:

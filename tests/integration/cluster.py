@@ -138,15 +138,16 @@ class Cluster:
 
         async def quiet(log: KafkaLog) -> None:
             deadline = time.monotonic() + PATIENCE_S
-            while unfinished := [stage.name for stage in stages if await _lag(log, stage)]:
-                assert time.monotonic() < deadline, f"waited in vain: {unfinished} to have read their topics"
+            while unfinished := {stage.name: places for stage in stages if (places := await _unread(log, stage))}:
+                assert time.monotonic() < deadline, f"waited in vain for what is left, partition by partition: {unfinished}"
                 await asyncio.sleep(0.2)
 
         self._by_log(quiet)
 
     def waiting(self, stage: Stage) -> int:
         """How many events a stage has still to finish."""
-        return self._by_log(lambda log: _lag(log, stage))
+        unread = self._by_log(lambda log: _unread(log, stage))
+        return sum(after_last - read for read, after_last in unread.values())
 
     def _by_log(self, work: Callable[[KafkaLog], Awaitable[T]]) -> T:
         async def run() -> T:
@@ -190,10 +191,12 @@ def cluster(settings: KafkaSettings, dsn: str, folder: Path, **environment: str)
             worker.end(signal.SIGKILL)
 
 
-async def _lag(log: KafkaLog, stage: Stage) -> int:
+async def _unread(log: KafkaLog, stage: Stage) -> dict[int, tuple[int, int]]:
+    """Partition → (first offset not acknowledged, offset after the last), where there is something between."""
     ends = await log.ends(stage.topic)
     read = await log.acknowledged(group_name(stage.name, None if stage.shared else FIRST), stage.topic)
-    return sum(after_last - max(first, read.get(partition, 0)) for partition, (first, after_last) in ends.items())
+    places = {partition: (max(first, read.get(partition, 0)), after_last) for partition, (first, after_last) in ends.items()}
+    return {partition: place for partition, place in places.items() if place[0] < place[1]}
 
 
 @dataclass(frozen=True)
