@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
+from schemas.errors import LogUnavailable
 from schemas.ports.log import OpenSink, Sink
 from schemas.records import Position, Record, StoredRecord
 
@@ -78,6 +79,10 @@ class AssignedPartition:
         """Where reading was set to: the first time counts, as what came since is not wanted again."""
         if self._next is None:
             self._next = offset
+
+    @property
+    def has_begun(self) -> bool:
+        return self._next is not None
 
     def take(self, message: Message) -> None:
         """What comes before it is known where to start comes again."""
@@ -166,10 +171,13 @@ class Assignment:
             self._fail(error)
 
     def starts(self, offsets: Mapping[Any, int]) -> None:
+        """Where each partition is read from. One of which that is not told would be read in vain: everything begins again instead."""
         self._ready = self.epoch
         for tp, offset in offsets.items():
             if tp in self._partitions:
                 self._partitions[tp].starts(offset)
+        if astray := sorted(partition.number for partition in self._partitions.values() if not partition.has_begun):
+            self._fail(LogUnavailable(f"It is not known where to begin reading {self._topic}, partitions {', '.join(map(str, astray))}."))
 
     def committed(self, offsets: Mapping[Any, int]) -> None:
         """The group's offsets, as the broker has taken them."""

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from schemas.errors import LogUnavailable
 from schemas.ports.log import Partition
 from schemas.records import Position
 from streams.kafka.assignment import Assignment
@@ -274,6 +275,24 @@ async def test_a_broker_that_cannot_go_back_ends_the_assignment(world: World) ->
 
 
 async def test_reading_goes_on_when_the_partitions_of_now_are_set_to_their_places(world: World) -> None:
+    world.begin(1)
+    assert not world.assignment.is_ready
+    world.assignment.starts({FIRST: 0})
+    assert world.assignment.is_ready
+    await world.assignment.end()
+    assert not world.assignment.is_ready
+    world.begin(2)
+    assert not world.assignment.is_ready
+
+
+async def test_a_partition_of_which_the_beginning_is_not_told_fails_the_assignment_so_that_it_begins_again(world: World) -> None:
+    world.begin(1, partitions=3)
+    world.assignment.starts({FIRST: 0})
+    with pytest.raises(LogUnavailable, match="partitions 1, 2"):
+        world.assignment.failed.result()
+
+
+async def test_reading_goes_on_only_when_the_assignment_of_now_knows_where(world: World) -> None:
     world.begin(1)
     assert not world.assignment.is_ready
     world.assignment.starts({FIRST: 0})
