@@ -13,17 +13,12 @@ EACH_S = 25.0
 
 
 def strike(trial: Trial) -> int:
-    trial.staffed(2)
-    trial.crew.await_members("anabranch.embed.g1", 2)
-    rounds = trial.rounds(EACH_S)
-    for number in rounds:
-        trial.feed_to((number + 1) / (len(rounds) + 1))
-        time.sleep(trial.mood.uniform(0.1, 1.0))
+    def kill() -> None:
         os.kill(trial.ground.broker.status().pid or 0, signal.SIGKILL)
         time.sleep(trial.mood.uniform(0.1, 2.0))
         elsewhere(trial.ground.broker.start)
-        trial.heard(len(trial.sent))
-    return len(rounds)
+
+    return trial.interrupted(EACH_S, kill, at_most_s=1.0)
 
 
 FAULT = Fault("kill -9 of the broker", strike, own=frozenset({"kafka"}))

@@ -81,6 +81,18 @@ class Trial:
             until(lambda: len(told(outcomes)) >= count, lambda: f"outcomes of {sorted(set(self.sent) - told(outcomes).keys())[:20]}")
             return told(outcomes)
 
+    def interrupted(self, each_s: float, interrupt: Callable[[], None], *, at_most_s: float) -> int:
+        """Two workers are at work on the events of a round when something happens to what they work with, within so many seconds; then all are heard of."""
+        self.staffed(2)
+        self.crew.await_members("anabranch.embed.g1", 2)
+        rounds = self.rounds(each_s)
+        for number in rounds:
+            self.feed_to((number + 1) / (len(rounds) + 1))
+            time.sleep(self.mood.uniform(0.1, at_most_s))
+            interrupt()
+            self.heard(len(self.sent))
+        return len(rounds)
+
     def rounds(self, each_s: float) -> Sequence[int]:
         """So many strikes fit, one at least."""
         return range(max(1, round(self.span_s / each_s)))
