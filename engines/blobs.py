@@ -67,6 +67,7 @@ class Blobs:
 
     def __init__(self, store: ObjectStore, folder: Path | None = None) -> None:
         self._store, self._folder, self._cache = store, folder, _Cache(CACHE_BYTES)
+        self._answers = 0
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
         await self._put_new(key, data)
@@ -160,7 +161,7 @@ class Blobs:
         """Run `work`, translating its errors. FileExistsError comes through."""
         _check(key)
         try:
-            return await work()
+            answer = await work()
         except FileNotFoundError as error:
             raise _missing(key) from error
         except AlreadyExistsError as error:
@@ -169,8 +170,10 @@ class Blobs:
             raise InvalidRequest(f"{key!r} is no blob key.", code="INVALID_KEY") from error
         except (BaseError, OSError) as error:
             raise EngineUnavailable(
-                f"The blob store did not give or take {key}: {error}", remedy="Check the storage address, its keys and its disk."
+                f"The blob store did not give or take {key}: {error}", remedy="Check the storage address, its keys and its disk.", answers=self._answers
             ) from error
+        self._answers += 1
+        return answer
 
 
 async def _spooled(draft: IO[bytes], chunks: AsyncIterator[bytes], limit: int) -> tuple[str, int]:

@@ -72,6 +72,7 @@ class Remote:
             self._patience.failures, self._patience.rest, exclude=[PermanentError, (asyncio.CancelledError, _abandoned)]
         )
         self._breakers.add_listener(self._changed)
+        self._answers = 0
         self._watch.circuit("closed")
 
     def _changed(self, name: str, kind: str, event: Event) -> None:
@@ -80,6 +81,15 @@ class Remote:
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` returns. `work` raises Unanswered or PermanentError; the last Unanswered comes through when no attempt is left."""
+        try:
+            answer = await self._tried(work)
+        except EngineUnavailable as error:
+            error.answers = self._answers
+            raise
+        self._answers += 1
+        return answer
+
+    async def _tried(self, work: Callable[[], Awaitable[T]]) -> T:
         patience = self._patience
         attempts = stamina.retry_context(
             on=self._wait,

@@ -52,6 +52,11 @@ class EngineUnavailable(TransientError):
     code = "ENGINE_UNAVAILABLE"
     remedy = "Check that the model server answers; work goes on by itself when it does."
 
+    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, answers: int | None = None) -> None:
+        """`answers` is how often it has answered this program so far, where that is counted."""
+        super().__init__(detail, code=code, remedy=remedy)
+        self.answers = answers
+
 
 class LogUnavailable(TransientError):
     code = "LOG_UNAVAILABLE"

@@ -18,12 +18,10 @@ import structlog
 
 from schemas.errors import (
     AnabranchError,
-    DatabaseUnavailable,
     DuplicateEventId,
     EngineUnavailable,
     Erased,
     FatalError,
-    LogUnavailable,
     NewerVersion,
     PermanentError,
     TransientError,
@@ -38,13 +36,12 @@ from streams.codec import Codec
 from streams.observe import Observer
 from streams.publisher import Publisher
 from streams.stage import Counted, Stage, Statement
+from streams.tries import Tries
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 BUGS_IN_A_ROW = 20
-ATTEMPTS = 5
-"""Tries of a transient error that is not an engine's absence, and of an absent engine that meanwhile answers others."""
 LATE = 2
 """Tries of an event whose reaction does not end in time, the one in a group counted: no event holds its place for longer than so many deadlines."""
 
@@ -95,8 +92,12 @@ class Runner:
         self.patience = patience or Patience()
         self.bugs = 0
         self.successes = 0
-        self.awaited: EngineUnavailable | None = None
-        """The engine that has not answered since."""
+        self._awaited: dict[object, EngineUnavailable] = {}
+
+    @property
+    def awaited(self) -> EngineUnavailable | None:
+        """What an engine said that some reaction waits for, the longest-waiting one's."""
+        return next(iter(self._awaited.values()), None)
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
         """Decode and run the first transaction. What is owed a reaction has `counted`, or is `left`, what cannot be processed has `burial`, the rest is done.
@@ -232,30 +233,31 @@ class Runner:
 
     async def _attempt(self, works: Sequence[Work]) -> Exception | None:
         """Statements on success; the error that will not go away otherwise."""
-        before = self.successes
-        attempt = 0
-        while True:
-            try:
-                await self._once(works)
-            except TimeoutError as error:
-                if self._late(works):
-                    return error
-            except TransientError as error:
-                attempt += 1
-                self.observer.retried(self.stage.name, error.code)
-                self.awaited = error if isinstance(error, EngineUnavailable) else self.awaited
-                if self._hopeless(error, attempt, before):
-                    return error
-                await asyncio.sleep(self.patience.pause(attempt))
-            except FatalError:
-                raise
-            except Exception as error:
-                return error
-            else:
-                self.successes += 1
-                self.bugs = 0
-                self.awaited = None
-                return None
+        tries = Tries()
+        try:
+            while True:
+                try:
+                    await self._once(works)
+                except TimeoutError as error:
+                    if self._late(works):
+                        return error
+                except TransientError as error:
+                    self.observer.retried(self.stage.name, error.code)
+                    if isinstance(error, EngineUnavailable):
+                        self._awaited[tries] = error
+                    if tries.fail(error, self.successes):
+                        return error
+                    await asyncio.sleep(self.patience.pause(tries.failed))
+                else:
+                    self.successes += 1
+                    self.bugs = 0
+                    return None
+        except FatalError:
+            raise
+        except Exception as error:
+            return error
+        finally:
+            self._awaited.pop(tries, None)
 
     async def _once(self, works: Sequence[Work]) -> None:
         assert self.stage.react is not None
@@ -276,12 +278,6 @@ class Runner:
         for work in works:
             work.late += 1
         return len(works) > 1 or works[0].late >= LATE
-
-    def _hopeless(self, error: Exception, attempt: int, successes_before: int) -> bool:
-        """An engine that is away is waited for, unless it keeps answering others: then it is this event."""
-        if isinstance(error, EngineUnavailable | LogUnavailable | DatabaseUnavailable):
-            return attempt >= ATTEMPTS and self.successes - successes_before >= ATTEMPTS
-        return attempt >= ATTEMPTS
 
     def _bury(self, work: Work, error: Exception) -> None:
         known = isinstance(error, AnabranchError | TimeoutError)

@@ -53,6 +53,15 @@ async def test_a_lasting_fault_says_that_the_engine_is_unavailable(embedder: Ope
     assert len(fake.requests) == QUICK.attempts
 
 
+async def test_a_server_that_is_away_is_told_with_how_often_it_has_answered(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+    for text in "ab":
+        await embedder.embed([text])
+    fake.fail(times=10, status=500)
+    with pytest.raises(EngineUnavailable) as away:
+        await embedder.embed(["c"])
+    assert away.value.answers == 2
+
+
 async def test_a_server_that_asks_for_a_long_rest_is_not_asked_again(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
     fake.fail(times=10, status=429, retry_after=3600)
     with pytest.raises(EngineUnavailable):

@@ -38,7 +38,8 @@ def write(page: Path, rows: Sequence[Row]) -> None:
     """Between the markers of the page; rows of faults that were not tried this time stay."""
     text = page.read_text(encoding="utf-8")
     heading, line, *lines = markdown(rows).splitlines()
-    kept = {fault_of(row): row for row in text.partition("<!-- generated: faults -->")[2].partition("<!-- end: faults -->")[0].splitlines()[2:]}
+    before = text.partition("<!-- generated: faults -->")[2].partition("<!-- end: faults -->")[0].strip().splitlines()[2:]
+    kept = {fault_of(row): row for row in before}
     kept |= {fault_of(row): row for row in lines}
     page.write_text(filled(text, "faults", "\n".join([heading, line, *kept.values()])), encoding="utf-8")
 

@@ -1,7 +1,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -72,17 +72,82 @@ async def test_an_engine_that_is_away_is_waited_for_and_nothing_is_buried(world:
     assert works[0].attempts == 51
 
 
-async def test_an_event_that_an_engine_refuses_while_it_answers_others_is_buried(world: World) -> None:
-    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
-        if counted[0].fact.data.external_id == "cursed":
+class Server:
+    """It answers whoever is not cursed, one after the other, while it is not away."""
+
+    def __init__(self) -> None:
+        self.answers, self.is_away = 0, False
+
+    async def ask(self, text: str | None) -> None:
+        await asyncio.sleep(0)
+        if self.is_away or text == "cursed":
+            raise EngineUnavailable("500 for this one", answers=self.answers)
+        self.answers += 1
+
+
+async def until(true: Callable[[], bool]) -> None:
+    async with asyncio.timeout(10):
+        while not true():
             await asyncio.sleep(0)
-            raise EngineUnavailable("500 for this one")
+
+
+@pytest.fixture
+def server() -> Server:
+    return Server()
+
+
+async def asking(world: World, server: Server, *texts: str) -> tuple[Runner, list[Work]]:
+    """A stage that asks the server of everything but what begins with "known"."""
+
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        if not (counted[0].fact.data.external_id or "").startswith("known"):
+            await server.ask(counted[0].fact.data.external_id)
         return []
 
     runner = runner_of(world, react)
-    works = await runner.claim(await records(world, "cursed", *"abcdefgh"))
-    await asyncio.gather(*(runner.react([work]) for work in works))
-    assert [work.burial.event.code for work in works if work.burial] == ["ENGINE_UNAVAILABLE"]
+    return runner, await runner.claim(await records(world, *texts))
+
+
+async def test_an_event_that_an_engine_refuses_while_it_answers_others_is_buried(world: World, server: Server) -> None:
+    runner, [cursed, *others] = await asking(world, server, "cursed", *"abcdefgh")
+    stuck = asyncio.create_task(runner.react([cursed]))
+    for work in others:
+        tried = cursed.attempts
+        await until(lambda tried=tried: stuck.done() or cursed.attempts > tried + 1)  # type: ignore[misc]
+        await runner.react([work])
+    await until(stuck.done)
+    assert [work.burial.event.code for work in [cursed, *others] if work.burial] == ["ENGINE_UNAVAILABLE"]
+    assert runner.awaited is None
+
+
+async def test_reactions_that_need_no_engine_do_not_show_that_it_answers_others(world: World, server: Server) -> None:
+    runner, [waiting, *known] = await asking(world, server, "a", *(f"known {number}" for number in range(40)))
+    server.is_away = True
+    stuck = asyncio.create_task(runner.react([waiting]))
+    await until(lambda: runner.awaited is not None)
+    for work in known:
+        tried = waiting.attempts
+        await until(lambda tried=tried: waiting.attempts > tried)  # type: ignore[misc]
+        await runner.react([work])
+        assert runner.awaited is not None
+    server.is_away = False
+    await until(stuck.done)
+    assert waiting.burial is None and runner.awaited is None
+
+
+async def test_who_waited_out_an_absence_is_not_buried_for_one_failure_after_it(world: World, server: Server) -> None:
+    runner, [cursed, *others] = await asking(world, server, "cursed", *"abcdefgh")
+    server.is_away = True
+    stuck = asyncio.create_task(runner.react([cursed]))
+    await until(lambda: cursed.attempts > 50)
+    server.is_away = False
+    for work in others:
+        await runner.react([work])
+    tried = cursed.attempts
+    await until(lambda: cursed.attempts > tried + 10)
+    assert not stuck.done()
+    stuck.cancel()
+    await asyncio.gather(stuck, return_exceptions=True)
 
 
 async def test_a_bug_is_buried_with_its_traceback_and_twenty_in_a_row_stop_the_worker(world: World) -> None:
