@@ -18,7 +18,7 @@ def test_rows_of_faults_that_were_not_tried_again_stay(tmp_path: Path) -> None:
     write(page, [replace(ROW, struck=5)])
     told = [line.split(" | ")[:4] for line in page.read_text().splitlines() if line.startswith(("| one", "| two"))]
     assert told == [["| one", "7", "40", "5"], ["| two", "7", "40", "3"]]
-    assert page.read_text().count("| ---") == 1
+    assert sum(line.startswith("| ---") for line in page.read_text().splitlines()) == 1
     assert page.read_text().startswith("before\n") and page.read_text().endswith("\nafter\n")
 
 
