@@ -47,8 +47,8 @@ class PgErasure:
 
     async def begin(self, receipt: UUID, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """The documents, as they were found first, and what there was of them then, counted for the receipt."""
-        if known := await self._subjects(receipt):
-            return known
+        if await self.is_begun(receipt):
+            return await self._subjects(receipt)
         documents = await self.documents(tenant, scope, name)
         with database_errors():
             async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
@@ -63,6 +63,11 @@ class PgErasure:
                 rows = [(receipt, place, count) for place, count in found.items()]
                 await connection.executemany("insert into erasure_counts values ($1, $2, $3) on conflict do nothing", rows)
         return documents
+
+    async def is_begun(self, receipt: UUID) -> bool:
+        """Whether its documents were found."""
+        with database_errors():
+            return bool(await self._pool.fetchval("select exists (select from erasure_counts where receipt_id = $1)", receipt))
 
     async def unwithdrawn(self, tenant: str, documents: Collection[UUID]) -> dict[UUID, list[int]]:
         """Document → its latest order, of those that are not withdrawn."""

@@ -53,6 +53,8 @@ class LogEraser:
     async def erase(self, request: ErasureRequested) -> ErasureCompleted:
         tables = PgErasure(self.storage.pool)
         if not await tables.is_done(request.receipt_id):
+            if not await tables.is_begun(request.receipt_id):
+                await Passing(self.storage).arrived()
             documents = await tables.begin(request.receipt_id, request.tenant, request.scope, request.subject)
             await self._erased(tables, request, documents)
             await tables.done(request.receipt_id)

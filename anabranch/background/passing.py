@@ -16,7 +16,7 @@ from sql.builds import PgBuilds
 from sql.erasure import PgErasure
 from sql.generations import PgGenerations
 from streams.codec import base_topic
-from streams.topics import CONTROL, DEAD_LETTERS, DOCUMENT_TOPICS, FEEDBACK, QUERIES
+from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, DOCUMENT_TOPICS, FEEDBACK, QUERIES, RAW
 
 log = structlog.get_logger(__name__)
 POLL_S = 0.2
@@ -40,6 +40,12 @@ class Passing:
     async def answering(self) -> datetime:
         """Without waiting for what is being built."""
         return await self._passed([reader for reader in await self._readers() if not reader.silent])
+
+    async def arrived(self) -> None:
+        """Until the tables know the documents of everything that producers had sent."""
+        waited = [reader for reader in await self._readers() if not reader.silent]
+        for topic in (RAW, ACCEPTED):
+            await self._topic([reader for reader in waited if reader.topic == topic])
 
     async def builds(self) -> bool:
         """Whether anything that is waited for is being built."""

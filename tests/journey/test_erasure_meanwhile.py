@@ -77,6 +77,21 @@ async def test_an_upload_meanwhile_is_erased_with_it_or_begins_another_life_and_
     assert first["document_id"] in {result["document_id"] for result in await world.search(CANARY)}
 
 
+@on_both_logs
+async def test_what_was_sent_to_a_collection_before_the_request_goes_with_it_though_no_stage_has_come_to_it(world: World) -> None:
+    await world.searchable(TEXT, external_id=HEAD, collection="birds")
+    pool = world.worker.storage.pool
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("lock table documents in share mode")
+        waiting = await world.ingest(f"{TEXT} And another.", external_id=f"{HEAD}-2", collection="birds")
+        response = await world.http.post("/v1/erasures", json={"scope": "collection", "name": "birds"})
+        await asyncio.sleep(1.0)  # in which the documents were looked for
+    await until(lambda: is_done(world, response.json()["receipt_id"]))
+    assert (await world.http.get(f"/v1/documents/{waiting['document_id']}")).status_code == 404
+    assert await in_tables(pool, WORDS) <= CLEAR
+    assert in_files(world.settings.data_dir, WORDS) == set()
+
+
 @pytest.mark.parametrize("paused", [False, True], ids=["at work", "paused"])
 @on_both_logs
 async def test_a_build_under_way_does_not_keep_what_is_erased(world: World, paused: bool) -> None:
