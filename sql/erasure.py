@@ -47,9 +47,10 @@ class PgErasure:
 
     async def begin(self, receipt: UUID, tenant: str, scope: Scope, name: str) -> list[UUID]:
         """The documents, as they were found first, and what there was of them then, counted for the receipt."""
+        known = await self._subjects(receipt)
         if await self.is_begun(receipt):
-            return await self._subjects(receipt)
-        documents = await self.documents(tenant, scope, name)
+            return known
+        documents = sorted({*known, *await self.documents(tenant, scope, name)})
         with database_errors():
             async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
                 await connection.executemany("insert into erasure_subjects values ($1, $2) on conflict do nothing", [(receipt, one) for one in documents])
@@ -68,6 +69,12 @@ class PgErasure:
         """Whether its documents were found."""
         with database_errors():
             return bool(await self._pool.fetchval("select exists (select from erasure_counts where receipt_id = $1)", receipt))
+
+    async def take_up(self, unreadable: Mapping[UUID, Collection[UUID]]) -> None:
+        """Receipt → documents that it made unreadable, and that no row tells of any more: of those that are not done, what else there is goes when they go on."""
+        query = "insert into erasure_subjects select receipt_id, unnest($2::uuid[]) from erasures where receipt_id = $1 and completed_at is null on conflict do nothing"
+        with database_errors():
+            await self._pool.executemany(query, [(receipt, sorted(documents)) for receipt, documents in unreadable.items()])
 
     async def unwithdrawn(self, tenant: str, documents: Collection[UUID]) -> dict[UUID, list[int]]:
         """Document → its latest order, of those that are not withdrawn."""

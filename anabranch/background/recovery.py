@@ -14,9 +14,9 @@ from anabranch.composition.readers import Reader, readers
 from anabranch.composition.sealing import destroy_again
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.settings import Settings
-from processors import STAGES, control
+from processors import STAGES, control, erase
 from schemas.errors import ConfigurationError, Erased, NewerVersion, PermanentError
-from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved, Event
+from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved, Event, KeysDestroyed
 from schemas.ports.ledger import Projected
 from schemas.records import StoredRecord
 from sql.builds import PgBuilds
@@ -30,7 +30,7 @@ from sql.recovery import claim_at_door, place_reader
 from sql.secondary_indexes import build_indexes
 from sql.vector_index import ensure_vector_index
 from streams.stage import Stage, nothing
-from streams.topics import ACCEPTED, DEAD_LETTERS, OUTCOMES
+from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES
 
 BATCH = 256
 CONNECTIONS = 4
@@ -63,18 +63,20 @@ async def recover(settings: Settings, dsn: str) -> dict[str, Any] | None:
 
 
 async def _check_keys(storage: Storage) -> None:
-    """Events whose keys were destroyed are passed over; where none at all can be read, it is the keys that are missing."""
-    accepted = 0
+    """Events whose keys were destroyed are passed over; where none of the others can be read, it is the keys that are missing."""
+    unreadable = 0
     async for stored in storage.log.read(ACCEPTED):
-        accepted += 1
         try:
             await storage.codec.decode(stored)
+        except Erased:
+            continue
         except PermanentError:
+            unreadable += 1
             continue
         return
-    if accepted:
+    if unreadable:
         raise ConfigurationError(
-            f"none of {accepted} accepted documents in the log can be read with the keys in this database",
+            f"none of {unreadable} accepted documents in the log can be read with the keys in this database",
             code="KEYSTORE_MISSING",
             remedy="Restore schema `keystore` from its backup, then rebuild.",
         )
@@ -86,6 +88,10 @@ class Recovery:
     events: int = 0
     erased: dict[tuple[str, str], set[UUID]] = field(default_factory=dict)
     """(tenant, receipt) → documents that an erasure withdrew, and whose events are readable all the same."""
+    destroyed: dict[str, UUID] = field(default_factory=dict)
+    """Key → receipt of the erasure that destroyed it."""
+    unreadable: dict[UUID, set[UUID]] = field(default_factory=dict)
+    """Receipt → documents of which it destroyed a key."""
 
     async def run(self) -> None:
         await self._decisions()
@@ -94,6 +100,7 @@ class Recovery:
         for reader in _projecting(found):
             await self._fold(reader)
         await self._claim_at_door()
+        await PgErasure(self.storage.pool).take_up(self.unreadable)
         await self._erase_again()
         for generation in generations:
             async for _ in build_indexes(self.storage.pool, generation.name):
@@ -137,6 +144,7 @@ class Recovery:
         try:
             fact = await self.storage.codec.decode(stored)
             self._note_erasure(fact.data)
+            self._note_destruction(fact.data)
             return Projected(fact, tuple(stage.project(fact)))
         except NewerVersion:
             raise
@@ -146,6 +154,17 @@ class Recovery:
     def _note_erasure(self, data: Event) -> None:
         if isinstance(data, DocumentRemoved) and data.reason and data.reason.startswith(REASON):
             self.erased.setdefault((data.tenant, data.reason.removeprefix(REASON)), set()).add(data.document_id)
+
+    def _note_destruction(self, data: Event) -> None:
+        if isinstance(data, KeysDestroyed):
+            self.destroyed.update((str(key), data.receipt_id) for key in data.keys)
+
+    def _note_unreadable(self, stored: StoredRecord) -> None:
+        """Its row does not come back, and an erasure that is not done has its blobs still to find."""
+        headers = stored.record.headers
+        receipt, document = self.destroyed.get(headers.get("ce_keyid", b"").decode()), headers.get("ce_document")
+        if receipt is not None and document:
+            self.unreadable.setdefault(receipt, set()).add(UUID(document.decode()))
 
     async def _erase_again(self) -> None:
         """What was erased of a tenant whose events stay readable has come back with them. Whoever names a receipt that there is not erases nothing."""
@@ -171,6 +190,7 @@ class Recovery:
                 fact = await self.storage.codec.decode(stored)
             except Erased:
                 known |= _cause(stored)
+                self._note_unreadable(stored)
                 continue
             except PermanentError:
                 continue
@@ -183,7 +203,7 @@ class Recovery:
         stage, generation = reader.stage, reader.generation
         if stage.counts == "door":
             return
-        output = stage.output and generation.topics.get(stage.output, stage.output)
+        output = CONTROL if stage.name == erase.STAGE.name else stage.output and generation.topics.get(stage.output, stage.output)
         outputs = [output, OUTCOMES, DEAD_LETTERS] if output and stage.react is not None else []
         await place_reader(self.storage.pool, reader.group, reader.topic, "" if stage.shared else generation.name, stage.name, outputs)
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from anabranch.background.passing import Passing
 from anabranch.background.recovery import recover
 from anabranch.composition.overrides import Overrides
 from anabranch.desk.rebuilding import start_rebuild
@@ -17,7 +18,7 @@ from sql.checksum import checksum
 from sql.pool import Pool, close_pool, open_pool
 from tests.both_logs import on_both_logs
 from tests.canaries import in_files, in_tables
-from tests.integration.test_recovery import copy_log
+from tests.integration.test_recovery import copy_keys, copy_log
 from tests.journey.conftest import PATIENCE_S, World, running
 from tests.journey.test_erasure import CANARY, HEAD, OTHER, TEXT, erase
 
@@ -108,6 +109,51 @@ async def test_of_a_tenant_whose_events_are_readable_it_does_not_come_back_into_
             assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
     finally:
         await close_pool(pool)
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["requested", "keys destroyed"])
+@on_both_logs
+async def test_an_erasure_goes_on_when_the_database_is_lost_in_the_middle_of_it(
+    settings: Settings, database: str, other_database: str, overrides: Overrides, begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what cannot be read any more no row comes back, and its bytes are found all the same."""
+
+    async def never(passing: Passing) -> None:
+        await asyncio.Event().wait()
+
+    async with running(settings, database, overrides) as world:
+        await told(world)
+        await world.searchable(f"{TEXT} In a collection.", external_id=f"{HEAD}-2", collection="birds")
+        monkeypatch.setattr(Passing, "all" if begun else "arrived", never)
+        receipt = (await world.http.post("/v1/erasures", json={"scope": "collection", "name": "birds"})).json()["receipt_id"]
+        reached = "select count(*) from keystore.keys where destroyed_at is not null" if begun else "select count(*) from erasures"
+        async with asyncio.timeout(PATIENCE_S):
+            while not await world.worker.storage.pool.fetchval(reached):
+                await asyncio.sleep(0.02)
+    monkeypatch.undo()
+    if settings.log_kind == "postgres":
+        await copy_log(database, other_database)
+    await copy_keys(database, other_database)
+    assert await recover(settings, other_database) is not None
+    async with running(settings, other_database, overrides) as world:
+        async with asyncio.timeout(PATIENCE_S):
+            while (found := (await world.http.get(f"/v1/erasures/{receipt}")).json())["state"] != "done":
+                await asyncio.sleep(0.05)
+        assert found["documents"] == 1 and found["removed"]["blobs"] >= 1
+        assert in_files(settings.data_dir, ["In a collection"]) == set()
+        assert await in_tables(world.worker.storage.pool, ["In a collection"]) <= {"raw"}
+
+
+async def test_tables_of_a_log_whose_documents_were_all_erased_are_filled(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    async with running(settings, database, overrides) as world:
+        gone = await world.searchable(TEXT, external_id=HEAD)
+        await erase(world, "document", gone["document_id"])
+    await copy_log(database, other_database)
+    await copy_keys(database, other_database)
+    assert await recover(settings, other_database) is not None
+    async with running(settings, other_database, overrides) as world:
+        stays = await world.searchable(OTHER, external_id="lights")
+        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
 
 
 @pytest.mark.parametrize("readable", [[], READABLE], ids=["sealed", "readable"])
