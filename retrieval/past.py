@@ -9,6 +9,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from retrieval.answer.extractive import MODEL
 from retrieval.kept import read_chunk, read_parent, unread_chunk
 from schemas.errors import NotFound
 from schemas.ports.runs import PastText
@@ -44,6 +45,12 @@ class Past:
     candidates: tuple[Candidate, ...]
     numbers: Mapping[str, Any]
     answered_at: str | None = None
+
+    @property
+    def is_quoted(self) -> bool:
+        """Whether its sentences were taken from the passages, and no model wrote them."""
+        draft = self.basis.draft
+        return draft is None or draft.model == MODEL or draft.reply is None
 
     def word_pairs(self) -> dict[UUID, float]:
         return {one.chunk_id: one.parts["word_pairs"] for one in self.candidates if "word_pairs" in one.parts}

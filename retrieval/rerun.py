@@ -11,7 +11,7 @@ from uuid import UUID
 import numpy as np
 
 from retrieval.answer.drafts import Draft
-from retrieval.answer.extractive import MODEL, Floats, quoted_answer
+from retrieval.answer.extractive import Floats, quoted_answer
 from retrieval.answer.model import written_answer
 from retrieval.answer.quotables import Quotable, quotables
 from retrieval.channels import Found
@@ -120,7 +120,7 @@ async def _draft(looked: Looked, past: Past, plan: Plan, sentences: Sentences) -
     if recorded is None:
         raise NotFound(f"run {past.response.run_id} recorded no draft, though passages suited", code="RUN_INCOMPLETE", remedy="Ask again.")
     items = quotables(looked.contexts, sentences)
-    if recorded.model == MODEL or recorded.reply is None:
+    if past.is_quoted or recorded.reply is None:
         draft = await quoted_answer(items, plan, _Recorded(recorded.closeness))
     else:
         draft = await written_answer(looked.contexts, items, plan, _Replying(recorded.reply))

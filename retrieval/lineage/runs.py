@@ -23,7 +23,8 @@ async def run_lineage(walk: Walk, tenant: str, run: Mapping[str, Any], *, senten
     if not isinstance(response, QueryResponse):
         raise InvalidRequest(f"run {response.run_id} was a search: it answered nothing", remedy="Name the run of a question, or a document.")
     read = {chunk.id: chunk for chunk in past.basis.chunks}
-    walked = [await walk.citation(tenant, response.generation, one, read[one.chunk_id]) for one in chosen(response, sentence, citation)]
+    sentences = cited_by_sentence(response, quoted=past.is_quoted)
+    walked = [await walk.citation(tenant, response.generation, one, read[one.chunk_id]) for one in chosen(response, sentences, sentence, citation)]
     faults = [fault for one in walked for fault in one.broken]
     return RunLineage(
         run_id=response.run_id,
@@ -37,22 +38,24 @@ async def run_lineage(walk: Walk, tenant: str, run: Mapping[str, Any], *, senten
     )
 
 
-def chosen(response: QueryResponse, sentence: int | None, citation: int | None) -> Sequence[Citation]:
+def chosen(response: QueryResponse, sentences: Mapping[int, set[int]], sentence: int | None, citation: int | None) -> Sequence[Citation]:
     numbers = {one.n for one in response.citations}
     if sentence is not None:
-        numbers = cited_by_sentence(response.answer or "").get(sentence, set())
+        numbers = sentences.get(sentence, set())
     if citation is not None:
         numbers &= {citation}
     found = [one for one in response.citations if one.n in numbers]
     if not found and (sentence is not None or citation is not None):
         what = f"sentence {sentence}" if sentence is not None else f"citation {citation}"
-        raise NotFound(f"run {response.run_id} has no {what}", remedy=f"It has {len(cited_by_sentence(response.answer or ''))} sentences.")
+        raise NotFound(f"run {response.run_id} has no {what}", remedy=f"It has {len(sentences)} sentences.")
     return found
 
 
-def cited_by_sentence(answer: str) -> dict[int, set[int]]:
-    """Sentence → the numbers of its citations, by the marks behind each."""
-    return {place: set(map(int, re.findall(r"\d+", marks))) for place, (_, marks) in enumerate(_SENTENCE.findall(answer), 1)}
+def cited_by_sentence(response: QueryResponse, *, quoted: bool) -> dict[int, set[int]]:
+    """Sentence → the numbers of its citations, by the marks behind each. A quoted sentence has one, and may hold marks of its own text that look like ours."""
+    if quoted:
+        return {place: {one.n} for place, one in enumerate(response.citations, 1)}
+    return {place: set(map(int, re.findall(r"\d+", marks))) for place, (_, marks) in enumerate(_SENTENCE.findall(response.answer or ""), 1)}
 
 
 def _moment(past: Past) -> datetime | None:

@@ -62,6 +62,16 @@ async def test_one_sentence_has_the_lineage_of_its_own_citations(world: World) -
     assert missing.status_code == 404 and "no sentence 99" in missing.json()["detail"]
 
 
+async def test_a_number_in_brackets_that_stands_in_the_quoted_text_is_no_mark_of_ours(world: World) -> None:
+    await world.searchable("# Allowances\n\nThe daily allowance in Lisbon by Smith [2] is 74 euros, and [3] agrees.", external_id="allowances")
+    answer = await answered(world)
+    assert "Smith [2] is" in answer["answer"]
+    found = await lineage(world, answer["run_id"], sentence=1)
+    assert [one["n"] for one in found["citations"]] == [1] and found["verified"]
+    missing = await world.http.get(f"/v1/runs/{answer['run_id']}/lineage", params={"sentence": 2})
+    assert missing.status_code == 404 and "1 sentences" in missing.json()["remedy"]
+
+
 async def test_the_lineage_of_a_superseded_passage_is_still_whole(world: World) -> None:
     await world.searchable(NOTE, external_id="allowances")
     answer = await answered(world)
