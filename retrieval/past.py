@@ -93,8 +93,11 @@ class PastSnapshot:
 
 
 def past_of(run: Mapping[str, Any]) -> Past:
-    """Raises NotFound (code RUN_INCOMPLETE) for a run without its question, its answer or its basis."""
+    """Raises NotFound for a run without its question, its answer or its basis (code RUN_INCOMPLETE), and for one of which nothing is left (RUN_ERASED)."""
     missing = [name for name in ("request", "response", "basis") if not run[name]]
+    if len(missing) == 3:  # one that was only begun has its question
+        remedy = "Nothing brings it back; ask again."
+        raise NotFound(f"what run {run['run_id']} asked and answered was erased, with a document that it names", code="RUN_ERASED", remedy=remedy)
     if missing:
         raise NotFound(
             f"run {run['run_id']} has no {', no '.join(missing)}",

@@ -80,6 +80,17 @@ async def test_an_erased_document_is_found_nowhere_and_the_rest_answers_as_befor
     assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
 
 
+async def test_a_question_that_was_erased_with_its_document_says_so(world: World) -> None:
+    gone = await world.searchable(TEXT, external_id=HEAD)
+    run = (await world.ask(f"Who saw {CANARY} at the weir of Marlow?"))["run_id"]
+    await erase(world, "document", gone["document_id"])
+    path = f"/v1/runs/{run}"
+    for asked in (world.http.post(f"{path}/rerun"), world.http.post(f"{path}/diff", json={}), world.http.get(f"{path}/lineage")):
+        refused = await asked
+        assert (refused.status_code, refused.json()["code"]) == (404, "RUN_ERASED"), refused.text
+        assert CANARY not in refused.text
+
+
 async def test_sent_again_it_begins_a_new_life(world: World) -> None:
     first = await world.searchable(TEXT, external_id="again")
     await erase(world, "document", first["document_id"])
