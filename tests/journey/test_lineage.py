@@ -9,8 +9,12 @@ import asyncpg
 import pytest
 from prov.model import ProvDocument
 
+from anabranch.background.recovery import recover
+from anabranch.composition.overrides import Overrides
+from anabranch.settings import Settings
 from schemas.ids import sha256_hex
-from tests.journey.conftest import World
+from tests.integration.test_recovery import copy_keys, copy_log
+from tests.journey.conftest import World, running
 
 QUESTION = "What is the daily allowance in Lisbon?"
 NOTE = "# Allowances\n\nThe daily allowance in Lisbon is 74 euros. Travel is booked by the office.\n"
@@ -210,3 +214,18 @@ def _bytes_reached(document: dict[str, Any]) -> set[str]:
     sources, derived = {used for _, used in edges}, {made for made, _ in edges}
     assert sources <= set(document["entity"]) and derived <= set(document["entity"])
     return {one for one in sources - derived if not one.startswith("event:")}
+
+
+async def test_after_a_recovery_what_the_door_read_is_not_called_gone_from_the_log(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
+    async with running(settings, database, overrides) as world:
+        receipt = await world.searchable(NOTE, external_id="allowances")
+    await copy_log(database, other_database)
+    await copy_keys(database, other_database)
+    await recover(settings, other_database)
+    async with running(settings, other_database, overrides) as world:
+        found = (await world.http.get(f"/v1/documents/{receipt['document_id']}/lineage")).json()
+    assert found["verified"]
+    [received] = [hop for hop in found["hops"] if hop["name"] == "received"]
+    assert received["verified"] is None and "no longer known" in received["detail"]
