@@ -13,7 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from schemas.errors import InvalidRequest
 from schemas.judgements import QUOTE, Grade
-from schemas.questions import Channel, Filters
+from schemas.questions import Asked, Channel, Filters
 from schemas.values import Value
 
 SHAPE = 'One JSON object a line: {"query": "…", "judgements": [{"external_id": "…", "quote": "…", "grade": 3}]}.'
@@ -44,7 +44,7 @@ class GoldenJudgement(Value):
 class GoldenQuestion(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    query: str = Field(min_length=1, max_length=8000)
+    query: Asked
     judgements: list[GoldenJudgement] = Field(default=[], max_length=1000)
     language: str | None = None
     filters: Filters = Filters()

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import date
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from schemas.values import Span, Value
 
@@ -29,10 +29,19 @@ class Filters(Value):
     metadata: dict[str, Any] = {}
 
 
+def _with_a_word(query: str) -> str:
+    if not any(character.isalnum() for character in query):
+        raise ValueError("the question has no word in it")
+    return query
+
+
+Asked = Annotated[str, Field(min_length=1, max_length=8000), AfterValidator(_with_a_word)]
+
+
 class SearchRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    query: str = Field(min_length=1, max_length=8000)
+    query: Asked
     k: int = Field(10, ge=1, le=100)
     mode: Mode = "auto"
     profile: str = "default"
@@ -41,13 +50,6 @@ class SearchRequest(BaseModel):
     language: str | None = Field(None, description="of the question; detected when not given")
     generation: str | None = None
     explain: bool = False
-
-    @field_validator("query")
-    @classmethod
-    def has_a_word(cls, query: str) -> str:
-        if not any(character.isalnum() for character in query):
-            raise ValueError("the question has no word in it")
-        return query
 
 
 class QueryRequest(SearchRequest):

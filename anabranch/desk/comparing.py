@@ -16,7 +16,7 @@ from evaluation.comparing import ComparisonRequest, GoldenJudgement
 from evaluation.comparison import DEPTH, SIDES, Answered, Judgements, Replayed, comparison_report
 from evaluation.places import DocumentPlaces, JudgedPlace, ParentPlace, graded
 from retrieval.rehearsal import Rehearsal
-from schemas.errors import AnabranchError, NotFound
+from schemas.errors import AnabranchError, NotFound, TransientError
 from schemas.generations import Generation
 from schemas.judgements import Judged
 from schemas.ports.engines import Blobs
@@ -62,8 +62,7 @@ class Comparing:
         pair = [await self._generation(name) for name in (a, b)]
         questions, failed = await self._questions(tenant, wanted, [generation.name for generation in pair])
         sides = [await self._side(tenant, generation, pair[0], questions) for generation in pair]
-        if questions:
-            await self._ask(tenant, questions[0], sides)
+        await self._warm(tenant, questions, sides)
         replayed: list[Replayed] = []
         for place, question in enumerate(questions):
             try:
@@ -73,6 +72,21 @@ class Comparing:
         index_bytes = {side: await self.told.bytes_of(one.name) for side, one in zip(SIDES, pair, strict=True)}
         names = {side: one.name for side, one in zip(SIDES, pair, strict=True)}
         return comparison_report(names, replayed, _mapped(questions, sides), index_bytes, failed)
+
+    async def _warm(self, tenant: str, questions: Sequence[Question], sides: Sequence[Side]) -> None:
+        """With the first question that can be asked, so that no latency is that of a cold start. Raises why, where none can."""
+        failures: list[AnabranchError] = []
+        for question in questions:
+            try:
+                await self._ask(tenant, question, sides)
+            except TransientError:
+                raise  # the others would wait as long
+            except AnabranchError as error:
+                failures.append(error)
+            else:
+                return
+        if failures:
+            raise failures[0]
 
     async def _generation(self, name: str) -> Generation:
         async with self.answering.asked(name):

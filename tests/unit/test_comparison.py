@@ -196,7 +196,12 @@ def test_golden_questions_are_read_line_by_line_and_a_wrong_line_is_named(tmp_pa
     file.write_text('{"query": "Where?", "judgements": [{"external_id": "d", "quote": "here", "grade": 3}]}\n\n{"query": "Why?"}\n')
     first, second = read_golden(file)
     assert (first.judgements[0].grade, second.judgements) == (3, [])
-    for wrong, named in (("{", "line 1 is no JSON"), ('{"query": ""}', "line 1: query"), ('{"query": "x", "judgements": [{"quote": "y"}]}', "external_id")):
+    for wrong, named in (
+        ("{", "line 1 is no JSON"),
+        ('{"query": ""}', "line 1: query"),
+        ('{"query": "?!"}', "no word in it"),
+        ('{"query": "x", "judgements": [{"quote": "y"}]}', "external_id"),
+    ):
         file.write_text(wrong)
         with pytest.raises(InvalidRequest, match=named):
             read_golden(file)
