@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Annotated
 from uuid import UUID
 
 from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
 
 LONGEST = 10_000
+PerSecond = Annotated[float, Field(ge=0.001, le=1_000_000)]
+"""Events: from one in a quarter of an hour on; more than the tables can keep as a number is no pace."""
 
 
 class Chosen(BaseModel):
@@ -28,7 +31,7 @@ class Chosen(BaseModel):
 
 
 class RedriveRequest(Chosen):
-    per_second: float | None = Field(None, gt=0, description="events a second at most")
+    per_second: PerSecond | None = Field(None, description="events a second at most")
 
 
 class DiscardRequest(Chosen):
@@ -53,5 +56,5 @@ class ReplayRequest(BaseModel):
     offsets: list[Offsets] = Field([], description="partitions; others are left out where some are given")
     document_ids: list[UUID] | None = Field(None, min_length=1, max_length=LONGEST)
     collection: str | None = None
-    per_second: float | None = Field(None, gt=0, description="events a second at most")
+    per_second: PerSecond | None = Field(None, description="events a second at most")
     dry_run: bool = False

@@ -8,10 +8,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.access import Use
+from api.replays import PerSecond
 
 router = APIRouter(tags=["generations"])
 Sets: Any = Field([], description="settings as `section.key=value`, on top of those that the live generation was made with")
-Rate: Any = Field(None, gt=0, description="events a second that it reads at most; null: as fast as it can")
+Rate: Any = Field(None, description="events a second that it reads at most; null: as fast as it can")
 
 
 class PlanRequest(BaseModel):
@@ -23,7 +24,7 @@ class PlanRequest(BaseModel):
 class BuildRequest(PlanRequest):
     purpose: Literal["rebuild", "reindex"] = Field(description="`rebuild`: the same index from the log; `reindex`: with other settings")
     keep: bool = Field(False, description="of a rebuild: what it replaces stands by, and is not dropped")
-    events_per_second: float | None = Rate
+    events_per_second: PerSecond | None = Rate
 
 
 class Minutes(BaseModel):
@@ -52,7 +53,7 @@ class Pace(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     paused: bool = False
-    events_per_second: float | None = Rate
+    events_per_second: PerSecond | None = Rate
 
 
 @router.post("/generations", status_code=202, operation_id="build_generation")

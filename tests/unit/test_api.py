@@ -135,6 +135,17 @@ async def test_a_bad_question_is_a_problem(client: httpx2.AsyncClient, body: dic
     assert_problem(await client.post("/v1/query", json=body), 422, "INVALID_REQUEST")
 
 
+@pytest.mark.parametrize("rate", [0, -1, 1e-300, 1e308])
+@pytest.mark.parametrize(
+    ("path", "named", "body"),
+    [("/v1/generations", "events_per_second", {"purpose": "rebuild"}), ("/v1/replays", "per_second", {"stage": "chunk"}),
+     ("/v1/dead-letters/redrive", "per_second", {"all": True})],
+)  # fmt: skip
+async def test_a_pace_that_no_table_keeps_is_a_problem(client: httpx2.AsyncClient, path: str, named: str, body: dict[str, Any], rate: float) -> None:
+    problem = assert_problem(await client.post(path, json={**body, named: rate}), 422, "INVALID_REQUEST")
+    assert named in problem["detail"]
+
+
 @pytest.mark.parametrize("content_type", ["application/json", "Application/JSON; charset=utf-8", "application/vnd.question+json"])
 @pytest.mark.parametrize(
     "body", ['{"query": "a\\u0000b"}', '{"query": "a", "filters": {"metadata": {"a": ["b\\u0000"]}}}', '{"query": "a", "filters": {"metadata": {"a": NaN}}}']
