@@ -25,7 +25,8 @@ CHUNK = 1 << 20
 SETTLED_S = 1.0
 """A file that was written to this recently is looked at once more before it is taken: it may be half of one."""
 LONGEST_NAME, LONGEST_URI = 1024, 8192
-Stamp = tuple[int, int]
+Stamp = tuple[int, int, int]
+"""Size, time of the last change, and of the last change of anything about it: two files may have the first two in common, and one be put in the other's place."""
 
 
 @dataclass(slots=True)
@@ -33,6 +34,8 @@ class Look:
     """Files with something in them, and what could not be looked at (a file, or a folder with all below it) with the reason; by path below the folder."""
 
     found: dict[str, Stamp] = field(default_factory=dict)
+    empty: dict[str, Stamp] = field(default_factory=dict)
+    """No documents; or somebody is just writing them anew."""
     problems: dict[str, str] = field(default_factory=dict)
     devices: dict[str, int] = field(default_factory=dict)
     """The file system that each folder lies on, by its path; `.` is the folder that is watched."""
@@ -59,7 +62,7 @@ class FolderReader:
     within: Sequence[Path] | None = None
     """Where a link to a file may lead; None: anywhere."""
     seen: dict[str, Stamp] = field(default_factory=dict)
-    """Size and time of change at the last look."""
+    """At the last look."""
 
     async def run(self) -> None:
         await self.known.recall()
@@ -77,9 +80,10 @@ class FolderReader:
             elif (item := self.known.items.get(name, {})).get("live") and item.get("device") != look.device(name):
                 await self.known.remember(name, {**item, "device": look.device(name)})
         for name in sorted(filter(look.is_gone, self.known.live() - unmounted)):
-            await self.known.withdrawn(name)
+            if name not in look.empty or self._is_settled(name, look.empty[name]):
+                await self.known.withdrawn(name)
         look.problems |= dict.fromkeys(unmounted, "its file system is not mounted any more")
-        self.seen = look.found
+        self.seen = look.found | look.empty
         await self.known.status("watching", look.problems)
 
     def _unmounted(self, look: Look) -> set[str]:
@@ -127,11 +131,12 @@ class FolderReader:
             look.problems[_writable(name)] = "the name is no UTF-8"
         elif entry.is_dir(follow_symlinks=False):
             self._walk_folder(path, root, look)
-        elif entry.is_file() and fnmatch(entry.name, self.takes.glob) and (stat := entry.stat()).st_size:
+        elif entry.is_file() and fnmatch(entry.name, self.takes.glob):
+            stat = entry.stat()
             if reason := self._refusal(entry, name, stat.st_size):
                 look.problems[name] = reason
             else:
-                look.found[name] = (stat.st_size, stat.st_mtime_ns)
+                (look.found if stat.st_size else look.empty)[name] = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
 
     def _refusal(self, entry: os.DirEntry[str], name: str, size: int) -> str | None:
         if len(name) > LONGEST_NAME:

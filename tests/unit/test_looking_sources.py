@@ -188,3 +188,27 @@ async def test_a_look_reads_nothing_of_what_is_remembered(tmp_path: Path) -> Non
     before = watched.store.recalls
     await watched.reader.look()
     assert watched.store.recalls == before
+
+
+async def test_a_file_that_is_just_being_written_anew_keeps_its_document(tmp_path: Path) -> None:
+    """Most programs empty a file before they write it."""
+    watched = Watched(tmp_path / "library")
+    path = watched.put("a.md")
+    await watched.look()
+    path.write_text("")
+    os.utime(path, (MOMENT.timestamp(), MOMENT.timestamp()))
+    assert (await watched.look())[0] == {"a.md"}
+    assert (await watched.look())[0] == set(), "it was meant"
+
+
+async def test_another_file_of_the_same_size_and_time_is_a_change(tmp_path: Path) -> None:
+    """Programs that unpack and copy set the time of a file to that of its origin."""
+    watched = Watched(tmp_path / "library")
+    path = watched.put("a.md", "Herons stand.")
+    await watched.look()
+    before = len([stored async for stored in watched.log.read("raw")])
+    for text in ("Egrets stand.", "Storks stand."):
+        draft = watched.put(".draft", text)
+        draft.replace(path)
+        await watched.look()
+    assert len([stored async for stored in watched.log.read("raw")]) == before + 2
