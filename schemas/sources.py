@@ -163,6 +163,20 @@ class Floors:
         return change.mark <= self.truncated or change.mark < self.read
 
 
+GIVEN_UP = 2**62 + 1
+"""A step behind every correction and every amendment of the same number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Left:
+    """An external id that a row gave up. Its end stands right behind what the row said of it last, so before all that a row says that took it since:
+    whichever of the two is heard of first."""
+
+    external_id: str
+    mark: Mark
+    step: int
+
+
 @dataclass(frozen=True, slots=True)
 class Said:
     """What `raw` was told of a row last. `step` counts corrections of the same number: a text that came late. `owed` until the log has it."""
@@ -174,8 +188,8 @@ class Said:
     digest: str
     external_id: str
     live: bool
-    left: tuple[str, ...] = ()
-    """External ids that the row gave up, of which the log may not know yet."""
+    left: tuple[Left, ...] = ()
+    """What the row gave up and the log may not know of yet; its own document too, where it is not `live`."""
     owed: bool = True
 
     @property

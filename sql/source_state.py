@@ -11,7 +11,7 @@ from uuid import UUID
 import asyncpg
 
 from schemas.ports.sources import EndedSnapshot, Stranger
-from schemas.sources import Change, Floors, Mark, RowState, Said
+from schemas.sources import Change, Floors, Left, Mark, RowState, Said
 from sql.errors import database_errors
 from sql.pool import Connection, Pool
 from sql.statements import statement
@@ -162,8 +162,21 @@ def _change_values(source: str, change: Change) -> tuple[Any, ...]:
 
 
 def _said(row: asyncpg.Record) -> Said:
-    return Said(row["tbl"], row["epoch"], row["sequence"], row["step"], row["digest"], row["external_id"], row["live"], tuple(row["left_ids"]), row["owed"])
+    return Said(
+        row["tbl"], row["epoch"], row["sequence"], row["step"], row["digest"], row["external_id"], row["live"], tuple(map(_left, row["left_ids"])), row["owed"]
+    )
 
 
 def _said_values(source: str, key: str, said: Said) -> tuple[Any, ...]:
-    return (*(source, key, said.table, said.epoch, said.sequence, said.step, said.digest, said.external_id, said.live, list(said.left), said.owed),)
+    return (
+        *(source, key, said.table, said.epoch, said.sequence, said.step, said.digest, said.external_id, said.live, list(map(_left_text, said.left)), said.owed),
+    )
+
+
+def _left_text(left: Left) -> str:
+    return json.dumps([left.external_id, *left.mark, left.step])
+
+
+def _left(text: str) -> Left:
+    external_id, epoch, sequence, step = json.loads(text)
+    return Left(external_id, (epoch, sequence), step)

@@ -141,7 +141,7 @@ class Applier:
     async def _records(self, key: str, turned: _Turned) -> list[Record]:
         said, found = turned.said[key], turned.found[key]
         if not said.live:
-            return await self._delivery.absent(said)
+            return await self._delivery.ends(said)
         if isinstance(found, Present):
             return await self._delivery.present(said, draft(key, found.columns, self._mapping))
         return []

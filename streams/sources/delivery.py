@@ -47,10 +47,11 @@ class Delivery:
             tags=self.spec.tags,
             metadata=dict(document.metadata or {}),
         )
-        return [await self._record(received, event_id, said.mark, said.step), *await self._ends(said)]
+        return [await self._record(received, event_id, said.mark, said.step), *await self.ends(said)]
 
-    async def absent(self, said: Said) -> list[Record]:
-        return [await self.withdrawn(said.external_id, said.mark, said.step), *await self._ends(said)]
+    async def ends(self, said: Said) -> list[Record]:
+        """Of the documents that its row gave up."""
+        return [await self.withdrawn(left.external_id, left.mark, left.step) for left in said.left]
 
     async def withdrawn(self, external_id: str, mark: Mark, step: int = 0) -> Record:
         withdrawn = DocumentWithdrawn(tenant=self.spec.tenant, external_id=external_id, reason=GONE)
@@ -67,9 +68,6 @@ class Delivery:
 
     def _staged(self, event_id: str) -> str:
         return staged_prefix(self.spec.tenant, received_id(self.spec.tenant, self.spec.ce_source, event_id))
-
-    async def _ends(self, said: Said) -> list[Record]:
-        return [await self.withdrawn(name, said.mark, said.step) for name in said.left]
 
     async def _content(self, document: Draft, event_id: str) -> Content:
         try:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from schemas.errors import MalformedEvent
 from schemas.ids import canonical_json, fingerprint
-from schemas.sources import Mark, RowMapping, Said, SourceSpec
+from schemas.sources import GIVEN_UP, Left, Mark, RowMapping, Said, SourceSpec
 from streams.sources.columns import as_text
 from streams.sources.envelope import row_key
 from streams.sources.fold import Absent, Outcome, Present
@@ -99,10 +99,12 @@ def _digest(kind: str, document: Draft | None = None, spec: SourceSpec | None = 
 def _after(before: Said | None, table: str, mark: Mark, digest: str, external_id: str, *, live: bool) -> Said:
     """The next thing to say: a correction where the number is that of before."""
     step = before.step + 1 if before is not None and before.mark == mark else 0
-    return Said(table, *mark, step, digest, external_id, live, _left(before, external_id) if before is not None else ())
+    said = Said(table, *mark, step, digest, external_id, live)
+    return said if before is None else replace(said, left=_left(before, said))
 
 
-def _left(before: Said, external_id: str) -> tuple[str, ...]:
-    owed = before.left if before.owed else ()
-    given_up = (*owed, before.external_id) if before.live else owed
-    return tuple(name for name in dict.fromkeys(given_up) if name != external_id)
+def _left(before: Said, said: Said) -> tuple[Left, ...]:
+    given_up = {left.external_id: left for left in before.left} if before.owed else {}
+    if before.live:
+        given_up[before.external_id] = Left(before.external_id, before.mark, said.step if said.mark == before.mark else GIVEN_UP)
+    return tuple(left for name, left in given_up.items() if not (said.live and name == said.external_id))

@@ -10,7 +10,7 @@ from uuid import UUID
 import pytest
 
 from schemas.ports.sources import SourceStore
-from schemas.sources import Change, Floors, Said
+from schemas.sources import Change, Floors, Left, Said
 from sql.pool import close_pool, open_pool
 from sql.source_state import PgSourceStore
 from streams.sources.memory import MemorySourceStore
@@ -83,11 +83,11 @@ async def test_turns_of_a_source_follow_each_other(store: SourceStore) -> None:
 
 async def test_what_was_said_anew_meanwhile_stays_owed(store: SourceStore) -> None:
     async with store.turn("crm") as turn:
-        await turn.save([], {"1": SAID, "2": replace(SAID, external_id="2", left=("old",))})
+        await turn.save([], {"1": SAID, "2": replace(SAID, external_id="2", left=(Left("o/l d", (1, 9), 2),))})
     assert await store.owed("crm", "", 10) == ["1", "2"]
     async with store.turn("crm") as turn:
         await turn.save([], {"1": replace(SAID, sequence=11)})
-    await store.told("crm", {"1": SAID, "2": replace(SAID, external_id="2", left=("old",))})
+    await store.told("crm", {"1": SAID, "2": replace(SAID, external_id="2", left=(Left("o/l d", (1, 9), 2),))})
     assert await store.owed("crm", "", 10) == ["1"]
     async with store.turn("crm") as turn:
         said = (await turn.rows(["2"]))["2"].said

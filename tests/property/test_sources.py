@@ -52,16 +52,16 @@ class CrashingLog(MemoryLog):
 class Reading:
     """A source whose records come as the test likes, and what stands in `raw` after it."""
 
-    def __init__(self, log: MemoryLog | None = None) -> None:
-        self.log, self.store, self.codec = log or MemoryLog(lambda: MOMENT), MemorySourceStore(), Codec()
-        self.applier = Applier(self.store, Delivery(SPEC, self.codec, open_blobs("memory:///"), lambda: MOMENT), MAPPING, self.log)
+    def __init__(self, log: MemoryLog | None = None, mapping: RowMapping = MAPPING) -> None:
+        self.log, self.store, self.codec, self.mapping = log or MemoryLog(lambda: MOMENT), MemorySourceStore(), Codec(), mapping
+        self.applier = Applier(self.store, Delivery(SPEC, self.codec, open_blobs("memory:///"), lambda: MOMENT), mapping, self.log)
 
     async def begin(self) -> None:
         await self.log.create_topics({"raw": 3}, retention_ms={})
 
     async def take(self, records: Sequence[Record], *, batch: int = 3, epoch: int = 1) -> None:
         for start in range(0, len(records), batch):
-            said = [saying for record in records[start : start + batch] for saying in sayings(record, epoch, MAPPING)]
+            said = [saying for record in records[start : start + batch] for saying in sayings(record, epoch, self.mapping)]
             ended = any(isinstance(saying, SnapshotEnd) for saying in said)
             await self.applier.apply(said, Place(TOPIC, 0, start + batch, {0: len(records)} if ended else {}))
             await self.applier.end_snapshots()
@@ -128,6 +128,44 @@ def test_any_order_of_arrival_ends_in_the_rows_of_the_table(table: ChangingTable
         random.shuffle(records)
         await reading.take(records, batch=batch)
         assert await reading.documents() == as_documents(table)
+        assert await reading.store.owed(SPEC.name, "", 10) == []
+
+    asyncio.run(run())
+
+
+@st.composite
+def naming_histories(draw: st.DrawFn) -> ChangingTable:
+    """Titles are unique at any moment, and go from row to row."""
+    table = ChangingTable()
+    for number in range(draw(st.integers(2, 12))):
+        key, name = draw(st.integers(1, 3)), draw(st.sampled_from("abc"))
+        free = all(row["title"] != name for row in table.rows.values())
+        match draw(st.sampled_from(["name", "name", "name", "rewrite", "delete", "snapshot", "truncate"])):
+            case "name" if free and key in table.rows:
+                table.retitle(key, name)
+            case "name" if free:
+                table.insert(key, f"body {number}", name)
+            case "rewrite" if key in table.rows:
+                table.rewrite(key, f"body {number}")
+            case "delete" if key in table.rows:
+                table.delete(key)
+            case "snapshot" if table.rows:
+                table.snapshot()
+            case "truncate":
+                table.truncate()
+    return table
+
+
+@settings(max_examples=300, deadline=None)
+@given(naming_histories(), st.randoms(use_true_random=False), st.integers(1, 5))
+def test_a_name_that_one_row_gave_up_is_the_document_of_the_row_that_took_it(table: ChangingTable, random: Random, batch: int) -> None:
+    async def run() -> None:
+        reading = Reading(mapping=RowMapping(body=["body"], id=["title"], title="title"))
+        await reading.begin()
+        records = list(table.records)
+        random.shuffle(records)
+        await reading.take(records, batch=batch)
+        assert await reading.documents() == {row["title"]: (row["title"], row["body"]) for row in table.rows.values()}
         assert await reading.store.owed(SPEC.name, "", 10) == []
 
     asyncio.run(run())
