@@ -89,7 +89,7 @@ class PgSourceStore:
 
     async def ended_snapshots(self, source: str) -> list[EndedSnapshot]:
         rows = await self._fetch(statement("source_ended_snapshots"), source)
-        return [EndedSnapshot(row["tbl"], _mark(row["ended"]), row["complete"], row["waiting_s"]) for row in rows]
+        return [EndedSnapshot(row["tbl"], _mark(row["ended"]), row["topic"], _unread(row["unread"])) for row in rows]
 
     async def snapshot_swept(self, source: str, table: str, mark: Mark) -> None:
         with database_errors():
@@ -171,6 +171,10 @@ def _said_values(source: str, key: str, said: Said) -> tuple[Any, ...]:
     return (
         *(source, key, said.table, said.epoch, said.sequence, said.step, said.digest, said.external_id, said.live, list(map(_left_text, said.left)), said.owed),
     )
+
+
+def _unread(ranges: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
+    return {int(partition): (start, end) for partition, (start, end) in ranges.items()}
 
 
 def _left_text(left: Left) -> str:

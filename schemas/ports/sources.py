@@ -40,10 +40,9 @@ class EndedSnapshot:
 
     table: str
     mark: Mark
-    complete: bool
-    """All that it read is in the state."""
-    waiting_s: float
-    """Since anything of the source passed."""
+    topic: str
+    unread: Mapping[int, tuple[int, int]]
+    """Partition → from where to where nothing has come into the state yet. Without any, all that the snapshot read is there."""
 
 
 @dataclass(frozen=True, slots=True)

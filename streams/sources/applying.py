@@ -6,14 +6,14 @@ said, and then no longer owed. A crash anywhere leaves it owed or said: whoever 
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import structlog
 
 from schemas.errors import MalformedEvent
 from schemas.ports.log import EventLog
-from schemas.ports.sources import SourceStore, Turn
+from schemas.ports.sources import EndedSnapshot, SourceStore, Turn
 from schemas.records import Record
 from schemas.sources import Change, Mark, RowMapping, Said
 from streams.sources.delivery import Delivery
@@ -23,8 +23,7 @@ from streams.sources.saying import draft, next_said
 
 log = structlog.get_logger(__name__)
 PAGE = 500
-PATIENCE_S = 60.0
-"""A snapshot counts as read when everything before its end has passed, or nothing more has come for so long: a topic's last offsets may hold no record."""
+IsRead = Callable[[EndedSnapshot], Awaitable[bool]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,10 +73,10 @@ class Applier:
             await turn.raise_floors(table, read=mark)
         await self.withdraw_below(table, mark)
 
-    async def end_snapshots(self) -> None:
-        """Those of which all records have passed meanwhile."""
+    async def end_snapshots(self, is_read: IsRead | None = None) -> None:
+        """Those of which all records have passed meanwhile. `is_read` is asked of the others: what has not passed may hold no record."""
         for ended in await self._store.ended_snapshots(self._spec.name):
-            if ended.complete or ended.waiting_s > PATIENCE_S:
+            if not ended.unread or (is_read is not None and await is_read(ended)):
                 log.info("snapshot ended", source=self._spec.name, table=ended.table)
                 await self.end_snapshot(ended.table, ended.mark)
                 await self._store.snapshot_swept(self._spec.name, ended.table, ended.mark)

@@ -94,10 +94,7 @@ class MemorySourceStore:
 
     async def ended_snapshots(self, source: str) -> list[EndedSnapshot]:
         state = self._state(source)
-        return [
-            EndedSnapshot(table, mark, all(state.progress.get((topic, part), 0) >= end for part, end in ends.items()), 0.0)
-            for table, (mark, topic, ends) in state.ended.items()
-        ]
+        return [EndedSnapshot(table, mark, topic, _unread(state, topic, ends)) for table, (mark, topic, ends) in state.ended.items()]
 
     async def snapshot_swept(self, source: str, table: str, mark: Mark) -> None:
         if self._state(source).ended.get(table, ((0, 0), "", {}))[0] == mark:
@@ -135,3 +132,7 @@ class MemorySourceStore:
             self._made += 1
             self._states[source] = _State(self._made)
         return self._states[source]
+
+
+def _unread(state: _State, topic: str, ends: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    return {partition: (start, end) for partition, end in ends.items() if (start := state.progress.get((topic, partition), 0)) < end}

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
+from typing import cast
 
 import structlog
 
 from schemas.errors import ConfigurationError, PermanentError, TransientError
 from schemas.ports.log import EventLog, Partition, Sink, Subscriber
-from schemas.ports.sources import SourceStore
+from schemas.ports.sources import EndedSnapshot, SourceStore
 from schemas.records import StoredRecord
 from schemas.sources import DebeziumSource, DeclaredSource
 from streams.runner import Patience
@@ -24,6 +26,8 @@ log = structlog.get_logger(__name__)
 BATCH = 500
 QUEUE_BYTES = 8 * 1024 * 1024
 LOOK_S = 1.0
+LOOKS = 10
+"""At what has passed, for each one at what the topic holds."""
 
 
 @dataclass(slots=True)
@@ -101,10 +105,20 @@ class TopicReader:
     async def _status(self, state: str, detail: str = "") -> None:
         await self.store.note(self.source.spec.name, "status", {"state": state, "detail": detail})
 
+    async def is_read(self, ended: EndedSnapshot) -> bool:
+        """Whether the topic holds no record where none has passed: its last offsets may be marks of transactions. However long nothing comes, what is still to
+        be read is waited for: its rows are there."""
+        nothing = dict.fromkeys(await self.topics.ends(ended.topic), 0)
+        starts, ends = ({**nothing, **{partition: place[side] for partition, place in ended.unread.items()}} for side in (0, 1))
+        async with aclosing(cast(AsyncGenerator[StoredRecord, None], self.topics.read(ended.topic, starts, ends))) as records:
+            return await anext(records, None) is None
+
     async def _look_after_snapshots(self) -> None:
         while True:
-            await self.patiently(self.applier.end_snapshots)
-            await asyncio.sleep(LOOK_S)
+            for _ in range(LOOKS):
+                await self.patiently(self.applier.end_snapshots)
+                await asyncio.sleep(LOOK_S)
+            await self.patiently(lambda: self.applier.end_snapshots(self.is_read))
 
 
 class TopicSink:

@@ -107,12 +107,12 @@ async def test_a_snapshot_is_complete_when_every_partition_has_passed_its_end(st
     async with store.turn("crm") as turn:
         await turn.snapshot_ends("notes", (1, 50), "topic", {0: 10, 1: 3})
         await turn.passed("topic", 0, 12)
-    assert [ended.complete for ended in await store.ended_snapshots("crm")] == [False]
+    assert [ended.unread for ended in await store.ended_snapshots("crm")] == [{1: (0, 3)}]
     async with store.turn("crm") as turn:
         await turn.passed("topic", 1, 3)
         await turn.passed("topic", 1, 2)
     [ended] = await store.ended_snapshots("crm")
-    assert (ended.table, ended.mark, ended.complete) == ("notes", (1, 50), True)
+    assert (ended.table, ended.mark, ended.topic, ended.unread) == ("notes", (1, 50), "topic", {})
     await store.snapshot_swept("crm", "notes", (1, 49))
     assert await store.ended_snapshots("crm")
     await store.snapshot_swept("crm", "notes", (1, 50))

@@ -11,7 +11,6 @@ import pytest
 
 from engines.blobs import open_blobs
 from schemas.errors import ConfigurationError
-from schemas.events import DocumentReceived, DocumentWithdrawn
 from schemas.sources import DeclaredSource, FolderSource, SourceSpec
 from streams.codec import Codec
 from streams.memory import MemoryLog
@@ -19,6 +18,7 @@ from streams.sources.delivery import Delivery
 from streams.sources.folder import FolderReader
 from streams.sources.known import KnownItems
 from streams.sources.memory import MemorySourceStore
+from tests.said_by_sources import documents_there
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 LONG_AGO = 1_760_000_000
@@ -45,10 +45,10 @@ class CountingStore(MemorySourceStore):
 class Watched:
     def __init__(self, folder: Path, *, max_bytes: int = 1000, within: list[Path] | None = None) -> None:
         folder.mkdir(exist_ok=True)
-        self.folder, self.log, self.store, self.codec = folder, MemoryLog(lambda: MOMENT), CountingStore(), Codec()
+        self.folder, self.log, self.store = folder, MemoryLog(lambda: MOMENT), CountingStore()
         source = DeclaredSource(SourceSpec(name="library", takes=FolderSource(path=str(folder))), 1)
         blobs = open_blobs("memory:///")
-        known = KnownItems(source, self.store, Nobody(), Delivery(source.spec, self.codec, blobs, lambda: MOMENT), self.log, lambda: MOMENT)
+        known = KnownItems(source, self.store, Nobody(), Delivery(source.spec, Codec(), blobs, lambda: MOMENT), self.log, lambda: MOMENT)
         self.reader = FolderReader(source.spec.takes, known, blobs, max_bytes, lambda: MOMENT, within)  # type: ignore[arg-type]
 
     def put(self, name: str, text: str = "Herons stand.") -> Path:
@@ -63,14 +63,7 @@ class Watched:
         if not self.reader.known.items:
             await self.log.create_topics({"raw": 1}, retention_ms={})
         await self.reader.look()
-        there: set[str] = set()
-        async for stored in self.log.read("raw"):
-            match (await self.codec.decode(stored)).data:
-                case DocumentReceived(external_id=str(name)):
-                    there.add(name)
-                case DocumentWithdrawn(external_id=str(name)):
-                    there.discard(name)
-        return there, (await self.store.notes("library"))["status"]["problems"]
+        return await documents_there(self.log), (await self.store.notes("library"))["status"]["problems"]
 
 
 @pytest.mark.parametrize("name", ["caf\u00e9 \u65e5\u672c \U0001f600.md", "line\nbreak.txt", " spaces .md", "100% sure?.txt", "a/b/c/d.md", "e\u0301.md"])
