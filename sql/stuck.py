@@ -22,3 +22,10 @@ async def oldest_work(pool: Pool, stage: str, generation: str) -> dict[str, Any]
     with database_errors():
         row = await pool.fetchrow(statement("oldest_work"), stage, generation)
     return dict(row) if row else None
+
+
+async def lock_holder(pool: Pool, seconds: float) -> dict[str, Any] | None:
+    """Who keeps our own processes waiting for a lock for at least so long: `{pid, application, state, seconds, query}` of its transaction. Raises DatabaseUnavailable."""
+    with database_errors():
+        row = await pool.fetchrow(statement("lock_holder"), seconds)
+    return dict(row) if row else None

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -84,6 +85,31 @@ async def test_the_transaction_that_holds_the_horizon_is_named_with_its_query(
     assert "held back by a transaction of slow loader" in found["why"] and f"pg_terminate_backend({horizon['pid']})" in found["remedy"]
     await writer.execute("rollback")
     assert (await line(storage))["why"] == "it is being worked through"
+
+
+async def test_who_locks_the_tables_is_named_at_the_head_of_the_queue(
+    storage: Storage, writer: asyncpg.Connection, database: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not who waits in it, nor the worker whose own transaction holds the log back meanwhile."""
+    monkeypatch.setattr("anabranch.background.stuck.HELD_S", 0.0)
+    await leased(storage)
+    await append(storage)
+    await writer.execute("begin; lock table anabranch.documents in share mode")
+    queue = [await asyncpg.connect(database, server_settings={"application_name": name}) for name in ("psql", "anabranch worker")]
+    waiting = []
+    for connection in queue:
+        await connection.execute("begin; create temporary table held as select 1")
+        waiting.append(asyncio.create_task(connection.execute("update anabranch.documents set title = ''")))
+        while not await storage.pool.fetchval("select exists (select from pg_locks where pid = $1 and not granted)", connection.get_server_pid()):
+            await asyncio.sleep(0)
+    found = await line(storage)
+    assert "locked by a transaction of slow loader" in found["why"] and "in share mode" in found["why"]
+    assert f"pg_terminate_backend({writer.get_server_pid()})" in found["remedy"]
+    await writer.execute("rollback")
+    for connection, task in zip(queue, waiting, strict=True):
+        await task
+        await connection.close()
+    assert "locked" not in (await line(storage))["why"]
 
 
 async def test_an_event_that_is_tried_again_and_again_is_named(storage: Storage) -> None:
