@@ -38,7 +38,7 @@ class PgChangeReader:
 
     async def slot(self) -> Slot:
         [row] = await self._fetch(statement("slot_state"), self._name, self._schema, self._table)
-        return Slot(row["wal_status"] is not None, lost=row["wal_status"] == "lost" or not row["published"])
+        return Slot(row["wal_status"] is not None, lost=row["wal_status"] == "lost" or not row["published"], advanced=int(row["advanced"] or 0))
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[TableSnapshot]:
@@ -65,7 +65,7 @@ class PgChangeReader:
             )
         await self._fetch(statement("peek_changes"), self._name, limit, self._name)
         try:
-            yield PeekedChanges(int(before["flushed"]), self._peeked())
+            yield PeekedChanges(int(before["advanced"] or 0), int(before["flushed"]), self._peeked())
         finally:
             await self._execute("close changes")
 

@@ -105,6 +105,8 @@ class Slot:
 
     exists: bool
     lost: bool = False
+    advanced: int = 0
+    """It gives nothing from before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,8 +125,9 @@ class LogicalMessage:
 
 @dataclass(frozen=True, slots=True)
 class PeekedChanges:
-    """In batches, in order. Without any the slot may be advanced to `reached`, else to the last change's number."""
+    """In batches, in order. Nothing from before `advanced` is among them. Without any the slot may be advanced to `reached`, else to the last change's number."""
 
+    advanced: int
     reached: int
     batches: AsyncIterator[Sequence[LogicalMessage]]
 

@@ -1,5 +1,6 @@
--- How slot $1 of somebody else's database is (null: there is none), whether the publication of that name has the table $2.$3, and how far the log is written.
+-- How slot $1 of somebody else's database is (null: there is none) and what it was advanced to, whether the publication of that name has the table $2.$3, and how far the log is written.
 select
   (select wal_status from pg_replication_slots where slot_name = $1 and database = current_database()) as wal_status,
+  (select confirmed_flush_lsn - '0/0'::pg_lsn from pg_replication_slots where slot_name = $1 and database = current_database()) as advanced,
   exists (select from pg_publication_tables where pubname = $1 and schemaname = $2 and tablename = $3) as published,
   pg_current_wal_flush_lsn() - '0/0'::pg_lsn as flushed

@@ -62,10 +62,10 @@ class TableReader:
         return TableShape(schema, table, types, key)
 
     async def _continues(self) -> bool:
-        """Whether the slot goes on where we left it."""
-        taken = (await self.store.notes(self._name)).get(SNAPSHOT, {})
-        slot = await self.reader.slot()
-        return taken.get("epoch") == self.source.epoch and slot.exists and not slot.lost
+        """Whether the slot goes on where we left it: another one of its name, or one that others read too, is ahead of us."""
+        notes, slot = await self.store.notes(self._name), await self.reader.slot()
+        left = notes.get(POSITION, {}).get("sequence", 0)
+        return notes.get(SNAPSHOT, {}).get("epoch") == self.source.epoch and slot.exists and not slot.lost and slot.advanced <= left
 
     async def _snapshot(self, shape: TableShape) -> None:
         await self._status("snapshot")
@@ -74,7 +74,17 @@ class TableReader:
             async for rows in snapshot.rows:
                 await self._apply([shape.record("r", row, snapshot.sequence, snapshot="true") for row in rows])
             await self.applier.end_snapshot(f"{shape.schema}.{shape.table}", (self.source.epoch, snapshot.sequence))
+            made = await self.reader.slot()
+        await self.store.note(self._name, POSITION, {"epoch": self.source.epoch, "sequence": made.advanced})
         await self.store.note(self._name, SNAPSHOT, {"epoch": self.source.epoch, "sequence": snapshot.sequence})
+
+    def _check_own(self, advanced: int, left: int) -> None:
+        if advanced > left:
+            raise ConfigurationError(
+                f"the slot of source {self._name} is at position {advanced} and we left it at {left}: it was made anew, or somebody else reads it",
+                code="SLOT_TAKEN",
+                remedy="Nothing, if that was once: the table is read anew. Else give the source, or that of another installation, a slot of its own (--slot).",
+            )
 
     async def _check_forward(self, sequence: int) -> None:
         """A restored database begins at positions that it had before: what it says would lose against what it said then."""
@@ -87,14 +97,17 @@ class TableReader:
             )
 
     async def _stream(self, decoder: PgOutput) -> None:
+        left = (await self.store.notes(self._name))[POSITION]["sequence"]
         while True:
             async with self.reader.peek(AT_ONCE) as peeked:
+                self._check_own(peeked.advanced, left)
                 reached, changed = peeked.reached, False
                 async for messages in peeked.batches:
                     await self._apply([record for message in messages for record in decoder.records(message.sequence, message.payload)])
                     reached, changed = messages[-1].sequence, True
             await self.store.note(self._name, POSITION, {"epoch": self.source.epoch, "sequence": reached})
             await self.reader.advance(reached)
+            left = reached
             if not changed:
                 await asyncio.sleep(self.poll_s)
 

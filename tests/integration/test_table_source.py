@@ -51,6 +51,16 @@ async def slots(shop: asyncpg.Connection) -> int:
     return int(await shop.fetchval("select count(*) from pg_replication_slots where database = current_database()"))
 
 
+async def while_nobody_reads(shop: asyncpg.Connection, accident: str) -> None:
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                await shop.execute(accident)
+                break
+            except asyncpg.ObjectInUseError:
+                await asyncio.sleep(0.01)
+
+
 async def test_a_table_is_read_and_then_followed(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
     await shop.execute("insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.' from generate_series(1, 40) g")
     await world.add("crm", takes(empty_database, metadata=["price", "made", "facts", "active"]))
@@ -240,18 +250,24 @@ async def test_what_is_taken_away_under_the_reader_is_made_anew(accident: str, s
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     await world.add("crm", takes(empty_database))
     await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
-    async with asyncio.timeout(30):
-        while True:
-            try:
-                await shop.execute(accident)
-                break
-            except asyncpg.ObjectInUseError:
-                await asyncio.sleep(0.01)
+    await while_nobody_reads(shop, accident)
     await shop.execute("delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')")
     expected = {str(row["id"]): row["body"] for row in await shop.fetch("select id, body from notes")}
     await world.ends_as("crm", expected)
     await shop.execute("insert into notes values (4, '', 'Heron 4.')")
     await world.ends_as("crm", expected | {"4": "Heron 4."})
+
+
+async def test_rows_that_a_slot_of_the_same_name_never_saw_are_read_anew(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
+    """Somebody made the slot again, or it is read by another installation too."""
+    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
+    await world.add("crm", takes(empty_database))
+    await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    await while_nobody_reads(shop, "select pg_drop_replication_slot('anabranch_crm')")
+    await shop.execute("delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')")
+    await shop.execute("select pg_create_logical_replication_slot('anabranch_crm', 'pgoutput')")
+    await shop.execute("insert into notes values (4, '', 'Heron 4.')")
+    await world.ends_as("crm", {"1": "Heron 1.", "3": "Heron 3.", "4": "Heron 4."})
 
 
 async def test_a_table_in_partitions_is_followed_by_its_own_name(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
