@@ -14,7 +14,8 @@ LONGEST_NAME = 4
 _READ_WORDS = 64
 _QUOTED = re.compile('["“”„«»]([^"“”„«»]{2,120})["“”„«»]')
 _JOINERS = "of|the|de|da|do|das|dos|del|la|van|von|der|&"
-_CAPITALISED = re.compile(rf"[^\W\d_a-z][\w'’.&-]*(?:[ ](?:(?:{_JOINERS})[ ])?[^\W\d_a-z][\w'’.&-]*)*")
+_NAME_WORD = r"[^\W\d_a-zà-öø-ÿ][\w'’.&-]*"
+_CAPITALISED = re.compile(rf"(?<!\w){_NAME_WORD}(?:[ ](?:(?:{_JOINERS})[ ])?{_NAME_WORD})*")
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,12 @@ def test_names_are_capitalised_or_quoted_spans_but_not_a_lone_first_word() -> No
     assert list(written_names("Where is the contract?")) == []
 
 
+@pytest.mark.parametrize(("question", "found"), [("Qual é a relação entre a água e o óleo?", []), ("Onde está a Ângela de Évora?", ["Ângela de Évora"])])
+def test_a_letter_with_an_accent_begins_a_name_only_where_it_is_a_capital_and_begins_a_word(question: str, found: list[str]) -> None:
+    assert list(written_names(question)) == found
+    assert route(SearchRequest(query=question), planned(question)).mode == "hybrid"
+
+
 def test_phrases_of_up_to_four_words_are_looked_up_and_written_names_count_most() -> None:
     names = planned("who is the director of the film Author Author").names
     assert names["author author"] == 1.0 and "director of the film" in names and names["director"] == 0.5
