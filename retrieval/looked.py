@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Protocol
 from uuid import UUID
 
@@ -88,5 +88,4 @@ async def _children(snapshot: Readable, parents: Sequence[UUID]) -> dict[UUID, l
 
 
 def numbers_of(looked: Looked) -> dict[str, Any]:
-    suitability = looked.suitability
-    return {"refusal": {"best": suitability.best, "threshold": suitability.threshold, "background": suitability.background, "reason": suitability.reason}}
+    return {"refusal": asdict(looked.suitability)}

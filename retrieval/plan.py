@@ -29,6 +29,11 @@ class Plan:
     written_names: tuple[str, ...]
     names: dict[str, float]
 
+    @property
+    def has_topic(self) -> bool:
+        """False for function words alone ("What is it?"). Capitals make a topic of one ("the WHO") only where not every word has them."""
+        return bool(self.keywords) or (bool(self.written_names) and not (self.question.istitle() or self.question.isupper()))
+
 
 def plan(question: str, given_language: str | None, languages: Languages, names: Names) -> Plan:
     language, sure = question_language(question, given_language, languages)

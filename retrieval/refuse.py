@@ -4,6 +4,7 @@ Each of the first passages is judged by itself, and one that suits is enough. Wi
 engine's threshold, which rises with the share of the question that the passage has no words for: a near miss is close in meaning (same document, same
 subject) and lacks the very word that was asked for. A passage in another language than the question cannot be judged by words; its threshold is lower,
 since such pairs score lower. A cross-encoder has read both texts, so its threshold stands as it is. Without a reranker the words alone decide.
+Nothing suits a question of function words alone: whatever is close to it is so by chance.
 """
 
 from __future__ import annotations
@@ -57,6 +58,8 @@ def judge_suitability(
     """`reranker` is the one that scored `parents`, None where none did."""
     if not parents:
         return Suitability(True, None, None, 0.0, "nothing was found")
+    if not plan.has_topic:
+        return Suitability(True, None, None, 0.0, "the question holds function words only")
     judged = [parent for parent in parents if parent.rerank is not None][:_LOOKED_AT]
     if reranker is None or not judged:
         return _by_words(parents, plan, idf)

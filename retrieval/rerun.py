@@ -97,10 +97,11 @@ def _reranked(past: Past, parents: Sequence[RankedParent]) -> Reranked:
 
 
 def _suitability(past: Past, parents: Sequence[RankedParent]) -> Suitability:
+    """Whether it was refused had to be told from the numbers before it was recorded with them."""
     recorded = past.numbers["refusal"]
     best, threshold = recorded["best"], recorded["threshold"]
-    refused = not parents if best is None or threshold is None else best < threshold
-    return Suitability(refused, best, threshold, recorded["background"], recorded["reason"])
+    told = not parents if best is None or threshold is None else best < threshold
+    return Suitability(recorded.get("refused", told), best, threshold, recorded["background"], recorded["reason"])
 
 
 async def _searched(asked: Asked, looked: Looked, past: Past, texts: Mapping[UUID, str]) -> SearchResponse:

@@ -64,6 +64,7 @@ ASKED: list[tuple[str, Mapping[str, Any]]] = [
     ("topic 3 with figures", {"filters": Filters(external_ids=["report-3", "report-4"])}),
     ("annual report figures about region", {"k": 40}),
     (NOBODY, {}),
+    ("What is it?", {}),
 ]
 
 

@@ -127,6 +127,15 @@ async def test_words_do_not_move_the_threshold_of_a_reranker_that_reads_both_tex
     assert response.trace.threshold == 0.3
 
 
+@pytest.mark.parametrize(("question", "begins"), [("What is it?", "The documents hold nothing"), ("O que é isso?", "Os documentos não contêm")])
+async def test_function_words_alone_are_refused_however_close_a_passage_is(question: str, begins: str) -> None:
+    built = house()
+    built.reranker = WordMaxSim(threshold=-1.0)
+    response = await built.retriever().query("default", QueryRequest(query=question), RUN)
+    assert response.code == "NO_SUITABLE_CONTEXT" and response.message is not None and response.message.startswith(begins)
+    assert response.contexts, "what is close is shown all the same"
+
+
 async def test_one_passage_that_suits_is_enough() -> None:
     built = house()
     built.add("bearings", "Bearing oil, bearing grease, bearing seals.", language="de")

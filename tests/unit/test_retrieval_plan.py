@@ -53,6 +53,17 @@ def test_a_letter_with_an_accent_begins_a_name_only_where_it_is_a_capital_and_be
     assert route(SearchRequest(query=question), planned(question)).mode == "hybrid"
 
 
+@pytest.mark.parametrize(
+    ("question", "has"),
+    [
+        *((question, False) for question in ("the", "What is it?", "What Is It?", "WHAT IS IT?", "O que é isso?", "É", "x")),
+        *((question, True) for question in ("What is the WHO?", "What is R?", "war and what it was", "7", "Quem é a Ana?")),
+    ],
+)
+def test_function_words_alone_are_no_topic_unless_one_is_written_as_a_name(question: str, has: bool) -> None:
+    assert planned(question).has_topic is has
+
+
 def test_phrases_of_up_to_four_words_are_looked_up_and_written_names_count_most() -> None:
     names = planned("who is the director of the film Author Author").names
     assert names["author author"] == 1.0 and "director of the film" in names and names["director"] == 0.5
