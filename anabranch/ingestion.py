@@ -73,10 +73,15 @@ def _sources(path: str, glob: str, recursive: bool) -> list[Source]:
     place = Path(path)
     if place.is_dir():
         found = place.rglob(glob) if recursive else place.glob(glob)
-        return [Source(str(file), "file") for file in sorted(found) if file.is_file() and not file.name.startswith(".")]
+        return [Source(str(file), "file") for file in sorted(found) if file.is_file() and not _hidden(file.relative_to(place))]
     if not place.exists():
         raise NotFound(f"{path}: no such file or folder", remedy="Check the path.")
     return [Source(path, "file")]
+
+
+def _hidden(path: Path) -> bool:
+    """Itself, or a folder that it is in: what nobody sees is not meant by the name of a folder above."""
+    return any(part.startswith(".") for part in path.parts)
 
 
 def _scheme(path: str) -> str | None:

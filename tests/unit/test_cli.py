@@ -53,11 +53,14 @@ def test_durations(text: str, expected: float) -> None:
 
 
 def test_a_folder_gives_its_files_and_only_those_of_the_glob_and_deeper_ones_on_request(tmp_path: Path) -> None:
-    (tmp_path / "deep").mkdir()
-    for name in ("a.md", "b.pdf", ".hidden.md", "deep/c.md"):
+    for folder in ("deep", ".git", "deep/.cache/old"):
+        (tmp_path / folder).mkdir(parents=True)
+    for name in ("a.md", "b.pdf", ".hidden.md", "deep/c.md", ".git/config", "deep/.cache/old/d.md"):
         (tmp_path / name).write_text("x")
     found = [Path(source.path).name for source in gather_sources([str(tmp_path)], glob="*.md", recursive=False)]
     assert found == ["a.md"]
     deep = [Path(source.path).name for source in gather_sources([str(tmp_path)], glob="*", recursive=True)]
     assert deep == ["a.md", "b.pdf", "c.md"]
+    asked_for = [Path(source.path).name for source in gather_sources([str(tmp_path / ".git")], glob="*", recursive=True)]
+    assert asked_for == ["config"], "a hidden folder that is named is meant"
     assert [source.kind for source in gather_sources(["-", "https://example.org/x"], glob="*", recursive=False)] == ["stdin", "url"]
