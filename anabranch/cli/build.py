@@ -109,7 +109,7 @@ async def _in_place(common: Remote) -> dict[str, Any] | None:
 
 
 async def _reindex(common: Remote, plan: bool, rate: float | None, wait: bool, pause: str | None, resume: str | None) -> int:
-    from anabranch.cli.serving import api_client
+    from anabranch.cli.serving import api_client, tell_who_goes_on
 
     sets: Sequence[str] = common.set
     async with api_client(replace(common, set=()), stages=STAGES) as client:
@@ -120,6 +120,7 @@ async def _reindex(common: Remote, plan: bool, rate: float | None, wait: bool, p
             return _tell(await client.post("/v1/generations/plan", {"set": list(sets)}), common)
         started = await client.post("/v1/generations", {"purpose": "reindex", "set": list(sets), "events_per_second": rate})
         if not wait:
+            tell_who_goes_on(client, common)
             return _tell(started, common)
         say(f"building {started['generation']}", quiet=common.quiet)
         built = await _until(client, started["generation"], ("shadow", "live", "standby"), common)

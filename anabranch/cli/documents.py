@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
@@ -16,10 +16,14 @@ from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_fields, print_json, print_table, say
 from schemas.errors import ConfigurationError
-from schemas.states import DocumentState
+from schemas.states import ENDED, DocumentState
+
+if TYPE_CHECKING:
+    from anabranch.client import ApiClient
 
 app = App(name="documents", help="List, show, amend and remove documents.", result_action="return_value")
 Flag = Parameter(negative="")
+POLL_S = 0.1
 DEFAULT = Remote()
 app.command("anabranch.cli.lineage:document_lineage", name="lineage", help="Every event that a document came by, from its bytes on, verified.")
 
@@ -183,7 +187,8 @@ def amend(
 
     async def run() -> dict[str, Any]:
         async with api_client(common, stages=("all",)) as client:
-            return await client.patch(f"/v1/documents/{document}", {name: value for name, value in said.items() if value is not None})
+            body = {name: value for name, value in said.items() if value is not None}
+            return await _seen_through(client, await client.patch(f"/v1/documents/{document}", body))
 
     answer = asyncio.run(run())
     if common.json:
@@ -222,7 +227,7 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
             found = await client.get(f"/v1/documents/{document}")
             if not yes and not agreed(_named(found)):
                 return {}
-            return await client.delete(f"/v1/documents/{document}")
+            return await _seen_through(client, await client.delete(f"/v1/documents/{document}"))
 
     answer = asyncio.run(run())
     if not answer:
@@ -233,6 +238,13 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
     else:
         say("accepted: it answers no question any more soon", quiet=common.quiet)
     return OK
+
+
+async def _seen_through(client: ApiClient, accepted: dict[str, Any]) -> dict[str, Any]:
+    """A server that stops with the command has done first what it accepted: nobody is left to do it, and the document would go on as it was."""
+    while client.passing and (await client.get(f"/v1/ingest/status/{accepted['ingestion_job_id']}"))["state"] not in ENDED:
+        await asyncio.sleep(POLL_S)
+    return accepted
 
 
 def _named(found: dict[str, Any]) -> str:

@@ -76,11 +76,14 @@ def ingest(
 
 async def _run(job: Ingestion, common: Remote) -> dict[str, Any]:
     from anabranch.cli.progress import watching
-    from anabranch.cli.serving import beginning_client
+    from anabranch.cli.serving import beginning_client, tell_who_goes_on
 
     async with beginning_client(common) as client:
         with watching(job, quiet=common.quiet, plain=common.no_color):
-            return await job.run(client)
+            report = await job.run(client)
+        if job.wait_s is None:
+            tell_who_goes_on(client, common)
+        return report
 
 
 def summary(sources: Sequence[Source]) -> str:

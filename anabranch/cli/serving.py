@@ -23,32 +23,44 @@ READING = ("control", "runs")
 @asynccontextmanager
 async def api_client(common: Remote, *, stages: Sequence[str] = READING) -> AsyncIterator[ApiClient]:
     """For a data folder that is there: raises NotFound where it is not. `stages` are what a server of its own would run beside the API."""
-    async with _address(common, stages, allowed=check_begun) as url, ApiClient(url) as client:
+    async with _client(common, stages, allowed=check_begun) as client:
         yield client
 
 
 @asynccontextmanager
 async def beginning_client(common: Remote) -> AsyncIterator[ApiClient]:
     """For a data folder that may have to be made; with all stages."""
-    async with _address(common, ("all",), allowed=lambda settings: None) as url, ApiClient(url) as client:
+    async with _client(common, ("all",), allowed=lambda settings: None) as client:
         yield client
 
 
+def tell_who_goes_on(client: ApiClient, common: Remote) -> None:
+    """Where what was accepted is not waited for, and nobody is left to do it."""
+    if client.passing:
+        say("no server stays: what was accepted goes on while `anabranch up` runs", quiet=common.quiet)
+
+
 @asynccontextmanager
-async def _address(common: Remote, stages: Sequence[str], *, allowed: Callable[[Settings], None]) -> AsyncIterator[str]:
+async def _client(common: Remote, stages: Sequence[str], *, allowed: Callable[[Settings], None]) -> AsyncIterator[ApiClient]:
     """`allowed` is asked before a server is started, and raises where none should be."""
-    if common.server:
-        yield common.server
+    if url := await _lasting(common):
+        async with ApiClient(url) as client:
+            yield client
         return
+    settings = common.settings()
+    allowed(settings)
+    async with own_server(common, settings, stages) as server, ApiClient(server.url, passing=True) as client:
+        yield client
+
+
+async def _lasting(common: Remote) -> str | None:
+    """The server that is there, and will be when the command has ended."""
+    if common.server:
+        return common.server
     settings = common.settings()
     configure_logs(settings.logging)
     found = await living_server(settings)
-    if found:
-        yield found.url
-        return
-    allowed(settings)
-    async with own_server(common, settings, stages) as server:
-        yield server.url
+    return found.url if found else None
 
 
 async def living_server(settings: Settings) -> Server | None:

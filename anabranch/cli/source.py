@@ -231,10 +231,12 @@ def _add(name: str, takes: dict[str, Any], marks: Marks, common: Remote) -> int:
     body = {"name": name, "takes": {key: value for key, value in takes.items() if value is not None}, "collection": marks.collection, "tags": list(marks.tag)}
 
     async def run() -> dict[str, Any]:
-        from anabranch.cli.serving import beginning_client
+        from anabranch.cli.serving import beginning_client, tell_who_goes_on
 
         async with beginning_client(common) as client:
-            return await client.post("/v1/sources", body)
+            answer = await client.post("/v1/sources", body)
+            tell_who_goes_on(client, common)
+            return answer
 
     answer = asyncio.run(run())
     if common.json:
@@ -246,10 +248,13 @@ def _add(name: str, takes: dict[str, Any], marks: Marks, common: Remote) -> int:
 
 def _asked(common: Remote, ask: Callable[[ApiClient], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
-        from anabranch.cli.serving import api_client
+        from anabranch.cli.serving import api_client, tell_who_goes_on
 
         async with api_client(common) as client:
-            return await ask(client)
+            answer = await ask(client)
+            if answer:
+                tell_who_goes_on(client, common)
+            return answer
 
     return asyncio.run(run())
 

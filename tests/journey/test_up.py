@@ -125,3 +125,7 @@ def test_a_command_without_a_server_starts_one_for_its_own_duration(folder: Path
     answer = anabranch("search", "annual ferry island", "--data", str(folder), "--json")
     assert "ninth of June" in json.loads(answer.stdout)["results"][0]["snippet"]
     assert not EmbeddedPostgres(folder / FOLDER).running
+    document = json.loads(done.stdout)["documents"][0]["document_id"]
+    assert anabranch("documents", "delete", document, "--yes", "--data", str(folder)).returncode == 0
+    after = anabranch("search", "annual ferry island", "--data", str(folder), "--json")
+    assert json.loads(after.stdout)["results"] == [], "what was accepted is done before its server stops"

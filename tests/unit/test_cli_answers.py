@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -10,7 +11,9 @@ from anabranch.cli import main
 from anabranch.cli.answer_stream import answer_of, as_lines, as_talk
 from anabranch.cli.ask import Wanted
 from anabranch.cli.ingest import summary
-from anabranch.client import _events, _told
+from anabranch.cli.options import Remote
+from anabranch.cli.serving import tell_who_goes_on
+from anabranch.client import ApiClient, _events, _told
 from anabranch.ingestion import Ingestion, Source, gather_sources
 from schemas.errors import ConfigurationError, NotFound, TransientError
 
@@ -137,3 +140,12 @@ def test_a_state_that_no_document_has_is_a_usage_error_that_names_those_there_ar
     assert ended.value.code == 2
     told = capsys.readouterr().err
     assert all(name in told for name in ("running", "searchable", "failed", "withdrawn"))
+
+
+@pytest.mark.parametrize(("passing", "told"), [(True, True), (False, False)])
+def test_what_is_only_accepted_is_told_where_no_server_stays_to_do_it(passing: bool, told: bool, capsys: pytest.CaptureFixture[str]) -> None:
+    client = ApiClient("http://server", passing=passing)
+    tell_who_goes_on(client, Remote())
+    tell_who_goes_on(client, Remote(quiet=True))
+    assert capsys.readouterr().err.count("goes on while `anabranch up` runs") == told
+    asyncio.run(client.http.aclose())
