@@ -5,7 +5,8 @@ It reads by Faust's agent and commits by Faust's acknowledgements, and sets righ
 - sinks are closed and offsets committed *before* partitions go: Faust forgets what was acknowledged since the last commit;
 - a partition of which nothing is committed yet is read from its beginning after each rebalance: Faust seeks to what is committed, and passes such ones over;
 - a fetch keeps the partitions that it was begun with, and flow is resumed for the assignment of now only: Faust drops what comes in between;
-- what is dropped on the way all the same is missed by its number, and read again (`assignment`);
+- what is dropped on the way all the same is missed by its number, or by nothing having come of it, and read again (`assignment`); where nobody resumes
+  reading, it begins again;
 - a paused partition is asked for again at once, and polling goes on while all are paused: the group takes silence for death;
 - while partitions go and come, however long that takes, signs of life go on."""
 
@@ -30,6 +31,7 @@ from streams.kafka.assignment import Assignment
 _log = logging.getLogger(__name__)
 _PAUSED_POLL_S = 0.02
 _LIVE_S = 0.5
+_IDLE_LOOKS = 20
 _WITHOUT_END_S = 1e9
 """Faust takes a seek that was not done in time for its own end, and nothing is resumed any more. aiokafka tries for as long as the broker is away."""
 _NO_ENVIRONMENT = "ANABRANCH_FAUST_"
@@ -61,10 +63,9 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
             assignment.starts(first)
         return dict(committed)
 
-    async def sign_of_life(self) -> None:
-        """As if something had been fetched."""
-        if self._consumer is not None:
-            await self.call_thread(touch, self._consumer)
+    async def sign_of_life(self) -> Mapping[TP, int]:
+        """As if something had been fetched. Returns the offset after the last one that was, by partition."""
+        return {} if self._consumer is None else dict(await self.call_thread(touch, self._consumer))
 
     async def stop(self) -> None:
         """Also while it is only just starting, which Faust passes over: the thread would then run for ever."""
@@ -93,9 +94,10 @@ async def seek_to_unread(consumer: AIOKafkaConsumer) -> tuple[Mapping[TP, int | 
     return committed, first
 
 
-async def touch(consumer: AIOKafkaConsumer) -> None:
+async def touch(consumer: AIOKafkaConsumer) -> Mapping[TP, int]:
     with consumer._subscription.fetch_context():
-        pass
+        states = {tp: consumer._subscription.subscription.assignment.state_value(tp) for tp in consumer.assignment()}
+    return {tp: state.position for tp, state in states.items() if state.has_valid_position}
 
 
 class Unremembered(dict[TP, int | None]):
@@ -145,9 +147,14 @@ class StageConsumer(driver.Consumer):
     @Service.task
     async def _live(self) -> None:
         """Faust does not fetch while partitions go and come, and aiokafka takes that for a member that hangs: it leaves the group, and does not join again."""
+        idle = 0
         while not self.should_stop:
-            if not self.flow_active or not self.app.assignment.is_ready:
-                await self._thread.sign_of_life()
+            fetched = await self._thread.sign_of_life()
+            if self.flow_active:
+                self.app.assignment.look(fetched)
+            idle = 0 if self.flow_active or self.app.rebalancing or not fetched else idle + 1
+            if idle == _IDLE_LOOKS:
+                self.app.assignment.stands_still()
             await self.sleep(_LIVE_S)
 
     def resume_flow(self) -> None:

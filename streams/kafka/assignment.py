@@ -14,6 +14,8 @@ from schemas.ports.log import OpenSink, Sink
 from schemas.records import Position, Record, StoredRecord
 
 _log = logging.getLogger(__name__)
+LOOKS = 10
+"""In a row that find nothing come of what was fetched, before it is read again."""
 
 
 class Message(Protocol):
@@ -64,6 +66,9 @@ class AssignedPartition:
         self._instead: int | None = None
         """What came where the next one should have; then what came last since, and the end of what was under way before it was read again."""
         self._since, self._end = -1, -1
+        self._behind: tuple[int, int] | None = None
+        """What is wanted next and how far was fetched, at the last look, if that is further; then for how many looks, and for what was gone back."""
+        self._looks, self._gone_back_for = 0, -1
         self.kept = 0
 
     def open(self, open_sink: OpenSink) -> None:
@@ -96,6 +101,22 @@ class AssignedPartition:
         self._sink.offer(record)
         if self._sink.full:
             self._consumer.on_buffer_full(self._tp)
+
+    def look(self, fetched: int) -> None:
+        """`fetched` is the offset after the last one that the client has handed over. What was dropped behind the last record that came shows by nothing that
+        comes: it is read again. If nothing comes then, nothing is there but marks of transactions."""
+        behind = (self._next, fetched) if self._sink is not None and self._next is not None and self._next < fetched and not self._sink.full else None
+        self._looks = self._looks + 1 if behind is not None and behind == self._behind else 0
+        self._behind = behind
+        if behind is None or self._looks < LOOKS:
+            return
+        if self._gone_back_for == fetched:
+            self._next = fetched
+            self._consumer.passed_over(self._tp, *behind)
+        else:
+            _log.warning("%s, partition %d: nothing has come of what was fetched, from %d to %d; it is read again", self.topic, self.number, *behind)
+            self._gone_back_for, self._looks = fetched, 0
+            self._consumer.read_again(self._tp, behind[0]).add_done_callback(self._gone_back)
 
     def _lacks(self, wanted: int, offset: int) -> bool:
         """Whether records before this one are still to come. Where offsets go down, or were not under way before, it is read again from there."""
@@ -178,6 +199,16 @@ class Assignment:
                 self._partitions[tp].starts(offset)
         if astray := sorted(partition.number for partition in self._partitions.values() if not partition.has_begun):
             self._fail(LogUnavailable(f"It is not known where to begin reading {self._topic}, partitions {', '.join(map(str, astray))}."))
+
+    def look(self, fetched: Mapping[Any, int]) -> None:
+        """At each partition, once in a while: up to where was it fetched?"""
+        for tp, offset in fetched.items():
+            if tp in self._partitions:
+                self._partitions[tp].look(offset)
+
+    def stands_still(self) -> None:
+        """Nobody reads on, and nobody is about to: everything begins again."""
+        self._fail(LogUnavailable(f"Reading {self._topic} was not resumed after its partitions had been assigned."))
 
     def committed(self, offsets: Mapping[Any, int]) -> None:
         """The group's offsets, as the broker has taken them."""

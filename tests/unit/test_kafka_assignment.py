@@ -12,7 +12,7 @@ import pytest
 from schemas.errors import LogUnavailable
 from schemas.ports.log import Partition
 from schemas.records import Position
-from streams.kafka.assignment import Assignment
+from streams.kafka.assignment import LOOKS, Assignment
 from tests.contract.logs import Collector
 
 
@@ -301,3 +301,49 @@ async def test_reading_goes_on_only_when_the_assignment_of_now_knows_where(world
     assert not world.assignment.is_ready
     world.begin(2)
     assert not world.assignment.is_ready
+
+
+def look(world: World, fetched: int, times: int = LOOKS + 1) -> None:
+    for _ in range(times):
+        world.assignment.look({FIRST: fetched})
+
+
+async def test_what_was_fetched_last_and_never_came_is_read_again(world: World) -> None:
+    world.begin(1)
+    world.take(Message(3))
+    look(world, 6)
+    assert [offset for offset, _ in world.consumer.back] == [4]
+    world.take(Message(4), Message(5))
+    look(world, 6)
+    assert world.taken == [3, 4, 5] and len(world.consumer.back) == 1
+
+
+async def test_where_nothing_comes_of_it_again_there_are_marks_of_transactions_only(world: World) -> None:
+    world.begin(1)
+    world.take(Message(3))
+    look(world, 6)
+    look(world, 4, times=1)
+    look(world, 6)
+    look(world, 6)
+    world.take(Message(6))
+    assert (world.taken, len(world.consumer.back), world.consumer.gaps) == ([3, 6], 1, [(4, 6)])
+
+
+async def test_nothing_is_read_again_while_it_comes_or_is_held_back(world: World) -> None:
+    world.begin(1)
+    world.take(Message(1))
+    for offset in range(2, 30):
+        world.sinks[0].take_all()
+        look(world, 30, times=LOOKS)
+        world.take(Message(offset))
+    world.take(Message(30), Message(31))
+    assert world.sinks[0].full
+    look(world, 40, times=5 * LOOKS)
+    assert world.consumer.back == []
+
+
+async def test_a_reader_that_nobody_resumes_begins_again(world: World) -> None:
+    world.begin(1)
+    world.assignment.stands_still()
+    with pytest.raises(LogUnavailable, match="things"):
+        world.assignment.failed.result()
