@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from schemas.errors import PermanentError
-from schemas.events import Fact
+from schemas.events import DocumentSuperseded, Fact
 from schemas.ports.ledger import Claim
 from schemas.records import StoredRecord
 from streams.runner import Runner, Work
@@ -25,9 +25,10 @@ class Result:
     how: str
 
 
-async def replayed(runner: Runner, records: Sequence[StoredRecord], reopen: Reopen, replay: UUID) -> list[Result]:
+async def replayed(runner: Runner, records: Sequence[StoredRecord], reopen: Reopen, replay: UUID, *, ended: Callable[[StoredRecord], bool]) -> list[Result]:
     """Claimed anew, reacted to and published under the ids that they always have; with their own order, so that nothing old comes back over what is newer.
-    `reopen` makes the ledger forget that these were done. Raises TransientError, FatalError; NewerVersion before anything is done, where one of them is newer
+    `reopen` makes the ledger forget that these were done. The producer of what has `ended` once, well or not, was told so, and is not told that a later one
+    came first: it came since. Raises TransientError, FatalError; NewerVersion before anything is done, where one of them is newer
     than this program."""
     await reopen(await _readable(runner, records))
     works = await runner.claim(records)
@@ -36,6 +37,9 @@ async def replayed(runner: Runner, records: Sequence[StoredRecord], reopen: Reop
     for group in _groups(owed, runner.stage.batch):
         for late in await runner.react(group):
             await runner.react([late])
+    for work in owed:
+        if ended(work.stored):
+            work.statements = [said for said in work.statements if not isinstance(said.data, DocumentSuperseded)]
     ending = [work for work in works if work.counted is not None or work.burial is not None]
     for work in ending:
         if work.burial is not None:

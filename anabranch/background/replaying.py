@@ -22,6 +22,7 @@ from schemas.ids import content_id
 from schemas.records import Record, StoredRecord
 from sql.replays import LEASE_S, Letter, PgReplays, Replay, Tally
 from streams.again import Result, replayed
+from streams.hosting import group_name
 from streams.publisher import own_fact
 from streams.runner import Runner
 from streams.topics import DEAD_LETTERS
@@ -94,7 +95,7 @@ class Replaying:
             named = await replays.letters(found.tenant, {"event_ids": some, "stage": found.stage})
             letters = [letter for letter in named if letter.generation == found.chosen.get("buried_in")]
             records = [stored for letter in letters if (stored := await self._read_again(letter)) is not None]
-            results = await self._again(replays, found, runner, records)
+            results = await self._again(replays, found, runner, records, {})
             await self._close(letters, results)
             _add(tally, results, len(some))
             tally.buried += len(letters) - len(records)
@@ -106,9 +107,10 @@ class Replaying:
     async def _replay(self, replays: PgReplays, found: Replay, runner: Runner) -> bool:
         places, tally = {**found.places}, found.tally
         selection = await chosen_by(replays, found.tenant, found.chosen)
+        read = await self.storage.log.acknowledged(group_name(found.stage, found.generation), found.topic or "")
         async for batch in _batches(self.storage, found, _together(found)):
             chosen = [stored for stored in batch if selection.takes(stored)]
-            results = await self._again(replays, found, runner, chosen)
+            results = await self._again(replays, found, runner, chosen, read)
             places |= {stored.position.partition: stored.position.offset + 1 for stored in batch}
             _add(tally, results, len(batch))
             if not await replays.went_on(self.owner, found.id, places, tally):
@@ -116,7 +118,8 @@ class Replaying:
             await self._breathe(found, len(results))
         return True
 
-    async def _again(self, replays: PgReplays, found: Replay, runner: Runner, records: Sequence[StoredRecord]) -> list[Result]:
+    async def _again(self, replays: PgReplays, found: Replay, runner: Runner, records: Sequence[StoredRecord], read: Mapping[int, int]) -> list[Result]:
+        """`read`: by partition, up to where the stage itself has read."""
         if not records:
             return []
 
@@ -127,7 +130,7 @@ class Replaying:
                 generation = "" if runner.stage.shared else found.generation or ""
                 await replays.judge_anew(generation, runner.stage.name, [fact.id for fact in facts])
 
-        return await replayed(runner, records, reopen, found.id)
+        return await replayed(runner, records, reopen, found.id, ended=lambda stored: stored.position.offset < read.get(stored.position.partition, 0))
 
     async def _read_again(self, letter: Letter) -> StoredRecord | None:
         """At its own place, or from the copy that was kept where the topic has forgotten it. None where neither is left: the letter stays as it is."""

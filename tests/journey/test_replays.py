@@ -321,12 +321,20 @@ async def test_every_stage_may_react_again_to_all_that_a_document_has_been_throu
         return bool((await get(world, f"/v1/documents/{changed['document_id']}"))["title"] == "New")
 
     await until(amended)
-    before = await summed(database)
+    await until(lambda: idle(world))
+    before, told = await summed(database), await producers_told(world)
     for stage in ("receive", "transcribe", "chunk", "embed", "extract", "index"):
         done = await ended(world, (await post(world, "/v1/replays", {"stage": stage}))["replay_id"])
         assert (done["state"], done["buried"]) == ("done", 0), done
         await until(lambda: idle(world))
         assert await summed(database) == before, stage
+        assert await producers_told(world) == told, f"{stage} tells of what came since as if it had come first"
+
+
+async def producers_told(world: World) -> set[tuple[str, str]]:
+    """Event and outcome."""
+    said = [stored.record async for stored in world.worker.storage.log.read("outcomes")]
+    return {(json.loads(record.value or b"")["event_id"], record.headers["ce_type"].decode()) for record in said}
 
 
 async def idle(world: World) -> bool:
