@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
@@ -42,6 +42,12 @@ class PgReceipts:
         with database_errors():
             rows = await self._pool.fetch("select receipt_id from erasures where tenant = $1 and completed_at is not null", tenant)
         return [row["receipt_id"] for row in rows]
+
+    async def unknown(self, receipts: Sequence[UUID]) -> int:
+        """How many of these no request is known of."""
+        query = "select count(*) from unnest($1::uuid[]) r (id) where not exists (select from erasures where receipt_id = r.id)"
+        with database_errors():
+            return int(await self._pool.fetchval(query, list(receipts)))
 
     async def newest(self, tenant: str, limit: int) -> list[Mapping[str, Any]]:
         query = f"select {COLUMNS} from erasures where tenant = $1 order by requested_at desc, receipt_id limit $2"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable
+from uuid import UUID
 
 from anabranch.secrets import master_key
 from anabranch.settings import Settings
@@ -26,13 +27,17 @@ async def sealing_codec(settings: Settings, pool: Pool) -> Codec:
     return Codec(SealingKeys(keystore, master, plain=readable(settings)))
 
 
-async def destroy_again(log: EventLog, codec: Codec, pool: Pool) -> None:
-    """Apply what the log says of destroyed keys: the keystore may come from a backup that is older. Raises NewerVersion where a newer program said it."""
+async def destroy_again(log: EventLog, codec: Codec, pool: Pool) -> dict[UUID, int]:
+    """Apply what the log says of destroyed keys: the keystore may come from a backup that is older. Returns the receipts for which they
+    were, each with the offset at which that was said first. Raises NewerVersion where a newer program said it."""
+    told: dict[UUID, int] = {}
     keystore, kind = PgKeystore(pool), f"{KeysDestroyed.name}.v".encode()
     async for stored in log.read(CONTROL):
         if stored.record.headers.get("ce_type", b"").startswith(kind):
             fact = await codec.decode(stored)
             await keystore.destroy(fact.data.tenant, fact.data.keys)
+            told.setdefault(fact.data.receipt_id, stored.position.offset)
+    return told
 
 
 def readable(settings: Settings) -> Callable[[str], bool]:

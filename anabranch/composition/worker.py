@@ -17,6 +17,7 @@ from anabranch.composition.genesis import current_generation, publish_first
 from anabranch.composition.hosting import Hosting
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.ports import door_of
+from anabranch.composition.restored import check_current
 from anabranch.composition.sealing import destroy_again
 from anabranch.composition.shelf import EngineShelf
 from anabranch.composition.sources import source_hosts
@@ -70,7 +71,7 @@ async def prepare_worker(
         storage = await stack.enter_async_context(
             prepare_storage(settings, dsn, pool_size=settings.database.worker_pool, name="anabranch worker", relaxed=True, overrides=overrides)
         )
-        await destroy_again(storage.log, storage.codec, storage.pool)
+        await check_current(storage, await destroy_again(storage.log, storage.codec, storage.pool))
         generation, engines = await _agreed(settings, storage, overrides, stack)
         builds = await open_pool(dsn, size=BUILD_CONNECTIONS, name="anabranch builds", settings=RELAXED if settings.log_kind == "postgres" else None)
         stack.push_async_callback(close_pool, builds)

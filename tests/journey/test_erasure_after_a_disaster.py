@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 
+import asyncpg
 import pytest
 
 from anabranch.background.passing import Passing
@@ -14,9 +16,10 @@ from anabranch.composition.overrides import Overrides
 from anabranch.desk.rebuilding import start_rebuild
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
+from schemas.errors import ConfigurationError
 from sql.checksum import checksum
 from sql.pool import Pool, close_pool, open_pool
-from tests.both_logs import on_both_logs
+from tests.both_logs import on_both_logs, on_kafka
 from tests.canaries import in_files, in_tables
 from tests.integration.test_recovery import copy_keys, copy_log
 from tests.journey.conftest import PATIENCE_S, World, running
@@ -142,6 +145,39 @@ async def test_an_erasure_goes_on_when_the_database_is_lost_in_the_middle_of_it(
         assert found["documents"] == 1 and found["removed"]["blobs"] >= 1
         assert in_files(settings.data_dir, ["In a collection"]) == set()
         assert await in_tables(world.worker.storage.pool, ["In a collection"]) <= {"raw"}
+
+
+@on_kafka
+async def test_tables_that_were_restored_from_before_an_erasure_are_not_worked_with(
+    settings: Settings, database: str, other_database: str, overrides: Overrides
+) -> None:
+    """Where the log is not among them its readers are further than they are: they would never be told."""
+    async with running(settings, database, overrides) as world:
+        gone = await world.searchable(TEXT, external_id=HEAD)
+    await copied_to(database, other_database)
+    async with running(settings, database, overrides) as world:
+        await erase(world, "document", gone["document_id"])
+    async with running(settings, database, overrides):
+        """Started again it goes on."""
+    with pytest.raises(ConfigurationError) as refused:
+        async with running(settings, other_database, overrides):
+            raise AssertionError("it has started")
+    assert refused.value.code == "TABLES_RESTORED" and "anabranch rebuild" in refused.value.remedy
+
+
+async def copied_to(database: str, other_database: str) -> None:
+    """As a backup of everything in it would be restored."""
+    (source, _), (target, server) = (part(one) for one in (database, other_database))
+    connection = await asyncpg.connect(server)
+    await connection.execute(f'drop database "{target}"')
+    await connection.execute(f'create database "{target}" template "{source}"')
+    await connection.close()
+
+
+def part(dsn: str) -> tuple[str, str]:
+    """Name of a database, and the address of its server's own."""
+    found = urlsplit(dsn)
+    return found.path[1:], urlunsplit(found._replace(path="/postgres"))
 
 
 async def test_tables_of_a_log_whose_documents_were_all_erased_are_filled(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
