@@ -55,7 +55,7 @@ def read_gate(path: Path) -> Gate:
     except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
         raise InvalidRequest(f"{path} cannot be read: {error}", code="NOT_A_GATE", remedy=REMEDY) from error
     try:
-        return Gate.model_validate(found or {})
+        return Gate.model_validate({} if found is None else found)
     except ValidationError as error:
         raise InvalidRequest(f"{path}: {problems(error)}", code="NOT_A_GATE", remedy=REMEDY) from error
 

@@ -182,7 +182,8 @@ def test_a_gate_is_read_with_its_bounds_and_a_wrong_one_named(tmp_path: Path) ->
     assert read_gate(file) == Gate(gain=None, loss={"ndcg@10": 0.01}, min_queries=100)
     file.write_text("")
     assert read_gate(file) == Gate()
-    for wrong, named in (("min_overlap: 2", "min_overlap"), ("gain: {metric: recall}", "gain.metric"), ("minimum: 1", "minimum"), ("a: [", "cannot be read")):
+    wrong_ones = (("min_overlap: 2", "min_overlap"), ("gain: {metric: recall}", "gain.metric"), ("minimum: 1", "minimum"), ("a: [", "cannot be read"))
+    for wrong, named in (*wrong_ones, ("[]", "gate.yaml"), ("false", "gate.yaml"), ("0", "gate.yaml")):
         file.write_text(wrong)
         with pytest.raises(InvalidRequest, match=named) as refused:
             read_gate(file)
