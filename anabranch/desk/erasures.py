@@ -30,6 +30,7 @@ class LogErasures:
     fresh_id: Callable[[], UUID]
 
     async def request(self, tenant: str, scope: Scope, name: str) -> UUID:
+        name = _as_written(name) if scope == "document" else name
         await self._check(tenant, scope, name)
         receipt = self.fresh_id()
         asked = ErasureRequested(receipt_id=receipt, tenant=tenant, scope=scope, subject=name, requested_at=self.clock())
@@ -49,6 +50,14 @@ class LogErasures:
             raise InvalidRequest(f"this is tenant {tenant!r}, which may not erase {name!r}", code="FORBIDDEN_TENANT", remedy="A tenant erases itself only.")
         if not await PgErasure(self.storage.pool).documents(tenant, scope, name):
             raise NotFound(f"nothing is known of {scope} {name!r}", remedy="GET /v1/documents lists documents, GET /v1/collections collections.")
+
+
+def _as_written(document_id: str) -> str:
+    """Ids have several spellings (RFC 9562, section 4), and the tables one. What is no id is no document's either."""
+    try:
+        return str(UUID(document_id))
+    except ValueError:
+        return document_id
 
 
 def _shown(row: Mapping[str, Any]) -> dict[str, Any]:

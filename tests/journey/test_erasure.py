@@ -109,6 +109,12 @@ async def test_a_collection_goes_and_another_stays(world: World) -> None:
     assert [item["document_id"] for item in listed] == [stays["document_id"]]
 
 
+async def test_a_document_is_named_by_its_id_however_that_is_written(world: World) -> None:
+    gone = await world.searchable(TEXT)
+    assert (await erase(world, "document", gone["document_id"].upper()))["documents"] == 1
+    assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
+
+
 async def test_an_erasure_that_was_interrupted_goes_on(settings: Settings, database: str, overrides: Overrides) -> None:
     async with running(settings, database, overrides) as world:
         gone = await world.searchable(TEXT, external_id="gone")
