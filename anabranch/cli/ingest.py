@@ -81,7 +81,7 @@ async def _run(job: Ingestion, common: Remote) -> dict[str, Any]:
     async with beginning_client(common) as client:
         with watching(job, quiet=common.quiet, plain=common.no_color):
             report = await job.run(client)
-        if job.wait_s is None:
+        if job.wait_s is None and any(source.job for source in job.sources):
             tell_who_goes_on(client, common)
         return report
 
