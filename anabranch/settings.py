@@ -96,6 +96,19 @@ class ApiSettings(Section):
     port: int = Field(8420, ge=0, le=65535, description="0 takes a free one")
 
 
+class CacheSettings(Section):
+    """Of each process that answers questions."""
+
+    answers: int = Field(
+        256,
+        ge=0,
+        le=100_000,
+        description="remembered, about 0.3 MB each: what is asked for the third time is answered from memory until the index changes; 0: none",
+    )
+    seconds: float = Field(60.0, gt=0, le=600, description="for which an answer is remembered at most")
+    embeddings: int = Field(1024, ge=0, le=100_000, description="of questions that are remembered, about 16 kB each; 0: none")
+
+
 class LoggingSettings(Section):
     level: Literal["debug", "info", "warning", "error"] = "info"
     format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, JSON elsewhere")
@@ -136,6 +149,7 @@ class Settings(BaseSettings):
     sources: dict[str, SecretStr] = Field({}, description="by the name of a source of kind postgres: where its database is, with user and password")
     api: ApiSettings = ApiSettings()
     worker: WorkerSettings = WorkerSettings()
+    cache: CacheSettings = CacheSettings()
     logging: LoggingSettings = LoggingSettings()
 
     @property

@@ -11,7 +11,7 @@ from typing import Any
 from retrieval.plan import Plan
 from retrieval.timing import Clock, milliseconds
 from schemas.errors import AnabranchError, EngineUnavailable, InvalidRequest
-from schemas.ports.engines import EmbeddedQuery, Embedder
+from schemas.ports.engines import EmbeddedQuery
 from schemas.ports.search import Hit, LexicalHits, Seed, Snapshot
 from schemas.profiles import Profile
 from schemas.questions import Channel, ChannelTrace, Filters
@@ -53,9 +53,9 @@ class Ask:
     k: Mapping[Channel, int]
 
 
-def embedding(embedder: Embedder, question: str, *, wanted: bool) -> asyncio.Task[EmbeddedQuery] | None:
+def embedding(embed: Callable[[str], Coroutine[Any, Any, EmbeddedQuery]], question: str, *, wanted: bool) -> asyncio.Task[EmbeddedQuery] | None:
     """The question's vectors, begun at once: the lexical channel need not wait for them."""
-    return asyncio.ensure_future(embedder.embed_query(question)) if wanted else None
+    return asyncio.ensure_future(embed(question)) if wanted else None
 
 
 async def ask_channels(snapshot: Snapshot, ask: Ask, wanted: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, clock: Clock) -> Found:

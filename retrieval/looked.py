@@ -14,9 +14,10 @@ from retrieval.pack import Context, pack
 from retrieval.plan import Plan
 from retrieval.ranking import Ranking
 from retrieval.refuse import Suitability
+from retrieval.remembered import Key
 from retrieval.results import results
 from retrieval.timing import Stopwatch
-from schemas.ports.search import ChunkView, ParentView
+from schemas.ports.search import ChunkView, ParentView, Standing
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, Result, Route, SearchRequest, Tell
 
@@ -34,6 +35,15 @@ class Asked:
     tell: Tell
     generation: str | None = None
     """Which is looked at; None: the one that is live at each look."""
+    from_memory: bool = False
+    """Whether what was found before may be taken."""
+
+    @property
+    def key(self) -> Key | None:
+        """Under which its answer is remembered. One that is streamed is made as it is told."""
+        if not self.from_memory or self.streams or self.generation is None:
+            return None
+        return self.tenant, self.generation, type(self.request).__name__, self.request.model_dump_json()
 
     @property
     def streams(self) -> bool:
@@ -51,6 +61,8 @@ class Looked:
     contexts: tuple[Context, ...] = ()
     results: tuple[Result, ...] = ()
     views: Mapping[UUID, ParentView] = field(default_factory=dict)
+    standing: Standing | None = None
+    """Of the index; None where a channel, a model or the reranker was lost."""
 
 
 class Readable(Protocol):

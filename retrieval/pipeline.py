@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
 from uuid import UUID
 
@@ -22,13 +22,14 @@ from retrieval.profiles import Profiles
 from retrieval.ranking import Looking, Ranking, rank
 from retrieval.refuse import Suitability, judge_suitability
 from retrieval.rehearsal import Rehearsal, ranked
+from retrieval.remembered import Outcome, R, RememberedAnswers, RememberedQuestions
 from retrieval.route import channels_of, escalated, route
 from retrieval.runs import Publish, answered, discard, received
 from retrieval.states import StateReader, Unpack
 from retrieval.timing import Clock, Stopwatch
 from schemas.errors import AnabranchError, InvalidRequest, ModelOutput
 from schemas.ports.engines import Blobs, Chat, EmbeddedQuery, Embedder, Languages, Names, Reranker, Sentences
-from schemas.ports.search import Search, Snapshot
+from schemas.ports.search import Search, Snapshot, Standing
 from schemas.profiles import Profile
 from schemas.questions import (
     Channel,
@@ -62,28 +63,26 @@ class Retriever:
         profiles: Profiles,
         clock: Clock,
         publish: Publish = discard,
+        *,
+        answers: RememberedAnswers | None = None,
+        questions: RememberedQuestions | None = None,
     ) -> None:
         self._search, self._embedder, self._reranker, self._chat = search, embedder, reranker, chat
         self._languages, self._sentences, self._names = languages, sentences, names
+        self._answers, self._questions = answers, questions or embedder
         self._states, self._profiles, self._clock, self._publish = StateReader(blobs, unpack_states), profiles, clock, publish
 
     async def search(self, tenant: str, request: SearchRequest, run_id: UUID, *, generation: str | None = None) -> SearchResponse:
         """Ranked parents without an answer: neither refused nor trimmed. `generation` is asked where the request names none."""
         asked = self._received(tenant, request, run_id, generation)
-        looked = await self._look(asked, read_contexts=False)
-        response = SearchResponse(run_id=run_id, generation=looked.generation, results=list(looked.results), trace=self._trace(asked, looked, None))
-        self._publish(answered(tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, None)))
-        return response
+        return (await self._once(asked, SearchResponse, self._searched)).response
 
     async def query(self, tenant: str, request: QueryRequest, run_id: UUID, tell: Tell = untold, *, generation: str | None = None) -> QueryResponse:
         """An answer from cited passages, or a refusal in the question's language. Steps are told as they happen, and with `stream` the model's words."""
         asked = self._received(tenant, request, run_id, generation, tell)
-        looked = await self._look(asked, read_contexts=True)
-        draft = await self._answer(asked, looked) if suits(asked, looked) else None
-        response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
-        fact = answered(tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, draft))
-        self._publish(fact)
-        return response.model_copy(update={"debug": Debug(candidates=fact.candidates, numbers=fact.numbers)}) if request.debug else response
+        found = await self._once(asked, QueryResponse, self._answered)
+        debug = Debug(candidates=found.fact.candidates, numbers=found.fact.numbers)
+        return found.response.model_copy(update={"debug": debug}) if request.debug else found.response
 
     async def rehearse(self, tenant: str, request: SearchRequest) -> Rehearsal:
         """As `query` for a QueryRequest and as `search` for any other, but nothing of it is published."""
@@ -109,7 +108,7 @@ class Retriever:
         return documents(ranking.parents)[:depth]
 
     def _received(self, tenant: str, request: SearchRequest, run_id: UUID, generation: str | None, tell: Tell = untold) -> Asked:
-        asked = replace(self._asked(tenant, request, run_id, tell), generation=request.generation or generation)
+        asked = replace(self._asked(tenant, request, run_id, tell), generation=request.generation or generation, from_memory=True)
         self._publish(received(run_id, tenant, request, self._clock()))
         return asked
 
@@ -120,18 +119,46 @@ class Retriever:
             planned = plan(request.query, request.language, self._languages, self._names)
         return Asked(tenant, run_id, request, profile, planned, watch, tell, request.generation)
 
+    async def _once(self, asked: Asked, kind: type[R], ask: Callable[[Asked], Awaitable[Outcome[R]]]) -> Outcome[R]:
+        """Published for its own run, also where it was found in memory."""
+        if self._answers is None or asked.key is None:
+            outcome = await ask(asked)
+        else:
+            outcome, remembered = await self._answers.answer(asked.key, kind, lambda: ask(asked))
+            outcome = outcome.again(asked.run_id, self._clock(), asked.watch.finished()) if remembered else outcome
+        self._publish(outcome.fact)
+        return outcome
+
+    async def _searched(self, asked: Asked) -> Outcome[SearchResponse]:
+        looked = await self._look(asked, read_contexts=False)
+        trace = self._trace(asked, looked, None)
+        response = SearchResponse(run_id=asked.run_id, generation=looked.generation, results=list(looked.results), trace=trace)
+        fact = answered(asked.tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, None))
+        return Outcome(response, fact, looked.standing)
+
+    async def _answered(self, asked: Asked) -> Outcome[QueryResponse]:
+        looked = await self._look(asked, read_contexts=True)
+        draft = await self._answer(asked, looked) if suits(asked, looked) else None
+        response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
+        fact = answered(asked.tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, draft))
+        return Outcome(response, fact, looked.standing if draft is None or draft.whole else None)
+
     async def _look(self, asked: Asked, *, read_contexts: bool) -> Looked:
         """Again with all channels, once, where a rule had chosen fewer and they found nothing that suits."""
         routed = route(asked.request, asked.plan)
         looked = await self._look_by(asked, routed, read_contexts)
         wider = escalated(routed, f"{routed.mode} alone: {looked.suitability.reason}") if looked.suitability.refused else None
-        return await self._look_by(asked, wider, read_contexts) if wider else looked
+        if wider is None:
+            return looked
+        again = await self._look_by(asked, wider, read_contexts)
+        return replace(again, standing=looked.standing and again.standing and looked.standing)
 
     async def _look_by(self, asked: Asked, routed: Route, read_contexts: bool) -> Looked:
         async with self._search.snapshot(asked.generation) as snapshot:
             ranking = await self._rank(asked, routed, snapshot, None)
             suitability = self._suitability(asked, ranking)
-            looked = Looked(snapshot.generation.name, routed, ranking, suitability)
+            standing = Standing(asked.tenant, snapshot.generation.name, snapshot.state) if ranking.whole else None
+            looked = Looked(snapshot.generation.name, routed, ranking, suitability, standing=standing)
             with asked.watch.step("read"):
                 return await (with_contexts if read_contexts else with_results)(asked, looked, snapshot)
 
@@ -141,7 +168,7 @@ class Retriever:
             raise InvalidRequest("Every channel that was asked for is switched off.", code="NO_CHANNEL", remedy="Name other channels, or another profile.")
         reranker = self._reranker if asked.profile.rerank.reranker == "default" else None
         wanted = "semantic" in channels or (reranker is not None and reranker.role == "added")
-        query = embedding(self._embedder, asked.plan.question, wanted=wanted)
+        query = embedding((self._questions if asked.from_memory else self._embedder).embed_query, asked.plan.question, wanted=wanted)
         ask = Ask(asked.tenant, asked.plan, asked.profile, asked.request.filters, _candidates(asked, depth))
         try:
             looking = Looking(snapshot, reranker, self._states, self._clock, asked.watch)

@@ -51,6 +51,11 @@ class Ranking:
         return self.found.lexical.idf if self.found.lexical else {}
 
     @property
+    def whole(self) -> bool:
+        """Whether everything that was asked has answered."""
+        return not self.found.failed and (self.reranked is None or self.reranked.done)
+
+    @property
     def notes(self) -> list[str]:
         return list(self.reranked.notes) if self.reranked else []
 

@@ -135,6 +135,9 @@ class Trace(Value):
     model_calls: int = 0
     tokens: int = 0
     cost: float | None = None
+    cached: bool = Field(
+        False, description="the same was answered before, and nothing that it rests on has changed since; steps and channels are as they were then"
+    )
     notes: list[str] = Field(default=[], description="what a person should know about this answer, such as entities still settling")
 
 

@@ -12,8 +12,9 @@ from schemas.records import repeats
 from sql import acceptance, amending
 from sql.claims import ERASED, Handled, Verdict, claim_events, note_another_try, note_flips, note_revived
 from sql.decisions import write_decisions
-from sql.document_state import States, add_stubs, lock_documents, look_at_shown, settles
+from sql.document_state import States, add_stubs, documents_of, lock_documents, look_at_shown, settles
 from sql.flips import share_flips
+from sql.index_changes import EVERY_GENERATION, note_change
 from sql.keystore import destroyed
 from sql.pool import Connection
 from sql.visibility import flip_complete, keep_late_texts, withdraw
@@ -54,8 +55,11 @@ async def claim_documents(
     answers = {identity: handled.claimed for identity, handled in before.items()}
     run = _Run(connection, generation, stage, counts, states, write_rows)
     erased = await _erased(connection, events)
-    for together in _runs([event for event in _fresh(events, before) if event.fact.id not in erased]):
+    fresh = [event for event in _fresh(events, before) if event.fact.id not in erased]
+    for together in _runs(fresh):
         answers |= await run.claim(together)
+    if any(event.rows for event in fresh):
+        await note_change(connection, EVERY_GENERATION if counts == "latest" else generation.name, documents_of(fresh).values())
     answers |= erased
     if counts == "latest":
         answers |= await _with_revived(connection, generation.name, stage, answers)

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from schemas.events.erasure import Scope
 from sql.errors import database_errors
+from sql.index_changes import EVERY_GENERATION, note_change
 from sql.pool import Connection, Pool
 from sql.statements import statement
 
@@ -158,6 +159,7 @@ class PgErasure:
                 await connection.execute(statement("erase_jobs"), some, before)
                 await connection.execute(statement("erase_document_rows"), some, readable)
                 await connection.execute(statement("erase_amendments"), some)
+                await note_change(connection, EVERY_GENERATION, [tenant])
                 await self._count(connection, receipt, {"source_changes": changes})
 
     async def tidy(self, documents: Sequence[UUID], *, before: datetime) -> None:

@@ -38,16 +38,16 @@ class PgSearch:
     @asynccontextmanager
     async def snapshot(self, generation: str | None = None) -> AsyncIterator[PgSnapshot]:
         """Of the live generation, or the named one. Raises NotFound, DatabaseUnavailable."""
-        async with self._turns, self._holding(generation) as (name, live):
+        async with self._turns, self._holding(generation) as (name, state, live):
             readers = Readers(self._pool, name, self._connections)
             try:
-                yield PgSnapshot(live, readers)
+                yield PgSnapshot(live, state, readers)
             finally:
                 await readers.close()
 
     @asynccontextmanager
-    async def _holding(self, generation: str | None) -> AsyncIterator[tuple[str, Generation]]:
-        """The exported snapshot's name, for as long as its transaction is open, and the generation."""
+    async def _holding(self, generation: str | None) -> AsyncIterator[tuple[str, str, Generation]]:
+        """The exported snapshot's name, for as long as its transaction is open, its state, and the generation."""
         with database_errors():
             connection = await self._pool.acquire()
         try:
@@ -56,7 +56,7 @@ class PgSearch:
                 row = await connection.fetchrow(statement("snapshot"), generation)
             if row is None:
                 raise _unknown(generation)
-            yield row["snapshot"], Generation(**{name: row[name] for name in ("name", "config", "how", "topics", "state")})
+            yield row["snapshot"], row["standing"], Generation(**{name: row[name] for name in ("name", "config", "how", "topics", "state")})
         finally:
             await asyncio.shield(give_back(self._pool, connection))
 
@@ -64,8 +64,8 @@ class PgSearch:
 class PgSnapshot:
     """See `schemas.ports.search.Snapshot`."""
 
-    def __init__(self, generation: Generation, readers: Readers) -> None:
-        self.generation = generation
+    def __init__(self, generation: Generation, state: str, readers: Readers) -> None:
+        self.generation, self.state = generation, state
         self._readers = readers
 
     async def lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:

@@ -12,6 +12,7 @@ from schemas.errors import TransientError
 from schemas.generations import Generation
 from sql.compaction import compact_lexical
 from sql.generations import PgGenerations
+from sql.index_changes import PrunedChanges
 from sql.log import EXPIRE_EVERY, PgLog
 from sql.pool import Pool
 from sql.vector_index import ensure_vector_index
@@ -22,11 +23,12 @@ EVERY_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Folds lexical deltas, builds the vector index once it is worth it, drops expired records of the Postgres log. Indexes are built over `builds`:
-    that takes minutes."""
+    """Folds lexical deltas, builds the vector index once it is worth it, forgets old changes of indexes, drops expired records of the Postgres log. Indexes
+    are built over `builds`: that takes minutes."""
 
     storage: Storage
     builds: Pool
+    changes: PrunedChanges
     every_s: float = EVERY_S
 
     async def run(self) -> None:
@@ -49,6 +51,7 @@ class Maintenance:
         for generation in await PgGenerations(self.storage.pool).undropped():
             if generation.state != "building":
                 await self._look_after(generation)
+        await self.changes.once()
         if expire and isinstance(self.storage.log, PgLog):
             await self.storage.log.expire()
 

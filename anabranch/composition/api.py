@@ -82,7 +82,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
         search = GatedSearch(PgSearch(pool), gate)
 
         def questions(live: Generation) -> AbstractAsyncContextManager[Retriever]:
-            return prepare_questions(settings, storage, search, live, publish=overheard.offer, overrides=overrides)
+            return prepare_questions(settings, storage, search, live, publish=overheard.offer, note=metrics.looked_up, overrides=overrides)
 
         ready = await stack.enter_async_context(answering(PgGenerations(storage.pool), questions))
         documents, records, past = PgDocuments(storage.pool), PgRecords(storage.pool), PgPastTexts(storage.pool)

@@ -10,6 +10,7 @@ from anabranch.background.warming import warming
 from anabranch.composition.engines import Watching, embedder_of, models_folder, server
 from anabranch.composition.outdated_embedder import OutdatedEmbedder
 from anabranch.composition.overrides import NONE, Overrides
+from anabranch.composition.remembering import Caches, remembering
 from anabranch.composition.storage import Storage
 from anabranch.indexing import model_of
 from anabranch.settings import Settings
@@ -19,6 +20,7 @@ from engines.names import FoldedNames
 from engines.sentences import RuleSentences
 from retrieval.pipeline import Retriever
 from retrieval.profiles import Profiles, load_profiles
+from retrieval.remembered import Note
 from schemas.errors import GenerationMismatch
 from schemas.events import Event
 from schemas.generations import Generation
@@ -31,15 +33,25 @@ SHIPPED_PROFILES = (Path(__file__).parents[1] / "_profiles", Path(__file__).pare
 
 @asynccontextmanager
 async def prepare_questions(
-    settings: Settings, storage: Storage, search: Search, generation: Generation, *, publish: Callable[[Event], None] | None = None, overrides: Overrides = NONE
+    settings: Settings,
+    storage: Storage,
+    search: Search,
+    generation: Generation,
+    *,
+    publish: Callable[[Event], None] | None = None,
+    note: Note | None = None,
+    overrides: Overrides = NONE,
 ) -> AsyncIterator[Retriever]:
-    """Where this program embeds otherwise than the one that made the generation, questions are answered without vectors, and the trace says why. Raises
+    """With `note`, what is asked again and again is remembered. Where this program embeds otherwise than the one that made the generation, questions are answered without vectors, and the trace says why. Raises
     GenerationMismatch where the embedding model of the settings is not the one of the index."""
     async with AsyncExitStack() as stack:
         embedder = overrides.of(generation.config).embedder or await embedder_of(settings, generation.config.embed, stack, overrides.watch)
         _check_embedder(embedder, generation)
         alike = embedder.fingerprint == generation.config.embed.fingerprint
         await stack.enter_async_context(warming([embedder] if alike else [], models_folder(settings)))
+        caches = Caches()
+        if note and alike:
+            caches = await stack.enter_async_context(remembering(settings.cache, storage.pool, embedder, overrides.clock, note))
         reranker = overrides.reranker or await _reranker(settings, generation, stack, overrides.watch)
         yield Retriever(
             search,
@@ -54,6 +66,7 @@ async def prepare_questions(
             profiles_of(settings),
             overrides.clock,
             **({"publish": publish} if publish else {}),
+            **caches,
         )
 
 

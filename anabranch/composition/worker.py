@@ -29,6 +29,7 @@ from anabranch.settings import Settings
 from processors import STAGES
 from schemas.generations import Generation, IndexConfig
 from sql.generations import PgGenerations
+from sql.index_changes import PrunedChanges
 from sql.pool import RELAXED, close_pool, open_pool
 from streams.codec import Codec
 from streams.observe import Observer, Silent
@@ -86,7 +87,7 @@ async def prepare_worker(
         replaying = Replaying(storage, hosting.runners, overrides.clock, overrides.fresh_id())
         hosts_door = any(stage.name == "receive" for stage in stages)
         sources = source_hosts(settings, storage, door, overrides) if hosts_door else None
-        yield Worker(generation, storage, hosting, builder, Maintenance(storage, builds), replaying, sources, stale)
+        yield Worker(generation, storage, hosting, builder, Maintenance(storage, builds, PrunedChanges(storage.pool)), replaying, sources, stale)
 
 
 async def _agreed(settings: Settings, storage: Storage, overrides: Overrides, stack: AsyncExitStack) -> tuple[Generation, Engines]:

@@ -12,7 +12,8 @@ from schemas.errors import TransientError
 from schemas.ports.search import Search, Snapshot
 
 WAIT_S = 5.0
-QUEUED_PER_SLOT = 16
+QUEUED_PER_SLOT = 64
+"""About as many as are answered within the wait: a short rush is answered late, and not refused."""
 
 
 class Gate:

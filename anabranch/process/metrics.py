@@ -61,6 +61,9 @@ class Metrics:
         self.breaker = Gauge("anabranch_breaker_state", "Circuit of a model server: 0 closed, 1 half open, 2 open", ["target"], **own)
         self.streams = Gauge("anabranch_sse_clients", "Answers that are being streamed now", **own)
         self.rerank_score = Histogram("anabranch_rerank_score", "Best score of a question's rerank", buckets=SCORES, **own)
+        self.cache_requests = Counter(
+            "anabranch_cache_requests", "What was looked for in a cache: hit, miss, or stale by a change", ["cache", "outcome"], **own
+        )
         self.answers = Counter("anabranch_answers", "Questions by outcome", ["outcome"], **own)
         self.usage_lost = Counter("anabranch_usage_events_lost", "Facts about questions that the log did not take", **own)
         self.refused_busy = Counter("anabranch_requests_refused_busy", "Requests answered 503 because a pool was full", ["pool"], **own)
@@ -96,6 +99,9 @@ class Metrics:
         for kind, given in (kinds | {"corrected": feedback.corrected_answer is not None, "note": feedback.note is not None}).items():
             if given:
                 self.feedback.labels(kind).inc()
+
+    def looked_up(self, cache: str, outcome: str) -> None:
+        self.cache_requests.labels(cache, outcome).inc()
 
     def failed(self) -> None:
         self.answers.labels("error").inc()

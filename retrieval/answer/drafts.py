@@ -32,6 +32,11 @@ class Draft:
     reply: ChatReply | None = None
 
     @property
+    def whole(self) -> bool:
+        """Whether every engine that was asked for it has answered: no model was away, and sentences were chosen by more than their words."""
+        return self.reply is not None or (self.closeness is not None and not self.calls)
+
+    @property
     def text(self) -> str:
         """The sentences, each with its citation marks."""
         return " ".join(f"{sentence.text} {''.join(f'[{n}]' for n in sentence.citations)}" for sentence in self.sentences)

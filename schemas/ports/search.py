@@ -83,10 +83,21 @@ class ParentView:
     ordinal: int
 
 
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a tenant's index in a generation had come when it was looked at. `state` is the storage's own."""
+
+    tenant: str
+    generation: str
+    state: str
+
+
 class Snapshot(Protocol):
     """One state of one generation, for as long as its context is open. Each method may run at the same time as the others."""
 
     generation: Generation
+    state: str
+    """Of a `Standing`."""
 
     async def lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
         """BM25 over title, headings and text, in each document's own language. Terms beyond the budget enter as conjunctions; the budget widens once when an unseen chunk could still win."""
@@ -112,6 +123,11 @@ class Snapshot(Protocol):
 class Search(Protocol):
     def snapshot(self, generation: str | None = None) -> AbstractAsyncContextManager[Snapshot]:
         """Of the live generation, or the named one. Raises NotFound."""
+
+
+class IndexChanges(Protocol):
+    async def unchanged(self, standings: Sequence[Standing]) -> list[bool]:
+        """For each, whether a question would still see exactly the same. Nothing that has committed is overlooked. Raises DatabaseUnavailable."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,6 +13,7 @@ LOG = {
     "topics": "names and settings",
     "log_readers": "places",
     "handled": "ids, places, orders, and hashes of payloads",
+    "index_changes": "transactions, and names of tenants and generations",
     "reader_pauses": "codes, and types and versions of events",
     "migration_checksums": "of files of ours",
     "supabase_migrations.schema_migrations": "files of ours",

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from retrieval.pipeline import Retriever
 from retrieval.profiles import Profiles
+from retrieval.remembered import RememberedAnswers, RememberedQuestions
 from schemas.events import Event
 from schemas.profiles import Profile
 from tests.unit.retrieval_fakes import (
@@ -54,7 +55,7 @@ class House:
         self.blobs.data[key] = self.blobs.data.get(key, b"") + data
         return Child(text, kind=kind, vector=vector_of(text), states=(key, offset, len(data)))  # type: ignore[arg-type]
 
-    def retriever(self) -> Retriever:
+    def retriever(self, *, answers: RememberedAnswers | None = None, questions: RememberedQuestions | None = None) -> Retriever:
         return Retriever(
             self.index,
             self.embedder,
@@ -68,6 +69,8 @@ class House:
             Profiles({profile.name: profile for profile in self.profiles}),
             SteppingClock(),
             self.published.append,
+            answers=answers,
+            questions=questions,
         )
 
 

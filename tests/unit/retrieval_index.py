@@ -7,6 +7,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from copy import copy
 from dataclasses import dataclass, field
 from uuid import UUID
 
@@ -17,7 +18,7 @@ from numpy.typing import NDArray
 from retrieval.words import content_words
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
-from schemas.ports.search import ChunkView, Hit, LexicalHits, ParentView, Seed
+from schemas.ports.search import ChunkView, Hit, LexicalHits, ParentView, Seed, Standing
 from schemas.questions import Filters
 from schemas.values import BlockKind
 
@@ -56,6 +57,7 @@ class MemoryIndex:
     """Both `Search` and `Snapshot`. `broken` maps a channel to the error it raises; `asked` counts calls."""
 
     generation: Generation = field(default_factory=lambda: Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live"))
+    state: str = "1"
     broken: dict[str, Exception] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
     exactness: str = "exact"
@@ -114,7 +116,10 @@ class MemoryIndex:
     @asynccontextmanager
     async def snapshot(self, generation: str | None = None) -> AsyncIterator[MemoryIndex]:
         self.asked["snapshot"] += 1
-        yield self
+        yield copy(self)
+
+    async def unchanged(self, standings: Sequence[Standing]) -> list[bool]:
+        return [standing.state == self.state for standing in standings]
 
     def _note(self, call: str) -> None:
         self.asked[call] += 1

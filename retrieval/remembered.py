@@ -1,0 +1,145 @@
+"""What is asked again and again is not looked for again, as long as nothing that it rests on has changed."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from typing import Generic, Literal, TypeVar
+from uuid import UUID
+
+from retrieval.timing import Clock
+from schemas.events import QueryAnswered
+from schemas.ports.engines import EmbeddedQuery, Embedder
+from schemas.ports.search import IndexChanges, Standing
+from schemas.questions import QueryResponse, SearchResponse
+
+R = TypeVar("R", SearchResponse, QueryResponse)
+Key = tuple[str, str, str, str]
+"""Tenant, generation, kind of question, and the whole request as JSON."""
+HOT = 2
+"""Times that a question has been answered afresh before it is answered from memory: most are asked once, and who asks again may want to see it done again."""
+Cache = Literal["answers", "question_embeddings"]
+Use = Literal["hit", "miss", "stale"]
+Note = Callable[[Cache, Use], None]
+
+
+def unnoted(cache: Cache, use: Use) -> None:
+    """For those who count nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[R]):
+    """What a question came to, and what is published of it. `standing` is that of the index when it was looked at; without one it is not kept."""
+
+    response: R
+    fact: QueryAnswered
+    standing: Standing | None
+
+    def again(self, run_id: UUID, at: datetime, timings_ms: dict[str, float]) -> Outcome[R]:
+        """For another run: nothing was asked of any model for it."""
+        trace = self.response.trace.model_copy(update={"cached": True, "timings_ms": timings_ms, "model_calls": 0, "tokens": 0, "cost": None})
+        response = self.response.model_copy(update={"run_id": run_id, "trace": trace})
+        fact = self.fact.model_copy(update={"run_id": run_id, "answered_at": at, "response": response.model_dump(mode="json")})
+        return replace(self, response=response, fact=fact)
+
+
+@dataclass(slots=True)
+class _Kept:
+    outcome: Outcome[SearchResponse] | Outcome[QueryResponse]
+    standing: Standing
+    until: datetime
+    answered: int
+
+
+class RememberedAnswers:
+    """At most `most`, the least recently asked goes first, each for `keeps` at most. Whether one still holds is asked of the tables each time, so that a change
+    is seen by the next question, in every process."""
+
+    def __init__(self, changes: IndexChanges, clock: Clock, *, most: int, keeps: timedelta, note: Note = unnoted) -> None:
+        self._changes, self._clock, self._most, self._keeps, self._note = changes, clock, most, keeps, note
+        self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._under_way: dict[Key, asyncio.Event] = {}
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    async def answer(self, key: Key, kind: type[R], ask: Callable[[], Awaitable[Outcome[R]]]) -> tuple[Outcome[R], bool]:
+        """What this question comes to, and whether that was remembered: what was answered `HOT` times since the index last changed is, and what somebody is asking
+        at this moment. Raises DatabaseUnavailable, and what `ask` raises."""
+        before = key in self._kept
+        known = await self._find(key, kind, HOT)
+        if known is None and (other := self._under_way.get(key)):
+            await other.wait()
+            known = await self._find(key, kind, 1)
+        self._note("answers", "hit" if known else "stale" if before and key not in self._kept else "miss")
+        return (known, True) if known else (await self._asked(key, ask), False)
+
+    async def tidy(self) -> None:
+        """Lets go of what no longer holds, so that nothing that was withdrawn or erased stays in memory. Raises DatabaseUnavailable."""
+        looked_at = list(self._kept.items())
+        hold = await self._changes.unchanged([kept.standing for _, kept in looked_at])
+        for (key, kept), holds in zip(looked_at, hold, strict=True):
+            if (not holds or kept.until <= self._clock()) and self._kept.get(key) is kept:
+                del self._kept[key]
+
+    async def _find(self, key: Key, kind: type[R], least: int) -> Outcome[R] | None:
+        kept = self._kept.get(key)
+        if kept is None or kept.answered < least or not isinstance(kept.outcome.response, kind):
+            return None
+        if not await self._holds(kept):
+            if self._kept.get(key) is kept:
+                del self._kept[key]
+            return None
+        if key in self._kept:
+            self._kept.move_to_end(key)
+        return Outcome(kept.outcome.response, kept.outcome.fact, kept.standing)
+
+    async def _asked(self, key: Key, ask: Callable[[], Awaitable[Outcome[R]]]) -> Outcome[R]:
+        over = asyncio.Event()
+        first = self._under_way.setdefault(key, over)
+        try:
+            outcome = await ask()
+            self._keep(key, outcome)
+            return outcome
+        finally:
+            over.set()
+            if first is over:
+                del self._under_way[key]
+
+    def _keep(self, key: Key, outcome: Outcome[SearchResponse] | Outcome[QueryResponse]) -> None:
+        if outcome.standing is None:
+            return
+        before = self._kept.get(key)
+        answered = before.answered if before else 0
+        self._kept[key] = _Kept(outcome, outcome.standing, self._clock() + self._keeps, answered + 1)
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+
+    async def _holds(self, kept: _Kept) -> bool:
+        return kept.until > self._clock() and (await self._changes.unchanged([kept.standing]))[0]
+
+
+class RememberedQuestions:
+    """A question's vectors are always the same by one embedder: at most `most` are kept, the least recently asked goes first. Of the texts only hashes are."""
+
+    def __init__(self, embedder: Embedder, *, most: int, note: Note = unnoted) -> None:
+        self._embedder, self._most, self._note = embedder, most, note
+        self._kept: OrderedDict[bytes, EmbeddedQuery] = OrderedDict()
+
+    async def embed_query(self, text: str) -> EmbeddedQuery:
+        """Raises what the embedder raises."""
+        key = hashlib.sha256(text.encode()).digest()
+        found = self._kept.get(key)
+        self._note("question_embeddings", "miss" if found is None else "hit")
+        if found is None:
+            found = await self._embedder.embed_query(text)
+        self._kept[key] = found
+        self._kept.move_to_end(key)
+        while len(self._kept) > self._most:
+            self._kept.popitem(last=False)
+        return found

@@ -1,0 +1,212 @@
+"""What is asked again and again: found in memory while nothing changed, and never after."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from uuid import UUID
+
+import pytest
+
+from retrieval.pipeline import Retriever
+from retrieval.remembered import RememberedAnswers, RememberedQuestions
+from schemas.errors import EngineUnavailable
+from schemas.events import QueryAnswered, QueryReceived
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest
+from tests.unit.retrieval_corpus import STAFF, House, house
+from tests.unit.retrieval_fakes import ScriptedChat
+
+COST = "How much does the replacement of the bearing cost?"
+KEEPS = timedelta(seconds=60)
+
+
+class Hours:
+    """A clock that stands until it is put forward."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+class Desk:
+    """A house whose retriever remembers."""
+
+    def __init__(self, built: House, most: int = 8) -> None:
+        self.house, self.clock = built, Hours()
+        self.uses: Counter[str] = Counter()
+        self.answers = RememberedAnswers(built.index, self.clock, most=most, keeps=KEEPS, note=self._note)
+        self.retriever: Retriever = built.retriever(answers=self.answers, questions=RememberedQuestions(built.embedder, most=2, note=self._note))
+        self._runs = 0
+
+    def _note(self, cache: str, use: str) -> None:
+        self.uses[f"{cache} {use}"] += 1
+
+    async def ask(self, question: str = COST, *, tenant: str = "default", generation: str = "g1", **options: object) -> QueryResponse:
+        self._runs += 1
+        request = QueryRequest.model_validate({"query": question, **options})
+        return await self.retriever.query(tenant, request, UUID(int=self._runs), generation=generation)
+
+
+async def test_what_is_asked_for_the_third_time_is_answered_without_a_look() -> None:
+    desk = Desk(house())
+    first, second = await desk.ask(), await desk.ask()
+    looks = Counter(desk.house.index.asked)
+    third = await desk.ask()
+    assert desk.house.index.asked == looks
+    assert not first.trace.cached and not second.trace.cached and third.trace.cached
+    assert (third.answer, third.citations, third.contexts, third.code) == (first.answer, first.citations, first.contexts, first.code)
+
+
+async def test_an_answer_from_memory_is_a_run_of_its_own_with_all_that_it_was_made_from() -> None:
+    desk = Desk(house())
+    responses = [await desk.ask() for _ in range(3)]
+    facts = [event for event in desk.house.published if isinstance(event, QueryAnswered)]
+    assert [fact.run_id for fact in facts] == [response.run_id for response in responses] == [UUID(int=1), UUID(int=2), UUID(int=3)]
+    assert sum(isinstance(event, QueryReceived) for event in desk.house.published) == 3
+    assert facts[2].response == responses[2].model_dump(mode="json")
+    assert (facts[2].candidates, facts[2].numbers, facts[2].basis) == (facts[1].candidates, facts[1].numbers, facts[1].basis)
+
+
+async def test_a_change_of_the_index_is_seen_by_the_next_question() -> None:
+    desk = Desk(house())
+    for _ in range(3):
+        await desk.ask("Who keeps the training records?")
+    desk.house.index.state = "2"
+    again = await desk.ask("Who keeps the training records?")
+    assert not again.trace.cached and desk.uses["answers stale"] == 1
+    assert not (await desk.ask("Who keeps the training records?")).trace.cached, "it has to become hot once more"
+
+
+async def test_what_many_ask_at_once_is_looked_for_once() -> None:
+    desk = Desk(house())
+    answers = await asyncio.gather(*(desk.ask() for _ in range(10)))
+    assert desk.house.index.asked["snapshot"] == 1
+    assert sum(answer.trace.cached for answer in answers) == 9 and len({answer.run_id for answer in answers}) == 10
+    assert len({answer.answer for answer in answers}) == 1
+
+
+async def test_whoever_waited_for_another_that_failed_asks_for_itself() -> None:
+    desk = Desk(house())
+    desk.house.index.broken = dict.fromkeys(("lexical", "semantic", "link"), EngineUnavailable("away"))
+    found = await asyncio.gather(*(desk.ask() for _ in range(3)), return_exceptions=True)
+    assert [type(one) for one in found] == [EngineUnavailable] * 3 and desk.house.index.asked["snapshot"] == 3
+    desk.house.index.broken = {}
+    assert (await desk.ask()).answer
+
+
+async def test_whoever_waited_is_answered_anew_where_the_index_has_changed_meanwhile() -> None:
+    desk = Desk(house())
+    first = asyncio.create_task(desk.ask())
+    while not desk.house.index.asked["snapshot"]:
+        await asyncio.sleep(0)
+    desk.house.index.state = "2"
+    later = await desk.ask()
+    assert not (await first).trace.cached and not later.trace.cached and desk.house.index.asked["snapshot"] == 2
+
+
+async def test_what_no_longer_holds_leaves_the_memory_though_nobody_asks() -> None:
+    desk = Desk(house())
+    await desk.ask()
+    await desk.answers.tidy()
+    assert len(desk.answers) == 1
+    desk.house.index.state = "2"
+    await desk.answers.tidy()
+    assert len(desk.answers) == 0
+
+
+async def test_an_answer_is_remembered_for_so_long_and_no_longer() -> None:
+    desk = Desk(house())
+    for _ in range(3):
+        await desk.ask()
+    desk.clock.now += KEEPS
+    assert not (await desk.ask()).trace.cached
+
+
+@pytest.mark.parametrize("other", [{"k": 3}, {"tenant": "other"}, {"generation": "g2"}, {"profile": "default", "explain": True}, {"debug": True}])
+async def test_another_request_is_another_question(other: dict[str, object]) -> None:
+    desk = Desk(house())
+    for _ in range(3):
+        await desk.ask()
+    assert not (await desk.ask(**other)).trace.cached  # type: ignore[arg-type]
+
+
+async def test_a_search_and_a_query_of_the_same_words_are_two_questions() -> None:
+    desk = Desk(house())
+    for run in range(3):
+        found = await desk.retriever.search("default", SearchRequest(query=COST), UUID(int=run), generation="g1")
+    assert found.trace.cached and not (await desk.ask()).trace.cached
+
+
+async def test_the_least_recently_asked_goes_first() -> None:
+    desk = Desk(house(), most=2)
+    for _ in range(3):
+        await desk.ask()
+    await desk.ask("When does the lease of the warehouse end?")
+    await desk.ask()
+    await desk.ask("Who keeps the training records?")
+    assert (await desk.ask()).trace.cached and len(desk.answers) == 2
+
+
+def _without_embedder(built: House) -> None:
+    built.embedder.away = True
+
+
+def _without_graph(built: House) -> None:
+    built.index.broken["link"] = EngineUnavailable("away")
+
+
+def _without_reranker(built: House) -> None:
+    assert built.reranker is not None
+    built.reranker.away = True
+
+
+def _without_chat(built: House) -> None:
+    built.chat = ScriptedChat(EngineUnavailable("away"))
+
+
+@pytest.mark.parametrize("lose", [_without_embedder, _without_graph, _without_reranker, _without_chat])
+async def test_an_answer_that_something_was_lost_to_is_not_remembered(lose: Callable[[House], None]) -> None:
+    built = house()
+    built.add("staff-2", STAFF)
+    lose(built)
+    desk = Desk(built)
+    for _ in range(4):
+        assert not (await desk.ask("Who keeps the training records of Harbour Estates?")).trace.cached
+    assert desk.uses["answers hit"] == 0 and len(desk.answers) == 0
+
+
+async def test_a_streamed_answer_is_made_as_it_is_told() -> None:
+    desk = Desk(house())
+    for _ in range(4):
+        assert not (await desk.ask(stream=True)).trace.cached
+
+
+async def test_a_rehearsal_asks_engines_and_index_each_time() -> None:
+    desk = Desk(house())
+    for _ in range(3):
+        await desk.ask()
+    before = desk.house.index.asked["snapshot"]
+    rehearsed = await desk.retriever.rehearse("default", QueryRequest(query=COST, generation="g1"))
+    assert not rehearsed.trace.cached and desk.house.index.asked["snapshot"] == before + 1
+    assert desk.uses["question_embeddings hit"] == 1, "the second asking, and no rehearsal"
+
+
+async def test_a_question_is_embedded_once_whatever_else_is_asked_with_it() -> None:
+    desk = Desk(house())
+    await desk.ask()
+    desk.house.index.state = "2"
+    again = await desk.ask(k=3)
+    assert desk.uses["question_embeddings miss"] == 1 and desk.uses["question_embeddings hit"] == 1
+    fresh = await Desk(house()).ask(k=3)
+    assert [(result.chunk_id, result.score) for result in again.contexts] == [(result.chunk_id, result.score) for result in fresh.contexts]
+
+
+async def test_so_many_vectors_of_questions_are_kept() -> None:
+    desk = Desk(house())
+    for question in ("one thing", "another thing", "a third thing", "one thing"):
+        await desk.ask(question)
+    assert desk.uses["question_embeddings hit"] == 0
