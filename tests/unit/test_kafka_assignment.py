@@ -292,17 +292,6 @@ async def test_a_partition_of_which_the_beginning_is_not_told_fails_the_assignme
         world.assignment.failed.result()
 
 
-async def test_reading_goes_on_only_when_the_assignment_of_now_knows_where(world: World) -> None:
-    world.begin(1)
-    assert not world.assignment.is_ready
-    world.assignment.starts({FIRST: 0})
-    assert world.assignment.is_ready
-    await world.assignment.end()
-    assert not world.assignment.is_ready
-    world.begin(2)
-    assert not world.assignment.is_ready
-
-
 def look(world: World, fetched: int, times: int = LOOKS + 1) -> None:
     for _ in range(times):
         world.assignment.look({FIRST: fetched})
