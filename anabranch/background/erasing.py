@@ -54,11 +54,17 @@ class LogEraser:
         tables = PgErasure(self.storage.pool)
         if not await tables.is_done(request.receipt_id):
             if not await tables.is_begun(request.receipt_id):
-                await Passing(self.storage).arrived()
+                await self._await_what_was_sent(tables, request)
             documents = await tables.begin(request.receipt_id, request.tenant, request.scope, request.subject)
             await self._erased(tables, request, documents)
             await tables.done(request.receipt_id)
         return await written(request, self.storage, tables, self.clock(), readable_now=self.readable(request.tenant))
+
+    async def _await_what_was_sent(self, tables: PgErasure, request: ErasureRequested) -> None:
+        """Only who has come is found by collection or tenant. A document that may answer is withdrawn at once, however long an engine is at work: what is on its
+        way of it is older than its withdrawal, or is found by a further round."""
+        if request.scope != "document" or not await tables.unwithdrawn(request.tenant, [UUID(request.subject)]):
+            await Passing(self.storage).arrived()
 
     async def _erased(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
         """What comes again meanwhile may be under a key that is gone, or want bytes that are: it is erased as well. Whoever never stops sending is withdrawn

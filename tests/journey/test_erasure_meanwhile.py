@@ -11,20 +11,25 @@ from uuid import uuid4
 
 import pytest
 
-from anabranch.composition.overrides import now
+from anabranch.composition.overrides import Overrides, now
 from anabranch.desk.erasures import LogErasures
 from anabranch.desk.rebuilding import start_rebuild
+from anabranch.settings import Settings
+from engines.embed.null import NullEmbedder
+from schemas.ports.engines import File, ParsePlan
 from sql.builds import PgBuilds
 from sql.receipts import PgReceipts
 from sql.residue import residue
 from tests.both_logs import on_both_logs
 from tests.canaries import in_files, in_tables
 from tests.integration.mortals import SESSION_S, House, housed
-from tests.journey.conftest import ENDED, PATIENCE_S, World
+from tests.journey.conftest import ENDED, PATIENCE_S, World, running
 from tests.journey.test_erasure import CANARY, HEAD, OTHER, TEXT, erase
+from tests.property.world import LineParser
 
 WORDS = (CANARY, HEAD)
 CLEAR = {"raw", "outcomes"}
+HELD = "held"
 
 
 async def until(true: Callable[[], Awaitable[Any]]) -> Any:
@@ -90,6 +95,43 @@ async def test_what_was_sent_to_a_collection_before_the_request_goes_with_it_tho
     assert (await world.http.get(f"/v1/documents/{waiting['document_id']}")).status_code == 404
     assert await in_tables(pool, WORDS) <= CLEAR
     assert in_files(world.settings.data_dir, WORDS) == set()
+
+
+class HeldParser(LineParser):
+    """Does not come back with what begins with `HELD` before it may."""
+
+    def __init__(self) -> None:
+        self.reached, self.may = asyncio.Event(), asyncio.Event()
+
+    async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
+        if file.path.read_bytes().startswith(HELD.encode()):
+            self.reached.set()
+            await self.may.wait()
+        return await super().parse(file, plan, part)
+
+
+@on_both_logs
+async def test_a_document_is_withdrawn_while_an_engine_is_still_at_another_and_at_a_revision_of_its_own(settings: Settings, database: str) -> None:
+    parser = HeldParser()
+    async with running(settings, database, Overrides(parser=parser, embedder=NullEmbedder(64, 16))) as world:
+        gone = await world.searchable(TEXT, external_id=HEAD)
+        await world.ingest(f"{HELD} {OTHER}", external_id="lights")
+        await parser.reached.wait()
+        parser.reached.clear()
+        await world.ingest(f"{HELD} {TEXT}", external_id=HEAD)
+        await parser.reached.wait()
+        receipt = await requested(world, gone["document_id"])
+
+        async def withdrawn() -> bool:
+            found = await world.http.get(f"/v1/documents/{gone['document_id']}")
+            return found.status_code == 404 or found.json()["state"] == "withdrawn"
+
+        await until(withdrawn)
+        assert not parser.may.is_set() and not await world.search("weir of Marlow")
+        parser.may.set()
+        await until(lambda: is_done(world, receipt))
+        assert await in_tables(world.worker.storage.pool, WORDS) <= CLEAR
+        assert in_files(settings.data_dir, WORDS) == set()
 
 
 @pytest.mark.parametrize("paused", [False, True], ids=["at work", "paused"])
