@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from statistics import fmean
 from typing import Any
 from uuid import UUID
@@ -54,6 +54,15 @@ class Replayed:
 
 
 @dataclass(frozen=True, slots=True)
+class Unasked:
+    """A question that could not be asked, and why."""
+
+    query: str
+    code: str
+    detail: str
+
+
+@dataclass(frozen=True, slots=True)
 class Judgements:
     """How many there are, and how many of them each generation has a chunk for."""
 
@@ -68,9 +77,9 @@ MEASURES: Mapping[str, Callable[[Answered], float]] = {
 
 
 def comparison_report(
-    generations: Mapping[str, str], replayed: Sequence[Replayed], judgements: Judgements, index_bytes: Mapping[str, int], failed: Mapping[str, str]
+    generations: Mapping[str, str], replayed: Sequence[Replayed], judgements: Judgements, index_bytes: Mapping[str, int], failed: Mapping[str, Unasked]
 ) -> dict[str, Any]:
-    """`failed` are questions that could not be asked, with the reason; differences are B − A."""
+    """`failed` goes by the questions' ids, for a text may be asked more than once; differences are B − A."""
     judged = [question for question in replayed if question.judged]
     values = {name: {side: {one.id: measure(one.sides[side]) for one in judged} for side in SIDES} for name, measure in MEASURES.items()}
     return {
@@ -79,7 +88,7 @@ def comparison_report(
         "queries": len(replayed),
         "judged_queries": len(judged),
         "sources": {source: sum(one.source == source for one in replayed) for source in ("golden", "real", "feedback")},
-        "failed": dict(failed),
+        "failed": {one: asdict(unasked) for one, unasked in failed.items()},
         "overlap@10": _mean([_overlap(one) for one in replayed]),
         "rank_moves": _moves(replayed),
         "metrics": {side: {name: _mean(list(values[name][side].values())) for name in MEASURES} for side in SIDES},

@@ -207,8 +207,8 @@ def _print_report(report: dict[str, Any]) -> None:
         _print_moves(report)
     elif not report["failed"]:
         say("nothing was asked: give --golden, or a period with --since in which questions were asked")
-    for query, reason in report["failed"].items():
-        say(f"could not be asked: {query}: {reason}")
+    for one in report["failed"].values():
+        say(f"could not be asked: {one['query']}: {one['detail']} [{one['code']}]")
 
 
 def _print_moves(report: dict[str, Any]) -> None:

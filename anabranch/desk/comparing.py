@@ -13,10 +13,10 @@ from pydantic import ValidationError
 from anabranch.desk.answering import Answering
 from evaluation.agreement import Found
 from evaluation.comparing import ComparisonRequest, GoldenJudgement
-from evaluation.comparison import DEPTH, SIDES, Answered, Judgements, Replayed, comparison_report
+from evaluation.comparison import DEPTH, SIDES, Answered, Judgements, Replayed, Unasked, comparison_report
 from evaluation.places import DocumentPlaces, JudgedPlace, ParentPlace, graded
 from retrieval.rehearsal import Rehearsal
-from schemas.errors import AnabranchError, NotFound, TransientError
+from schemas.errors import AnabranchError, InvalidRequest, NotFound, TransientError
 from schemas.generations import Generation
 from schemas.judgements import Judged
 from schemas.ports.engines import Blobs
@@ -68,7 +68,7 @@ class Comparing:
             try:
                 replayed.append(await self._ask(tenant, question, sides, turned=bool(place % 2)))
             except AnabranchError as error:
-                failed[question.request.query] = f"{error.code}: {error.detail}"
+                failed[question.id] = Unasked(question.request.query, error.code, error.detail)
         index_bytes = {side: await self.told.bytes_of(one.name) for side, one in zip(SIDES, pair, strict=True)}
         names = {side: one.name for side, one in zip(SIDES, pair, strict=True)}
         return comparison_report(names, replayed, _mapped(questions, sides), index_bytes, failed)
@@ -95,8 +95,8 @@ class Comparing:
             raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
         return found
 
-    async def _questions(self, tenant: str, wanted: ComparisonRequest, names: Sequence[str]) -> tuple[list[Question], dict[str, str]]:
-        failed: dict[str, str] = {}
+    async def _questions(self, tenant: str, wanted: ComparisonRequest, names: Sequence[str]) -> tuple[list[Question], dict[str, Unasked]]:
+        failed: dict[str, Unasked] = {}
         asked = await self.feedback.asked(tenant, wanted.since, wanted.until, wanted.queries) if wanted.queries else []
         said: dict[str, list[JudgedPlace]] = defaultdict(list)
         for query, judged in await self.feedback.judged(tenant, wanted.since, wanted.until):
@@ -110,7 +110,7 @@ class Comparing:
             try:
                 questions.append(Question(f"real:{run_id}", "real", _request(request, wanted), run_id))
             except ValidationError as error:
-                failed[str(request.get("query"))] = f"INVALID_REQUEST: {error.error_count()} fields are not taken any more"
+                failed[f"real:{run_id}"] = Unasked(str(request.get("query")), InvalidRequest.code, f"{error.error_count()} fields are not taken any more")
         for query in said.keys() - {question.request.query for question in questions}:
             questions.append(Question(f"feedback:{query}", "feedback", _request({"query": query}, wanted)))
         for question in questions:

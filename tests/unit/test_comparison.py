@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from evaluation.agreement import Found, overlap, pairs
 from evaluation.comparing import read_golden
-from evaluation.comparison import Answered, Judgements, Replayed, comparison_report
+from evaluation.comparison import Answered, Judgements, Replayed, Unasked, comparison_report
 from evaluation.condensed import first_relevant, graded_ndcg, judged_share, judged_units
 from evaluation.gate import Gain, Gate, read_gate, reasons_against
 from evaluation.places import DocumentPlaces, JudgedPlace, ParentPlace, graded, located
@@ -103,7 +103,10 @@ def answered(order: Sequence[int], grades: Mapping[int, int], *, refused: bool =
     return Answered([found(number, 100 * number, 100 * number + 90) for number in order], refused, ms, grades={UUID(int=n): g for n, g in grades.items()})
 
 
-def report(*questions: Replayed, mapped: tuple[int, int] = (10, 10), failed: Mapping[str, str] | None = None) -> dict[str, Any]:
+UNASKED = Unasked("q", "X", "y")
+
+
+def report(*questions: Replayed, mapped: tuple[int, int] = (10, 10), failed: Mapping[str, Unasked] | None = None) -> dict[str, Any]:
     judgements = Judgements(10, {"A": mapped[0], "B": mapped[1]})
     return comparison_report({"A": "g1", "B": "g2"}, questions, judgements, {"A": 5, "B": 7}, failed or {})
 
@@ -158,7 +161,7 @@ def test_the_default_gate_holds_for_a_gain_beyond_chance_and_not_for_the_same_ag
         (Gate(gain=None), report(*questions(30, [1], [1]), mapped=(10, 8)), ["mapped_share is 0.8, 0.9 is asked for"]),
         (Gate(gain=None, min_overlap=0.9), report(*questions(30, [1, 2], [1, 3])), ["overlap@10 is 0.5, 0.9 is asked for"]),
         (Gate(gain=None, min_judged_share=0.6), report(*questions(30, [1, 2], [1, 2])), ["judged_share is 0.5, 0.6 is asked for"]),
-        (Gate(gain=None), report(*questions(30, [1], [1]), failed={"q": "X: y"}), ["1 questions could not be asked, 0 may"]),
+        (Gate(gain=None), report(*questions(30, [1], [1]), failed={"golden:1": UNASKED, "golden:2": UNASKED}), ["2 questions could not be asked, 0 may"]),
         (Gate(gain=Gain(metric="mrr@10"), min_judged_queries=0), report(*questions(30, [1], [1], {})), ["no gain in mrr@10 is shown"]),
     ],
 )
