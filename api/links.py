@@ -24,7 +24,7 @@ class Links:
     def check(self, document: UUID, expires: int, signature: str, now: datetime) -> None:
         """Raises InvalidRequest with code LINK_EXPIRED or LINK_FORGED."""
         remedy = "Ask for a new link with GET /v1/documents/{id}/file?signed=true."
-        if not hmac.compare_digest(self.sign(document, expires), signature):
+        if not hmac.compare_digest(self.sign(document, expires).encode(), signature.encode()):
             raise InvalidRequest("this link was not made here", code="LINK_FORGED", remedy=remedy)
         if expires < now.timestamp():
             raise InvalidRequest(f"this link expired at {datetime.fromtimestamp(expires, UTC).isoformat()}", code="LINK_EXPIRED", remedy=remedy)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated
 from uuid import UUID
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from schemas.moments import Moment
 
 LONGEST = 10_000
 PerSecond = Annotated[float, Field(ge=0.001, le=1_000_000)]
@@ -40,8 +42,8 @@ class DiscardRequest(Chosen):
 
 class Offsets(BaseModel):
     partition: int = Field(ge=0)
-    start: int | None = Field(None, ge=0)
-    end: int | None = Field(None, ge=0, description="the offset after the last")
+    start: int | None = Field(None, ge=0, lt=2**63)
+    end: int | None = Field(None, ge=0, lt=2**63, description="the offset after the last")
 
 
 class ReplayRequest(BaseModel):
@@ -51,8 +53,8 @@ class ReplayRequest(BaseModel):
 
     stage: str
     generation: str | None = Field(None, description="the live one where nothing is said")
-    since: AwareDatetime | None = Field(None, description="appended then or later, by the log's clock")
-    until: AwareDatetime | None = Field(None, description="appended before")
+    since: Moment | None = Field(None, description="appended then or later, by the log's clock; UTC where no zone is given")
+    until: Moment | None = Field(None, description="appended before")
     offsets: list[Offsets] = Field([], description="partitions; others are left out where some are given")
     document_ids: list[UUID] | None = Field(None, min_length=1, max_length=LONGEST)
     collection: str | None = None

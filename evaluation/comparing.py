@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import Self
 from uuid import UUID
@@ -13,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from schemas.errors import InvalidRequest
 from schemas.judgements import QUOTE, Grade
+from schemas.moments import Moment
 from schemas.questions import Asked, Channel, Filters
 from schemas.values import Value
 
@@ -57,8 +57,8 @@ class ComparisonRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     golden: list[GoldenQuestion] = Field(default=[], max_length=5000)
-    since: datetime | None = Field(None, description="of the real questions, and of the feedback whose judgements count")
-    until: datetime | None = None
+    since: Moment | None = Field(None, description="of the real questions, and of the feedback whose judgements count; UTC where no zone is given")
+    until: Moment | None = None
     queries: int = Field(200, ge=0, le=5000, description="real questions at most, the latest first")
     answers: bool = Field(False, description="let the chat model answer as well, which costs its tokens; without, the ranking and refusals are compared")
     profile: str | None = Field(None, description="in place of the one that was asked with")

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.errors import InvalidRequest
+from sql.cursor import read_count_cursor
 from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
@@ -26,7 +26,7 @@ class PgEntities:
 
     async def find(self, tenant: str, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
         """The most mentioned first. Raises InvalidRequest for an `after` that is not ours."""
-        mentions, last = _read_cursor(after)
+        mentions, last = read_count_cursor(after)
         rows = await self._fetch("entities", tenant, None, text, kind, mentions, last, limit + 1)
         page = rows[:limit]
         following = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
@@ -87,13 +87,3 @@ def _told(edge: Body, nodes: dict[UUID, Body]) -> Body:
 
 def _ends(edges: Iterable[Body]) -> list[UUID]:
     return list(dict.fromkeys(end for edge in edges for end in (edge["subject_id"], edge["object_id"])))
-
-
-def _read_cursor(after: str | None) -> tuple[int | None, UUID | None]:
-    if after is None:
-        return None, None
-    mentions, _, identity = after.partition("_")
-    try:
-        return int(mentions), UUID(identity)
-    except ValueError as error:
-        raise InvalidRequest(f"after={after!r} is no cursor", remedy="Take `next` of the page before.") from error

@@ -83,9 +83,15 @@ def _text(offsets: Offsets) -> str:
     return base64.urlsafe_b64encode(zlib.compress(json.dumps(named, separators=(",", ":")).encode())).decode()
 
 
+def _offset(given: object) -> int:
+    if not isinstance(given, int) or not 0 <= given < 2**63:
+        raise ValueError(f"{given!r} is no offset")
+    return given
+
+
 def _offsets(text: str) -> Offsets:
     try:
         named = json.loads(zlib.decompress(base64.urlsafe_b64decode(text.encode())))
-        return {str(topic): {int(partition): int(offset) for partition, offset in places.items()} for topic, places in named.items()}
+        return {str(topic): {int(partition): _offset(offset) for partition, offset in places.items()} for topic, places in named.items()}
     except (ValueError, zlib.error, AttributeError, TypeError) as error:
         raise InvalidRequest(f"{text[:80]!r} is no place in this log", remedy="Give one that it has told, or begin or now.") from error

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import datetime
 from typing import Any
 
 from anabranch.cli.options import Remote
+
+
+def told_moment(moment: datetime | None) -> str | None:
+    """As a call takes it: UTC where no zone is given."""
+    return moment.isoformat() if moment else None
 
 
 def got(path: str, common: Remote, **parameters: Any) -> dict[str, Any]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
+from anabranch.cli.calls import told_moment
 from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, GATE, OK
 from anabranch.cli.options import Remote
@@ -37,7 +38,7 @@ class Asked:
 
     golden: Annotated[Path | None, Parameter(help="File with one question a line, with its judgements.")] = None
     since: Annotated[datetime | None, Parameter(help="Of real questions and feedback; UTC where no zone is given.")] = None
-    until: Annotated[datetime | None, Parameter(help="Of real questions and feedback.")] = None
+    until: Annotated[datetime | None, Parameter(help="Of real questions and feedback; UTC where no zone is given.")] = None
     queries: Annotated[int, Parameter(help="Real questions at most, the latest first.")] = 200
     answers: Annotated[bool, Parameter(negative="", help="Let the chat model answer, too; that costs its tokens.")] = False
     profile: Annotated[str | None, Parameter(help="In place of the one that was asked with.")] = None
@@ -48,7 +49,7 @@ class Asked:
 
         questions = [question.model_dump(mode="json") for question in read_golden(self.golden)] if self.golden is not None else []
         plain = {"queries": self.queries, "answers": self.answers, "profile": self.profile}
-        return {"golden": questions, "since": _moment(self.since), "until": _moment(self.until), **plain}
+        return {"golden": questions, "since": told_moment(self.since), "until": told_moment(self.until), **plain}
 
 
 AS_USUAL = Asked()
@@ -166,10 +167,6 @@ def _call(common: Remote, work: Callable[[ApiClient], Awaitable[dict[str, Any]]]
 
 async def _promoted(name: str, body: dict[str, Any], client: ApiClient) -> dict[str, Any]:
     return await client.post(f"/v1/generations/{name}/promote", body)
-
-
-def _moment(given: datetime | None) -> str | None:
-    return None if given is None else (given if given.tzinfo else given.replace(tzinfo=UTC)).isoformat()
 
 
 def _gate(path: Path | None) -> dict[str, Any] | None:

@@ -11,7 +11,7 @@ from uuid import UUID
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.calls import got, posted
+from anabranch.cli.calls import got, posted, told_moment
 from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_fields, print_json, print_table, say
@@ -48,9 +48,9 @@ def start(
     generation
         In this one; the live one where nothing is said.
     since
-        Events appended then or later.
+        Events appended then or later; UTC where no zone is given.
     until
-        Events appended before.
+        Events appended before; UTC where no zone is given.
     offsets
         PARTITION:FROM-TO, the last one not included; FROM or TO may be left out.
     document
@@ -64,7 +64,7 @@ def start(
     wait
         Until it is done.
     """
-    body: dict[str, Any] = {"stage": stage, "generation": generation, "since": _moment(since), "until": _moment(until), "collection": collection}
+    body: dict[str, Any] = {"stage": stage, "generation": generation, "since": told_moment(since), "until": told_moment(until), "collection": collection}
     body |= {"offsets": [_offsets(text) for text in offsets], "document_ids": [str(one) for one in document] or None, "per_second": rate, "dry_run": dry_run}
     answer = asyncio.run(waited("/v1/replays", body, common)) if wait else posted("/v1/replays", body, common)
     if common.json:
@@ -189,10 +189,6 @@ def _tell(found: dict[str, Any], common: Remote) -> int:
         return OK
     print_fields(found)
     return OK
-
-
-def _moment(moment: datetime | None) -> str | None:
-    return None if moment is None else (moment if moment.tzinfo else moment.astimezone()).isoformat()
 
 
 def _offsets(text: str) -> dict[str, int | None]:

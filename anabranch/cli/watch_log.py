@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_line, say
 from schemas.errors import ConfigurationError
+from schemas.moments import in_utc
 
 if TYPE_CHECKING:
     from anabranch.client import ApiClient
@@ -128,13 +129,21 @@ async def follow(client: ApiClient, wanted: Wanted, show: Show, *, quiet: bool =
 
 
 def _moment(text: str, now: datetime) -> datetime | None:
+    """None for what is no time. Raises ConfigurationError for one that the calendar does not reach."""
     if ago := AGO.fullmatch(text):
-        return now - timedelta(**{UNITS[ago[2]]: int(ago[1])})
+        return _reached(text, lambda: now - timedelta(**{UNITS[ago[2]]: int(ago[1])}))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+    return _reached(text, lambda: in_utc(moment))
+
+
+def _reached(text: str, moment: Callable[[], datetime]) -> datetime:
+    try:
+        return moment()
+    except (OverflowError, ValueError) as error:
+        raise ConfigurationError(f"{text} lies before year 1 or after year 9999", remedy="Write begin for all that the log has.") from error
 
 
 def _is(found: str | None, wished: str) -> bool:

@@ -140,7 +140,7 @@ def limits(topic: str, there: Mapping[int, tuple[int, int]], asked: Sequence[Off
     starts, ends = {}, {}
     for partition, (first, following) in there.items():
         place = wanted.get(partition, NOTHING_OF_IT if wanted else ALL_OF_IT)
-        starts[partition] = max(first, place.start or 0)
+        starts[partition] = min(max(first, place.start or 0), following)
         ends[partition] = max(starts[partition], following if place.end is None else min(following, place.end))
     return starts, ends
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from datetime import UTC, datetime
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -16,13 +15,14 @@ from api.access import Limit, Use
 from api.feeds import LogPage, Told
 from api.streaming import MEDIA_TYPE, event
 from schemas.errors import InvalidRequest, NotFound
+from schemas.moments import Moment
 from streams.topics import partition_counts
 
 router = APIRouter(tags=["events"])
 Topics = Annotated[str | None, Query(max_length=512, description="only these, separated by commas; without prefix or generation")]
 Place = Annotated[str | None, Query(max_length=8192, description="a place that was told: `next`, or the id of a message; `begin` or `now`")]
 Document = Annotated[UUID | None, Query(description="only what the log says of this document behind the door")]
-Since = Annotated[datetime | None, Query(description="only what was appended then or later; UTC where no zone is given")]
+Since = Annotated[Moment | None, Query(description="only what was appended then or later; UTC where no zone is given")]
 RETRY_MS = 1000
 MESSAGES = """Server-sent events, each with one line of JSON; its `id` is a place for `Last-Event-ID` or `after`:
 
@@ -41,8 +41,7 @@ STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"sch
 @router.get("/events", operation_id="list_events")
 async def events(use: Use, after: Place = "begin", topics: Topics = None, document: Document = None, since: Since = None, limit: Limit = 100) -> LogPage:
     """Facts in the log, in the order in which they are read, from a place on. For polling: ask again with `after` = `next`."""
-    moment = since.replace(tzinfo=UTC) if since is not None and since.tzinfo is None else since
-    return await use.feed.page(use.tenant, after=after or "begin", topics=_names(topics), document=document, limit=limit, since=moment)
+    return await use.feed.page(use.tenant, after=after or "begin", topics=_names(topics), document=document, limit=limit, since=since)
 
 
 @router.get("/documents/{document}/events", operation_id="document_events")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import zlib
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 
@@ -95,7 +97,11 @@ async def test_what_is_behind_is_counted_up_to_a_bound(case: Case) -> None:
     assert await case.feed.behind(await case.feed.now(TOPICS), TOPICS, 100) == 0
 
 
-@pytest.mark.parametrize("text", ["", "x", "1.2.3", "99999999999999999999.1", "-1.0", "eJyrrgUAAXUA-Q", "é"])
+ODD_OFFSETS = [base64.urlsafe_b64encode(zlib.compress(f'{{"things":{{"0":{offset}}}}}'.encode())).decode() for offset in ("1e400", "-1", "9" * 30, '"x"')]
+"""As a place of Kafka is written."""
+
+
+@pytest.mark.parametrize("text", ["", "x", "1.2.3", "99999999999999999999.1", "-1.0", "eJyrrgUAAXUA-Q", "é", *ODD_OFFSETS])
 async def test_a_text_that_is_no_place_is_refused(case: Case, text: str) -> None:
     with pytest.raises(InvalidRequest, match="no place"):
         await case.feed.read(text, TOPICS, 10)

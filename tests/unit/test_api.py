@@ -281,6 +281,7 @@ async def test_a_signed_link_gives_the_file_until_it_expires_and_a_changed_one_g
     link = (await client.get(f"/v1/documents/{DOCUMENT}/file", params={"signed": True})).json()
     assert (await client.get(link["url"])).content == FILE
     assert_problem(await client.get(link["url"] + "0"), 422, "LINK_FORGED")
+    assert_problem(await client.get(f"/v1/documents/{DOCUMENT}/file", params={"expires": 1, "signature": "ü"}), 422, "LINK_FORGED")
     past = Links(b"secret").sign(DOCUMENT, 1)
     assert_problem(await client.get(f"/v1/documents/{DOCUMENT}/file", params={"expires": 1, "signature": past}), 422, "LINK_EXPIRED")
 

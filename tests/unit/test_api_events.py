@@ -35,6 +35,11 @@ async def test_a_stream_is_written_as_server_sent_events_with_places(http: httpx
     )
 
 
+async def test_a_time_that_utc_has_no_date_for_is_refused(http: httpx2.AsyncClient) -> None:
+    response = await http.get("/v1/events", params={"since": "0001-01-01T00:00+14:00"})
+    assert (response.status_code, response.json()["code"]) == (422, "INVALID_REQUEST")
+
+
 async def test_a_topic_that_there_is_not_is_refused(http: httpx2.AsyncClient) -> None:
     response = await http.get("/v1/events", params={"topics": "accepted,acepted"})
     assert (response.status_code, response.json()["detail"]) == (422, "no topic acepted")

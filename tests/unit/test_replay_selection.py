@@ -73,6 +73,7 @@ async def test_offsets_beyond_the_log_are_cut_to_what_is_there() -> None:
     found = await read([Offsets(partition=0, end=1), Offsets(partition=2, start=10_000)])
     assert found == {0: [0], 1: [], 2: []}
     assert await read([Offsets(partition=0, start=5, end=2)]) == {0: [], 1: [], 2: []}
+    assert limits("chunked", {0: (0, 10)}, [Offsets(partition=0, start=10_000)]) == ({0: 10}, {0: 10})
 
 
 def test_a_partition_that_is_not_there_is_refused() -> None:
