@@ -39,6 +39,7 @@ def project(fact: Fact[EventBuried | BurialClosed]) -> Iterable[Row]:
         buried_at=fact.time,
         headers=data.headers,
         appended_at=data.appended_at,
+        said=data.said,
     )
 
 

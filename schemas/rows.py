@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from schemas.generations import Generation
 from schemas.judgements import Judged
 from schemas.sources import Reset, SourceSpec
-from schemas.values import BlobRef
+from schemas.values import BlobRef, Said
 
 OrderKey = tuple[int, ...]
 PartKind = Literal["chunks", "vectors", "entities"]
@@ -353,6 +353,7 @@ class DeadLetterRow:
     buried_at: datetime
     headers: BlobRef | None = None
     appended_at: datetime | None = None
+    said: Said | None = None
 
 
 @dataclass(frozen=True, slots=True)

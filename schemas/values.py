@@ -178,6 +178,16 @@ class Amendment(Value):
         return {name: value for name, value in values.items() if value is not None and not (name == "metadata" and not value)}
 
 
+class Said(Value):
+    """What an event said of the document that it names."""
+
+    external_id: str | None = None
+    title: str | None = None
+    filename: str | None = None
+    source_uri: str | None = Field(None, description="or the address that it was to be fetched from")
+    media_type: str | None = None
+
+
 class DocumentFields(Value):
     """What a producer may say about a document."""
 

@@ -93,4 +93,5 @@ def _dead_letter(row: DeadLetterRow) -> tuple[Any, ...]:
         *(row.event_id, row.stage, row.generation or "", text(row.buried_type), text(row.tenant), row.document_id, row.topic, row.partition, row.offset),
         *(row.code, text(row.detail), text(row.remedy), text(row.traceback), row.attempts, record),
         *(text(row.producer_event_id), text(row.producer_source), row.buried_at, headers, row.appended_at),
+        row.said.model_dump(exclude_none=True) if row.said else None,
     )

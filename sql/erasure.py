@@ -52,13 +52,14 @@ class PgErasure:
         if await self.is_begun(receipt):
             return known
         documents = sorted({*known, *await self.documents(tenant, scope, name)})
+        events = await self.event_ids(documents, before=await self.now())
         with database_errors():
             async with self._pool.acquire() as connection, connection.transaction(isolation="repeatable_read"):
                 await connection.executemany("insert into erasure_subjects values ($1, $2) on conflict do nothing", [(receipt, one) for one in documents])
                 found = {table: await connection.fetchval(f"select count(*) from {table} where document_id = any($1)", documents) for table in COUNTED}
                 found["documents"] = await connection.fetchval("select count(*) from documents where id = any($1) and latest is not null", documents)
                 found["dead_letters"] = await connection.fetchval(
-                    "select count(*) from dead_letters where coalesce(document_id, event_id) = any($1)", documents
+                    "select count(*) from dead_letters where coalesce(document_id, event_id) = any($1)", [*documents, *events]
                 )
                 found |= {EVENTS: await connection.fetchval(statement("erasable_events"), documents), SUBJECTS: len(documents)}
                 found[SEEN] = await connection.fetchval(statement("source_names"), documents)
@@ -113,10 +114,10 @@ class PgErasure:
         with database_errors():
             return [row["id"] for row in await self._pool.fetch(statement("erasable_ids"), list(documents), before)]
 
-    async def record_blobs(self, documents: Sequence[UUID]) -> list[str]:
-        """Of buried events, as they came."""
+    async def record_blobs(self, documents: Sequence[UUID], events: Sequence[UUID]) -> list[str]:
+        """Of buried events, as they came; of those that named no document, by their own ids."""
         with database_errors():
-            return [row["key"] for row in await self._pool.fetch(statement("record_blobs"), list(documents))]
+            return [row["key"] for row in await self._pool.fetch(statement("record_blobs"), [*documents, *events])]
 
     async def traces(self, tenant: str, documents: Sequence[UUID], *, all_of_tenant: bool) -> Traces:
         with database_errors():
@@ -155,7 +156,7 @@ class PgErasure:
                     await connection.execute(statement("erase_older").replace("the_table", table), some)
                 for table in BY_DOCUMENT:
                     await connection.execute(f"delete from {table} where document_id = any($1)", [*some, *events])
-                await connection.execute("delete from dead_letters where coalesce(document_id, event_id) = any($1)", some)
+                await connection.execute("delete from dead_letters where coalesce(document_id, event_id) = any($1)", [*some, *events])
                 await connection.execute(statement("erase_jobs"), some, before)
                 await connection.execute(statement("erase_document_rows"), some, readable)
                 await connection.execute(statement("erase_amendments"), some)

@@ -16,7 +16,8 @@ from schemas.events.raw import is_tenant
 from schemas.ids import content_id
 from schemas.ports.bundle import Ports
 from schemas.records import StoredRecord
-from streams.codec import base_topic, clues, guessed_document, guessed_external_id, owner
+from schemas.values import Said
+from streams.codec import base_topic, clues, guessed_document, guessed_text, owner
 from streams.stage import Stage, Statement
 from streams.topics import RAW
 
@@ -50,6 +51,7 @@ class Burial:
             attempts=attempts,
             producer_event_id=_producer(stored, fact)[0],
             producer_source=_producer(stored, fact)[1],
+            said=_said(stored, fact),
         )
         return cls(stored, fact, event)
 
@@ -114,11 +116,21 @@ def _producer(stored: StoredRecord, fact: Fact[Any] | None) -> tuple[str | None,
     return clues(stored.record)[:2]
 
 
+def _said(stored: StoredRecord, fact: Fact[Any] | None) -> Said | None:
+    """At the door only: behind it the document's row tells."""
+    if base_topic(stored.position.topic) != RAW:
+        return None
+    told = {name: getattr(fact.data, name, None) if fact else guessed_text(stored.record, name) for name in Said.model_fields}
+    if fact and isinstance(fact.data, DocumentReceived):
+        told["source_uri"] = told["source_uri"] or fact.data.content.url
+    return Said(**told) if any(told.values()) else None
+
+
 def _outcome(burial: Burial) -> DocumentFailed:
     event, data = burial.event, burial.fact.data if burial.fact else None
     origin = getattr(data, "origin", None)
     return DocumentFailed(
-        external_id=origin.external_id if origin else getattr(data, "external_id", None) or guessed_external_id(burial.stored.record),
+        external_id=origin.external_id if origin else getattr(data, "external_id", None) or guessed_text(burial.stored.record, "external_id"),
         tenant=event.tenant,
         document_id=event.document_id if burial.fact else None,
         event_id=event.producer_event_id,

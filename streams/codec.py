@@ -153,10 +153,10 @@ def clues(record: Record) -> tuple[str | None, str | None, str | None]:
     return event_id, source, event_type
 
 
-def guessed_external_id(record: Record) -> str | None:
-    """An invalid payload may still name its document."""
-    name = _guessed_field(record, "external_id")
-    return name and _short(name)
+def guessed_text(record: Record, name: str) -> str | None:
+    """What an invalid payload still says under this name, cut where it is longer than any name."""
+    found = _guessed_field(record, name)
+    return found and _short(found)
 
 
 def guessed_document(stored: StoredRecord, tenant: str) -> UUID | None:

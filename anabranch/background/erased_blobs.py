@@ -20,8 +20,9 @@ async def blobs_of(
     """Keys, to be asked before the rows go, which say most of it: what lies under the documents' own names, what was kept of buried events, and of the tenant's
     uploads those of their events, and those with the same bytes, whoever put them there, that are older than the request."""
     keys = [key for document in documents for key in await blobs.listed(f"{request.tenant}/{document}/")]
-    keys += await tables.record_blobs(documents)
-    prefixes = tuple(_of_events(request.tenant, await tables.event_ids(documents, before=before)))
+    events = await tables.event_ids(documents, before=before)
+    keys += await tables.record_blobs(documents, events)
+    prefixes = tuple(_of_events(request.tenant, events))
     hashes = await tables.content_hashes(documents)
     for stored in uploads:
         same = stored.modified < request.requested_at and await _holds(blobs, stored, hashes)

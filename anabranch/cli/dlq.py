@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from anabranch.cli.calls import got, posted
 from anabranch.cli.exits import OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_fields, print_json, print_table, say
+from anabranch.cli.output import called, print_fields, print_json, print_table, say
 from schemas.errors import NotFound
 
 app = App(name="dlq", help="Events that could not be processed: list, show, redrive, discard.", result_action="return_value")
@@ -49,8 +49,9 @@ def list_letters(
         headings = ("events", "stage", "code", "first", "last", "latest_detail")
         print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
     else:
-        headings = ("event_id", "stage", "code", "attempts", "buried_at", "detail")
-        print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
+        told = ("event_id", "stage", "code", "attempts", "buried_at")
+        rows = [(*(item[name] for name in told), called(item), item["detail"]) for item in page["items"]]
+        print_table((*told, "document", "detail"), rows)
         if page["next"]:
             say(f"more: --after {page['next']}", quiet=common.quiet)
     return OK

@@ -14,7 +14,7 @@ from anabranch.cli.calls import got
 from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_fields, print_json, print_table, say
+from anabranch.cli.output import called, print_fields, print_json, print_table, say
 from schemas.errors import ConfigurationError
 from schemas.states import ENDED, DocumentState
 
@@ -66,10 +66,7 @@ def list_documents(
     if common.json:
         print_json(page)
         return 0
-    rows = [
-        (item["document_id"], item.get("state"), item.get("chunks_count"), item.get("collection"), item.get("title") or item.get("filename"))
-        for item in page["items"]
-    ]
+    rows = [(item["document_id"], item.get("state"), item.get("chunks_count"), item.get("collection"), called(item)) for item in page["items"]]
     print_table(("document_id", "state", "chunks", "collection", "title"), rows)
     if page["next"]:
         say(f"more: --after {page['next']}", quiet=common.quiet)

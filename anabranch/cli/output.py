@@ -38,6 +38,11 @@ def print_fields(fields: Mapping[str, object]) -> None:
         print(f"{name:18} {cell(value)}")
 
 
+def called(document: Mapping[str, Any]) -> str | None:
+    """What people call it: of its names the one that says most."""
+    return next((str(document[name]) for name in ("title", "filename", "source_uri", "external_id") if document.get(name)), None)
+
+
 def cell(value: object) -> str:
     """For people: no brackets, quotes and braces, and nothing that says nothing."""
     match value:

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.events.declaration import Event
-from schemas.values import BlobRef, Value
+from schemas.values import BlobRef, Said, Value
 
 
 class Place(Value):
@@ -41,6 +41,7 @@ class EventBuried(Event, name="event.buried", topic="dead_letters"):
     redriven: UUID | None = Field(None, description="the replay that tried it once more")
     producer_event_id: str | None = None
     producer_source: str | None = None
+    said: Said | None = Field(None, description="by an event of `raw`, as far as it could be read: nothing else tells of a document that came no further")
 
 
 class BurialClosed(Event, name="burial.closed", topic="dead_letters"):

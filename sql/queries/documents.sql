@@ -23,8 +23,8 @@ select * from (
     and case when $6::text is not null then s.state = $6 else $2 is not null or s.state <> 'withdrawn' end
   union all
   select
-    f.document_id, coalesce(f.external_id, $3), f.source, null, null, null,
-    null, null, null, '{}', '{}', null,
+    f.document_id, coalesce(f.external_id, $3), f.source, f.said ->> 'source_uri', f.said ->> 'filename', f.said ->> 'media_type',
+    coalesce(f.said ->> 'title', f.said ->> 'filename'), null, null, '{}', '{}', null,
     null, null, 0, f.buried_at, f.event_id,
     null, 'failed', null, 0, null, null,
     '[]', jsonb_build_object('code', f.code, 'detail', f.detail, 'remedy', f.remedy)

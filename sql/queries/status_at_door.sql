@@ -2,7 +2,7 @@
 -- its job, its claims at the door and behind it, its dead letter, and whether a later event of the same document has overtaken it.
 -- Of what was erased the door knows the event, and nothing of it.
 select
-  coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id) as external_id,
+  coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id, l.said ->> 'external_id') as external_id,
   j.id is not null or h.event_id is not null as known, h.log_topic, h.log_partition, h.log_offset, coalesce(h.reacted, false) as passed_on,
   coalesce(d.accepted_id = $2 and d.withdrawn = d.latest, false) as withdraws,
   exists (select from document_amendments a where a.accepted_id = $2 and not a.by_revision) and coalesce(behind.claim <> 'superseded', true) as amends,

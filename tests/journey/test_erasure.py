@@ -99,6 +99,17 @@ async def test_sent_again_it_begins_a_new_life(world: World) -> None:
     assert [result["document_id"] for result in await world.search(CANARY)] == [second["document_id"]]
 
 
+@pytest.mark.parametrize("named", [{}, {"external_id": HEAD}], ids=["by its bytes", "by its external id"])
+async def test_what_the_door_refused_is_erased_with_all_that_its_event_said(world: World, settings: Settings, database: str, named: dict[str, str]) -> None:
+    gone = await world.ingest(f"%PDF-1.7\n{CANARY}", f"{HEAD}.pdf", title=f"The {HEAD} report", **named)
+    assert (await world.ended(gone))["state"] == "failed"
+    assert "anabranch.dead_letters" in await places(database, settings.data_dir, [HEAD])
+    assert (await erase(world, "document", gone["document_id"]))["removed"]["dead_letters"] == 1
+    assert await places(database, settings.data_dir, [CANARY, HEAD]) <= {*DOOR, "outcomes"}
+    assert (await world.http.get(f"/v1/documents/{gone['document_id']}")).status_code == 404
+    assert (await world.http.get("/v1/dead-letters")).json()["items"] == []
+
+
 async def test_a_collection_goes_and_another_stays(world: World) -> None:
     for number in range(3):
         await world.searchable(f"{CANARY} number {number} sleeps.", external_id=f"c{number}", collection="birds")

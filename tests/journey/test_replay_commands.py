@@ -24,6 +24,8 @@ def test_what_fails_again_ends_with_exit_code_5_and_what_is_discarded_is_gone(fo
         [letter] = items("dlq", "list", *here)
         assert (cause["events"], cause["code"]) == (1, letter["code"]) and letter["stage"] == "receive"
         assert told("dlq", "show", letter["event_id"], *here)["remedy"]
+        for listed in (("dlq", "list"), ("documents", "list", "--failed")):
+            assert "broken.pdf" in anabranch(*listed, *here).stdout
         assert told("dlq", "redrive", "--all", "--dry-run", *here) == {"events": 1, "stages": {"receive": 1}, "left_out": 0, "replays": [], "schema_version": 1}
         [again] = told("dlq", "redrive", "--all", *here, expected=5)["replays"]
         assert (again["state"], again["buried"]) == ("done", 1)

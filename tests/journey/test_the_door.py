@@ -16,11 +16,14 @@ from anabranch.settings import Settings
 from api.app import create_app
 from schemas.events import Content, DocumentReceived
 from schemas.ids import document_id
+from schemas.records import Record
 from streams.codec import Codec
 from streams.submission import submission
 from tests.journey.conftest import PATIENCE_S, World, running
 
 NO_PDF = b"%PDF-1.7\nthat is all there is"
+NAMES = ("external_id", "title", "filename", "source_uri")
+HEADERS = {"ce_specversion": b"1.0", "ce_id": b"e-7", "ce_source": b"crm", "ce_type": b"document.received.v1", "content-type": b"application/json"}
 
 
 async def get(world: World, path: str, **parameters: str) -> dict[str, Any]:
@@ -156,3 +159,26 @@ async def test_an_upload_that_is_refused_leaves_nothing_behind(world: World, bod
 async def test_what_the_api_staged_for_one_upload_is_no_other_ones(world: World) -> None:
     response = await world.http.post("/v1/ingest", json={"storage_key": "uploads/default/api/x/y"})
     assert (response.status_code, response.json()["code"]) == (403, "FORBIDDEN_KEY")
+
+
+async def test_a_document_that_failed_at_the_door_is_shown_with_what_its_event_said_of_it(world: World) -> None:
+    address = "http://127.0.0.1:1/report"
+    by_address = (await world.http.post("/v1/ingest", json={"url": address, "title": "A report"})).json()
+    by_bytes = await world.ingest(NO_PDF, "torn.pdf", title="Torn apart")
+    broken = Record("raw", None, b'{"external_id": "theirs", "filename": "scan\\u0000.pdf", "title": 7, "content": {"url": "a", "text": "b"}}', HEADERS)
+    await world.worker.storage.log.append([broken])
+    theirs = str(document_id("default", "", "theirs"))
+    expected = {
+        by_address["document_id"]: (None, "A report", None, address),
+        by_bytes["document_id"]: (None, "Torn apart", "torn.pdf", None),
+        theirs: ("theirs", "scan\ufffd.pdf", "scan\ufffd.pdf", None),
+    }
+    for document in expected:
+        await until(world, document, "failed")
+    listed = (await get(world, "/v1/documents", state="failed"))["items"]
+    assert {item["document_id"]: tuple(item[name] for name in NAMES) for item in listed} == expected
+    told = await get(world, f"/v1/documents/{theirs}")
+    assert tuple(told[name] for name in NAMES) == expected[theirs]
+    letters = {letter["filename"]: letter for letter in (await get(world, "/v1/dead-letters"))["items"]}
+    assert {name: letters[name]["title"] for name in letters} == {None: "A report", "torn.pdf": "Torn apart", "scan\ufffd.pdf": None}
+    assert (letters[None]["source_uri"], letters["scan\ufffd.pdf"]["external_id"]) == (address, "theirs")

@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from anabranch.cli.ask import _place
-from anabranch.cli.output import cell
+from anabranch.cli.output import called, cell
 
 
 @pytest.mark.parametrize(
@@ -42,3 +42,8 @@ def result(**more: Any) -> dict[str, Any]:
 )
 def test_a_place_names_the_document_once(item: dict[str, Any], told: str) -> None:
     assert _place(item) == told
+
+
+def test_a_document_without_a_title_is_called_by_the_next_best_of_its_names() -> None:
+    names = {"title": None, "filename": "", "source_uri": "http://here/x", "external_id": "x"}
+    assert (called(names), called(names | {"title": "Of herons"}), called({"external_id": "x"}), called({})) == ("http://here/x", "Of herons", "x", None)

@@ -12,7 +12,7 @@ from schemas.errors import MalformedEvent, NewerVersion
 from schemas.events import Content, DocumentIndexed, DocumentReceived, Fact
 from schemas.ids import received_id
 from schemas.records import Position, Record, StoredRecord
-from streams.codec import Codec, clues, guessed_external_id, owner
+from streams.codec import Codec, clues, guessed_text, owner
 from streams.submission import submission
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
@@ -141,14 +141,14 @@ def test_an_unreadable_record_still_gives_what_its_headers_say() -> None:
 def test_half_a_structured_event_still_gives_what_is_there(data: dict[str, Any]) -> None:
     record = Record("raw", None, json.dumps({"id": "e1", "source": "shop", "type": 7} | data).encode(), {"content-type": b"application/cloudevents+json"})
     assert clues(record) == ("e1", "shop", None)
-    assert guessed_external_id(record) is None
+    assert guessed_text(record, "external_id") is None
 
 
 def test_an_invalid_payload_may_still_name_its_document() -> None:
-    assert guessed_external_id(Record("raw", None, b'{"external_id": "a", "content": 7}', HEADERS)) == "a"
-    assert guessed_external_id(Record("raw", None, b'{"data": {"external_id": "b"}}', {})) == "b"
-    assert guessed_external_id(Record("raw", None, b'{"external_id": "c", "metadata": {"a": NaN}}', HEADERS)) == "c"
-    assert guessed_external_id(Record("raw", None, b"[" * 100_000, HEADERS)) is None
+    assert guessed_text(Record("raw", None, b'{"external_id": "a", "content": 7}', HEADERS), "external_id") == "a"
+    assert guessed_text(Record("raw", None, b'{"data": {"external_id": "b"}}', {}), "external_id") == "b"
+    assert guessed_text(Record("raw", None, b'{"external_id": "c", "metadata": {"a": NaN}}', HEADERS), "external_id") == "c"
+    assert guessed_text(Record("raw", None, b"[" * 100_000, HEADERS), "external_id") is None
 
 
 @pytest.mark.parametrize("tenant", ["a\0b", "../other", "", "t" * 256, "\ud800/", 7, None])
@@ -179,7 +179,7 @@ async def test_half_a_surrogate_pair_is_malformed_and_what_is_told_of_it_can_be_
     with pytest.raises(MalformedEvent, match="surrogate"):
         await Codec().decode(record)
     assert "".join(filter(None, clues(record.record))).encode()
-    assert guessed_external_id(stored(b'{"external_id": "a\\ud800"}', {}).record) == "a?"
+    assert guessed_text(stored(b'{"external_id": "a\\ud800"}', {}).record, "external_id") == "a?"
 
 
 async def test_a_name_is_measured_in_bytes_and_what_is_told_of_it_is_as_short() -> None:
