@@ -104,10 +104,15 @@ class Ingestion:
     force: bool = False
     wait_s: float | None = None
     concurrency: int = 4
+    lost: bool = False
+    """The server, on the way."""
 
     async def run(self, client: ApiClient) -> dict[str, Any]:
+        """Raises TransientError where the server goes away: `sources` say then how far each had come, and nothing more is sent."""
         slots = asyncio.Semaphore(self.concurrency)
-        await asyncio.gather(*(self._send(client, source, slots) for source in self.sources))
+        for lost in await asyncio.gather(*(self._send(client, source, slots) for source in self.sources)):
+            if lost is not None:
+                raise lost
         if self.wait_s is not None:
             await self._wait(client)
         return self.report()
@@ -117,18 +122,23 @@ class Ingestion:
         counts = {name: outcomes.count(name) for name in ("searchable", "failed", "duplicate")}
         return {"documents": [source.body() for source in self.sources], "counts": counts}
 
-    async def _send(self, client: ApiClient, source: Source, slots: asyncio.Semaphore) -> None:
+    async def _send(self, client: ApiClient, source: Source, slots: asyncio.Semaphore) -> TransientError | None:
+        """Why the server is lost, where it is: what is under way then comes to its end, and nothing else begins."""
         async with slots:
+            if self.lost:
+                return None
             source.state = "sending"
             try:
                 receipt = await self._post(client, source)
-            except TransientError:
-                raise
+            except TransientError as error:
+                self.lost = True
+                return error
             except (AnabranchError, OSError) as error:
                 source.state, source.error = "failed", _told(error)
-                return
+                return None
         source.state, source.document_id, source.job = "accepted", receipt["document_id"], receipt["ingestion_job_id"]
         source.duplicate = receipt["duplicate"] and not self.force
+        return None
 
     async def _post(self, client: ApiClient, source: Source) -> dict[str, Any]:
         fields: dict[str, Any] = {"collection": self.collection, "tags": list(self.tags), "force": self.force}

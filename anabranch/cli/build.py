@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from anabranch.cli.exits import FAILED, OK
+from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
-from schemas.errors import InvalidRequest
+from schemas.errors import InvalidRequest, NotFound, PermanentError
 
 if TYPE_CHECKING:
     from anabranch.client import ApiClient
@@ -129,22 +130,26 @@ async def _reindex(common: Remote, plan: bool, rate: float | None, wait: bool, p
 
 async def _until(client: ApiClient, name: str, states: Sequence[str], common: Remote) -> dict[str, Any]:
     """Raises PermanentError with what stopped the build."""
-    from schemas.errors import NotFound, PermanentError
-
     phase = None
-    while True:
-        try:
-            build = await client.get(f"/v1/generations/{name}/build")
-        except NotFound:
-            build = {"state": "building", "phase": "loading", "error": None}
-        if build["error"]:
-            raise PermanentError(build["error"]["detail"], code=build["error"]["code"], remedy=build["error"]["remedy"])
-        if build["state"] in states:
-            return build
-        if build["phase"] != phase:
-            phase = build["phase"]
-            say(f"{name}: {phase}", quiet=common.quiet)
-        await asyncio.sleep(POLL_S)
+    with going_on(lambda: f"the build of {name} {GOES_ON}; how far it is: anabranch generations list"):
+        while True:
+            build = await _build(client, name)
+            if build["error"]:
+                raise PermanentError(build["error"]["detail"], code=build["error"]["code"], remedy=build["error"]["remedy"])
+            if build["state"] in states:
+                return build
+            if build["phase"] != phase:
+                phase = build["phase"]
+                say(f"{name}: {phase}", quiet=common.quiet)
+            await asyncio.sleep(POLL_S)
+
+
+async def _build(client: ApiClient, name: str) -> dict[str, Any]:
+    """Also before it has come to the tables."""
+    try:
+        return await client.get(f"/v1/generations/{name}/build")
+    except NotFound:
+        return {"state": "building", "phase": "loading", "error": None}
 
 
 def _rebuilt(build: dict[str, Any]) -> dict[str, Any]:

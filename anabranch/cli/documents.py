@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 from anabranch.cli.calls import got
 from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, OK
+from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
 from anabranch.cli.output import called, print_fields, print_json, print_table, say
 from schemas.errors import ConfigurationError
@@ -239,8 +240,9 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
 
 async def _seen_through(client: ApiClient, accepted: dict[str, Any]) -> dict[str, Any]:
     """A server that stops with the command has done first what it accepted: nobody is left to do it, and the document would go on as it was."""
-    while client.passing and (await client.get(f"/v1/ingest/status/{accepted['ingestion_job_id']}"))["state"] not in ENDED:
-        await asyncio.sleep(POLL_S)
+    with going_on(lambda: f"it was accepted, and {GOES_ON}; how far it is: anabranch documents show {accepted['document_id']}"):
+        while client.passing and (await client.get(f"/v1/ingest/status/{accepted['ingestion_job_id']}"))["state"] not in ENDED:
+            await asyncio.sleep(POLL_S)
     return accepted
 
 

@@ -11,6 +11,7 @@ from cyclopts import App, Parameter
 from anabranch.cli.calls import got
 from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, OK
+from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_json, print_table, say
 from schemas.events.erasure import Scope
@@ -99,11 +100,12 @@ async def _receipt(scope: Scope, name: str, common: Remote) -> dict[str, Any]:
     async with api_client(common, stages=("all",)) as client:
         asked = await client.post("/v1/erasures", {"scope": scope, "name": name})
         say(f"receipt {asked['receipt_id']}: waiting until nothing of it is under way any more", quiet=common.quiet)
-        while True:
-            found = await _found(client, asked["receipt_id"])
-            if found is not None and found["state"] == "done":
-                return found
-            await asyncio.sleep(POLL_S)
+        with going_on(lambda: f"the erasure {GOES_ON}; its receipt: anabranch erase receipts"):
+            while True:
+                found = await _found(client, asked["receipt_id"])
+                if found is not None and found["state"] == "done":
+                    return found
+                await asyncio.sleep(POLL_S)
 
 
 async def _found(client: Any, receipt: str) -> dict[str, Any] | None:

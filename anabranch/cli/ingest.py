@@ -12,8 +12,9 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.exits import FAILED, OK, PARTLY
+from anabranch.cli.interrupted import going_on
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, say
+from anabranch.cli.output import print_json, print_table, say
 
 if TYPE_CHECKING:
     from anabranch.ingestion import Ingestion, Source
@@ -79,11 +80,21 @@ async def _run(job: Ingestion, common: Remote) -> dict[str, Any]:
     from anabranch.cli.serving import beginning_client, tell_who_goes_on
 
     async with beginning_client(common) as client:
-        with watching(job, quiet=common.quiet, plain=common.no_color):
+        with going_on(lambda: _told_so_far(job, common)), watching(job, quiet=common.quiet, plain=common.no_color):
             report = await job.run(client)
         if job.wait_s is None and any(source.job for source in job.sources):
             tell_who_goes_on(client, common)
         return report
+
+
+def _told_so_far(job: Ingestion, common: Remote) -> str:
+    """What was accepted is data, also where the rest was not."""
+    accepted = [source for source in job.sources if source.job]
+    if common.json:
+        print_json(job.report())
+    elif accepted:
+        print_table(("path", "document_id", "state"), [(source.path, source.document_id, source.state) for source in accepted])
+    return f"{len(accepted)} of {len(job.sources)} documents were accepted; run the same command again for the others: nothing is done twice for those"
 
 
 def summary(sources: Sequence[Source]) -> str:

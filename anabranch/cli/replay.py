@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 
 from anabranch.cli.calls import got, posted, told_moment
 from anabranch.cli.exits import FAILED, OK, PARTLY
+from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_fields, print_json, print_table, say
 from schemas.errors import InvalidRequest
@@ -167,14 +168,15 @@ async def waited(path: str, body: dict[str, Any], common: Remote) -> dict[str, A
 
 async def _ended(client: Any, replay: str, common: Remote) -> dict[str, Any]:
     shown = -1
-    while True:
-        found: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
-        if found["read"] != shown:
-            shown = found["read"]
-            say(_progress(found), quiet=common.quiet)
-        if found["state"] not in ("running", "paused"):
-            return found
-        await asyncio.sleep(POLL_S)
+    with going_on(lambda: f"replay {replay} {GOES_ON}; how far it is: anabranch replay show {replay}"):
+        while True:
+            found: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
+            if found["read"] != shown:
+                shown = found["read"]
+                say(_progress(found), quiet=common.quiet)
+            if found["state"] not in ("running", "paused"):
+                return found
+            await asyncio.sleep(POLL_S)
 
 
 def _progress(found: dict[str, Any]) -> str:

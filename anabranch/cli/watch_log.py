@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+from anabranch.cli.interrupted import going_on
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_line, say
 from schemas.errors import ConfigurationError
@@ -109,9 +110,9 @@ async def watch_log(wanted: Wanted, show: Show, common: Remote) -> int:
 
 
 async def follow(client: ApiClient, wanted: Wanted, show: Show, *, quiet: bool = False, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
-    """Whoever interrupts it is told how to go on."""
+    """Whoever interrupts it, or loses the server, is told how to go on."""
     place = wanted.after
-    try:
+    with going_on(lambda: f"to go on from here: --from {place}", quiet=quiet):
         while True:
             page = await client.get("/v1/events", after=place, **wanted.asked())
             if page["missed"]:
@@ -123,9 +124,6 @@ async def follow(client: ApiClient, wanted: Wanted, show: Show, *, quiet: bool =
                 return
             if page["end"]:
                 await asyncio.sleep(POLL_S)
-    except asyncio.CancelledError:
-        say(f"to go on from here: --from {place}", quiet=quiet)
-        raise
 
 
 def _moment(text: str, now: datetime) -> datetime | None:
