@@ -13,6 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
+from api.bounds import remedy_of
 from schemas.errors import (
     AnabranchError,
     FatalError,
@@ -113,7 +114,7 @@ async def _invalid(request: Request, error: Exception) -> JSONResponse:
     if found[0]["type"] == "json_invalid":
         return problem_of(request, no_json(str(error.body), found[0]["loc"][-1], found[0]["ctx"]["error"]))
     problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in found)
-    return problem(request, 422, "INVALID_REQUEST", problems, UNTYPED if isinstance(error.body, bytes) else "Compare the request with /openapi.json.")
+    return problem(request, 422, "INVALID_REQUEST", problems, UNTYPED if isinstance(error.body, bytes) else remedy_of(found))
 
 
 def no_json(text: str, place: int, why: str) -> InvalidRequest:

@@ -13,6 +13,9 @@ from schemas.values import Value
 Column = Annotated[str, Field(min_length=1, max_length=255)]
 ColumnType = Literal["date", "timestamp_ms", "timestamp_us", "timestamp_ns", "time_ms", "time_us", "time_ns", "decimal", "bytes", "json"]
 NAME = r"^[a-z][a-z0-9_-]{0,39}$"
+SLOT = r"^[a-z0-9_]{1,63}$"
+TABLE = r"^[^.]+(\.[^.]+)?$"
+ADDRESS = r"^https?://"
 
 
 class ColumnEncoding(Value):
@@ -49,8 +52,8 @@ class DebeziumSource(Value):
 class PostgresSource(Value):
     kind: Literal["postgres"] = "postgres"
     dsn: str | None = Field(None, description="without a password; unset: ANABRANCH_SOURCES__NAME of the worker; only embedded")
-    table: str = Field(pattern=r"^[^.]+(\.[^.]+)?$", description="schema.table; the schema is `public` where none is given")
-    slot: str | None = Field(None, pattern=r"^[a-z0-9_]{1,63}$", description="of its replication slot and publication; by default `anabranch_` and the name")
+    table: str = Field(pattern=TABLE, description="schema.table; the schema is `public` where none is given")
+    slot: str | None = Field(None, pattern=SLOT, description="of its replication slot and publication; by default `anabranch_` and the name")
     mapping: RowMapping
 
     @property
@@ -69,7 +72,7 @@ class FolderSource(Value):
 
 class UrlsSource(Value):
     kind: Literal["urls"] = "urls"
-    urls: list[Annotated[str, Field(pattern=r"^https?://", max_length=1024)]] = Field(min_length=1, max_length=10_000)
+    urls: list[Annotated[str, Field(pattern=ADDRESS, max_length=1024)]] = Field(min_length=1, max_length=10_000)
     every_s: float = Field(3600.0, ge=0.05, le=31_536_000, description="between two requests for the same address")
     gone_after: int = Field(3, ge=1, le=100, description="answers 404 or 410 in a row until the document is withdrawn")
 

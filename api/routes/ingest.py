@@ -14,6 +14,7 @@ from pydantic import ValidationError
 from starlette.requests import ClientDisconnect
 
 from api.access import Use
+from api.bounds import remedy_of
 from api.guard import check_json, check_text, read_json
 from api.multipart import Form, read_form
 from api.services import IngestRequest, Receipt, Services, Upcoming
@@ -132,5 +133,6 @@ def _validated(values: Any) -> IngestRequest:
     try:
         return IngestRequest.model_validate(values)
     except ValidationError as error:
-        problems = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'body'}: {item['msg']}" for item in error.errors(include_input=False)[:5])
-        raise InvalidRequest(problems, remedy="Compare the request with /openapi.json.") from error
+        found = error.errors(include_input=False)[:5]
+        problems = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'body'}: {item['msg']}" for item in found)
+        raise InvalidRequest(problems, remedy=remedy_of(found)) from error
