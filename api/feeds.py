@@ -35,7 +35,8 @@ class LogPage(BaseModel):
     items: list[LogEntry]
     next: str = Field(description="the place behind the last one that was looked at")
     end: bool = Field(description="nothing follows at the moment")
-    missed: int = Field(description="events before the first that the log no longer keeps")
+    missed: int = Field(description="events behind `after` that the log no longer keeps; told once, to whoever goes on from `next`")
+    at_least: bool = Field(False, description="`missed` is a lower bound: how many exactly is no longer known")
 
 
 class Told(BaseModel):
@@ -47,13 +48,13 @@ class Told(BaseModel):
 
 
 class LogFeed(Protocol):
-    """Raises InvalidRequest for what is no place, LogUnavailable, DatabaseUnavailable."""
+    """Raises InvalidRequest for what is no place, PlaceAhead, LogUnavailable, DatabaseUnavailable."""
 
     async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
         """`after` is a place, `begin` or `now`; what was appended before `since` is passed over."""
 
     def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
-        """From `after` (null: from now on) until the server stops; `open` comes first. With a document also its status, whenever it has changed."""
+        """From `after` (null: from now on; also where it is a place of another log, and that is told) until the server stops; `open` comes first. With a document also its status, whenever it has changed."""
 
     async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         """In the order of time; `after` counts the lines before."""

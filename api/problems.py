@@ -37,7 +37,7 @@ STATUS_OF_CODE = {
     "DUPLICATE_ID": 409,
     "IDEMPOTENCY_KEY_REUSED": 422,
     "RANGE_NOT_SATISFIABLE": 416,
-} | dict.fromkeys(("GENERATION_BEHIND", "GENERATION_IS_LIVE", "GENERATION_NOT_LIVE", "NOT_RETAINED"), 409)
+} | dict.fromkeys(("GENERATION_BEHIND", "GENERATION_IS_LIVE", "GENERATION_NOT_LIVE", "NOT_RETAINED", "PLACE_AHEAD"), 409)
 STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
     (NotFound, 404),
     (LimitExceeded, 413),

@@ -13,6 +13,7 @@
     │   ├── ForbiddenAddress
     │   ├── NotFound
     │   ├── InvalidRequest
+    │   │   └── PlaceAhead      a place in a log that was restored or made anew since
     │   ├── Erased              its key was destroyed: it is passed over
     │   └── ModelOutput
     └── FatalError              the worker stops
@@ -101,6 +102,11 @@ class NotFound(PermanentError):
 
 class InvalidRequest(PermanentError):
     code = "INVALID_REQUEST"
+
+
+class PlaceAhead(InvalidRequest):
+    code = "PLACE_AHEAD"
+    remedy = "The log was restored from a backup, or made anew, since that place was told: read from `begin`, or from `now`."
 
 
 class Erased(PermanentError):

@@ -19,6 +19,9 @@ BATCH_RECORDS = 2000
 BATCH_BYTES = 8_000_000
 EXPIRE_EVERY = timedelta(minutes=30)
 """Between two looks for expired records."""
+OF_A_TOPIC = ("log_readers", "gone_events", "topics")
+KEPT_GONE, FOLDED_GONE = 2000, 64
+"""So many of the latest records that a topic lost are known one by one at least; of those before, so many go into one row."""
 Waiting = tuple[Sequence[Record], asyncio.Future[list[Position]]]
 
 
@@ -56,8 +59,8 @@ class PgLog:
         with log_errors():
             while await self._pool.fetchval(statement("delete_events"), list(topics), BATCH_RECORDS):
                 await asyncio.sleep(0)
-            await self._pool.execute("delete from log_readers where topic = any($1::text[])", list(topics))
-            await self._pool.execute("delete from topics where topic = any($1::text[])", list(topics))
+            for table in OF_A_TOPIC:
+                await self._pool.execute(f"delete from {table} where topic = any($1::text[])", list(topics))
 
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         with log_errors():
@@ -116,6 +119,12 @@ class PgLog:
         with log_errors():
             while await self._pool.fetchval(statement("expire_events"), BATCH_RECORDS):
                 """In short transactions, which readers wait for."""
+                await self._fold_gone()
+            await self._fold_gone()
+
+    async def _fold_gone(self) -> None:
+        """So that what is known of lost records stays bounded."""
+        await self._pool.execute(statement("fold_gone"), KEPT_GONE, FOLDED_GONE)
 
     async def close(self) -> None:
         """Finish what is being appended. The pool stays open: it is its opener's."""

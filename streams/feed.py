@@ -10,7 +10,7 @@ from contextlib import aclosing
 from dataclasses import dataclass
 from typing import cast
 
-from schemas.errors import ConfigurationError, InvalidRequest
+from schemas.errors import ConfigurationError, InvalidRequest, PlaceAhead
 from schemas.ports.feed import FeedRecord, Page
 from schemas.ports.log import EventLog
 from schemas.records import StoredRecord
@@ -32,20 +32,23 @@ class OffsetFeed:
         return _text({topic: {partition: end for partition, (_, end) in (await self._ends(topic)).items()} for topic in topics})
 
     async def read(self, after: str, topics: Sequence[str], limit: int) -> Page:
-        offsets, missed, records = _offsets(after), 0, list[FeedRecord]()
-        for topic in topics:
-            left = limit - len(records)
-            ranges, lost = _ranges(await self._ends(topic), offsets.get(topic, {}), left)
-            missed += lost
-            if left and any(start < end for start, end in ranges.values()):
-                records += await self._read(topic, ranges, offsets, left)
-        return Page(records, _text(offsets), missed)
+        offsets, records = _offsets(after), list[FeedRecord]()
+        ends = {topic: await self._ends(topic) for topic in topics}
+        missed = sum(_passed_over(offsets, topic, there) for topic, there in ends.items())
+        start = _text(offsets)
+        for topic, there in ends.items():
+            ranges = _ranges(there, offsets.get(topic, {}), limit - len(records))
+            if any(start < end for start, end in ranges.values()):
+                records += await self._read(topic, ranges, offsets, limit - len(records))
+        return Page(records, start, _text(offsets), missed)
 
     async def behind(self, after: str, topics: Sequence[str], most: int) -> int:
         offsets, total = _offsets(after), 0
         for topic in topics:
+            there = await self._ends(topic)
+            _passed_over(offsets, topic, there)
             known = offsets.get(topic, {})
-            total += sum(end - max(first, known.get(partition, first)) for partition, (first, end) in (await self._ends(topic)).items())
+            total += sum(end - known.get(partition, first) for partition, (first, end) in there.items())
         return min(total, most)
 
     async def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
@@ -71,11 +74,24 @@ class OffsetFeed:
         return found
 
 
-def _ranges(ends: Mapping[int, tuple[int, int]], known: Mapping[int, int], limit: int) -> tuple[dict[int, tuple[int, int]], int]:
-    """What follows in each partition, and how much of what followed is gone. Partitions without news are named too: left out, all of them would be read."""
-    starts = {partition: max(first, known.get(partition, first)) for partition, (first, _) in ends.items()}
-    lost = sum(start - known[partition] for partition, start in starts.items() if partition in known)
-    return {partition: (start, min(max(start, ends[partition][1]), start + limit)) for partition, start in starts.items()}, lost
+def _passed_over(offsets: Offsets, topic: str, ends: Mapping[int, tuple[int, int]]) -> int:
+    """Move a place on to the first records that are there; how many it passes over. What it says of a topic that is gone is forgotten: another may come to bear its
+    name. Raises PlaceAhead."""
+    if not ends:
+        offsets.pop(topic, None)
+    known = offsets.get(topic, {})
+    moved = {partition: max(first, known[partition]) for partition, (first, _) in ends.items() if partition in known}
+    if ahead := [partition for partition, offset in moved.items() if offset > ends[partition][1]]:
+        raise PlaceAhead(f"the place is before offset {known[ahead[0]]} of {topic}[{ahead[0]}], which ends at {ends[ahead[0]][1]}")
+    lost = sum(moved.values()) - sum(known[partition] for partition in moved)
+    known.update(moved)
+    return lost
+
+
+def _ranges(ends: Mapping[int, tuple[int, int]], known: Mapping[int, int], limit: int) -> dict[int, tuple[int, int]]:
+    """What follows in each partition. Those without news are named too: left out, all of them would be read."""
+    starts = {partition: known.get(partition, first) for partition, (first, _) in ends.items()}
+    return {partition: (start, min(ends[partition][1], start + limit)) for partition, start in starts.items()}
 
 
 def _text(offsets: Offsets) -> str:

@@ -116,7 +116,7 @@ async def follow(client: ApiClient, wanted: Wanted, show: Show, *, quiet: bool =
         while True:
             page = await client.get("/v1/events", after=place, **wanted.asked())
             if page["missed"]:
-                say(f"{page['missed']} earlier events are no longer kept")
+                say(f"{'at least ' if page['at_least'] else ''}{page['missed']} earlier events are no longer kept")
             for entry in filter(wanted.shows, page["items"]):
                 show(entry)
             place = page["next"]

@@ -13,7 +13,7 @@ from uuid import UUID
 
 from anabranch.desk.log_entries import Entries
 from api.feeds import LogEntry, LogPage, Told
-from schemas.errors import AnabranchError, TransientError
+from schemas.errors import AnabranchError, PlaceAhead, TransientError
 from schemas.ports.feed import Feed
 from schemas.ports.ledger import Generations
 from schemas.ports.search import Documents
@@ -68,16 +68,17 @@ class EventFeed:
 
     async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
         names = await self._topics(topics)
-        place, missed, scanned = await self._place(after, names), 0, 0
+        place, missed, at_least, scanned = await self._place(after, names), 0, False, 0
         items: list[LogEntry] = []
         while len(items) < limit and scanned < SCANNED:
             found = await self.feed.read(place, names, min(PAGE, limit - len(items)))
-            place, missed, scanned = found.cursor, missed + found.missed, scanned + len(found.records)
+            place, scanned = found.cursor, scanned + len(found.records)
+            missed, at_least = missed + found.missed, at_least or found.at_least
             wanted = [record for record in found.records if since is None or record.stored.appended_at >= since]
             items += [entry for record in wanted if (entry := await self.entries.entry(record, tenant, document)) is not None]
             if not found.records:
-                return LogPage(items=items, next=place, end=True, missed=missed)
-        return LogPage(items=items, next=place, end=False, missed=missed)
+                return LogPage(items=items, next=place, end=True, missed=missed, at_least=at_least)
+        return LogPage(items=items, next=place, end=False, missed=missed, at_least=at_least)
 
     async def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
         if self.open >= self.most_streams:
@@ -86,8 +87,10 @@ class EventFeed:
             )
         self.open += 1
         try:
-            place = await self._place(after or "now", await self._topics(topics))
+            place, reset = await self._beginning(after or "now", await self._topics(topics))
             yield Told(event="open", data={"after": place}, cursor=place)
+            if reset:
+                yield reset
             reader = _Reader(self, tenant, topics, document, place)
             while not self.closing.is_set():
                 async with aclosing(reader.step()) as step:
@@ -105,6 +108,14 @@ class EventFeed:
         with suppress(TimeoutError):
             async with asyncio.timeout(self.poll_s):
                 await self.closing.wait()
+
+    async def _beginning(self, after: str, topics: Sequence[str]) -> tuple[str, Told | None]:
+        """A reader whose place is of another log goes on from now, and is told."""
+        try:
+            return await self._place(after, topics), None
+        except PlaceAhead as error:
+            now = await self.feed.now(topics)
+            return now, _reset(error, after, now)
 
     async def _place(self, after: str, topics: Sequence[str]) -> str:
         if after == "now":
@@ -147,9 +158,15 @@ class _Reader:
     async def _news(self) -> AsyncGenerator[Told, None]:
         """The place moves with what is told: whatever fails in between, nothing is passed over and nothing told again."""
         feed, topics = self._feed.feed, await self._feed._topics(self._wanted)
-        page = await feed.read(self._place, topics, PAGE)
+        try:
+            page = await feed.read(self._place, topics, PAGE)
+        except PlaceAhead as error:
+            before, self._place = self._place, await feed.now(topics)
+            yield _reset(error, before, self._place)
+            return
         if page.missed:
-            yield Told(event="dropped", data={"missed": page.missed, "after": self._place})
+            yield _dropped(page.missed, page.at_least, self._place, page.start)
+            self._place = page.start
         for record in page.records:
             entry = await self._feed.entries.entry(record, self._tenant, self._document)
             self._place = record.cursor
@@ -170,8 +187,10 @@ class _Reader:
             return None
         now = await feed.now(topics)
         missed = await feed.behind(before, topics, COUNTED) - await feed.behind(now, topics, COUNTED)
+        # It may have stood here for long, while others took in what it was told before.
+        lost = await feed.read(before, topics, 0)
         self._place = now
-        return Told(event="dropped", data={"missed": missed, "after": before}, cursor=now)
+        return _dropped(missed + lost.missed, lost.at_least, before, now)
 
     async def _changed_status(self) -> Told | None:
         if self._document is None:
@@ -182,3 +201,11 @@ class _Reader:
             return None
         self._status = text
         return Told(event="status", data=json.loads(text))
+
+
+def _dropped(missed: int, at_least: bool, after: str, cursor: str) -> Told:
+    return Told(event="dropped", data={"missed": missed, "at_least": at_least, "after": after}, cursor=cursor)
+
+
+def _reset(error: PlaceAhead, after: str, now: str) -> Told:
+    return Told(event="reset", data={"code": error.code, "detail": error.detail, "remedy": error.remedy, "after": after}, cursor=now)

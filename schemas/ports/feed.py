@@ -20,18 +20,22 @@ class FeedRecord:
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """`cursor` is the place behind the last record. `missed` records before the first are no longer there."""
+    """`start` is the place before the first record, `cursor` that behind the last. `missed` records that followed the place that was asked for are no longer there
+    (`at_least` so many: how many exactly is no longer known); whoever goes on from `start`, or from a later place, is not told of them again."""
 
     records: Sequence[FeedRecord]
+    start: str
     cursor: str
     missed: int = 0
+    at_least: bool = False
 
 
 class Feed(Protocol):
-    """Places are opaque texts; every one stays valid, whatever is appended. Raises InvalidRequest for a text that is no place, LogUnavailable."""
+    """Places are opaque texts; every one stays valid, whatever is appended or expires. Raises InvalidRequest for a text that is no place, PlaceAhead for one that lies
+    behind the end of the log, LogUnavailable."""
 
     async def first(self) -> str:
-        """Before everything."""
+        """Before everything that is there: what was lost before is not missed from here."""
 
     async def now(self, topics: Sequence[str]) -> str:
         """Behind everything that can be read."""

@@ -3,5 +3,7 @@ with places as (
   select log_offset from handled where generation = '' and stage = 'receive' and log_topic = 'raw' and event_id = any($2::uuid[]) and reacted
   union
   select log_offset from dead_letters where stage = 'receive' and log_topic = 'raw' and coalesce(document_id, event_id) = any($1::uuid[])
-)
-delete from events e using places p where e.topic = 'raw' and e.position = p.log_offset
+), gone as (
+  delete from events e using places p where e.topic = 'raw' and e.position = p.log_offset returning e.topic, e.xact, e.position
+), {note_gone}
+select count(*) from gone

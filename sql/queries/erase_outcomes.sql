@@ -1,2 +1,6 @@
 -- What the log that lies in this database told producers of these documents, and of events of theirs that could not be read.
-delete from events where topic = 'outcomes' and (headers ->> 'ce_document' = any($1) or headers ->> 'ce_causationid' = any($2))
+with gone as (
+  delete from events where topic = 'outcomes' and (headers ->> 'ce_document' = any($1) or headers ->> 'ce_causationid' = any($2))
+  returning topic, xact, position
+), {note_gone}
+select count(*) from gone

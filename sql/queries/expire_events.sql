@@ -8,6 +8,6 @@ with expired as (
     and exists (select from log_readers r where r.topic = t.topic)
     and not exists (select from log_readers r where r.topic = t.topic and (r.xact, r.position) < (e.xact, e.position))
 ), gone as (
-  delete from events where position in (select position from expired) returning 1
-)
+  delete from events where position in (select position from expired) returning topic, xact, position
+), {note_gone}
 select count(*) from gone

@@ -12,6 +12,8 @@ LOG = {
     "events": "sealed, or of topics that forget; what the door and the outcomes said goes at once",
     "topics": "names and settings",
     "log_readers": "places",
+    "gone_events": "places",
+    "gone_batches": "a number",
     "handled": "ids, places, orders, and hashes of payloads",
     "index_changes": "transactions, and names of tenants and generations",
     "reader_pauses": "codes, and types and versions of events",

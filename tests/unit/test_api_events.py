@@ -46,7 +46,7 @@ async def test_a_topic_that_there_is_not_is_refused(http: httpx2.AsyncClient) ->
 
 
 async def test_events_are_read_from_the_beginning_unless_a_place_is_given(http: httpx2.AsyncClient) -> None:
-    assert (await http.get("/v1/events")).json() == {"items": [], "next": "begin", "end": True, "missed": 0}
+    assert (await http.get("/v1/events")).json() == {"items": [], "next": "begin", "end": True, "missed": 0, "at_least": False}
     assert (await http.get("/v1/events", params={"after": "7.1"})).json()["next"] == "7.1"
 
 

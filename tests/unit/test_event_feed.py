@@ -11,7 +11,7 @@ import pytest
 from anabranch.desk.feed import PAGE, EventFeed
 from anabranch.desk.log_entries import Entries
 from api.feeds import Told
-from schemas.errors import DatabaseUnavailable, InvalidRequest, LogUnavailable, TransientError
+from schemas.errors import DatabaseUnavailable, InvalidRequest, LogUnavailable, PlaceAhead, TransientError
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.feed import Page
@@ -44,9 +44,18 @@ class Nothing:
         return [], None
 
 
+class Forgetful(MemoryLog):
+    """Its records go when it is told so."""
+
+    gone = 0
+
+    async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        return {partition: (min(self.gone, end), end) for partition, (_, end) in (await super().ends(topic)).items()}
+
+
 class World:
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC), **options: Any) -> None:
-        self.log = MemoryLog(clock)
+        self.log = Forgetful(clock)
         self.statuses: list[dict[str, Any]] = [{"state": "running"}]
         self.feed = EventFeed(OffsetFeed(self.log), Entries(Codec()), One(), Nothing(), self._status, poll_s=0, **options)
 
@@ -161,6 +170,76 @@ async def test_a_reader_too_far_behind_is_told_how_many_it_missed_and_goes_on_fr
     assert (await anext(stream)).event == "new.v1"
     later = await here.feed.page("default", after=dropped.data["after"], topics=None, document=None, limit=500)
     assert len(later.items) == 301 and opened.cursor
+    await stream.aclose()
+
+
+async def test_what_the_log_no_longer_keeps_is_told_once_and_before_what_it_keeps() -> None:
+    here = await world()
+    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    opened = await anext(stream)
+    await here.say("one.v1", "two.v1", "three.v1", "four.v1")
+    here.log.gone = 3
+    dropped, four = await told(stream, 2)
+    assert (dropped.event, dropped.data) == ("dropped", {"missed": 3, "at_least": False, "after": opened.cursor})
+    assert four.event == "four.v1"
+    for place in (dropped.cursor, four.cursor):
+        again = here.feed.follow("default", after=place, topics=None, document=None)
+        await anext(again)
+        await here.say("five.v1")
+        assert (await anext(again)).event in ("four.v1", "five.v1")
+        await again.aclose()
+    pages = [await here.feed.page("default", after=place or "", topics=None, document=None, limit=10) for place in (opened.cursor, dropped.cursor)]
+    assert [page.missed for page in pages] == [3, 0]
+    await stream.aclose()
+
+
+async def test_a_reader_that_stood_still_while_the_log_forgot_is_told_all_that_it_missed() -> None:
+    here = await world(most_behind=50)
+    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    await anext(stream)
+    await here.say(*["old.v1"] * (PAGE + 300))
+    read = await told(stream, 10)
+    here.log.gone = PAGE + 100
+    rest = await told(stream, PAGE - 10)
+    dropped = await anext(stream)
+    assert {one.event for one in [*read, *rest]} == {"old.v1"}
+    assert (dropped.event, dropped.data["missed"]) == ("dropped", 300)
+    await here.say("new.v1")
+    assert (await anext(stream)).event == "new.v1"
+    await stream.aclose()
+
+
+async def made_anew(here: World) -> None:
+    await here.log.delete_topics(["accepted"])
+    await here.log.create_topics(partition_counts(2), retention_ms={})
+
+
+async def test_a_reader_whose_place_is_of_another_log_is_told_and_goes_on_from_now() -> None:
+    here = await world()
+    await here.say("one.v1", "two.v1")
+    place = (await here.feed.page("default", after="begin", topics=None, document=None, limit=10)).next
+    await made_anew(here)
+    await here.say("before.v1")
+    with pytest.raises(PlaceAhead, match="which ends at"):
+        await here.feed.page("default", after=place, topics=None, document=None, limit=10)
+    stream = here.feed.follow("default", after=place, topics=None, document=None)
+    opened, reset = await told(stream, 2)
+    assert (opened.event, reset.event, reset.data["code"], reset.data["after"]) == ("open", "reset", "PLACE_AHEAD", place)
+    assert "begin" in reset.data["remedy"] and reset.cursor == opened.cursor != place
+    await here.say("after.v1")
+    assert (await anext(stream)).event == "after.v1"
+    await stream.aclose()
+
+
+async def test_a_log_that_is_made_anew_under_a_stream_is_told_once() -> None:
+    here = await world()
+    await here.say("one.v1", "two.v1")
+    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    opened = await anext(stream)
+    await made_anew(here)
+    assert ((reset := await anext(stream)).event, reset.data["after"]) == ("reset", opened.cursor)
+    await here.say("after.v1")
+    assert (await anext(stream)).event == "after.v1"
     await stream.aclose()
 
 

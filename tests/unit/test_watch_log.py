@@ -37,7 +37,7 @@ class Log:
         after = self.asked[-1]["after"]
         place = int(after) if after.isdigit() else 0
         items = self.pages[place] if place < len(self.pages) else []
-        return httpx2.Response(200, json={"items": items, "next": str(place + 1), "end": place + 1 >= len(self.pages), "missed": 0})
+        return httpx2.Response(200, json={"items": items, "next": str(place + 1), "end": place + 1 >= len(self.pages), "missed": 0, "at_least": False})
 
 
 async def watched(log: Log, wanted: Wanted) -> list[int]:
