@@ -9,7 +9,7 @@ from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
 
-from confluent_kafka import ConsumerGroupTopicPartitions, IsolationLevel, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
@@ -57,14 +57,6 @@ class Administration:
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
         first, after_last = await self._offsets(places, earliest), await self._offsets(places, latest)
         return {partition: (first[partition], after_last[partition]) for partition in first}
-
-    async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
-        name = self._settings.topic_prefix + group
-        count = await self.partition_count(topic)
-        asked = ConsumerGroupTopicPartitions(name, [TopicPartition(self._settings.topic_prefix + topic, partition) for partition in range(count)])
-        futures = await self._call(lambda client: client.list_consumer_group_offsets([asked], request_timeout=_TIMEOUT_S))
-        [answer] = await _answers(futures, f"reading the offsets of group {name}")
-        return {place.partition: place.offset for place in answer.topic_partitions if place.offset >= 0}
 
     async def keeps(self, topic: str) -> timedelta | None:
         """As `EventLog.keeps`."""

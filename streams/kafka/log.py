@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from schemas.records import Position, Record, StoredRecord
 from streams.kafka.administration import Administration
+from streams.kafka.groups import Groups
 from streams.kafka.publishing import Publishing
 from streams.kafka.quiet import quiet
 from streams.kafka.reading import Reading
@@ -16,11 +17,12 @@ __all__ = ["KafkaLog", "KafkaSettings"]
 
 
 class KafkaLog:
-    """An `EventLog`. It belongs to the event loop that appends first; nothing is connected before it is needed."""
+    """An `EventLog`. It belongs to the event loop that appends or asks for a group first; nothing is connected before it is needed."""
 
     def __init__(self, settings: KafkaSettings, *, append_timeout_s: float = 30.0) -> None:
         self._settings = settings
         self._administration = Administration(settings)
+        self._groups = Groups(settings)
         self._publishing = Publishing(settings, self._administration.partition_count, timeout_s=append_timeout_s)
         quiet()
 
@@ -55,10 +57,12 @@ class KafkaLog:
         return await self._administration.keeps(topic)
 
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
-        return await self._administration.acknowledged(group, topic)
+        prefix = self._settings.topic_prefix
+        return await self._groups.committed(prefix + group, prefix + topic, await self._administration.partition_count(topic))
 
     async def close(self) -> None:
         self._administration.close()
+        await self._groups.close()
         await self._publishing.close()
 
     async def _ranges(self, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None) -> dict[int, tuple[int, int]]:
