@@ -96,6 +96,11 @@ class PgLog:
             kept: timedelta | None = await self._pool.fetchval("select retention_ms * interval '1 millisecond' from topics where topic = $1", topic)
         return None if kept is None else kept + EXPIRE_EVERY
 
+    async def expired(self, topic: str) -> dict[int, int]:
+        with log_errors():
+            below = await self._pool.fetchval("select expired_below from topics where topic = $1", topic)
+        return {0: below} if below else {}
+
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         with log_errors():
             position = await self._pool.fetchval("select position from log_readers where reader = $1 and topic = $2 and xact > '0'::xid8", group, topic)

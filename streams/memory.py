@@ -69,6 +69,9 @@ class MemoryLog:
     async def keeps(self, topic: str) -> timedelta | None:
         return None
 
+    async def expired(self, topic: str) -> dict[int, int]:
+        return {}
+
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         known = self._groups.get((group, topic))
         return dict(known.acknowledged) if known else {}

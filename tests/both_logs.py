@@ -10,6 +10,7 @@ from confluent_kafka.admin import AdminClient
 
 from anabranch.composition.storage import Storage, kafka_of
 from anabranch.settings import Settings
+from sql.log import PgLog
 from streams.kafka.settings import KafkaSettings
 
 on_both_logs = pytest.mark.parametrize("log_kind", ["postgres", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
@@ -29,6 +30,19 @@ def log_sets(log_kind: str, request: pytest.FixtureRequest) -> list[str]:
         return []
     kafka: KafkaSettings = request.getfixturevalue("kafka_settings")
     return [f"kafka.bootstrap_servers={kafka.bootstrap_servers}", f"kafka.topic_prefix={kafka.topic_prefix}", f"kafka.partitions={PARTITIONS}"]
+
+
+async def expire(storage: Storage, settings: Settings, topic: str) -> None:
+    """As when the retention of all that the topic holds has passed."""
+    if settings.log_kind != "postgres":
+        await truncate(storage, settings, topic)
+        return
+    assert isinstance(storage.log, PgLog)
+    await storage.pool.execute("update events set appended_at = appended_at - interval '30 days' where topic = $1", topic)
+    async with asyncio.timeout(30):
+        while (await storage.log.ends(topic))[0] != (0, 0):
+            await storage.log.expire()
+            await asyncio.sleep(0.02)
 
 
 async def truncate(storage: Storage, settings: Settings, topic: str) -> None:

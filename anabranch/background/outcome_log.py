@@ -46,6 +46,9 @@ class AroundLog:
     async def keeps(self, topic: str) -> timedelta | None:
         return await self.inner.keeps(topic)
 
+    async def expired(self, topic: str) -> dict[int, int]:
+        return await self.inner.expired(topic)
+
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         return await self.inner.acknowledged(group, topic)
 

@@ -16,7 +16,7 @@ import structlog
 
 from anabranch.background.selection import Selection
 from anabranch.composition.storage import Storage
-from schemas.errors import AnabranchError, NotFound, TransientError
+from schemas.errors import AnabranchError, NotFound, PermanentError, TransientError
 from schemas.events import BurialClosed, Fact
 from schemas.ids import content_id
 from schemas.records import Record, StoredRecord
@@ -106,6 +106,7 @@ class Replaying:
 
     async def _replay(self, replays: PgReplays, found: Replay, runner: Runner) -> bool:
         places, tally = {**found.places}, found.tally
+        await self._check_retained(found)
         selection = await chosen_by(replays, found.tenant, found.chosen)
         read = await self.storage.log.acknowledged(group_name(found.stage, found.generation), found.topic or "")
         async for batch in _batches(self.storage, found, _together(found)):
@@ -117,6 +118,18 @@ class Replaying:
                 return False
             await self._breathe(found, len(results))
         return True
+
+    async def _check_retained(self, found: Replay) -> None:
+        """While it waited, or was paused, retention went on."""
+        expired = await self.storage.log.expired(found.topic or "")
+        for partition, start in ({**found.starts, **found.places}).items():
+            first = min(expired.get(partition, 0), found.ends.get(partition, 0))
+            if start < first:
+                raise PermanentError(
+                    f"topic {found.topic}, partition {partition}, no longer holds offsets {start} to {first - 1}",
+                    code="NOT_RETAINED",
+                    remedy="Start another replay, of what is left.",
+                )
 
     async def _again(self, replays: PgReplays, found: Replay, runner: Runner, records: Sequence[StoredRecord], read: Mapping[int, int]) -> list[Result]:
         """`read`: by partition, up to where the stage itself has read."""

@@ -72,6 +72,8 @@ def start(
         print_json(answer)
     else:
         print(f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}" + (f" for {answer['events_chosen']} of them" if dry_run else ""))
+        for place in answer["missing"]:
+            print(f"no longer there: offsets {place['start']} to {place['end'] - 1} of partition {place['partition']}")
         for found in answer.get("replays", []):
             print(f"{found['state']}: {found['replayed']} replayed, {found['superseded']} overtaken, {found['buried']} buried")
     return came_to(answer.get("replays", []))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import Any, cast
 from uuid import UUID
 
 from anabranch.background.replaying import chosen_by, close_letters
@@ -15,6 +16,8 @@ from api.replays import DiscardRequest, Offsets, RedriveRequest, ReplayRequest
 from processors import STAGES
 from schemas.errors import InvalidRequest, NotFound
 from schemas.generations import Generation
+from schemas.ports.log import EventLog
+from schemas.records import Position, StoredRecord
 from sql.generations import PgGenerations
 from sql.replays import Letter, PgReplays, Replay, Tally
 from streams.stage import Stage
@@ -83,12 +86,15 @@ class ReplayDesk:
         topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
         starts, ends = limits(topic, await self.storage.log.ends(topic), wanted.offsets)
         total = await self.storage.records(topic, ends) - await self.storage.records(topic, starts)
-        estimate = {"stage": stage.name, "topic": topic, "events_read": total, "starts": starts, "ends": ends}
+        missing = await not_there(self.storage.log, topic, wanted)
+        estimate = {"missing": missing, "stage": stage.name, "topic": topic, "events_read": total, "starts": starts, "ends": ends}
         chosen = wanted.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second", "stage", "generation"})
         if wanted.dry_run:
             takes = (await chosen_by(PgReplays(self.storage.pool), tenant, chosen)).takes
             count = sum([takes(stored) async for stored in self.storage.log.read(topic, starts, ends)])
             return {**estimate, "replay_id": None, "events_chosen": count}
+        if missing:
+            raise _not_retained(topic, missing, starts)
         replay = self._replay(
             tenant, "replay", stage.name, generation.name if generation else None, chosen, wanted.per_second, topic=topic, starts=starts, ends=ends
         )
@@ -143,6 +149,40 @@ def limits(topic: str, there: Mapping[int, tuple[int, int]], asked: Sequence[Off
         starts[partition] = min(max(first, place.start or 0), following)
         ends[partition] = max(starts[partition], following if place.end is None else min(following, place.end))
     return starts, ends
+
+
+async def not_there(log: EventLog, topic: str, wanted: ReplayRequest) -> list[dict[str, int]]:
+    """`{partition, start, end}` (the end excluded) of what is asked for and retention has dropped. By time nothing is, where the first that is left came no later than
+    the beginning."""
+    asked = {place.partition: place for place in wanted.offsets}
+    missing = []
+    for partition, first in sorted((await log.expired(topic)).items()):
+        place = asked.get(partition, NOTHING_OF_IT if asked else ALL_OF_IT)
+        start, end = place.start or 0, first if place.end is None else min(first, place.end)
+        if start < end and not await _is_since(log, Position(topic, partition, first), wanted.since):
+            missing.append({"partition": partition, "start": start, "end": end})
+    return missing
+
+
+async def _is_since(log: EventLog, left: Position, since: datetime | None) -> bool:
+    """Whether a moment is not before the first record that is left."""
+    if since is None:
+        return False
+    ends = await log.ends(left.topic)
+    here = dict.fromkeys(ends, 0) | {left.partition: ends[left.partition][1]}
+    async with aclosing(cast(AsyncGenerator[StoredRecord, None], log.read(left.topic, {left.partition: left.offset}, here))) as records:
+        first = await anext(records, None)
+    return first is not None and first.appended_at <= since
+
+
+def _not_retained(topic: str, missing: Sequence[Mapping[str, int]], left: Mapping[int, int]) -> InvalidRequest:
+    gone = "; ".join(f"partition {place['partition']}: offsets {place['start']} to {place['end'] - 1}" for place in missing)
+    places = " ".join(f"--offsets {partition}:{start}-" for partition, start in sorted(left.items()))
+    return InvalidRequest(
+        f"topic {topic} no longer holds all that is asked for, its retention has passed: {gone}",
+        code="NOT_RETAINED",
+        remedy=f"Ask for what is left ({places}), or for a later time (--since).",
+    )
 
 
 def _stage(wanted: ReplayRequest) -> Stage:

@@ -1,7 +1,8 @@
 -- Drop records that are older than their topic keeps them and that all its readers have finished: at most $1 of each topic, the oldest, so that the
--- transaction stays short. What was taken in and not yet read stays, however long nothing ran; so does what nobody has ever read.
+-- transaction stays short. What was taken in and not yet read stays, however long nothing ran; so does what nobody has ever read. Positions do not grow in
+-- reading order: what stays bounds what is noted as dropped.
 with expired as (
-  select e.position
+  select t.topic, e.position
   from topics t
   cross join lateral (select xact, position, appended_at from events where topic = t.topic order by xact, position limit $1) e
   where t.retention_ms is not null and e.appended_at < clock_timestamp() - t.retention_ms * interval '1 millisecond'
@@ -9,5 +10,11 @@ with expired as (
     and not exists (select from log_readers r where r.topic = t.topic and (r.xact, r.position) < (e.xact, e.position))
 ), gone as (
   delete from events where position in (select position from expired) returning topic, xact, position
+), below as (
+  select g.topic, max(g.position) + 1 as position,
+    (select min(e.position) from events e where e.topic = g.topic and e.position not in (select position from expired)) as stays
+  from gone g group by g.topic
+), cut as (
+  update topics t set expired_below = greatest(t.expired_below, least(b.position, b.stays)) from below b where b.topic = t.topic
 ), {note_gone}
 select count(*) from gone

@@ -56,6 +56,9 @@ class KafkaLog:
     async def keeps(self, topic: str) -> timedelta | None:
         return await self._administration.keeps(topic)
 
+    async def expired(self, topic: str) -> dict[int, int]:
+        return {partition: first for partition, (first, _) in (await self.ends(topic)).items() if first}
+
     async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
         prefix = self._settings.topic_prefix
         return await self._groups.committed(prefix + group, prefix + topic, await self._administration.partition_count(topic))

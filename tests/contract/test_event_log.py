@@ -94,6 +94,10 @@ class TestTopics:
         assert kept is None or hour < kept <= hour * 2
         assert await case.log.keeps(TOPIC) is None
 
+    async def test_nothing_has_expired_of_a_topic_that_keeps_everything(self, case: LogCase) -> None:
+        await case.log.append(numbered(range(3)))
+        assert await case.log.expired(TOPIC) == {}
+
     async def test_another_partition_count_is_refused(self, case: LogCase) -> None:
         with pytest.raises(ConfigurationError, match=f"{TOPIC}.*4"):
             await case.log.create_topics({TOPIC: 5}, retention_ms={})

@@ -20,9 +20,10 @@ from schemas.ports.engines import Embedded
 from schemas.records import Record
 from sql.checksum import checksum
 from sql.pool import close_pool, open_pool
+from sql.replays import PgReplays
 from streams.codec import Codec
 from streams.submission import submission
-from tests.both_logs import on_both_logs, truncate
+from tests.both_logs import expire, on_both_logs, truncate
 from tests.journey.conftest import PATIENCE_S, World, running
 
 
@@ -281,6 +282,43 @@ async def test_a_dry_run_counts_what_then_happens_by_every_selector(world: World
         dry, done = await replayed(world, stage="chunk", **chosen)
         assert (dry["events_chosen"], done["replayed"]) == (count, count), chosen
         assert (dry["events_read"], 0) == (done["read"], done["left"]) and done["state"] == "done", chosen
+
+
+@on_both_logs
+async def test_what_retention_has_dropped_of_a_range_is_said_and_not_passed_over_in_silence(world: World) -> None:
+    storage = world.worker.storage
+    for number in range(3):
+        await world.searchable(f"Note {number}.", external_id=str(number))
+    before = {item.position: item async for item in storage.log.read("raw")}
+    await expire(storage, world.settings, "raw")
+    await world.searchable("Note 3.", external_id="3")
+    [left] = [item async for item in storage.log.read("raw")]
+    dry = await post(world, "/v1/replays", {"stage": "receive", "dry_run": True})
+    gone = {place["partition"]: (place["start"], place["end"]) for place in dry["missing"]}
+    assert dry["events_chosen"] == 1
+    assert gone and all(gone[place.partition][0] <= place.offset < gone[place.partition][1] for place in before)
+    refused = await post(world, "/v1/replays", {"stage": "receive"}, status=409)
+    assert refused["code"] == "NOT_RETAINED" and all(f"partition {number}: offsets" in refused["detail"] for number in gone)
+    assert (await get(world, "/v1/replays"))["items"] == [], "nothing was begun"
+    place = {"partition": left.position.partition, "start": left.position.offset}
+    for chosen in ({"offsets": [place]}, {"offsets": [place], "since": left.appended_at.isoformat()}):
+        dry, done = await replayed(world, stage="receive", **chosen)
+        assert (dry["missing"], dry["events_chosen"], done["replayed"], done["state"]) == ([], 1, 1, "done")
+
+
+@on_both_logs
+async def test_a_replay_that_waited_does_not_go_on_over_what_retention_dropped_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def none(*_: Any) -> None:
+        return None
+
+    for number in range(3):
+        await world.searchable(f"Note {number}.", external_id=str(number))
+    with monkeypatch.context() as nobody_is_there:
+        nobody_is_there.setattr(PgReplays, "lease", none)
+        begun = await post(world, "/v1/replays", {"stage": "receive"})
+        await expire(world.worker.storage, world.settings, "raw")
+    done = await ended(world, begun["replay_id"])
+    assert done["state"] == "failed" and "NOT_RETAINED" in done["error"]
 
 
 async def test_two_redrives_of_the_same_letters_at_once_end_as_one(world: World, database: str, embedder: Choosy) -> None:
