@@ -12,6 +12,7 @@ from typing import Generic, Literal, TypeVar
 from uuid import UUID
 
 from retrieval.timing import Clock
+from schemas.errors import DatabaseUnavailable
 from schemas.events import QueryAnswered
 from schemas.ports.engines import EmbeddedQuery, Embedder
 from schemas.ports.search import IndexChanges, Standing
@@ -79,9 +80,12 @@ class RememberedAnswers:
         return (known, True) if known else (await self._asked(key, ask), False)
 
     async def tidy(self) -> None:
-        """Lets go of what no longer holds, so that nothing that was withdrawn or erased stays in memory. Raises DatabaseUnavailable."""
+        """Lets go of what no longer holds, so that nothing that was withdrawn or erased stays in memory; of everything where the tables do not answer."""
         looked_at = list(self._kept.items())
-        hold = await self._changes.unchanged([kept.standing for _, kept in looked_at])
+        try:
+            hold = await self._changes.unchanged([kept.standing for _, kept in looked_at])
+        except DatabaseUnavailable:
+            hold = [False] * len(looked_at)
         for (key, kept), holds in zip(looked_at, hold, strict=True):
             if (not holds or kept.until <= self._clock()) and self._kept.get(key) is kept:
                 del self._kept[key]

@@ -8,17 +8,13 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TypedDict
 
-import structlog
-
 from anabranch.settings import CacheSettings
 from retrieval.remembered import Note, RememberedAnswers, RememberedQuestions
 from retrieval.timing import Clock
-from schemas.errors import TransientError
 from schemas.ports.engines import Embedder
 from sql.index_changes import PgIndexChanges
 from sql.pool import Pool
 
-log = structlog.get_logger(__name__)
 TIDY_S = 1.0
 
 
@@ -46,7 +42,4 @@ async def remembering(settings: CacheSettings, pool: Pool, embedder: Embedder, c
 async def _tidy(answers: RememberedAnswers) -> None:
     while True:
         await asyncio.sleep(TIDY_S)
-        try:
-            await answers.tidy()
-        except TransientError as error:
-            log.warning("remembered answers wait", code=error.code, detail=error.detail)
+        await answers.tidy()

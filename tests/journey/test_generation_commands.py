@@ -14,7 +14,7 @@ import pytest
 
 from anabranch.cli import main
 from api.app import create_app
-from evaluation.comparison import Answered, Judgements, Replayed, comparison_report
+from evaluation.comparison import Answered, Judgements, Replayed, Unasked, comparison_report
 from evaluation.gate import Gate
 from tests.fakes.serving import serving
 from tests.unit.api_services import FakeDesk, services
@@ -26,7 +26,7 @@ class Desk(FakeDesk):
         if not wanted.queries:
             return comparison_report({"A": a, "B": b}, [], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {})
         question = Replayed("q", "What does the stork build?", "golden", Answered([], False, 10.0), Answered([], True, 20.0))
-        return comparison_report({"A": a, "B": b}, [question], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {"odd": "X: y"})
+        return comparison_report({"A": a, "B": b}, [question], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {"golden:1": Unasked("odd", "X", "y")})
 
     async def all(self) -> list[dict[str, Any]]:
         columns = dict.fromkeys(("purpose", "base", "built_at"), None) | dict.fromkeys(("documents", "chunks", "bytes"), 7)

@@ -119,6 +119,8 @@ class MemoryIndex:
         yield copy(self)
 
     async def unchanged(self, standings: Sequence[Standing]) -> list[bool]:
+        if "unchanged" in self.broken:
+            raise self.broken["unchanged"]
         return [standing.state == self.state for standing in standings]
 
     def _note(self, call: str) -> None:

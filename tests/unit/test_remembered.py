@@ -12,7 +12,7 @@ import pytest
 
 from retrieval.pipeline import Retriever
 from retrieval.remembered import RememberedAnswers, RememberedQuestions
-from schemas.errors import EngineUnavailable
+from schemas.errors import DatabaseUnavailable, EngineUnavailable
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest
 from tests.unit.retrieval_corpus import STAFF, House, house
@@ -114,6 +114,14 @@ async def test_what_no_longer_holds_leaves_the_memory_though_nobody_asks() -> No
     await desk.answers.tidy()
     assert len(desk.answers) == 1
     desk.house.index.state = "2"
+    await desk.answers.tidy()
+    assert len(desk.answers) == 0
+
+
+async def test_nothing_is_kept_that_cannot_be_compared_with_the_tables() -> None:
+    desk = Desk(house())
+    await desk.ask()
+    desk.house.index.broken["unchanged"] = DatabaseUnavailable("away")
     await desk.answers.tidy()
     assert len(desk.answers) == 0
 
