@@ -81,7 +81,7 @@ def test_a_comparison_sends_the_golden_questions_and_the_period_and_prints_the_w
     assert pair == "g1 g2" and wanted.golden[0].judgements[0].quote == "here" and wanted.queries == 5
     assert wanted.since.isoformat() == "2026-11-01T00:00:00+00:00"
     told = capsys.readouterr()
-    assert "refusals" in told.out and "+1.0000 [+1.0000, +1.0000]" in told.out and "could not be asked: odd: X: y" in told.err
+    assert "refusals" in told.out and "+1.0000 [+1.0000, +1.0000]" in told.out and "could not be asked: odd: y [X]" in told.err
 
 
 def test_a_comparison_without_a_question_says_how_to_ask_one(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
