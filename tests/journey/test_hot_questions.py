@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -59,6 +60,27 @@ async def test_the_first_question_after_a_change_is_answered_anew(world: World, 
     after = await world.ask(QUESTION, **options)
     assert not after["trace"]["cached"]
     assert (told in (after["answer"] or "").replace("*", "")) if told else document not in {result["document_id"] for result in after["contexts"]}
+
+
+@on_both_logs
+async def test_while_many_ask_the_same_whoever_asks_after_a_revision_is_told_sees_it(world: World) -> None:
+    over, remembered = asyncio.Event(), 0
+
+    async def reader() -> None:
+        nonlocal remembered
+        while not over.is_set():
+            remembered += (await world.ask(QUESTION))["trace"]["cached"]
+
+    await world.searchable(NOTE, external_id="toll")
+    readers = [asyncio.create_task(reader()) for _ in range(4)]
+    for price in ("five", "six", "seven", "eight", "nine"):
+        await world.searchable(NOTE.replace("four", price), external_id="toll")
+        assert f"{price} pence" in (await world.ask(QUESTION))["answer"].replace("*", "")
+        seen = remembered
+        while remembered == seen and not any(one.done() for one in readers):
+            await asyncio.sleep(0.01)
+    over.set()
+    await asyncio.gather(*readers)
 
 
 async def test_a_run_that_was_answered_from_memory_is_traced_rerun_and_compared_as_any_other(world: World) -> None:
