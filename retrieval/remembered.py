@@ -6,6 +6,7 @@ import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Generic, Literal, TypeVar
@@ -23,6 +24,8 @@ Key = tuple[str, str, str, str]
 """Tenant, generation, kind of question, and the whole request as JSON."""
 HOT = 2
 """Times that a question has been answered afresh before it is answered from memory: most are asked once, and who asks again may want to see it done again."""
+PATIENCE_S = 10.0
+"""For which a question waits for another that is the same: a model may hang, and then each is on its own."""
 Cache = Literal["answers", "question_embeddings"]
 Use = Literal["hit", "miss", "stale"]
 Note = Callable[[Cache, Use], None]
@@ -60,8 +63,9 @@ class RememberedAnswers:
     """At most `most`, the least recently asked goes first, each for `keeps` at most. Whether one still holds is asked of the tables each time, so that a change
     is seen by the next question, in every process."""
 
-    def __init__(self, changes: IndexChanges, clock: Clock, *, most: int, keeps: timedelta, note: Note = unnoted) -> None:
+    def __init__(self, changes: IndexChanges, clock: Clock, *, most: int, keeps: timedelta, note: Note = unnoted, patience_s: float = PATIENCE_S) -> None:
         self._changes, self._clock, self._most, self._keeps, self._note = changes, clock, most, keeps, note
+        self._patience_s = patience_s
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
         self._under_way: dict[Key, asyncio.Event] = {}
 
@@ -74,7 +78,9 @@ class RememberedAnswers:
         before = key in self._kept
         known = await self._find(key, kind, HOT)
         if known is None and (other := self._under_way.get(key)):
-            await other.wait()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._patience_s):
+                    await other.wait()
             known = await self._find(key, kind, 1)
         self._note("answers", "hit" if known else "stale" if before and key not in self._kept else "miss")
         return (known, True) if known else (await self._asked(key, ask), False)

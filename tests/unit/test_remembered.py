@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 import pytest
 
 from retrieval.pipeline import Retriever
-from retrieval.remembered import RememberedAnswers, RememberedQuestions
+from retrieval.remembered import PATIENCE_S, RememberedAnswers, RememberedQuestions
 from schemas.errors import DatabaseUnavailable, EngineUnavailable
 from schemas.events import QueryAnswered, QueryReceived
+from schemas.ports.engines import ChatReply, Hear
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest
 from tests.unit.retrieval_corpus import STAFF, House, house
 from tests.unit.retrieval_fakes import ScriptedChat
@@ -32,13 +34,24 @@ class Hours:
         return self.now
 
 
+class Hanging(ScriptedChat):
+    """Never answers."""
+
+    asked = 0
+
+    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, hear: Hear | None = None) -> ChatReply:
+        self.asked += 1
+        await asyncio.Event().wait()
+        raise AssertionError("it never comes to that")
+
+
 class Desk:
     """A house whose retriever remembers."""
 
-    def __init__(self, built: House, most: int = 8) -> None:
+    def __init__(self, built: House, most: int = 8, patience_s: float = PATIENCE_S) -> None:
         self.house, self.clock = built, Hours()
         self.uses: Counter[str] = Counter()
-        self.answers = RememberedAnswers(built.index, self.clock, most=most, keeps=KEEPS, note=self._note)
+        self.answers = RememberedAnswers(built.index, self.clock, most=most, keeps=KEEPS, note=self._note, patience_s=patience_s)
         self.retriever: Retriever = built.retriever(answers=self.answers, questions=RememberedQuestions(built.embedder, most=2, note=self._note))
         self._runs = 0
 
@@ -96,6 +109,19 @@ async def test_whoever_waited_for_another_that_failed_asks_for_itself() -> None:
     assert [type(one) for one in found] == [EngineUnavailable] * 3 and desk.house.index.asked["snapshot"] == 3
     desk.house.index.broken = {}
     assert (await desk.ask()).answer
+
+
+async def test_nobody_waits_for_ever_for_another_that_hangs() -> None:
+    built = house()
+    built.chat = Hanging({})
+    desk = Desk(built, patience_s=0.0)
+    waiting = [asyncio.create_task(desk.ask()) for _ in range(2)]
+    async with asyncio.timeout(5):
+        while built.chat.asked < 2:
+            await asyncio.sleep(0)
+    for one in waiting:
+        one.cancel()
+    assert all(isinstance(one, asyncio.CancelledError) for one in await asyncio.gather(*waiting, return_exceptions=True))
 
 
 async def test_whoever_waited_is_answered_anew_where_the_index_has_changed_meanwhile() -> None:

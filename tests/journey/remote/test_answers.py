@@ -193,9 +193,9 @@ async def test_what_the_model_extracts_is_in_the_graph_if_it_stands_in_the_text(
 
 
 async def test_a_model_that_takes_its_time_keeps_nobody_else_from_asking(desk: Desk, library: Library) -> None:
-    """Four at once are more than there are connections for."""
+    """Four at once, no two of them the same, are more than there are connections for."""
     library.fake.fail(on="completions", times=4, hang=True)
-    waiting = [asyncio.create_task(desk.ask(ALLOWANCE)) for _ in range(4)]
+    waiting = [asyncio.create_task(desk.ask(ALLOWANCE, k=k)) for k in range(1, 5)]
     async with asyncio.timeout(10):
         while len(desk.chats) < 4:
             await asyncio.sleep(0.01)
