@@ -205,10 +205,10 @@ async def test_lineage_is_prov_json_that_the_reference_library_reads(world: Worl
         assert response.headers["content-type"] == "application/provenance+json"
         read = ProvDocument.deserialize(content=response.text, format="json")
         assert read == ProvDocument.deserialize(content=read.serialize(format="json"), format="json")
-        assert _bytes_reached(json.loads(response.text)) == {f"sha256:{receipt['content_sha256']}"}
+        assert bytes_reached(json.loads(response.text)) == {f"sha256:{receipt['content_sha256']}"}
 
 
-def _bytes_reached(document: dict[str, Any]) -> set[str]:
+def bytes_reached(document: dict[str, Any]) -> set[str]:
     """Entities that nothing else is derived into, from the answer or the revision on."""
     edges = [(one["prov:generatedEntity"], one["prov:usedEntity"]) for one in document["wasDerivedFrom"].values()]
     sources, derived = {used for _, used in edges}, {made for made, _ in edges}
