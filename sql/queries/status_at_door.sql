@@ -1,5 +1,5 @@
 -- What is known of an event ($2, its internal id; $3 and $4 what its producer called it; $5 the id of what the door made of it) without a revision of its own:
--- its job, its claims at the door and behind it, its dead letter, and whether a later event of the same document has overtaken it.
+-- its job, its claims at the door and behind it, its dead letter (unless that was redriven), and whether a later event of the same document has overtaken it.
 -- Of what was erased the door knows the event, and nothing of it.
 select
   coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id, l.said ->> 'external_id') as external_id,
@@ -17,6 +17,7 @@ left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id 
 left join lateral (
   select * from dead_letters
   where coalesce(tenant, $1) = $1 and (event_id = $2 or (producer_source = $4 and producer_event_id = $3))
+    and coalesce(closed_how, 'discarded') = 'discarded'
   order by buried_at desc limit 1
 ) l on true
 left join lateral (

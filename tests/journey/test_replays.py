@@ -158,12 +158,6 @@ async def test_a_redrive_does_not_bring_an_old_revision_back(world: World, embed
 
 
 @on_both_logs
-async def test_a_letter_behind_the_door_is_shown_with_the_names_of_its_document(world: World) -> None:
-    await world.ended(await world.ingest("A heron stood there.", "heron.md", external_id="heron", title="Of herons"))
-    [letter] = (await get(world, "/v1/dead-letters"))["items"]
-    assert (letter["stage"], letter["external_id"], letter["title"], letter["filename"]) == ("embed", "heron", "Of herons", "heron.md")
-
-
 async def test_a_discarded_letter_is_closed_with_its_reason_and_its_document_stays_failed_no_more(world: World) -> None:
     await failed(world, "The heron stands.", "bird")
     [letter] = await letters(world)
