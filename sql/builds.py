@@ -54,7 +54,8 @@ class PgBuilds:
         """One decision to build a generation after the other, for as long as the context is open."""
         with database_errors():
             async with self._pool.acquire(timeout=60) as connection:
-                await connection.execute("select pg_advisory_lock(hashtext($1))", DECIDING)
+                # However long the others take: that is no table that somebody forgot to unlock.
+                await connection.execute("select set_config('lock_timeout', '0', true), pg_advisory_lock(hashtext($1))", DECIDING)
                 try:
                     yield
                 finally:

@@ -9,18 +9,18 @@ import asyncpg
 
 from schemas.errors import AnabranchError, DatabaseUnavailable, LogUnavailable
 
-# What passes by itself: a lost or refused connection, a server that starts or stops, a lock that another holds, a full disk.
+# What passes by itself: a lost or refused connection, a server that starts or stops, a full disk.
 PASSING = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
     asyncpg.InsufficientResourcesError,
     asyncpg.TransactionRollbackError,
-    asyncpg.LockNotAvailableError,
     asyncpg.ObjectInUseError,
     # What a connection that is cut during its own set-up raises.
     asyncpg.InternalClientError,
 )
+LOCKED = "TABLES_LOCKED"
 LOST = ("connection is closed", "connection was closed", "connection is lost", "pool is clos", "connection has been released")
 
 
@@ -31,6 +31,12 @@ def database_errors() -> Iterator[None]:
         yield
     except AnabranchError:
         raise
+    except asyncpg.LockNotAvailableError as error:
+        raise DatabaseUnavailable(
+            "another transaction holds a lock that this waited for, for longer than it may",
+            code=LOCKED,
+            remedy="`anabranch doctor` names who holds it; try again when it is over.",
+        ) from error
     except (*PASSING, asyncpg.InterfaceError, TimeoutError) as error:
         if isinstance(error, asyncpg.InterfaceError) and not any(words in str(error) for words in LOST):
             raise
@@ -44,4 +50,4 @@ def log_errors() -> Iterator[None]:
         with database_errors():
             yield
     except DatabaseUnavailable as error:
-        raise LogUnavailable(error.detail) from error
+        raise LogUnavailable(error.detail, code=LOCKED, remedy=error.remedy) if error.code == LOCKED else LogUnavailable(error.detail) from error

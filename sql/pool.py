@@ -30,6 +30,11 @@ RELAXED: Mapping[str, str] = {"synchronous_commit": "off"}
 """For stages whose log is this same Postgres: a lost commit takes the reader's cursor with it, so the event is read again."""
 
 
+def waits_for_locks(seconds: float) -> Mapping[str, str]:
+    """For connections whose statements fail, with code TABLES_LOCKED, where another transaction keeps them waiting for so long."""
+    return {"lock_timeout": f"{seconds:g}s"}
+
+
 async def open_pool(dsn: str, *, size: int, name: str, settings: Mapping[str, str] | None = None) -> Pool:
     """At most `size` connections, shown as `name` in pg_stat_activity. Use one for ingest and another for questions, so that neither starves the other.
 

@@ -63,6 +63,8 @@ from streams.feed import OffsetFeed
 TENANT = "default"
 OTHER_CONNECTIONS = 6
 QUESTION_CONNECTIONS = 4
+LOCK_WAIT_S = 10.0
+"""So long a request waits for a table that somebody else has locked."""
 
 
 @asynccontextmanager
@@ -72,7 +74,9 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
     metrics = Metrics(program_version())
     overrides = replace(overrides, watch=metrics.watch)
     async with AsyncExitStack() as stack:
-        storage = await stack.enter_async_context(prepare_storage(settings, dsn, pool_size=OTHER_CONNECTIONS, name="anabranch api", overrides=overrides))
+        storage = await stack.enter_async_context(
+            prepare_storage(settings, dsn, pool_size=OTHER_CONNECTIONS, name="anabranch api", lock_wait_s=LOCK_WAIT_S, overrides=overrides)
+        )
         event_log = CountedLog(storage.log, metrics.published)
         pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
         stack.push_async_callback(close_pool, pool)

@@ -20,7 +20,7 @@ from schemas.records import Position
 from sql.log import PgLog
 from sql.log_reader import PgSubscriber
 from sql.migrate import migrate
-from sql.pool import RELAXED, Pool, close_pool, open_pool
+from sql.pool import RELAXED, Pool, close_pool, open_pool, waits_for_locks
 from streams.codec import Codec
 from streams.kafka.settings import KafkaSettings
 from streams.topics import RETENTION_MS, partition_counts
@@ -62,13 +62,22 @@ def _end(following: int, below: Mapping[int, int] | None, partition: int) -> int
 
 @asynccontextmanager
 async def prepare_storage(
-    settings: Settings, dsn: str, *, pool_size: int, name: str, relaxed: bool = False, overrides: Overrides = NONE
+    settings: Settings,
+    dsn: str,
+    *,
+    pool_size: int,
+    name: str,
+    relaxed: bool = False,
+    lock_wait_s: float | None = None,
+    overrides: Overrides = NONE,
 ) -> AsyncIterator[Storage]:
     """Migrated tables, existing topics, an open blob store. Any number of processes may prepare the same storage at once.
 
-    `relaxed` is for stages: where log and tables are the same Postgres, a commit that a crash loses takes the reader's place with it."""
+    `relaxed` is for stages: where log and tables are the same Postgres, a commit that a crash loses takes the reader's place with it. With `lock_wait_s` statements
+    fail, with code TABLES_LOCKED, where somebody else's lock keeps them waiting for longer."""
     await migrate(dsn)
-    pool = await open_pool(dsn, size=pool_size, name=name, settings=RELAXED if relaxed and settings.log_kind == "postgres" else None)
+    options = RELAXED if relaxed and settings.log_kind == "postgres" else {}
+    pool = await open_pool(dsn, size=pool_size, name=name, settings={**options, **(waits_for_locks(lock_wait_s) if lock_wait_s else {})})
     try:
         log, subscriber = _log(settings, dsn, pool)
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -12,7 +13,7 @@ from uuid import UUID
 
 from api.services import IngestRequest, Receipt, Upcoming
 from processors.pinning import check_storage_key
-from schemas.errors import ForbiddenAddress, InvalidRequest, LimitExceeded, NotFound, UnreadableDocument
+from schemas.errors import ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import document_id, received_id, sha256_hex, sha256_of_file
 from schemas.ports.engines import Blobs
@@ -22,6 +23,10 @@ from schemas.staging import staged_prefix
 from schemas.values import Amendment, BlobRef, DocumentFields, Notice
 from streams.codec import Codec
 from streams.submission import SOURCE, submission
+
+PATIENCE_S = 45.0
+"""So long a request waits, once its bytes are here."""
+AGAIN = "`anabranch doctor` says what is stuck; then send it again, under the same Idempotency-Key if you gave one."
 
 
 class Jobs(Protocol):
@@ -40,6 +45,7 @@ class LogIntake:
     max_bytes: int
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
+    patience_s: float = PATIENCE_S
 
     def begin(self, idempotency_key: str | None) -> Upcoming:
         return Upcoming(idempotency_key or str(self.fresh_id()), idempotency_key is not None)
@@ -55,6 +61,10 @@ class LogIntake:
 
     async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
         content, sha256 = await self._content(tenant, request, upload, event)
+        async with _bounded(self.patience_s):
+            return await self._taken(tenant, request, content, sha256, event)
+
+    async def _taken(self, tenant: str, request: IngestRequest, content: Content, sha256: str | None, event: Upcoming) -> Receipt:
         identity = document_id(tenant, "", request.external_id or request.source_uri or request.url or sha256 or "")
         before = await self._before(tenant, event, identity, sha256)
         if request.text is not None:
@@ -78,6 +88,10 @@ class LogIntake:
         )
 
     async def amend(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
+        async with _bounded(self.patience_s):
+            return await self._amended(tenant, document_id, amendment)
+
+    async def _amended(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
         found = await self.documents.get(tenant, document_id)
         if found is None or found.get("state") == "withdrawn":
             raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
@@ -87,6 +101,10 @@ class LogIntake:
         return await self._publish(data, str(self.fresh_id()), document_id, found.get("external_id"))
 
     async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
+        async with _bounded(self.patience_s):
+            return await self._withdrawn(tenant, document_id)
+
+    async def _withdrawn(self, tenant: str, document_id: UUID) -> UUID:
         found = await self.documents.get(tenant, document_id)
         if found is None:
             raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
@@ -153,6 +171,16 @@ class LogIntake:
                 remedy="Give each change a key of its own.",
             )
         return before
+
+
+@asynccontextmanager
+async def _bounded(seconds: float) -> AsyncIterator[None]:
+    """Raises LogUnavailable where log and tables take longer."""
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except TimeoutError as error:
+        raise LogUnavailable(f"log and tables did not take it within {seconds:g} s; they may all the same", remedy=AGAIN) from error
 
 
 def _staged(tenant: str, event: Upcoming) -> str:
