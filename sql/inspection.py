@@ -9,6 +9,7 @@ import asyncpg
 
 from sql.errors import database_errors
 from sql.migrate import read_migrations
+from sql.statements import statement
 
 HORIZON = """
 select pid, application, state, round(seconds, 3)::float8 as seconds, left(query, 200) as query
@@ -66,6 +67,17 @@ async def horizon_holder(dsn: str) -> dict[str, Any] | None:
         try:
             row = await connection.fetchrow(HORIZON)
             return dict(row) if row else None
+        finally:
+            await connection.close()
+
+
+async def held_locks(dsn: str, seconds: float) -> list[dict[str, Any]]:
+    """Transactions that have kept our tables from being written for so long, the oldest first: `{pid, application, state, seconds, query, tables, unreadable}`;
+    `unreadable` where they cannot be read either. A prepared one has no pid, and its name as query. Waits for no table. Raises DatabaseUnavailable."""
+    with database_errors():
+        connection = await asyncpg.connect(dsn, statement_cache_size=0)
+        try:
+            return [dict(row) for row in await connection.fetch(statement("held_locks"), seconds)]
         finally:
             await connection.close()
 

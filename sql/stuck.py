@@ -16,9 +16,9 @@ async def has_reader(pool: Pool, group: str, topic: str) -> bool:
     return bool(row and row["leased"])
 
 
-async def oldest_work(pool: Pool, stage: str, generation: str) -> dict[str, Any] | None:
-    """`{document_id, part, attempts, topic, partition, offset, seconds}` of what a stage has begun and not ended; None when there is nothing. Raises
-    DatabaseUnavailable."""
+async def oldest_work(pool: Pool, stage: str, generation: str | None) -> dict[str, Any] | None:
+    """`{document_id, part, attempts, topic, partition, offset, seconds}` of what a stage has begun and not ended, of one
+    generation or of all; None when there is nothing. Raises DatabaseUnavailable."""
     with database_errors():
         row = await pool.fetchrow(statement("oldest_work"), stage, generation)
     return dict(row) if row else None

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WATCH_S = 2.0
+LOCK_WAIT_S = 2.0
+"""So long a table is waited for that somebody has locked; then who that is is told."""
 
 app = App(name="topics", help="The log: topics, and how far each stage has read.", result_action="return_value")
 DEFAULT = Common()
@@ -67,18 +69,20 @@ def create(*, common: Common = DEFAULT) -> int:
 
 @app.command
 def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Common = DEFAULT) -> int:
-    """How far each stage has read, how long what it has not read waits, and why: who holds the log back included.
+    """How far each reader of every generation has read, how long what it has not read waits, and why: who holds the log back, or tables locked, included.
 
     Parameters
     ----------
     watch
         Again every two seconds, until Ctrl-C; with --json one object a line.
     """
-    from anabranch.background.stuck import explained_lags
+    from anabranch.background.stuck import HELD_S, explained_lags
+    from sql.inspection import held_locks
 
     async def show(storage: Storage) -> None:
         while True:
-            _print_lag(common, *await explained_lags(storage), print_line if watch else print_json)
+            lines, horizon = await explained_lags(storage)
+            _print_lag(common, lines, horizon, await held_locks(storage.dsn, HELD_S), print_line if watch else print_json)
             if not watch:
                 return
             sys.stdout.flush()
@@ -88,18 +92,20 @@ def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Commo
     return 0
 
 
-def _print_lag(common: Common, stages: list[dict[str, Any]], held: dict[str, Any] | None, as_json: Callable[[dict[str, Any]], None]) -> None:
+def _print_lag(
+    common: Common, stages: list[dict[str, Any]], held: dict[str, Any] | None, locks: list[dict[str, Any]], as_json: Callable[[dict[str, Any]], None]
+) -> None:
     if common.json:
-        as_json({"stages": stages, "horizon": held})
+        as_json({"stages": stages, "horizon": held, "locks": locks})
         return
-    columns = ("stage", "topic", "lag", "oldest_seconds", "acknowledged", "end", "why")
-    print_table(columns, [[stage[column] for column in columns] for stage in stages])
-    for remedy in dict.fromkeys(stage["remedy"] for stage in stages if stage["remedy"]):
-        say(f"  → {remedy}", quiet=common.quiet)
-    if held:
-        from anabranch.background.stuck import held_back
+    from anabranch.background.stuck import held_back, let_go, locked_by
 
-        say(held_back(held), quiet=common.quiet)
+    columns = ("stage", "generation", "topic", "lag", "oldest_seconds", "acknowledged", "end", "why")
+    print_table(columns, [[stage[column] for column in columns] for stage in stages])
+    for remedy in dict.fromkeys([*(stage["remedy"] for stage in stages if stage["remedy"]), *map(let_go, locks)]):
+        say(f"  → {remedy}", quiet=common.quiet)
+    for told in [*([held_back(held)] if held else []), *map(locked_by, locks)]:
+        say(told, quiet=common.quiet)
 
 
 async def _all(storage: Storage) -> list[dict[str, Any]]:
@@ -127,9 +133,15 @@ def _report(common: Common, name: str, gather: Gather, columns: tuple[str, ...],
 
 
 async def _with_storage(common: Common, work: Callable[[Storage], Awaitable[T]], database: Database | None = None) -> T:
+    from anabranch.background.stuck import named_lock
     from anabranch.cli.storing import database_url
     from anabranch.composition.storage import prepare_storage
+    from schemas.errors import TransientError
 
     settings = common.settings()
-    async with (database or database_url)(settings) as dsn, prepare_storage(settings, dsn, pool_size=3, name="anabranch topics") as storage:
-        return await work(storage)
+    async with (database or database_url)(settings) as dsn:
+        try:
+            async with prepare_storage(settings, dsn, pool_size=3, name="anabranch topics", lock_wait_s=LOCK_WAIT_S) as storage:
+                return await work(storage)
+        except TransientError as error:
+            raise await named_lock(error, dsn) from error

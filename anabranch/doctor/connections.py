@@ -13,19 +13,26 @@ from anabranch.process.data_folder import find_server
 from anabranch.settings import ModelSettings, Settings
 from sql.generations import PgGenerations
 from sql.inspection import inspect
-from sql.pool import close_pool, open_pool
+from sql.pool import close_pool, open_pool, waits_for_locks
 from sql.records import PgRecords
 from streams.topics import partition_counts
 
 PROBE = "_doctor/probe"
+ANSWER_S = 10.0
+"""The server itself waits for half as long for what it looks at."""
+LOCK_WAIT_S = 2.0
+"""So long a table is waited for that somebody has locked."""
 
 
 async def server(settings: Settings) -> Sequence[Finding]:
     found = find_server(settings.data_dir)
     if found is None:
         return [Finding("server", "pass", "none runs in the data folder", "")]
-    async with httpx2.AsyncClient(timeout=5) as client:
-        lines = (await client.get(f"{found.url}/readyz")).json()["dependencies"]
+    try:
+        async with httpx2.AsyncClient(timeout=ANSWER_S) as client:
+            lines = (await client.get(f"{found.url}/readyz")).json()["dependencies"]
+    except httpx2.HTTPError as error:
+        return [Finding("server", "fail", f"{found.url} (pid {found.pid}) does not answer: {error or type(error).__name__}", "See its log, or start it again.")]
     bad = {name: line for name, line in lines.items() if not line["ok"]}
     if bad:
         return [Finding(f"server: {name}", "fail", line["detail"], line["remedy"]) for name, line in bad.items()]
@@ -67,7 +74,7 @@ def _vector(version: str | None) -> Finding:
 
 
 async def _contents(dsn: str) -> Sequence[Finding]:
-    pool = await open_pool(dsn, size=2, name="anabranch doctor")
+    pool = await open_pool(dsn, size=2, name="anabranch doctor", settings=waits_for_locks(LOCK_WAIT_S))
     try:
         live = await PgGenerations(pool).live()
         buried, more = await PgRecords(pool).dead_letters("default", stage=None, after=None, limit=100)

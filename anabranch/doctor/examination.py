@@ -21,9 +21,10 @@ async def examine(settings: Settings) -> Sequence[Finding]:
         "settings file": partial(machine.settings_file, settings),
         "Java for Kafka": machine.kafka_tools,
         "server": partial(connections.server, settings),
-        "Postgres": partial(connections.database, settings),
+        "Postgres": partial(waiting.whose_lock, settings, partial(connections.database, settings)),
+        "locks": partial(waiting.locks, settings),
         "Kafka": partial(connections.kafka, settings),
-        "stages": partial(waiting.stages, settings),
+        "stages": partial(waiting.whose_lock, settings, partial(waiting.stages, settings)),
         "blob store": partial(connections.blobs, settings),
         "models": partial(connections.models, settings),
     }
