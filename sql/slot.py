@@ -38,7 +38,8 @@ class PgChangeReader:
 
     async def slot(self) -> Slot:
         [row] = await self._fetch(statement("slot_state"), self._name, self._schema, self._table)
-        return Slot(row["wal_status"] is not None, lost=row["wal_status"] == "lost" or not row["published"], advanced=int(row["advanced"] or 0))
+        lost = row["wal_status"] == "lost" or not row["published"]
+        return Slot(row["wal_status"] is not None, lost, advanced=int(row["advanced"] or 0), written=int(row["flushed"]))
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncIterator[TableSnapshot]:

@@ -107,6 +107,8 @@ class Slot:
     lost: bool = False
     advanced: int = 0
     """It gives nothing from before."""
+    written: int = 0
+    """How far the database's own log reaches."""
 
 
 @dataclass(frozen=True, slots=True)

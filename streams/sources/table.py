@@ -65,7 +65,10 @@ class TableReader:
         """Whether the slot goes on where we left it: another one of its name, or one that others read too, is ahead of us."""
         notes, slot = await self.store.notes(self._name), await self.reader.slot()
         left = notes.get(POSITION, {}).get("sequence", 0)
-        return notes.get(SNAPSHOT, {}).get("epoch") == self.source.epoch and slot.exists and not slot.lost and slot.advanced <= left
+        continues = notes.get(SNAPSHOT, {}).get("epoch") == self.source.epoch and slot.exists and not slot.lost and slot.advanced <= left
+        if continues:
+            self._check_not_back(slot.written, left)
+        return continues
 
     async def _snapshot(self, shape: TableShape) -> None:
         await self._status("snapshot")
@@ -89,9 +92,13 @@ class TableReader:
     async def _check_forward(self, sequence: int) -> None:
         """A restored database begins at positions that it had before: what it says would lose against what it said then."""
         before = (await self.store.notes(self._name)).get(POSITION, {})
-        if before.get("epoch") == self.source.epoch and before["sequence"] > sequence:
+        if before.get("epoch") == self.source.epoch:
+            self._check_not_back(sequence, before["sequence"])
+
+    def _check_not_back(self, sequence: int, before: int) -> None:
+        if before > sequence:
             raise ConfigurationError(
-                f"the database of source {self._name} is at position {sequence}, it was at {before['sequence']} before: it was restored",
+                f"the database of source {self._name} is at position {sequence}, it was at {before} before: it was restored",
                 code="SOURCE_WENT_BACK",
                 remedy=f"anabranch source reset {self._name}",
             )
@@ -101,6 +108,7 @@ class TableReader:
         while True:
             async with self.reader.peek(AT_ONCE) as peeked:
                 self._check_own(peeked.advanced, left)
+                self._check_not_back(peeked.reached, left)
                 reached, changed = peeked.reached, False
                 async for messages in peeked.batches:
                     await self._apply([record for message in messages for record in decoder.records(message.sequence, message.payload)])

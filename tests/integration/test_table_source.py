@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import asyncpg
 import pytest
 
 from anabranch.background import source_hosting
+from schemas.ports.sources import LogicalMessage, PeekedChanges
 from sql.slot import PgChangeReader
 from sql.statements import statement
 from tests.integration.sources_world import SourceWorld, source_world
@@ -170,6 +172,48 @@ async def test_after_a_reset_the_restored_table_is_what_counts(shop: asyncpg.Con
     assert response.json()["epoch"] == 2
     await shop.execute("delete from notes where id = 2; insert into notes values (4, '', 'Heron 4.')")
     await world.ends_as("crm", {"1": "Heron 1.", "4": "Heron 4."})
+
+
+AHEAD = "update source_notes set value = value || '{\"sequence\": 9000000000000}' where key = 'position'"
+"""As if the server had been there, and then been put back together with its slot."""
+
+
+async def test_a_server_that_was_put_back_together_with_its_slot_is_noticed_and_nothing_of_it_is_lost_after_a_reset(
+    shop: asyncpg.Connection, empty_database: str, tmp_path: Path, database: str
+) -> None:
+    await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
+    async with source_world(tmp_path, database) as world:
+        await world.add("crm", takes(empty_database))
+        await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
+    ours = await asyncpg.connect(database)
+    await ours.execute(f"set search_path = anabranch; {AHEAD}")
+    await ours.close()
+    await shop.execute("update notes set body = 'Heron 2 of another past.' where id = 2")
+    async with source_world(tmp_path, database) as world:
+        await fails(world, "SOURCE_WENT_BACK")
+        assert (await world.source("crm"))["status"]["remedy"] == "anabranch source reset crm"
+        await world.http.post("/v1/sources/reset", params={"name": "crm"})
+        await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2 of another past."})
+
+
+async def test_a_server_that_is_put_back_under_the_reader_is_noticed(
+    shop: asyncpg.Connection, empty_database: str, world: SourceWorld, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @asynccontextmanager
+    async def from_before(reader: PgChangeReader, limit: int) -> AsyncIterator[PeekedChanges]:
+        yield PeekedChanges(advanced=1, reached=1, batches=nothing())
+
+    await shop.execute("insert into notes values (1, '', 'Heron 1.')")
+    await world.add("crm", takes(empty_database))
+    await world.ends_as("crm", {"1": "Heron 1."})
+    monkeypatch.setattr(PgChangeReader, "peek", from_before)
+    await fails(world, "SOURCE_WENT_BACK")
+    assert await world.worker.storage.pool.fetchval("select (value ->> 'sequence')::numeric from source_notes where key = 'position'") > 1
+
+
+async def nothing() -> AsyncIterator[Sequence[LogicalMessage]]:
+    return
+    yield
 
 
 async def test_a_removed_source_leaves_no_slot_and_takes_its_documents_where_it_shall(
