@@ -15,6 +15,7 @@
     │   ├── InvalidRequest
     │   │   └── PlaceAhead      a place in a log that was restored or made anew since
     │   ├── Erased              its key was destroyed: it is passed over
+    │   │   └── KeyLost         its key was in no backup: the same
     │   └── ModelOutput
     └── FatalError              the worker stops
         ├── NewerVersion        an event of ours is newer than this program: a rolling upgrade
@@ -112,6 +113,11 @@ class PlaceAhead(InvalidRequest):
 class Erased(PermanentError):
     code = "ERASED"
     remedy = "Nothing brings it back; send the document again if it is wanted after all."
+
+
+class KeyLost(Erased):
+    code = "KEY_LOST"
+    remedy = "Restore a newer backup of the schema `keystore`; else send the document again."
 
 
 class ModelOutput(PermanentError):

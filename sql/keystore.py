@@ -12,7 +12,7 @@ from sql.errors import database_errors
 from sql.pool import Connection, Pool
 from sql.statements import statement
 
-COLUMNS = "id, tenant, subject, wrapped"
+COLUMNS = "id, tenant, subject, wrapped, lost_at is not null and destroyed_at is null and wrapped is null as lost"
 EVERYBODY = ""
 DESTROY = (
     "insert into keystore.keys (id, tenant, destroyed_at) select id, $1, clock_timestamp() from unnest($2::uuid[]) k (id) order by id "
@@ -46,6 +46,11 @@ class PgKeystore:
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
         with database_errors():
             await self._pool.execute(DESTROY, tenant, list(keys))
+
+    async def lose(self, keys: Mapping[UUID, str]) -> None:
+        insert = "insert into keystore.keys (id, tenant, lost_at) select *, clock_timestamp() from unnest($1::uuid[], $2::text[]) on conflict do nothing"
+        with database_errors():
+            await self._pool.execute(insert, list(keys), list(keys.values()))
 
     async def leaves_readable(self, tenants: Sequence[str]) -> None:
         """From now on nothing is sealed for these; EVERYBODY stands for all."""

@@ -15,12 +15,14 @@ from uuid import UUID, uuid4
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from schemas.errors import Erased, PermanentError
+from schemas.errors import Erased, KeyLost, PermanentError
 from schemas.ids import sha256_hex
 from schemas.ports.keys import Keystore, StoredKey
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
+KEY_MISSING = "KEY_MISSING"
+"""Code of what was sealed with a key that the keystore does not have."""
 REMEMBERED = 20_000
 REMEMBERED_S = 2.0
 """For so long after its destruction a key may still open what a process reads."""
@@ -100,7 +102,7 @@ class SealingKeys:
             return self._known[key][1]
         stored = await self._find(key)
         if stored is None:
-            raise PermanentError(f"the keystore has no key {key}", code="KEY_MISSING", remedy="Restore the newest backup of the schema `keystore`.")
+            raise PermanentError(f"the keystore has no key {key}", code=KEY_MISSING, remedy="Restore the newest backup of the schema `keystore`.")
         return self._opened(stored)
 
     def _is_known(self, key: UUID) -> bool:
@@ -109,7 +111,7 @@ class SealingKeys:
     def _opened(self, stored: StoredKey) -> AESGCM:
         if stored.wrapped is None:
             self._known.pop(stored.id, None)
-            raise Erased(f"key {stored.id} was destroyed")
+            raise KeyLost(f"key {stored.id} is in no backup of the keystore") if stored.lost else Erased(f"key {stored.id} was destroyed")
         cipher = AESGCM(self._unwrapped(stored.id, stored.wrapped))
         self._known[stored.id] = (time.monotonic() + REMEMBERED_S, cipher)
         self._known.move_to_end(stored.id)

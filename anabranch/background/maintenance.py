@@ -23,8 +23,8 @@ EVERY_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Folds lexical deltas, builds the vector index once it is worth it, forgets old changes of indexes, drops expired records of the Postgres log. Indexes
-    are built over `builds`: that takes minutes."""
+    """Notices other tables in place of these, folds lexical deltas, builds the vector index once it is worth it, forgets old changes of indexes, drops expired
+    records of the Postgres log. Indexes are built over `builds`: that takes minutes."""
 
     storage: Storage
     builds: Pool
@@ -48,6 +48,7 @@ class Maintenance:
         return max(1, int(EXPIRE_EVERY.total_seconds() / self.every_s))
 
     async def once(self, *, expire: bool) -> None:
+        await self.storage.reached.check()
         for generation in await PgGenerations(self.storage.pool).undropped():
             if generation.state != "building":
                 await self._look_after(generation)

@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from anabranch.background.erasing import REASON
+from anabranch.background.let_in import let_in, sealed_with
 from anabranch.composition.genesis import current_generation
 from anabranch.composition.readers import Reader, readers
 from anabranch.composition.sealing import destroy_again
@@ -16,19 +17,20 @@ from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.settings import Settings
 from processors import STAGES, control, erase
 from schemas.errors import ConfigurationError, Erased, NewerVersion, PermanentError
-from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved, Event, KeysDestroyed
+from schemas.events import DocumentRemoved, Event, KeysDestroyed
 from schemas.ports.ledger import Projected
 from schemas.records import StoredRecord
 from sql.builds import PgBuilds
-from sql.claims import ERASED
 from sql.erasure import PgErasure
 from sql.generations import PgGenerations
+from sql.keystore import PgKeystore
 from sql.ledger import PgLedger
 from sql.log import PgLog
 from sql.receipts import PgReceipts
 from sql.recovery import claim_at_door, place_reader
 from sql.secondary_indexes import build_indexes
 from sql.vector_index import ensure_vector_index
+from streams.keys import KEY_MISSING
 from streams.stage import Stage, nothing
 from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES
 
@@ -92,6 +94,8 @@ class Recovery:
     """Key → receipt of the erasure that destroyed it."""
     unreadable: dict[UUID, set[UUID]] = field(default_factory=dict)
     """Receipt → documents of which it destroyed a key."""
+    lost: dict[UUID, str] = field(default_factory=dict)
+    """Keys that the keystore does not have, each with its tenant: it comes from a backup from before them."""
 
     async def run(self) -> None:
         await self._decisions()
@@ -106,9 +110,9 @@ class Recovery:
             async for _ in build_indexes(self.storage.pool, generation.name):
                 continue
             await ensure_vector_index(self.storage.pool, generation)
-        if isinstance(self.storage.log, PgLog):
-            for reader in found:
-                await self._place(reader)
+        await PgKeystore(self.storage.pool).lose(self.lost)
+        for reader in found:
+            await (self._place(reader) if isinstance(self.storage.log, PgLog) else self._reach(reader))
 
     async def _decisions(self) -> None:
         """All of them, also those that stage control had not come to: they tell which generations there are."""
@@ -148,7 +152,9 @@ class Recovery:
             return Projected(fact, tuple(stage.project(fact)))
         except NewerVersion:
             raise
-        except PermanentError:
+        except PermanentError as error:
+            if error.code == KEY_MISSING:
+                self.lost |= sealed_with(stored)
             return None
 
     def _note_erasure(self, data: Event) -> None:
@@ -176,27 +182,15 @@ class Recovery:
             await tables.sweep(UUID(receipt), tenant, documents, before=await tables.now(), readable=True)
 
     async def _claim_at_door(self) -> None:
-        """Of what was erased its payload's hash is gone: that its event came is known."""
-        known: dict[UUID, str] = {}
-        async for stored in self.storage.log.read(DEAD_LETTERS):
-            try:
-                await self.storage.codec.decode(stored)
-            except Erased:
-                known |= _cause(stored)
-            except PermanentError:
-                continue
-        async for stored in self.storage.log.read(ACCEPTED):
-            try:
-                fact = await self.storage.codec.decode(stored)
-            except Erased:
-                known |= _cause(stored)
-                self._note_unreadable(stored)
-                continue
-            except PermanentError:
-                continue
-            if isinstance(fact.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved) and fact.causation_id is not None:
-                known[fact.causation_id] = fact.data.payload_sha256
-        await claim_at_door(self.storage.pool, list(known.items()))
+        found = await let_in(self.storage)
+        for stored in found.unreadable:
+            self._note_unreadable(stored)
+        await claim_at_door(self.storage.pool, list(found.known.items()))
+
+    async def _reach(self, reader: Reader) -> None:
+        """What its group has acknowledged is in the tables now. The door begins at the start again: it knows what it has let in."""
+        read = await self.storage.log.acknowledged(reader.group, reader.topic)
+        await self.storage.reached.note(reader.group, reader.topic, dict.fromkeys(read, 0) if reader.stage.counts == "door" else read)
 
     async def _place(self, reader: Reader) -> None:
         """The door begins at the start again: it knows what it has let in."""
@@ -206,11 +200,6 @@ class Recovery:
         output = CONTROL if stage.name == erase.STAGE.name else stage.output and generation.topics.get(stage.output, stage.output)
         outputs = [output, OUTCOMES, DEAD_LETTERS] if output and stage.react is not None else []
         await place_reader(self.storage.pool, reader.group, reader.topic, "" if stage.shared else generation.name, stage.name, outputs)
-
-
-def _cause(stored: StoredRecord) -> dict[UUID, str]:
-    cause = stored.record.headers.get("ce_causationid")
-    return {UUID(cause.decode()): ERASED} if cause else {}
 
 
 def _projecting(found: Sequence[Reader]) -> list[Reader]:

@@ -1,44 +1,170 @@
-"""Whether the tables are as far as what was read of the log: a backup of them that is older has missed what came since, erasures first of all."""
+"""Whether the tables are as far as what was read of the log. A backup of them that is older has missed what came since: readers go back to where it ends, and what
+cannot be made good by reading again is refused."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
 
+from anabranch.background.let_in import let_in, sealed_with
+from anabranch.composition.readers import Reader, readers
 from anabranch.composition.storage import Storage
-from processors import control
+from processors import STAGES, control, receive
 from schemas.errors import ConfigurationError, LogUnavailable
+from sql.generations import PgGenerations
+from sql.keystore import PgKeystore
+from sql.log import PgLog
+from sql.reached import Places
 from sql.receipts import PgReceipts
+from sql.recovery import claim_at_door
 from streams.hosting import group_name
+from streams.topics import ACCEPTED, DEAD_LETTERS
 
 log = structlog.get_logger(__name__)
-STAGE = control.STAGE
+Reading = tuple[str, str]
+"""A consumer group and its topic."""
+Behind = Mapping[Reading, Mapping[int, tuple[int, int]]]
+"""By partition, from where to where the tables have not seen what their group acknowledged."""
+CONTROL: Reading = (group_name(control.STAGE.name, None), control.STAGE.topic)
+DOOR: Reading = (group_name(receive.STAGE.name, None), receive.STAGE.topic)
+NOT_READ_AGAIN = ("generation.", "erasure.", "key.")
+"""Decisions by what their types begin with: what followed from them is done already, and not to these tables."""
+REMEDY = "Make an empty database, restore only schema `keystore` into it, and run `anabranch rebuild` with no server running."
 AGAIN_AFTER_S = 1.0
 
 
 async def check_current(storage: Storage, erasures: Mapping[UUID, int]) -> None:
-    """`erasures` are the receipts for which keys were destroyed, each with the offset at which that was said first. Raises ConfigurationError where stage control
-    has acknowledged some of them, and these tables know nothing of it."""
+    """`erasures` are the receipts for which keys were destroyed, each with the offset at which that was said first. Raises ConfigurationError with code TABLES_RESTORED
+    where reading again from where the tables end would not do."""
+    await _check_erasures(storage, erasures)
+    if not isinstance(storage.log, PgLog):
+        await Comparison(storage, await storage.reached.all()).run()
+
+
+async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> None:
+    """Raises where stage control has acknowledged some of them, and these tables know nothing of it."""
     if not erasures:
         return
-    read = await _read_of_control(storage)
+    read = (await _acknowledged(storage, CONTROL)).get(0, 0)
     missed = await PgReceipts(storage.pool).unknown([receipt for receipt, offset in erasures.items() if offset < read])
     if missed:
-        raise ConfigurationError(
-            f"these tables are older than what was read of the log: {missed} erasures are not in them",
-            code="TABLES_RESTORED",
-            remedy="Make an empty database, restore only schema `keystore` into it, and run `anabranch rebuild` with no server running.",
-        )
+        raise _restored(f"these tables are older than what was read of the log: {missed} erasures are not in them")
 
 
-async def _read_of_control(storage: Storage) -> int:
-    """The offset up to which it was. A broker that only just came back says so later."""
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Of places of groups of Kafka: those that the tables know, and those that the groups have acknowledged."""
+
+    storage: Storage
+    known: Places
+
+    async def run(self) -> None:
+        """Decisions first: they tell which groups there are."""
+        generations = await PgGenerations(self.storage.pool).undropped()
+        decided = await _acknowledged(self.storage, CONTROL)
+        if generations and self.known:
+            await self._check_decisions(self._missed(CONTROL, decided))
+        elif not generations and decided.get(0):
+            raise _restored("these tables are empty, and of the log much was read already")
+        read = {reading: await _acknowledged(self.storage, reading) for reading in _readings(readers(generations, STAGES))}
+        if self.known:
+            await self._make_good({reading: missed for reading, places in read.items() if (missed := self._missed(reading, places))})
+        else:
+            await self._take_over(read)
+
+    async def _make_good(self, behind: Behind) -> None:
+        await self._check_retained(behind)
+        lost = await self._lost(behind)
+        if lost:
+            await self._check_raw(behind.get(DOOR, {}), len(lost))
+        await self._go_back(behind)
+        await PgKeystore(self.storage.pool).lose(lost)
+
+    def _missed(self, reading: Reading, acknowledged: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+        known = self.known.get(reading, {})
+        return {partition: (known.get(partition, 0), end) for partition, end in acknowledged.items() if known.get(partition, 0) < end}
+
+    async def _take_over(self, read: Mapping[Reading, Mapping[int, int]]) -> None:
+        """Tables of a version that knew no places: they are taken for those that the groups have read for."""
+        for (group, topic), places in read.items():
+            await self.storage.reached.note(group, topic, places)
+
+    async def _check_decisions(self, missed: Mapping[int, tuple[int, int]]) -> None:
+        if not missed:
+            return
+        start, end = ({partition: place[side] for partition, place in missed.items()} for side in (0, 1))
+        async for stored in self.storage.log.read(control.STAGE.topic, start, end):
+            kind = stored.record.headers.get("ce_type", b"").decode()
+            if kind.startswith(NOT_READ_AGAIN):
+                raise _restored(f"these tables are older than what was read of the log: {kind} at {stored.position.offset} of topic control is not in them")
+
+    async def _check_retained(self, behind: Behind) -> None:
+        """What the door has read is told by what it let in."""
+        for reading in behind.keys() - {DOOR}:
+            _, topic = reading
+            there = await self.storage.log.ends(topic)
+            for partition, (start, _) in behind[reading].items():
+                if start < (first := there[partition][0]):
+                    detail = f"these tables are older than what was read of the log: topic {topic}, partition {partition}, does not hold {start} to {first - 1} any more"
+                    raise _restored(detail, remedy="Restore a backup that is newer.")
+
+    async def _lost(self, behind: Behind) -> dict[UUID, str]:
+        """Keys that were made since the backup of the keystore, each with its tenant: it lies in the same database, and may have been restored with the tables."""
+        used: dict[UUID, str] = {}
+        for (_, topic), missed in behind.items():
+            start, end = ({partition: place[side] for partition, place in missed.items()} for side in (0, 1))
+            async for stored in self.storage.log.read(topic, start, {**dict.fromkeys(await self.storage.log.ends(topic), 0), **end}):
+                used |= sealed_with(stored)
+        found = await PgKeystore(self.storage.pool).find(list(used))
+        return {key: tenant for key, tenant in used.items() if key not in found}
+
+    async def _check_raw(self, missed: Mapping[int, tuple[int, int]], lost: int) -> None:
+        """What was sealed with keys that are lost comes in once more by the door."""
+        there = await self.storage.log.ends(receive.STAGE.topic)
+        if cut := {partition: (start, there[partition][0] - 1) for partition, (start, _) in missed.items() if start < there[partition][0]}:
+            places = ", ".join(f"{first} to {last} of partition {partition}" for partition, (first, last) in sorted(cut.items()))
+            raise ConfigurationError(
+                f"the keystore lacks {lost} keys that were made since its backup, and topic raw, where documents could come from once more, does not hold {places}",
+                code="TABLES_RESTORED",
+                remedy="Restore the newest backup of schema `keystore`, and start again.",
+            )
+
+    async def _go_back(self, behind: Behind) -> None:
+        """Readers go back by themselves to what the tables know; if that is nothing, to the beginning. What the door let in it would fetch once more: it is told."""
+        for (group, topic), missed in behind.items():
+            log.warning("tables from a backup: what they miss is read again", group=group, topic=topic, missed=missed)
+        if DOOR in behind:
+            found = await let_in(self.storage, {topic: self._known_of(topic) for topic in (ACCEPTED, DEAD_LETTERS)})
+            await claim_at_door(self.storage.pool, list(found.known.items()))
+        for reading, missed in behind.items():
+            await self.storage.reached.note(*reading, {partition: start for partition, (start, _) in missed.items()})
+
+    def _known_of(self, topic: str) -> Mapping[int, int]:
+        """The lowest that any group has come to."""
+        found: dict[int, int] = {}
+        for (_, read), places in self.known.items():
+            if read == topic:
+                found |= {partition: min(place, found.get(partition, place)) for partition, place in places.items()}
+        return found
+
+
+def _readings(found: list[Reader]) -> set[Reading]:
+    return {(reader.group, reader.topic) for reader in found}
+
+
+async def _acknowledged(storage: Storage, reading: Reading) -> dict[int, int]:
+    """A broker that only just came back says so later."""
     while True:
         try:
-            return (await storage.log.acknowledged(group_name(STAGE.name, None), STAGE.topic)).get(0, 0)
+            return await storage.log.acknowledged(*reading)
         except LogUnavailable as error:
-            log.warning("waiting", stage=STAGE.name, code=error.code, detail=error.detail)
+            log.warning("waiting", group=reading[0], code=error.code, detail=error.detail)
             await asyncio.sleep(AGAIN_AFTER_S)
+
+
+def _restored(detail: str, remedy: str = REMEDY) -> ConfigurationError:
+    return ConfigurationError(detail, code="TABLES_RESTORED", remedy=remedy)

@@ -139,7 +139,7 @@ class Readers:
         foreign = replace(kafka_of(self.settings.kafka), topic_prefix="")
         topics = KafkaLog(foreign)
         try:
-            yield topics, FaustSubscriber(foreign, session_timeout_s=self.settings.kafka.session_timeout_s)
+            yield topics, FaustSubscriber(foreign, session_timeout_s=self.settings.kafka.session_timeout_s, reached=self.storage.reached)
         finally:
             await topics.close()
 

@@ -21,6 +21,7 @@ from sql.log import PgLog
 from sql.log_reader import PgSubscriber
 from sql.migrate import migrate
 from sql.pool import RELAXED, Pool, close_pool, open_pool, waits_for_locks
+from sql.reached import PgReached
 from streams.codec import Codec
 from streams.kafka.settings import KafkaSettings
 from streams.topics import RETENTION_MS, partition_counts
@@ -37,6 +38,8 @@ class Storage:
     blobs: Blobs
     codec: Codec
     stamp: Callable[[Position, datetime], list[int]]
+    reached: PgReached
+    """By groups of Kafka; on the Postgres log cursors lie beside the tables anyway."""
 
     async def waiting(self, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
         """How many records of the topic (those below the offsets of their partitions) the group has still to finish."""
@@ -79,11 +82,12 @@ async def prepare_storage(
     options = RELAXED if relaxed and settings.log_kind == "postgres" else {}
     pool = await open_pool(dsn, size=pool_size, name=name, settings={**options, **(waits_for_locks(lock_wait_s) if lock_wait_s else {})})
     try:
-        log, subscriber = _log(settings, dsn, pool)
+        reached = PgReached(pool)
+        log, subscriber = _log(settings, dsn, pool, reached)
         try:
             await log.create_topics(partition_counts(settings.kafka.partitions), retention_ms=RETENTION_MS)
             codec = await sealing_codec(settings, pool)
-            yield Storage(dsn, pool, log, subscriber, overrides.blobs or blobs_of(settings), codec, _stamp(settings))
+            yield Storage(dsn, pool, log, subscriber, overrides.blobs or blobs_of(settings), codec, _stamp(settings), reached)
         finally:
             await log.close()
     finally:
@@ -92,8 +96,9 @@ async def prepare_storage(
 
 def unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage:
     """To look at what is there: nothing is migrated, no topic made, and sealed payloads stay closed. Closing its log is the caller's."""
-    log, subscriber = _log(settings, dsn, pool)
-    return Storage(dsn, pool, log, subscriber, blobs_of(settings), Codec(), _stamp(settings))
+    reached = PgReached(pool)
+    log, subscriber = _log(settings, dsn, pool, reached)
+    return Storage(dsn, pool, log, subscriber, blobs_of(settings), Codec(), _stamp(settings), reached)
 
 
 def blobs_of(settings: Settings) -> Blobs:
@@ -121,14 +126,14 @@ def kafka_of(options: KafkaOptions) -> KafkaSettings:
     )
 
 
-def _log(settings: Settings, dsn: str, pool: Pool) -> tuple[EventLog, Subscriber]:
+def _log(settings: Settings, dsn: str, pool: Pool, reached: PgReached) -> tuple[EventLog, Subscriber]:
     if settings.log_kind == "postgres":
         return PgLog(pool), PgSubscriber(pool, dsn, owner=uuid4())
     from streams.kafka.log import KafkaLog
     from streams.kafka.worker import FaustSubscriber
 
     kafka = kafka_of(settings.kafka)
-    return KafkaLog(kafka), FaustSubscriber(kafka, session_timeout_s=settings.kafka.session_timeout_s)
+    return KafkaLog(kafka), FaustSubscriber(kafka, session_timeout_s=settings.kafka.session_timeout_s, reached=reached)
 
 
 def _stamp(settings: Settings) -> Callable[[Position, datetime], list[int]]:

@@ -17,7 +17,8 @@ class StoredKey:
     subject: UUID
     """The document or the run."""
     wrapped: bytes | None
-    """Encrypted with the master key; None when it was destroyed."""
+    """Encrypted with the master key; None when it was destroyed or lost."""
+    lost: bool = False
 
 
 class Keystore(Protocol):
@@ -35,6 +36,9 @@ class Keystore(Protocol):
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
         """For good: a key that is not here is noted as destroyed all the same, so that a restored backup does not bring it back."""
 
+    async def lose(self, keys: Mapping[UUID, str]) -> None:
+        """Note that these, each with its tenant, are nowhere: what they sealed is passed over."""
+
 
 class Keys(Protocol):
     """What the codec asks. `context` is bound to the payload: with another one it does not open."""
@@ -47,4 +51,4 @@ class Keys(Protocol):
         """Have these at hand, by one question, for when they are asked to open something soon. What is wrong with one is said then. Raises DatabaseUnavailable."""
 
     async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
-        """Raises Erased where the key was destroyed, PermanentError where it is not in the keystore or the payload was tampered with."""
+        """Raises Erased where the key was destroyed, KeyLost where it is known to be nowhere, PermanentError where it is not in the keystore or the payload was tampered with."""

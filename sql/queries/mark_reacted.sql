@@ -1,11 +1,19 @@
 -- Events of topic $3 that stage $2 of generation $1 has reacted to, as what they caused in topics $4 tells: on the log that lies in this database. To what was erased
--- nothing is owed.
+-- nothing is owed. What was sealed with a key that is lost comes in once more under its own id, so nothing is said of it here, nor by it.
+with lost as (
+  select id::text as id from keystore.keys where lost_at is not null and wrapped is null and destroyed_at is null
+)
 insert into handled as h (generation, stage, event_id, log_topic, log_partition, log_offset, claim, reacted)
 select distinct on (e.headers ->> 'ce_id') $1, $2, (e.headers ->> 'ce_id')::uuid, e.topic, 0, e.position, 'owed', true
 from events e
 where e.topic = $3
+  and not exists (select from lost where lost.id = e.headers ->> 'ce_keyid')
   and (
-    exists (select from events c where c.topic = any ($4::text[]) and c.headers ->> 'ce_causationid' = e.headers ->> 'ce_id')
+    exists (
+      select from events c
+      where c.topic = any ($4::text[]) and c.headers ->> 'ce_causationid' = e.headers ->> 'ce_id'
+        and not exists (select from lost where lost.id = c.headers ->> 'ce_keyid')
+    )
     or exists (select from keystore.keys k where k.id::text = e.headers ->> 'ce_keyid' and k.destroyed_at is not null)
   )
 order by e.headers ->> 'ce_id', e.position

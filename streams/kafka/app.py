@@ -58,7 +58,8 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
 
     async def seek_to_committed(self) -> Mapping[TP, int]:
         assignment, epoch = self.app.assignment, self.app.assignment.epoch
-        committed, first = await self.call_thread(seek_to_unread, self._ensure_consumer())
+        reached = await assignment.reached()
+        committed, first = await self.call_thread(seek_to_unread, self._ensure_consumer(), reached)
         if assignment.epoch == epoch:
             assignment.starts(first)
         return dict(committed)
@@ -83,10 +84,15 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
             _log.debug("the fetching thread ended with what the app crashed of: %r", error)
 
 
-async def seek_to_unread(consumer: AIOKafkaConsumer) -> tuple[Mapping[TP, int | None], Mapping[TP, int]]:
-    """To the first record not yet acknowledged. aiokafka's `seek_to_committed` leaves a partition where it is if the group has committed nothing of it.
-    Returns what is committed, and where each partition is read from."""
-    committed: Mapping[TP, int | None] = await consumer.seek_to_committed()
+async def seek_to_unread(consumer: AIOKafkaConsumer, reached: Mapping[int, int]) -> tuple[Mapping[TP, int | None], Mapping[TP, int]]:
+    """To the first record not yet acknowledged, or not yet `reached` where the tables are behind. aiokafka's `seek_to_committed` leaves a partition where it is if the
+    group has committed nothing of it. Returns what counts as committed, and where each partition is read from."""
+    committed: dict[TP, int | None] = dict(await consumer.seek_to_committed())
+    for tp, offset in committed.items():
+        if offset and (place := reached.get(tp.partition, offset)) < offset:
+            _log.warning("%s is read again from %d to %d: the tables have not seen it", tp, place, offset)
+            consumer.seek(tp, place)
+            committed[tp] = place
     first = {tp: offset for tp, offset in committed.items() if offset}
     if unread := {tp for tp, offset in committed.items() if not offset} & consumer.assignment():
         first |= await consumer.beginning_offsets(unread)
@@ -121,10 +127,23 @@ class StageConsumer(driver.Consumer):
         return StageConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
+        """In the tables first: they never know less than the group has committed, unless they are from a backup."""
+        epoch = self.app.assignment.epoch
+        if not await self.app.assignment.note(offsets):
+            if epoch == self.app.assignment.epoch:
+                self._acknowledge_again(offsets)
+            return False
         committed: bool = await super()._commit(offsets)
         if committed:
             self.app.assignment.committed(offsets)
         return committed
+
+    def _acknowledge_again(self, offsets: Mapping[TP, int]) -> None:
+        """Faust forgets acknowledgements that it has tried to commit."""
+        for tp, offset in offsets.items():
+            if offset - 1 not in self._acked_index[tp]:
+                self._acked[tp].append(offset - 1)
+                self._acked_index[tp].add(offset - 1)
 
     async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
         """Faust takes for committed what the group refused, too. A refusal that comes when the partitions have been assigned anew would make it

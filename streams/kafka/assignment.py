@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
 
-from schemas.errors import LogUnavailable
+from schemas.errors import AnabranchError, LogUnavailable, TransientError
 from schemas.ports.log import OpenSink, Sink
+from schemas.ports.reached import Reached, Unnoted
 from schemas.records import Position, Record, StoredRecord
 
 _log = logging.getLogger(__name__)
@@ -166,10 +167,11 @@ def _moment(seconds: float) -> datetime:
 class Assignment:
     """What is assigned between two rebalances. `failed` ends with the first error of a sink: nothing may escape into Faust, which would acknowledge and go on."""
 
-    def __init__(self, topic: str, open_sink: OpenSink) -> None:
+    def __init__(self, topic: str, open_sink: OpenSink, group: str = "", reached: Reached | None = None) -> None:
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._topic = topic
         self._open_sink = open_sink
+        self._group, self._reached = group, reached or Unnoted()
         self._generation: int | None = None
         self._partitions: dict[Any, AssignedPartition] = {}
         self.epoch = 0
@@ -209,6 +211,22 @@ class Assignment:
     def stands_still(self) -> None:
         """Nobody reads on, and nobody is about to: everything begins again."""
         self._fail(LogUnavailable(f"Reading {self._topic} was not resumed after its partitions had been assigned."))
+
+    async def reached(self) -> dict[int, int]:
+        """By partition, as the tables know it: where they are behind what is committed, they have not seen it."""
+        return await self._reached.known(self._group, self._topic)
+
+    async def note(self, offsets: Mapping[Any, int]) -> bool:
+        """In the tables, before it is committed; whether it was. Another time it may be."""
+        try:
+            await self._reached.note(self._group, self._topic, {tp.partition: offset for tp, offset in offsets.items()})
+        except TransientError as error:
+            _log.warning("what is done of %s is acknowledged later: %s", self._topic, error.detail)
+            return False
+        except AnabranchError as error:
+            self._fail(error)
+            return False
+        return True
 
     def committed(self, offsets: Mapping[Any, int]) -> None:
         """The group's offsets, as the broker has taken them."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from schemas.errors import LogUnavailable, TransientError
 from schemas.ports.log import OpenSink, Subscription
+from schemas.ports.reached import Reached, Unnoted
 from streams.kafka.app import StageApp
 from streams.kafka.assignment import Assignment
 from streams.kafka.quiet import quiet
@@ -31,10 +33,12 @@ _AT_ONCE = 100
 
 
 class FaustSubscriber:
-    """A `Subscriber`. A worker that dies without a word is missed after `session_timeout_s`; a slow one never is."""
+    """A `Subscriber`. A worker that dies without a word is missed after `session_timeout_s`; a slow one never is. Where `reached` is behind what a group has
+    committed, it reads again from there."""
 
-    def __init__(self, settings: KafkaSettings, *, session_timeout_s: float = 20.0, max_poll_interval_s: float = 300.0) -> None:
+    def __init__(self, settings: KafkaSettings, *, session_timeout_s: float = 20.0, max_poll_interval_s: float = 300.0, reached: Reached | None = None) -> None:
         self._settings = settings
+        self._reached = reached or Unnoted()
         self._session_timeout_s = session_timeout_s
         self._max_poll_interval_s = max_poll_interval_s
         quiet()
@@ -42,7 +46,11 @@ class FaustSubscriber:
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription:
         """The group's name on the cluster has the topic prefix too."""
         prefix = self._settings.topic_prefix
-        return FaustSubscription(prefix + group, prefix + topic, topic, open_sink, self.consumer_arguments(prefix + group))
+
+        def assignment() -> Assignment:
+            return Assignment(topic, open_sink, group, self._reached)
+
+        return FaustSubscription(prefix + group, prefix + topic, assignment, self.consumer_arguments(prefix + group))
 
     def consumer_arguments(self, group: str) -> dict[str, Any]:
         """Of aiokafka, for a member of this group of the cluster."""
@@ -67,11 +75,10 @@ class FaustSubscriber:
 class FaustSubscription:
     """As `Subscription`; runs once at a time."""
 
-    def __init__(self, group: str, cluster_topic: str, topic: str, open_sink: OpenSink, consumer_arguments: dict[str, Any]) -> None:
+    def __init__(self, group: str, cluster_topic: str, assignment: Callable[[], Assignment], consumer_arguments: dict[str, Any]) -> None:
         self._group = group
         self._cluster_topic = cluster_topic
-        self._topic = topic
-        self._open_sink = open_sink
+        self._assignment = assignment
         self._consumer_arguments = consumer_arguments
 
     async def run(self) -> None:
@@ -84,7 +91,7 @@ class FaustSubscription:
                 await asyncio.sleep(_AGAIN_AFTER_S)
 
     async def _read(self) -> None:
-        assignment = Assignment(self._topic, self._open_sink)
+        assignment = self._assignment()
         app = StageApp(self._group, self._cluster_topic, assignment, self._consumer_arguments)
         ended = asyncio.create_task(_ended(app))
         try:

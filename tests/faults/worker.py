@@ -66,7 +66,9 @@ async def _work(orders: Orders) -> None:
         dsn = await stack.enter_async_context(database(settings, shared=True))
         worker = await stack.enter_async_context(prepare_worker(settings, dsn, stages=stages_named(orders.stages), overrides=overrides))
         kafka = kafka_of(settings.kafka)
-        worker.hosting.subscriber = FaustSubscriber(kafka, session_timeout_s=SESSION_S, max_poll_interval_s=orders.max_poll_interval_s)
+        worker.hosting.subscriber = FaustSubscriber(
+            kafka, session_timeout_s=SESSION_S, max_poll_interval_s=orders.max_poll_interval_s, reached=worker.storage.reached
+        )
         worker.hosting.bounds = orders.bounds
         note(notes, READY)
         await worker.run()

@@ -14,6 +14,7 @@ LOG = {
     "log_readers": "places",
     "gone_events": "places",
     "gone_batches": "a number",
+    "groups_reached": "places",
     "handled": "ids, places, orders, and hashes of payloads",
     "index_changes": "transactions, and names of tenants and generations",
     "reader_pauses": "codes, and types and versions of events",

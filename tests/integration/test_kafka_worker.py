@@ -166,9 +166,9 @@ class SlowToClose(Collector):
 
 @pytest.fixture
 def slow_seek(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def seek(consumer: AIOKafkaConsumer) -> Any:
+    async def seek(consumer: AIOKafkaConsumer, reached: dict[int, int]) -> Any:
         await asyncio.sleep(3)
-        return await seek_to_unread(consumer)
+        return await seek_to_unread(consumer, reached)
 
     monkeypatch.setattr("streams.kafka.app.seek_to_unread", seek)
 
@@ -207,7 +207,7 @@ class TestRebalance:
             first = await read(consumer, 100)
             partition, offsets = next(iter(first.items()))
             await consumer.commit({partition: offsets[4]})
-            await seek_to_unread(consumer)
+            await seek_to_unread(consumer, {})
             assert await read(consumer, 96) == first | {partition: offsets[4:]}
         finally:
             await consumer.stop()

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 from faust.types import TP
 
+from schemas.errors import DatabaseUnavailable, FatalError
+from schemas.ports.reached import Reached, Unnoted
 from streams.kafka.app import StageApp
 from streams.kafka.assignment import Assignment
 
@@ -37,9 +39,22 @@ class Thread:
         return {PLACE}
 
 
-def consumer(takes: bool) -> Any:
+class Tables(Unnoted):
+    """They take what they are told, or raise."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.answers = list(answers)
+        self.noted: list[Mapping[int, int]] = []
+
+    async def note(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        if (error := self.answers.pop(0) if self.answers else None) is not None:
+            raise error
+        self.noted.append(offsets)
+
+
+def consumer(takes: bool, tables: Reached | None = None) -> Any:
     arguments = {"bootstrap_servers": "127.0.0.1:1", "session_timeout_ms": 6000, "rebalance_timeout_ms": 6000}
-    app = StageApp("group", "topic", Assignment("topic", lambda partition: pytest.fail("nothing is assigned here")), arguments)
+    app = StageApp("group", "topic", Assignment("topic", lambda partition: pytest.fail("nothing is assigned here"), "group", tables), arguments)
     made: Any = app.consumer
     made._thread.thread_loop.close()  # it runs nowhere
     made._thread = Thread(takes)
@@ -51,6 +66,23 @@ async def test_what_the_group_refused_is_not_taken_for_committed(takes: bool, ke
     reader = consumer(takes)
     assert await reader._commit_offsets({PLACE: 5}) is takes
     assert reader._committed_offset[PLACE] == kept
+
+
+async def test_what_the_tables_could_not_be_told_is_not_committed_and_told_again() -> None:
+    tables = Tables(DatabaseUnavailable("away"), None)
+    reader = consumer(takes=True, tables=tables)
+    reader._acked[PLACE] += [3, 4]
+    assert await reader.force_commit() is False
+    assert reader._committed_offset[PLACE] is None and tables.noted == []
+    assert await reader.force_commit() is True
+    assert reader._committed_offset[PLACE] == 5 and tables.noted == [{0: 5}]
+
+
+async def test_nothing_is_committed_for_tables_that_were_restored_and_reading_ends() -> None:
+    reader = consumer(takes=True, tables=Tables(FatalError("older", code="TABLES_RESTORED")))
+    assert await reader._commit_offsets({PLACE: 5}) is False
+    with pytest.raises(FatalError, match="older"):
+        reader.app.assignment.failed.result()
 
 
 async def test_a_revocation_does_not_change_what_a_waiting_fetch_has_asked_for() -> None:

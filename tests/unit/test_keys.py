@@ -51,6 +51,9 @@ class Shelf:
         for key in keys:
             self.keys[key] = replace(self.keys[key], wrapped=None)
 
+    async def lose(self, keys: Mapping[UUID, str]) -> None:
+        self.keys |= {key: StoredKey(key, tenant, key, None, lost=True) for key, tenant in keys.items() if key not in self.keys}
+
     async def _answer(self) -> None:
         self.asked += 1
         if self.away:
