@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from anabranch.background.state_sweeping import sweep_states
 from anabranch.composition.storage import Storage
 from schemas.errors import TransientError
 from schemas.generations import Generation
@@ -23,8 +24,8 @@ EVERY_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Notices other tables in place of these, folds lexical deltas, builds the vector index once it is worth it, forgets old changes of indexes, drops expired
-    records of the Postgres log. Indexes are built over `builds`: that takes minutes."""
+    """Notices other tables in place of these, sweeps what dropped generations left in the blob store, folds lexical deltas, builds the vector index once it is
+    worth it, forgets old changes of indexes, drops expired records of the Postgres log. Indexes are built over `builds`: that takes minutes."""
 
     storage: Storage
     builds: Pool
@@ -49,6 +50,8 @@ class Maintenance:
 
     async def once(self, *, expire: bool) -> None:
         await self.storage.reached.check()
+        if swept := await sweep_states(self.storage):
+            log.info("token states of dropped generations are gone", blobs=swept)
         for generation in await PgGenerations(self.storage.pool).undropped():
             if generation.state != "building":
                 await self._look_after(generation)

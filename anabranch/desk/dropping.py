@@ -10,10 +10,11 @@ from typing import Any
 from anabranch.desk.decisions import Decisions
 from schemas.generations import Generation
 from schemas.ports.log import EventLog
+from sql.dropped_states import note_states
 from sql.dropping import give_up, remove
 from sql.generations import PgGenerations
 from sql.pool import Pool
-from streams.topics import ACCEPTED, RAW
+from streams.topics import ACCEPTED, EMBEDDED, RAW
 
 LET_GO_S = 2.0
 """Within which every worker has heard that it need not read for the generation any more."""
@@ -37,10 +38,12 @@ async def drop_generation(pool: Pool, log: EventLog, decisions: Decisions, name:
 
 
 async def finish_drop(pool: Pool, log: EventLog, name: str) -> Dropped:
-    """What is left of a dropped generation. Does no harm when it is done again."""
+    """What is left of a dropped generation. Does no harm when it is done again. Token states lie as long as the topic that tells of them; then workers sweep them."""
     generations = PgGenerations(pool)
     gone = await generations.get(name)
     topics = unused_topics(gone, await generations.undropped()) if gone is not None else []
+    if gone is not None and gone.topics.get(EMBEDDED, EMBEDDED) in topics:
+        await note_states(pool, name)
     await log.delete_topics(topics)
     removal = await remove(pool, name)
     return Dropped(name, removal.removed, removal.held_by, tuple(topics))

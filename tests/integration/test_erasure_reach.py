@@ -17,6 +17,7 @@ LOG = {
     "groups_reached": "places",
     "handled": "ids, places, orders, and hashes of payloads",
     "index_changes": "transactions, and names of tenants and generations",
+    "dropped_states": "ids of documents and names of blobs, which are hashes; an erasure finds the blobs by the document",
     "reader_pauses": "codes, and types and versions of events",
     "migration_checksums": "of files of ours",
     "supabase_migrations.schema_migrations": "files of ours",

@@ -1,0 +1,30 @@
+"""Blobs of token states that only a dropped generation referred to go, a few at a time, beside everything else."""
+
+from __future__ import annotations
+
+from anabranch.composition.readers import readers
+from anabranch.composition.storage import Storage
+from processors import STAGES, embed, index
+from sql.dropped_states import dropped_states, forget_states
+from sql.generations import PgGenerations
+
+AT_ONCE = 200
+REFERRING = (embed.STAGE.name, index.STAGE.name)
+
+
+async def sweep_states(storage: Storage) -> int:
+    """How many went. Nothing goes while an event that may refer to one is on its way to a generation that stays; what was begun, any later call finishes."""
+    gone = 0
+    while found := await dropped_states(storage.pool, AT_ONCE):
+        if await _on_their_way(storage):
+            break
+        unused = [key for key, used in found.items() if not used]
+        await storage.blobs.delete(unused)
+        await forget_states(storage.pool, list(found))
+        gone += len(unused)
+    return gone
+
+
+async def _on_their_way(storage: Storage) -> bool:
+    found = readers(await PgGenerations(storage.pool).undropped(), STAGES)
+    return any([await storage.waiting(reader.group, reader.topic) for reader in found if reader.stage.name in REFERRING])

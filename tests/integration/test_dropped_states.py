@@ -1,0 +1,90 @@
+"""Token states of a generation that is dropped leave the blob store, and no others."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from anabranch.background.state_sweeping import sweep_states
+from anabranch.composition.overrides import Overrides
+from anabranch.desk.rebuilding import Reindexing
+from engines.blobs import Blobs
+from engines.embed.null import NullEmbedder
+from schemas.errors import EngineUnavailable
+from tests.integration.test_generations_in_turn import drop, promote
+from tests.pipeline import Pipeline, pipeline
+from tests.property.world import LineParser
+
+OVERRIDES = Overrides(parser=LineParser(), embedder=NullEmbedder(dimension=8, state_dimension=16))
+LONG = " ".join(f"Sentence {number} tells of herons and storks in the reeds of the river." for number in range(60))
+TEXTS = {**{f"long-{number}": f"{LONG} {number}." for number in range(4)}, "short": "One heron."}
+CUT_OTHERWISE = ["chunk.strategy=fixed_size", "chunk.child_tokens=32"]
+
+
+async def referred(at_work: Pipeline, generation: str) -> set[str]:
+    rows = await at_work.pool.fetch("select distinct blob_key from chunk_states where generation = $1", generation)
+    return {row["blob_key"] for row in rows}
+
+
+async def stored(at_work: Pipeline) -> set[str]:
+    return set(await at_work.worker.storage.blobs.listed("default/"))
+
+
+async def second(at_work: Pipeline) -> str:
+    """Another generation that answers: the document of one passage has the same states in both."""
+    desk = Reindexing(at_work.worker.hosting.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+    name, _ = await desk.start(CUT_OTHERWISE)
+    await at_work.reaches(name, "shadow")
+    await promote(at_work, name)
+    await at_work.quiet()
+    return name
+
+
+async def test_what_only_the_dropped_generation_referred_to_goes_and_everything_else_stays(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill(TEXTS)
+        name = await second(at_work)
+        old, new, before = await referred(at_work, "g1"), await referred(at_work, name), await stored(at_work)
+        assert old - new and new - old and old & new and before >= old | new
+        await drop(at_work, "g1")
+        assert await stored(at_work) == before, "a drop does not wait for it"
+        await at_work.quiet()
+        assert await sweep_states(at_work.worker.storage) == len(old - new)
+        assert await stored(at_work) == before - (old - new)
+        assert await sweep_states(at_work.worker.storage) == 0
+
+
+async def test_a_sweep_that_was_cut_off_goes_on(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    delete = Blobs.delete
+
+    async def break_down(blobs: Blobs, keys: Sequence[str]) -> None:
+        await delete(blobs, keys[: len(keys) // 2])
+        raise EngineUnavailable("the store is away")
+
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill(TEXTS)
+        name = await second(at_work)
+        old, new, before = await referred(at_work, "g1"), await referred(at_work, name), await stored(at_work)
+        await drop(at_work, "g1")
+        await at_work.quiet()
+        with monkeypatch.context() as away:
+            away.setattr(Blobs, "delete", break_down)
+            with pytest.raises(EngineUnavailable):
+                await sweep_states(at_work.worker.storage)
+        await sweep_states(at_work.worker.storage)
+        assert await at_work.pool.fetchval("select count(*) from dropped_states") == 0
+        assert await stored(at_work) == before - (old - new)
+
+
+async def test_states_of_facts_that_another_generation_shares_stay(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill(TEXTS)
+        desk = Reindexing(at_work.worker.hosting.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+        name = await desk.rebuild(keep=True)
+        await at_work.reaches(name, "live")
+        before = await stored(at_work)
+        await drop(at_work, "g1")
+        await at_work.quiet()
+        assert await sweep_states(at_work.worker.storage) == 0 and await stored(at_work) == before
