@@ -13,7 +13,6 @@ from cyclopts.validators import Number
 
 from anabranch.cli.exits import OK, REFUSED
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json
 
 if TYPE_CHECKING:
     from anabranch.cli.answer_stream import Watch
@@ -64,7 +63,7 @@ def query(text: str, /, *, stream: Annotated[bool, Flag] = False, wanted: Wanted
     if not common.json:
         _print_answer(answer)
     elif not stream:
-        print_json(answer)
+        common.show(answer)
     return REFUSED if answer["refused"] else OK
 
 
@@ -78,7 +77,7 @@ def search(text: str, /, *, wanted: Wanted = NOTHING_SAID, common: Remote = HERE
     """
     found = asyncio.run(_post("/v1/search", wanted.body(text), common))
     if common.json:
-        print_json(found)
+        common.show(found)
     else:
         _print_results(found["results"])
     return OK if found["results"] else REFUSED

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_table, say
 from schemas.errors import InvalidRequest, NotFound, PermanentError
 
 if TYPE_CHECKING:
@@ -37,7 +37,7 @@ def rebuild(*, keep: Annotated[bool, Flag] = False, common: Remote = DEFAULT) ->
     """
     found = asyncio.run(_rebuild(common, keep))
     if common.json:
-        print_json(found)
+        common.show(found)
     else:
         print(
             f"{found['events']} events, {found['rows']} rows in {found['seconds']} s ({found['rows_per_second']} rows/s), {found['engine_calls']} engine calls"
@@ -140,7 +140,7 @@ async def _until(client: ApiClient, name: str, states: Sequence[str], common: Re
                 return build
             if build["phase"] != phase:
                 phase = build["phase"]
-                say(f"{name}: {phase}", quiet=common.quiet)
+                common.tell_progress(f"{name}: {phase}", build)
             await asyncio.sleep(POLL_S)
 
 
@@ -168,7 +168,7 @@ def _rebuilt(build: dict[str, Any]) -> dict[str, Any]:
 
 def _tell(body: dict[str, Any], common: Remote) -> int:
     if common.json:
-        print_json(body)
+        common.show(body)
     else:
         print_table(("what", "value"), [(name, value) for name, value in body.items() if value not in (None, {})])
     return OK

@@ -24,7 +24,7 @@ def show(*, origin: Annotated[bool, Parameter(negative="")] = False, common: Com
     """
     rows = _rows(common)
     if common.json:
-        print_json({"settings": {row["key"]: row["value"] for row in rows}, **({"origins": {row["key"]: row["origin"] for row in rows}} if origin else {})})
+        common.show({"settings": {row["key"]: row["value"] for row in rows}, **({"origins": {row["key"]: row["origin"] for row in rows}} if origin else {})})
         return 0
     columns = ("key", "value", "origin", "environment") if origin else ("key", "value")
     print_table(columns, [[row[column] for column in columns] for row in rows])
@@ -48,7 +48,7 @@ def profiles(*, common: Common = DEFAULT) -> int:
     named = profiles_of(common.settings())
     found = [named.get(name) for name in named.names]
     if common.json:
-        print_json({"profiles": [profile.model_dump(mode="json") for profile in found]})
+        common.show({"profiles": [profile.model_dump(mode="json") for profile in found]})
         return 0
     rows = [(profile.name, profile.fusion.method, profile.rerank.reranker, profile.answer.threshold) for profile in found]
     print_table(("name", "fusion", "reranker", "threshold"), rows)

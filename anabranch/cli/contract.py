@@ -9,7 +9,7 @@ from typing import Annotated
 from cyclopts import App, Parameter
 
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json, say
+from anabranch.cli.output import say
 
 app = App(name="contract", help="OpenAPI, AsyncAPI and JSON Schemas, generated.", result_action="return_value")
 Flag = Parameter(negative="")
@@ -70,7 +70,7 @@ def _report(files: Mapping[str, str], check: bool, to: Path | None, common: Comm
     folder = to or REFERENCE
     changed = drift(files, folder) if check else write(files, folder)
     if common.json:
-        print_json({"drifted" if check else "written": changed, "files": sorted(files)})
+        common.show({"drifted" if check else "written": changed, "files": sorted(files)})
     else:
         print("\n".join(map(str, changed)) if changed else "nothing changed")
     if check and changed:

@@ -11,7 +11,7 @@ from cyclopts import App, Parameter
 
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json, print_table
+from anabranch.cli.output import print_table
 
 app = App(name="db", help="The tables: migrations, checksum and residue.", result_action="return_value")
 T = TypeVar("T")
@@ -36,7 +36,7 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: Common = DEFAULT)
     work = _with_database(database_url(settings), pending) if dry_run else _with_database(beginning_database_url(settings), apply)
     files = asyncio.run(work)
     if common.json:
-        print_json({"pending" if dry_run else "applied": files})
+        common.show({"pending" if dry_run else "applied": files})
     else:
         print("\n".join(files) if files else "nothing to do")
     return 0
@@ -50,7 +50,7 @@ def status(*, common: Common = DEFAULT) -> int:
 
     rows = asyncio.run(_with_database(database_url(common.settings()), migration_status))
     if common.json:
-        print_json({"migrations": rows})
+        common.show({"migrations": rows})
     else:
         print_table(("file", "applied_at"), [(row["file"], row["applied_at"] or "pending") for row in rows])
     return 0
@@ -78,7 +78,7 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
 
     found = asyncio.run(_with_database(database_url(common.settings()), run))
     if common.json:
-        print_json(found)
+        common.show(found)
     else:
         print_table(("table", "rows", "checksum"), [(name, table["rows"], table["checksum"]) for name, table in found["tables"].items()])
         print(f"checksum  {found['checksum']}")
@@ -108,7 +108,7 @@ def residue(*, settled: Annotated[bool, Flag] = False, common: Common = DEFAULT)
     found = asyncio.run(_with_database(database_url(common.settings()), run))
     total = sum(found.values())
     if common.json:
-        print_json({"places": found, "rows": total})
+        common.show({"places": found, "rows": total})
     else:
         print_table(("place", "rows"), list(found.items()))
     return FAILED if total else OK

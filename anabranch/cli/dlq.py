@@ -12,7 +12,7 @@ from cyclopts.validators import Number
 from anabranch.cli.calls import got, posted
 from anabranch.cli.exits import OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import called, print_fields, print_json, print_table, say
+from anabranch.cli.output import called, print_fields, print_table, say
 from schemas.errors import NotFound
 
 app = App(name="dlq", help="Events that could not be processed: list, show, redrive, discard.", result_action="return_value")
@@ -44,7 +44,7 @@ def list_letters(
     """
     page = got("/v1/dead-letters/causes", common) if by_cause else got("/v1/dead-letters", common, stage=stage, limit=limit, after=after)
     if common.json:
-        print_json(page)
+        common.show(page)
     elif by_cause:
         headings = ("events", "stage", "code", "first", "last", "latest_detail")
         print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
@@ -109,7 +109,7 @@ def redrive(
     wanted = _chosen(events, stage, code, everything, dry_run) | {"per_second": rate}
     answer = asyncio.run(waited("/v1/dead-letters/redrive", wanted, common))
     if common.json:
-        print_json(answer)
+        common.show(answer)
         return came_to(answer["replays"])
     print(f"{answer['events']} events: " + ", ".join(f"{name} {count}" for name, count in answer["stages"].items()))
     if answer["left_out"]:
@@ -148,7 +148,7 @@ def discard(
     """
     answer = posted("/v1/dead-letters/discard", _chosen(events, stage, code, everything, dry_run) | {"reason": reason}, common)
     if common.json:
-        print_json(answer)
+        common.show(answer)
     else:
         print(f"{answer['events']} events" + (" would be discarded" if dry_run else " discarded"))
     return OK
@@ -156,7 +156,7 @@ def discard(
 
 def _show(item: dict[str, Any], common: Remote) -> int:
     if common.json:
-        print_json(item)
+        common.show(item)
         return OK
     print_fields(item)
     return OK

@@ -6,7 +6,6 @@ import asyncio
 from dataclasses import asdict
 
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json
 
 MARKS = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
 
@@ -18,7 +17,7 @@ def doctor(*, common: Common = Common()) -> int:  # noqa: B008
     findings = asyncio.run(examine(common.settings()))
     failed = any(finding.status == "fail" for finding in findings)
     if common.json:
-        print_json({"ok": not failed, "checks": [asdict(finding) for finding in findings]})
+        common.show({"ok": not failed, "checks": [asdict(finding) for finding in findings]})
         return int(failed)
     for finding in findings:
         print(f"{MARKS[finding.status]}  {finding.name}: {finding.detail}")

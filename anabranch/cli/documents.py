@@ -15,7 +15,7 @@ from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
-from anabranch.cli.output import called, print_fields, print_json, print_table, say
+from anabranch.cli.output import called, print_fields, print_table, say
 from schemas.errors import ConfigurationError
 from schemas.states import ENDED, DocumentState
 
@@ -65,7 +65,7 @@ def list_documents(
     wanted = "failed" if failed else state
     page = got("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=wanted, limit=limit, after=after)
     if common.json:
-        print_json(page)
+        common.show(page)
         return 0
     rows = [(item["document_id"], item.get("state"), item.get("chunks_count"), item.get("collection"), called(item)) for item in page["items"]]
     print_table(("document_id", "state", "chunks", "collection", "title"), rows)
@@ -85,7 +85,7 @@ def show(document: UUID, /, *, common: Remote = DEFAULT) -> int:
     """
     found = got(f"/v1/documents/{document}", common)
     if common.json:
-        print_json(found)
+        common.show(found)
         return 0
     print_fields({name: _shown(name, value, found) for name, value in found.items() if name not in ("stages", "warnings")})
     for warning in found.get("warnings", []):
@@ -119,7 +119,7 @@ def chunks(
     """
     page = got(f"/v1/documents/{document}/chunks", common, limit=limit, after=after)
     if common.json:
-        print_json(page)
+        common.show(page)
         return 0
     for item in page["items"]:
         print(f"--- {item['ordinal']}  {item.get('section') or ''}  [{item['char_start']}, {item['char_end']})\n{item['text']}")
@@ -143,7 +143,7 @@ def markdown(document: UUID, /, *, common: Remote = DEFAULT) -> int:
 
     text = asyncio.run(ask())
     if common.json:
-        print_json({"document_id": document, "markdown": text})
+        common.show({"document_id": document, "markdown": text})
     else:
         print(text)
     return 0
@@ -190,7 +190,7 @@ def amend(
 
     answer = asyncio.run(run())
     if common.json:
-        print_json(answer)
+        common.show(answer)
     else:
         say("accepted: filters and lists know it soon", quiet=common.quiet)
     return OK
@@ -232,7 +232,7 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
         say("nothing was removed")
         return FAILED
     if common.json:
-        print_json(answer)
+        common.show(answer)
     else:
         say("accepted: it answers no question any more soon", quiet=common.quiet)
     return OK

@@ -13,7 +13,7 @@ from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_table, say
 from schemas.events.erasure import Scope
 
 app = App(name="erase", help="Remove documents for good, from the log too.", result_action="return_value")
@@ -69,7 +69,7 @@ def list_receipts(*, common: Remote = DEFAULT) -> int:
     """What was erased, the newest first."""
     page = got("/v1/erasures", common)
     if common.json:
-        print_json(page)
+        common.show(page)
         return OK
     print_table(
         ("receipt_id", "scope", "name", "documents", "state", "completed_at"),
@@ -84,7 +84,7 @@ def _erase(scope: Scope, name: str, yes: bool, common: Remote) -> int:
         return FAILED
     receipt = asyncio.run(_receipt(scope, name, common))
     if common.json:
-        print_json(receipt)
+        common.show(receipt)
         return OK
     print(f"erased {scope} {name}: {receipt['documents']} documents, receipt {receipt['receipt_id']}")
     print_table(("place", "removed"), sorted(receipt["removed"].items()))

@@ -9,7 +9,7 @@ from typing import Any
 from cyclopts import App
 
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_table, say
 
 app = App(name="eval", help="How good are retrieval and parsing?", result_action="return_value")
 DEFAULT = Common()
@@ -42,7 +42,7 @@ def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "def
     if run_out is not None:
         write_run(run_out, run, f"anabranch-{profile}")
     if common.json:
-        print_json(report)
+        common.show(report)
     else:
         print_table(("metric", "value"), [(name, f"{value:.4f}") for name, value in report["metrics"].items()])
         say(f"{report['documents']} documents, {report['queries']} queries; p50 {report['latency_ms']['p50']:.0f} ms", quiet=common.quiet)
@@ -65,7 +65,7 @@ def documents(path: Path, /, *, common: Common = DEFAULT) -> int:
     configure_logs(settings.logging)
     report = asyncio.run(documents_report(path, settings))
     if common.json:
-        print_json(report)
+        common.show(report)
     else:
         print_table(("kind", "files", "figures"), [(kind, figures.get("files"), _figures(figures)) for kind, figures in report["kinds"].items()])
     return 0

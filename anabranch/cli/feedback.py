@@ -9,7 +9,7 @@ from uuid import UUID
 from cyclopts import Parameter
 
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, say
+from anabranch.cli.output import say
 from schemas.errors import ConfigurationError
 
 Flag = Parameter(negative="")
@@ -52,7 +52,7 @@ def feedback(
         raise ConfigurationError("nothing is said of the answer", remedy="Give --up, --down, --chunk, --answer or --note.")
     told = asyncio.run(_post(said, common))
     if common.json:
-        print_json(told)
+        common.show(told)
     else:
         say(f"kept, with {told['judgements']} judged passages", quiet=common.quiet)
     return 0

@@ -16,7 +16,7 @@ from anabranch.cli.calls import told_moment
 from anabranch.cli.consent import agreed
 from anabranch.cli.exits import FAILED, GATE, OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_fields, print_json, print_table, say
+from anabranch.cli.output import print_fields, print_table, say
 from schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -60,7 +60,7 @@ def list_generations(*, common: Remote = DEFAULT) -> int:
     """Those that are not dropped, with what each shows and takes."""
     page = _call(common, lambda client: client.get("/v1/generations"))
     if common.json:
-        print_json(page)
+        common.show(page)
         return OK
     columns = ("name", "state", "purpose", "base", "documents", "chunks", "bytes", "built_at")
     print_table(columns, [[item[column] for column in columns] for item in page["items"]])
@@ -78,7 +78,7 @@ def show(name: str, /, *, common: Remote = DEFAULT) -> int:
     """
     found = _call(common, lambda client: client.get(f"/v1/generations/{name}"))
     if common.json:
-        print_json(found)
+        common.show(found)
         return OK
     print_fields({name: value for name, value in found.items() if name not in ("config", "how", "topics")} | found["config"])
     return OK
@@ -98,7 +98,7 @@ def compare(a: str, b: str, /, *, asked: Asked = AS_USUAL, common: Remote = DEFA
     wanted = asked.body()
     report = _call(common, lambda client: client.post("/v1/generations/compare", {"a": a, "b": b, **wanted}))
     if common.json:
-        print_json(report)
+        common.show(report)
     else:
         _print_report(report)
     return OK
@@ -146,7 +146,7 @@ def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = D
 
     told = _call(common, work)
     if common.json and told:
-        print_json(told)
+        common.show(told)
     elif told:
         say(_dropped(told), quiet=common.quiet)
     return OK if told else FAILED
@@ -177,7 +177,7 @@ def _gate(path: Path | None) -> dict[str, Any] | None:
 
 def _tell_promotion(told: dict[str, Any], common: Remote) -> int:
     if common.json:
-        print_json(told)
+        common.show(told)
     elif told["promoted"]:
         previous = f"; {told['previous']} stands by" if told["previous"] else ""
         say(f"{told['generation']} answers{previous}", quiet=common.quiet)

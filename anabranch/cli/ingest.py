@@ -14,7 +14,7 @@ from cyclopts.validators import Number
 from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.interrupted import going_on
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_table, say
 
 if TYPE_CHECKING:
     from anabranch.ingestion import Ingestion, Source
@@ -65,7 +65,7 @@ def ingest(
     job = Ingestion(sources, collection=collection, tags=tag, force=force, wait_s=patience if wait else None, concurrency=concurrency)
     report = asyncio.run(_run(job, common))
     if common.json:
-        print_json(report)
+        common.show(report)
     _tell_failures(sources)
     if not common.json:
         say(summary(sources), quiet=common.quiet)
@@ -91,7 +91,7 @@ def _told_so_far(job: Ingestion, common: Remote) -> str:
     """What was accepted is data, also where the rest was not."""
     accepted = [source for source in job.sources if source.job]
     if common.json:
-        print_json(job.report())
+        common.show(job.report())
     elif accepted:
         print_table(("path", "document_id", "state"), [(source.path, source.document_id, source.state) for source in accepted])
     return f"{len(accepted)} of {len(job.sources)} documents were accepted; run the same command again for the others: nothing is done twice for those"

@@ -9,7 +9,7 @@ from cyclopts import App
 
 from anabranch.cli.exits import OK, UNREACHABLE
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json, say
+from anabranch.cli.output import say
 
 app = App(name="kafka", help="A single Kafka node on this machine's Java.", result_action="return_value")
 DEFAULT = Common()
@@ -35,7 +35,7 @@ def start(*, port: int = 0, heap_mb: int = 512, jars: Path | None = None, common
     say("starting Kafka…", quiet=common.quiet)
     asyncio.run(broker.start())
     if common.json:
-        print_json({"running": True, "bootstrap_servers": broker.bootstrap_servers})
+        common.show({"running": True, "bootstrap_servers": broker.bootstrap_servers})
     else:
         print(f"export ANABRANCH_KAFKA__BOOTSTRAP_SERVERS={broker.bootstrap_servers}")
     return OK
@@ -50,7 +50,7 @@ def stop(*, common: Common = DEFAULT) -> int:
     ran = broker.status().running
     asyncio.run(broker.stop())
     if common.json:
-        print_json({"running": False})
+        common.show({"running": False})
     else:
         say("stopped" if ran else f"no Kafka runs in {_folder(common)}", quiet=common.quiet)
     return OK
@@ -63,7 +63,7 @@ def status(*, common: Common = DEFAULT) -> int:
 
     found = Broker(_folder(common)).status()
     if common.json:
-        print_json({"running": found.running, "pid": found.pid, "bootstrap_servers": found.bootstrap_servers, "log_file": found.log_file})
+        common.show({"running": found.running, "pid": found.pid, "bootstrap_servers": found.bootstrap_servers, "log_file": found.log_file})
     else:
         print(f"running at {found.bootstrap_servers} (pid {found.pid})" if found.running else "not running")
     return OK if found.running else UNREACHABLE

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, say
+from anabranch.cli.output import say
 from schemas.errors import InvalidRequest
 
 Flag = Parameter(negative="")
@@ -65,7 +65,7 @@ def report(found: dict[str, Any], prov: bool, common: Remote, tell: Any) -> int:
         print(json.dumps(found, ensure_ascii=False, indent=1))
         return FAILED if any(entity.get("anabranch:verified") == "false" for entity in found["entity"].values()) else OK
     if common.json:
-        print_json(found)
+        common.show(found)
     else:
         for line in tell(found):
             print(line)

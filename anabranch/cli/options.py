@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
+
+from anabranch.cli.output import items_of, print_json, print_line, say
 
 if TYPE_CHECKING:
     from anabranch.settings import Settings
 
 Flag = Parameter(negative="")
+Output = Literal["text", "json", "ndjson"]
 
 
 @Parameter(name="*")
@@ -22,10 +25,35 @@ class Common:
     data: Annotated[Path | None, Parameter(help="Data folder.  [default: ./anabranch-data]")] = None
     config: Annotated[Path | None, Parameter(env_var="ANABRANCH_CONFIG", help="Settings file.  [default: anabranch.toml in the data folder]")] = None
     set: Annotated[tuple[str, ...], Parameter(name="--set", negative="", help="A setting, as section.key=value.")] = ()
-    json: Annotated[bool, Parameter(negative="", help="JSON on stdout.")] = False
+    as_json: Annotated[bool, Parameter(name="--json", negative="", help="Short for --output json.")] = False
+    output: Annotated[Output, Parameter(help="What is on stdout: text for people, one JSON object, or (ndjson) one object a line, an item each of a list.")] = (
+        "text"
+    )
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Say only what went wrong.")] = False
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Log more.")] = False
     no_color: Annotated[bool, Parameter(negative="", env_var="NO_COLOR", help="No colours.")] = False
+
+    @property
+    def json(self) -> bool:
+        """Whether a program reads stdout."""
+        return self.as_json or self.output != "text"
+
+    def show(self, body: dict[str, Any]) -> None:
+        """For a program."""
+        if self.output == "ndjson":
+            for one in items_of(body):
+                print_line(one)
+            if body.get("next"):
+                say(f"more: --after {body['next']}", quiet=self.quiet)
+        else:
+            print_json(body)
+
+    def tell_progress(self, text: str, body: dict[str, Any]) -> None:
+        """How far something is: among the lines for a program that reads them, else as talk."""
+        if self.output == "ndjson":
+            print_line({"progress": body})
+        else:
+            say(text, quiet=self.quiet)
 
     def settings(self, *more: str) -> Settings:
         """Raises ConfigurationError."""

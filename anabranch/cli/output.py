@@ -19,6 +19,13 @@ def print_line(body: dict[str, Any]) -> None:
     print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, default=str), flush=True)
 
 
+def items_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+    """Of a list and of nothing else its items; else the body alone."""
+    lists = [value for name, value in body.items() if name != "next"]
+    items = lists[0] if len(lists) == 1 else None
+    return items if isinstance(items, list) and all(isinstance(one, dict) for one in items) else [body]
+
+
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns as wide as their longest cell; no colours, so that it can be piped."""
     cells = [[cell(value) for value in row] for row in rows]

@@ -15,7 +15,7 @@ from anabranch.cli.calls import got, posted, told_moment
 from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_fields, print_json, print_table, say
+from anabranch.cli.output import print_fields, print_table
 from schemas.errors import InvalidRequest
 
 app = App(name="replay", help="Let a stage react once more to events it has read.", result_action="return_value")
@@ -69,7 +69,7 @@ def start(
     body |= {"offsets": [_offsets(text) for text in offsets], "document_ids": [str(one) for one in document] or None, "per_second": rate, "dry_run": dry_run}
     answer = asyncio.run(waited("/v1/replays", body, common)) if wait else posted("/v1/replays", body, common)
     if common.json:
-        print_json(answer)
+        common.show(answer)
     else:
         print(f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}" + (f" for {answer['events_chosen']} of them" if dry_run else ""))
         for place in answer["missing"]:
@@ -84,7 +84,7 @@ def list_replays(*, common: Remote = DEFAULT) -> int:
     """Replays and redrives, the newest first."""
     page = got("/v1/replays", common)
     if common.json:
-        print_json(page)
+        common.show(page)
         return OK
     headings = ("replay_id", "kind", "stage", "state", "read", "total", "replayed", "superseded", "buried")
     print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
@@ -175,7 +175,7 @@ async def _ended(client: Any, replay: str, common: Remote) -> dict[str, Any]:
             found: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
             if found["read"] != shown:
                 shown = found["read"]
-                say(_progress(found), quiet=common.quiet)
+                common.tell_progress(_progress(found), found)
             if found["state"] not in ("running", "paused"):
                 return found
             await asyncio.sleep(POLL_S)
@@ -189,7 +189,7 @@ def _progress(found: dict[str, Any]) -> str:
 
 def _tell(found: dict[str, Any], common: Remote) -> int:
     if common.json:
-        print_json(found)
+        common.show(found)
         return OK
     print_fields(found)
     return OK

@@ -11,7 +11,7 @@ from cyclopts import App
 
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_json, print_table, say
+from anabranch.cli.output import print_table, say
 
 app = App(name="runs", help="Questions that were asked: list, show, answer again, compare.", result_action="return_value")
 DEFAULT = Remote()
@@ -30,7 +30,7 @@ def list_runs(*, limit: int = 50, after: str | None = None, common: Remote = DEF
     """
     page = asyncio.run(_call("GET", "/v1/runs", common, params={"limit": limit, **({"after": after} if after else {})}))
     if common.json:
-        print_json(page)
+        common.show(page)
         return OK
     columns = ("run_id", "received_at", "kind", "generation", "refused", "query")
     print_table(columns, [[item[column] for column in columns] for item in page["items"]])
@@ -50,7 +50,7 @@ def show(run: UUID, /, *, common: Remote = DEFAULT) -> int:
     """
     found = asyncio.run(_call("GET", f"/v1/runs/{run}", common))
     if common.json:
-        print_json(found)
+        common.show(found)
         return OK
     for name in ("run_id", "kind", "received_at", "answered_at", "generation"):
         print(f"{name:12} {found[name]}")
@@ -71,7 +71,7 @@ def rerun(run: UUID, /, *, common: Remote = DEFAULT) -> int:
     """
     found = asyncio.run(_call("POST", f"/v1/runs/{run}/rerun", common))
     if common.json:
-        print_json(found)
+        common.show(found)
     else:
         _print_response(found["response"])
         say("the same, byte for byte" if found["same"] else f"not the same: {', '.join(found['differences'])}", quiet=common.quiet)
@@ -93,7 +93,7 @@ def diff(run: UUID, other: UUID | None = None, /, *, common: Remote = DEFAULT) -
     """
     found = asyncio.run(_call("POST", f"/v1/runs/{run}/diff", common, json={"other": str(other) if other else None}))
     if common.json:
-        print_json(found)
+        common.show(found)
     else:
         for line in _told(found):
             print(line)

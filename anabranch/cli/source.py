@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 
 from anabranch.cli.consent import agreed
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_fields, print_json, print_table, say
+from anabranch.cli.output import print_fields, print_table, say
 from schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:
@@ -158,7 +158,7 @@ def list_sources(*, common: Remote = DEFAULT) -> int:
     """Sources, with their documents and how their readers are."""
     page = _asked(common, lambda client: client.get("/v1/sources"))
     if common.json:
-        print_json(page)
+        common.show(page)
         return 0
     rows = [(item["name"], item["kind"], item["state"], item["documents"], item["owed"], _trouble(item["status"])) for item in page["items"]]
     print_table(("name", "kind", "state", "documents", "owed", "trouble"), rows)
@@ -176,7 +176,7 @@ def status(name: str, /, *, common: Remote = DEFAULT) -> int:
     """
     found = _asked(common, lambda client: client.get(f"/v1/sources/{name}"))
     if common.json:
-        print_json(found)
+        common.show(found)
         return 0
     print_fields(found)
     return 0
@@ -240,7 +240,7 @@ def _add(name: str, takes: dict[str, Any], marks: Marks, common: Remote) -> int:
 
     answer = asyncio.run(run())
     if common.json:
-        print_json(answer)
+        common.show(answer)
     else:
         say(f"accepted: `anabranch source status {name}` says how it is", quiet=common.quiet)
     return 0
@@ -261,7 +261,7 @@ def _asked(common: Remote, ask: Callable[[ApiClient], Awaitable[dict[str, Any]]]
 
 def _decided(answer: dict[str, Any], common: Remote) -> int:
     if answer and common.json:
-        print_json(answer)
+        common.show(answer)
     elif answer:
         say("accepted", quiet=common.quiet)
     return 0 if answer else 1

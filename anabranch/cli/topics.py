@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import App, Parameter
 
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json, print_line, print_table, say
+from anabranch.cli.output import print_line, print_table, say
 
 if TYPE_CHECKING:
     from anabranch.composition.storage import Storage
@@ -82,7 +82,7 @@ def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Commo
     async def show(storage: Storage) -> None:
         while True:
             lines, horizon = await explained_lags(storage)
-            _print_lag(common, lines, horizon, await held_locks(storage.dsn, HELD_S), print_line if watch else print_json)
+            _print_lag(common, lines, horizon, await held_locks(storage.dsn, HELD_S), print_line if watch else common.show)
             if not watch:
                 return
             sys.stdout.flush()
@@ -126,7 +126,7 @@ def _names() -> list[str]:
 def _report(common: Common, name: str, gather: Gather, columns: tuple[str, ...], *, database: Database | None = None) -> int:
     rows = asyncio.run(_with_storage(common, gather, database))
     if common.json:
-        print_json({name: rows})
+        common.show({name: rows})
     else:
         print_table(columns, [[row[column] for column in columns] for row in rows])
     return 0

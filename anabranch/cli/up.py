@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 from cyclopts import Parameter
 
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json, say
+from anabranch.cli.output import say
 
 if TYPE_CHECKING:
     from anabranch.process.data_folder import Server
@@ -80,7 +80,7 @@ def _no_file(path: Path | None) -> Iterator[None]:
 
 def _announce(server: Server, plan: Plan, common: Common) -> None:
     if common.json:
-        print_json(asdict(server))
+        common.show(asdict(server))
         return
     kept = "kept when this stops" if server.persistent else "gone when this stops"
     lines = {

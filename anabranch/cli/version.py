@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from anabranch.cli.options import Common
-from anabranch.cli.output import print_json
 from anabranch.version import program_version
 
 
 def version(*, common: Common = Common()) -> int:  # noqa: B008
     """Print the version."""
     if common.json:
-        print_json({"version": program_version()})
+        common.show({"version": program_version()})
     else:
         print(program_version())
     return 0

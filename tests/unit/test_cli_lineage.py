@@ -38,7 +38,7 @@ def test_what_does_not_fit_is_told_and_exits_1(capsys: pytest.CaptureFixture[str
 
 
 def test_json_is_the_body_alone(capsys: pytest.CaptureFixture[str]) -> None:
-    assert report(document(), False, Remote(json=True), _told_of_document) == 0
+    assert report(document(), False, Remote(as_json=True), _told_of_document) == 0
     assert json.loads(capsys.readouterr().out)["hops"] == [HOP]
 
 
