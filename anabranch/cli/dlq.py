@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
 from typing import Annotated, Any
 from uuid import UUID
 
@@ -66,15 +67,20 @@ def show(event: UUID, /, *, common: Remote = DEFAULT) -> int:
     event
         Its id.
     """
+    found = next((item for item in _letters(common) if item["event_id"] == str(event)), None)
+    if found is None:
+        raise NotFound(f"no open dead letter {event}", remedy="`anabranch dlq list` names them.")
+    return _show(found, common)
+
+
+def _letters(common: Remote) -> Iterator[dict[str, Any]]:
+    """All that are open, page by page."""
     after = None
     while True:
         page = got("/v1/dead-letters", common, limit=500, after=after)
-        for item in page["items"]:
-            if item["event_id"] == str(event):
-                return _show(item, common)
-        after = page["next"]
-        if after is None:
-            raise NotFound(f"no open dead letter {event}", remedy="`anabranch dlq list` names them.")
+        yield from page["items"]
+        if (after := page["next"]) is None:
+            return
 
 
 @app.command
@@ -104,9 +110,27 @@ def redrive(
     rate
         Events a second at most.
     """
+    return _redriven(_chosen(events, stage, code, everything, dry_run) | {"per_second": rate}, common)
+
+
+def retry(document: UUID, /, *, common: Remote = DEFAULT) -> int:
+    """Read again what failed of a document, at its own place in the log, and wait until that is done. Exits 5 where it failed again.
+
+    Parameters
+    ----------
+    document
+        Its id.
+    """
+    found = got(f"/v1/documents/{document}", common)
+    events = [item["event_id"] for item in _letters(common) if item["document_id"] == str(document) or item["event_id"] == found.get("ingestion_job_id")]
+    if not events:
+        raise NotFound(f"nothing of document {document} is among the dead letters", remedy=f"`anabranch documents show {document}` says how far it is.")
+    return _redriven({"event_ids": events}, common)
+
+
+def _redriven(wanted: dict[str, Any], common: Remote) -> int:
     from anabranch.cli.replay import came_to, waited
 
-    wanted = _chosen(events, stage, code, everything, dry_run) | {"per_second": rate}
     answer = asyncio.run(waited("/v1/dead-letters/redrive", wanted, common))
     if common.json:
         common.show(answer)

@@ -27,6 +27,7 @@ Flag = Parameter(negative="")
 POLL_S = 0.1
 DEFAULT = Remote()
 app.command("anabranch.cli.lineage:document_lineage", name="lineage", help="Every event that a document came by, from its bytes on, verified.")
+app.command("anabranch.cli.dlq:retry", name="retry", help="Read again what failed of a document.")
 
 
 @app.command(name="list")

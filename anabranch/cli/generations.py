@@ -76,12 +76,49 @@ def show(name: str, /, *, common: Remote = DEFAULT) -> int:
     name
         Such as g2.
     """
-    found = _call(common, lambda client: client.get(f"/v1/generations/{name}"))
+    found = _one(name, common)
     if common.json:
         common.show(found)
         return OK
     print_fields({name: value for name, value in found.items() if name not in ("config", "how", "topics")} | found["config"])
     return OK
+
+
+@app.command
+def diff(a: str, b: str, /, *, common: Remote = DEFAULT) -> int:
+    """What two generations are made with, where they differ.
+
+    Parameters
+    ----------
+    a
+        Such as g1.
+    b
+        Such as g2.
+    """
+    found = _differences(_one(a, common)["config"], _one(b, common)["config"])
+    if common.json:
+        common.show({"generations": {"A": a, "B": b}, "differences": {name: {"A": one, "B": other} for name, one, other in found}})
+    elif found:
+        print_table(("setting", a, b), found)
+    else:
+        say(f"{a} and {b} are made with the same settings", quiet=common.quiet)
+    return OK
+
+
+def _one(name: str, common: Remote) -> dict[str, Any]:
+    return _call(common, lambda client: client.get(f"/v1/generations/{name}"))
+
+
+def _differences(first: dict[str, Any], second: dict[str, Any], place: str = "") -> list[tuple[str, Any, Any]]:
+    """Setting, and what it is in each; None where one has no such setting."""
+    found: list[tuple[str, Any, Any]] = []
+    for name in dict.fromkeys([*first, *second]):
+        one, other = first.get(name), second.get(name)
+        if isinstance(one, dict) and isinstance(other, dict):
+            found += _differences(one, other, f"{place}{name}.")
+        elif one != other:
+            found.append((f"{place}{name}", one, other))
+    return found
 
 
 @app.command

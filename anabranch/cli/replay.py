@@ -116,6 +116,20 @@ def status(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
 
 
 @app.command
+def watch(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+    """Follow one until it ends. Exits as `start` does.
+
+    Parameters
+    ----------
+    replay
+        Its id.
+    """
+    found = asyncio.run(_watched(str(replay), common))
+    _tell(found, common)
+    return came_to([found])
+
+
+@app.command
 def pause(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
     """Stop one for now.
 
@@ -166,6 +180,13 @@ async def waited(path: str, body: dict[str, Any], common: Remote) -> dict[str, A
         answer = await client.post(path, body)
         begun = answer.get("replays") or ([answer["replay_id"]] if answer.get("replay_id") else [])
         return answer | {"replays": [await _ended(client, replay, common) for replay in begun]}
+
+
+async def _watched(replay: str, common: Remote) -> dict[str, Any]:
+    from anabranch.cli.serving import api_client
+
+    async with api_client(common, stages=("all",)) as client:
+        return await _ended(client, replay, common)
 
 
 async def _ended(client: Any, replay: str, common: Remote) -> dict[str, Any]:

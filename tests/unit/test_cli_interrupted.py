@@ -3,51 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from anabranch.cli import main
-from anabranch.client import ApiClient
+from tests.fakes.mortal_server import Served, served
+
+__all__ = ["served"]
 
 ID = "7d4f1c9e-0b1c-8f6e-9a51-2f0c6f7f2f11"
 RUNNING = {"stage": "chunk", "read": 7, "total": 20, "state": "running", "eta_s": None}
-
-
-class Dying:
-    """Answers each path with what is given for it, so many times, and is gone then."""
-
-    def __init__(self, answers: dict[str, Any], lives: int) -> None:
-        self.answers, self.lives = answers, lives
-
-    def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        if not self.lives:
-            raise httpx2.ConnectError("all connection attempts failed")
-        self.lives -= 1
-        return httpx2.Response(202, json=self.answers[request.url.path])
-
-    @asynccontextmanager
-    async def client(self, *_: object, **__: object) -> AsyncIterator[ApiClient]:
-        client = ApiClient("http://server", passing=True)
-        client.http = httpx2.AsyncClient(transport=httpx2.MockTransport(self), base_url="http://server")
-        async with client:
-            yield client
-
-
-Served = Callable[[dict[str, Any], int], None]
-
-
-@pytest.fixture
-def served(monkeypatch: pytest.MonkeyPatch) -> Served:
-    def serve(answers: dict[str, Any], lives: int) -> None:
-        for name in ("api_client", "beginning_client"):
-            monkeypatch.setattr(f"anabranch.cli.serving.{name}", Dying(answers, lives).client)
-
-    return serve
 
 
 @pytest.fixture

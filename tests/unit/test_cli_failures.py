@@ -1,0 +1,70 @@
+"""Commands that look after what failed, and at what generations are made of."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from anabranch.cli import main
+from tests.fakes.mortal_server import Served, served
+
+__all__ = ["served"]
+
+ID, OTHER = "7d4f1c9e-0b1c-8f6e-9a51-2f0c6f7f2f11", "7d4f1c9e-0b1c-8f6e-9a51-2f0c6f7f2f12"
+ALWAYS = 1000
+
+
+def letter(event: str, document: str | None) -> dict[str, Any]:
+    return {"event_id": event, "document_id": document}
+
+
+def replay(**more: Any) -> dict[str, Any]:
+    return {"replay_id": ID, "stage": "receive", "read": 2, "total": 2, "replayed": 2, "superseded": 0, "buried": 0, "state": "done", "eta_s": None} | more
+
+
+@pytest.mark.parametrize(("buried", "code"), [(0, 0), (1, 5)])
+def test_what_failed_of_a_document_is_tried_again_and_nothing_else(served: Served, buried: int, code: int) -> None:
+    letters = [letter("a", ID), letter("b", OTHER), letter("job", None)]
+    asked = served(
+        {
+            f"/v1/documents/{ID}": {"ingestion_job_id": "job"},
+            "/v1/dead-letters": {"items": letters, "next": None},
+            "/v1/dead-letters/redrive": {"events": 2, "stages": {"receive": 2}, "left_out": 0, "replays": [ID]},
+            f"/v1/replays/{ID}": replay(buried=buried),
+        },
+        ALWAYS,
+    )
+    assert main(["documents", "retry", ID]) == code
+    assert [json.loads(body)["event_ids"] for path, body in asked if path.endswith("redrive")] == [["a", "job"]]
+
+
+def test_a_document_of_which_nothing_failed_is_not_tried_again(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    served({f"/v1/documents/{ID}": {"ingestion_job_id": None}, "/v1/dead-letters": {"items": [letter("b", OTHER)], "next": None}}, ALWAYS)
+    assert main(["documents", "retry", ID]) == 3
+    assert "nothing of document" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("ended", "code"), [({}, 0), ({"buried": 1}, 5), ({"state": "cancelled"}, 1)])
+def test_whoever_follows_a_replay_has_its_end_as_exit_code(served: Served, ended: dict[str, Any], code: int, capsys: pytest.CaptureFixture[str]) -> None:
+    served({f"/v1/replays/{ID}": replay(**ended)}, ALWAYS)
+    assert main(["replay", "watch", ID, "--output", "ndjson"]) == code
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert lines[0]["progress"]["read"] == 2 and lines[-1]["replay_id"] == ID
+
+
+def test_settings_that_two_generations_do_not_share_are_told_beside_each_other(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    first = {"embed": {"model": "e5", "dimension": 384}, "chunk": {"child_tokens": 100}, "ocr": {"model": ""}}
+    second = {"embed": {"model": "e5", "dimension": 64, "kind": "openai"}, "chunk": {"child_tokens": 100}}
+    served({"/v1/generations/g1": {"config": first}, "/v1/generations/g2": {"config": second}}, ALWAYS)
+    assert main(["generations", "diff", "g1", "g2", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told["generations"] == {"A": "g1", "B": "g2"}
+    assert told["differences"] == {
+        "embed.dimension": {"A": 384, "B": 64},
+        "embed.kind": {"A": None, "B": "openai"},
+        "ocr": {"A": {"model": ""}, "B": None},
+    }
+    assert main(["generations", "diff", "g1", "g1"]) == 0
+    assert "same settings" in capsys.readouterr().err
