@@ -6,10 +6,12 @@ import asyncio
 import sys
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
+from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Common
 from anabranch.cli.output import print_line, print_table, say
 
@@ -65,6 +67,23 @@ def create(*, common: Common = DEFAULT) -> int:
     from anabranch.cli.storing import beginning_database_url
 
     return _report(common, "topics", _all, ("topic", "partitions", "records"), database=beginning_database_url)
+
+
+@app.command
+def verify(*, common: Common = DEFAULT) -> int:
+    """Compare the topics with what they must be: there, in as many partitions, kept as long as that, stamped by Kafka. Exits 1 where one differs."""
+    from anabranch.composition.topics import compared_topics
+
+    found = asyncio.run(compared_topics(common.settings()))
+    if common.json:
+        common.show({"topics": [asdict(one) for one in found]})
+    else:
+        columns = ("topic", "partitions", "wanted", "kept_s", "problem")
+        print_table(columns, [[getattr(one, column) for column in columns] for one in found])
+    for one in found:
+        if one.remedy:
+            say(f"{one.topic}: {one.remedy}", quiet=common.quiet)
+    return FAILED if any(one.problem for one in found) else OK
 
 
 @app.command

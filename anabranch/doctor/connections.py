@@ -7,7 +7,8 @@ from typing import Any
 
 import httpx2
 
-from anabranch.composition.storage import blobs_of, kafka_of
+from anabranch.composition.storage import blobs_of
+from anabranch.composition.topics import compared_topics
 from anabranch.doctor.findings import Finding
 from anabranch.process.data_folder import find_server
 from anabranch.settings import ModelSettings, Settings
@@ -15,7 +16,6 @@ from sql.generations import PgGenerations
 from sql.inspection import inspect
 from sql.pool import close_pool, open_pool, waits_for_locks
 from sql.records import PgRecords
-from streams.topics import partition_counts
 
 PROBE = "_doctor/probe"
 ANSWER_S = 10.0
@@ -95,18 +95,9 @@ def _letters(buried: Sequence[Mapping[str, Any]], more: bool) -> Finding:
 async def kafka(settings: Settings) -> Sequence[Finding]:
     if settings.log_kind != "kafka":
         return []
-    from streams.kafka.log import KafkaLog
-
-    log = KafkaLog(kafka_of(settings.kafka))
-    try:
-        have = {topic: len(await log.ends(topic)) for topic in partition_counts(1)}
-    finally:
-        await log.close()
-    wanted = partition_counts(settings.kafka.partitions)
-    wrong = [f"{topic} has {have[topic]}, wanted {count}" for topic, count in wanted.items() if have[topic] != count]
-    if wrong:
-        return [Finding("Kafka topics", "warn", "; ".join(wrong), "anabranch topics create, or set ANABRANCH_KAFKA__PARTITIONS to what is there")]
-    return [Finding("Kafka", "pass", f"{len(have)} topics at {settings.kafka.bootstrap_servers}")]
+    found = await compared_topics(settings)
+    wrong = [Finding(f"Kafka topic {one.topic}", "warn", one.problem, one.remedy or "") for one in found if one.problem]
+    return wrong or [Finding("Kafka", "pass", f"{len(found)} topics at {settings.kafka.bootstrap_servers}")]
 
 
 async def blobs(settings: Settings) -> Sequence[Finding]:
