@@ -13,6 +13,7 @@ from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_table, say
+from anabranch.cli.rates import Rate
 from schemas.errors import InvalidRequest, NotFound, PermanentError
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def rebuild(*, keep: Annotated[bool, Flag] = False, common: Remote = DEFAULT) ->
 def reindex(
     *,
     plan: Annotated[bool, Parameter(name=["--plan", "--dry-run"], negative="")] = False,
-    events_per_second: float | None = None,
+    events_per_second: Rate = None,
     wait: Annotated[bool, Flag] = False,
     pause: str | None = None,
     resume: str | None = None,
@@ -61,7 +62,7 @@ def reindex(
     plan
         Only say what it would take.
     events_per_second
-        Read no faster than that.
+        Read no faster than that: 50, or 50/s.
     wait
         Until it is built.
     pause

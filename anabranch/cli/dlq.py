@@ -14,6 +14,7 @@ from anabranch.cli.calls import got, posted
 from anabranch.cli.exits import OK
 from anabranch.cli.options import Remote
 from anabranch.cli.output import called, print_fields, print_table, say
+from anabranch.cli.rates import Rate
 from schemas.errors import NotFound
 
 app = App(name="dlq", help="Events that could not be processed: list, show, redrive, discard.", result_action="return_value")
@@ -90,7 +91,7 @@ def redrive(
     code: str | None = None,
     everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
     dry_run: Annotated[bool, Flag] = False,
-    rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
+    rate: Rate = None,
     common: Remote = DEFAULT,
 ) -> int:
     """Read buried events again at their own place, with their own order, and wait until that is done. Exits 5 where some were buried again.
@@ -108,7 +109,7 @@ def redrive(
     dry_run
         Only say how many.
     rate
-        Events a second at most.
+        Events a second at most: 50, or 50/s.
     """
     return _redriven(_chosen(events, stage, code, everything, dry_run) | {"per_second": rate}, common)
 

@@ -9,13 +9,13 @@ from typing import Annotated, Any
 from uuid import UUID
 
 from cyclopts import App, Parameter
-from cyclopts.validators import Number
 
 from anabranch.cli.calls import got, posted, told_moment
 from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_fields, print_table
+from anabranch.cli.rates import Rate
 from schemas.errors import InvalidRequest
 
 app = App(name="replay", help="Let a stage react once more to events it has read.", result_action="return_value")
@@ -34,7 +34,7 @@ def start(
     offsets: Annotated[tuple[str, ...], Flag] = (),
     document: Annotated[tuple[UUID, ...], Flag] = (),
     collection: str | None = None,
-    rate: Annotated[float | None, Parameter(validator=Number(gt=0))] = None,
+    rate: Rate = None,
     dry_run: Annotated[bool, Flag] = False,
     wait: bool = True,
     common: Remote = DEFAULT,
@@ -59,7 +59,7 @@ def start(
     collection
         Of the documents of this collection.
     rate
-        Events a second at most.
+        Events a second at most: 50, or 50/s.
     dry_run
         Only say what would be read, and how many events would be replayed.
     wait

@@ -46,6 +46,29 @@ def test_a_document_of_which_nothing_failed_is_not_tried_again(served: Served, c
     assert "nothing of document" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("rate", ["50", "50/s", "50.0"])
+def test_a_rate_may_say_that_it_is_one_a_second(served: Served, rate: str) -> None:
+    asked = served(
+        {
+            "/v1/replays": {"replay_id": ID, "stage": "chunk", "events_read": 2, "topic": "ocr_done"},
+            f"/v1/replays/{ID}": replay(),
+            "/v1/generations": {"generation": "g2"},
+        },
+        ALWAYS,
+    )
+    main(["reindex", "--events-per-second", rate])
+    main(["replay", "start", "--stage", "chunk", "--rate", rate])
+    assert [json.loads(body).get("events_per_second") or json.loads(body)["per_second"] for _, body in asked if body] == [50.0, 50.0]
+
+
+@pytest.mark.parametrize("rate", ["0", "-1", "fast", "50/m"])
+def test_what_is_no_rate_is_refused(rate: str) -> None:
+    for command in (["reindex", "--events-per-second"], ["replay", "start", "--stage", "chunk", "--rate"], ["dlq", "redrive", "--all", "--rate"]):
+        with pytest.raises(SystemExit) as ended:
+            main([*command, rate, "--server", "http://127.0.0.1:9"])
+        assert ended.value.code == 2
+
+
 @pytest.mark.parametrize(("ended", "code"), [({}, 0), ({"buried": 1}, 5), ({"state": "cancelled"}, 1)])
 def test_whoever_follows_a_replay_has_its_end_as_exit_code(served: Served, ended: dict[str, Any], code: int, capsys: pytest.CaptureFixture[str]) -> None:
     served({f"/v1/replays/{ID}": replay(**ended)}, ALWAYS)
