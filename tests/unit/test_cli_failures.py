@@ -50,7 +50,7 @@ def test_a_document_of_which_nothing_failed_is_not_tried_again(served: Served, c
 def test_a_rate_may_say_that_it_is_one_a_second(served: Served, rate: str) -> None:
     asked = served(
         {
-            "/v1/replays": {"replay_id": ID, "stage": "chunk", "events_read": 2, "topic": "ocr_done"},
+            "/v1/replays": {"replay_id": ID, "stage": "chunk", "events_read": 2, "missing": [], "topic": "ocr_done"},
             f"/v1/replays/{ID}": replay(),
             "/v1/generations": {"generation": "g2"},
         },
