@@ -50,7 +50,7 @@ class PgFeed:
         _check(place, Place(now["horizon"], -1, now["last_batch"]))
         records = [_record(row) for row in rows if row["topic"] is not None]
         start = str(replace(place, told=now["last_batch"]))
-        return Page(records, start, records[-1].cursor if records else start, now["missed"], now["at_least"])
+        return Page(records, start, records[-1].cursor if records else start, now["missed"], now["at_least"], more=len(records) == limit)
 
     async def behind(self, after: str, topics: Sequence[str], most: int) -> int:
         place = _place(after)

@@ -15,6 +15,8 @@ from schemas.ports.feed import FeedRecord, Page
 from schemas.ports.log import EventLog
 from schemas.records import StoredRecord
 
+PAGE_BYTES = 4_000_000
+"""Of payloads, about: a reader who takes nothing keeps a page in memory."""
 Offsets = dict[str, dict[int, int]]
 """Topic → partition → the next offset. What is not named is read from its first record."""
 
@@ -38,9 +40,11 @@ class OffsetFeed:
         start = _text(offsets)
         for topic, there in ends.items():
             ranges = _ranges(there, offsets.get(topic, {}), limit - len(records))
-            if any(start < end for start, end in ranges.values()):
-                records += await self._read(topic, ranges, offsets, limit - len(records))
-        return Page(records, start, _text(offsets), missed)
+            room = PAGE_BYTES - sum(record.bytes for record in records)
+            if room > 0 and any(start < end for start, end in ranges.values()):
+                records += await self._read(topic, ranges, offsets, limit - len(records), room)
+        is_full = len(records) >= limit or sum(record.bytes for record in records) >= PAGE_BYTES
+        return Page(records, start, _text(offsets), missed, more=is_full)
 
     async def behind(self, after: str, topics: Sequence[str], most: int) -> int:
         offsets, total = _offsets(after), 0
@@ -54,20 +58,23 @@ class OffsetFeed:
     async def _ends(self, topic: str) -> dict[int, tuple[int, int]]:
         try:
             return await self.log.ends(topic)
-        except ConfigurationError:
+        except ConfigurationError as error:
+            if error.code != "NO_TOPIC":
+                raise
             return {}
 
-    async def _read(self, topic: str, ranges: Mapping[int, tuple[int, int]], offsets: Offsets, most: int) -> list[FeedRecord]:
-        """At most so many; what was read of each partition is its beginning, so the rest comes with the next page."""
+    async def _read(self, topic: str, ranges: Mapping[int, tuple[int, int]], offsets: Offsets, most: int, room: int) -> list[FeedRecord]:
+        """At most so many, and about so many bytes (`room`); what was read of each partition is its beginning, so the rest comes with the next page."""
         place = offsets.setdefault(topic, {})
         place.update({partition: start for partition, (start, _) in ranges.items()})
-        found: list[FeedRecord] = []
+        found = list[FeedRecord]()
         starts, ends = {p: start for p, (start, _) in ranges.items()}, {p: end for p, (_, end) in ranges.items()}
         async with aclosing(cast(AsyncGenerator[StoredRecord, None], self.log.read(topic, starts, ends))) as records:
             async for stored in records:
                 place[stored.position.partition] = stored.position.offset + 1
                 found.append(FeedRecord(stored, _text(offsets), len(stored.record.value or b"")))
-                if len(found) >= most:
+                room -= found[-1].bytes
+                if len(found) >= most or room <= 0:
                     return found
         # The last offsets of a partition may hold no record.
         place.update(ends)

@@ -174,7 +174,7 @@ class _Reader:
                 yield Told(event=entry.type or "unreadable", data=entry.model_dump(mode="json"), cursor=record.cursor)
             if self._feed.closing.is_set():
                 return
-        self._place, self.hurried = page.cursor, len(page.records) == PAGE
+        self._place, self.hurried = page.cursor, page.more
         if self.hurried and (skipped := await self._skipped(topics)):
             yield skipped
         if (status := await self._changed_status()) is not None:

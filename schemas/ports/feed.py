@@ -11,7 +11,7 @@ from schemas.records import StoredRecord
 
 @dataclass(frozen=True, slots=True)
 class FeedRecord:
-    """`cursor` is the place behind it. A large payload is left out; `bytes` is its size in any case."""
+    """`cursor` is the place behind it. A large payload may be left out; `bytes` is its size in any case."""
 
     stored: StoredRecord
     cursor: str
@@ -28,6 +28,8 @@ class Page:
     cursor: str
     missed: int = 0
     at_least: bool = False
+    more: bool = False
+    """It ends because it is full, of records or of bytes: more may be there already."""
 
 
 class Feed(Protocol):

@@ -21,6 +21,7 @@ from sql.log import PgLog
 from sql.log_feed import PgFeed
 from sql.pool import close_pool, open_pool
 from sql.statements import statement
+from streams import feed as feed_of_offsets
 from streams.feed import OffsetFeed
 from streams.kafka.log import KafkaLog
 from streams.memory import MemoryLog
@@ -86,6 +87,19 @@ async def test_everything_comes_once_whatever_the_size_of_a_page(case: Case) -> 
         found = await case.all_after(await case.feed.first(), limit)
         assert numbers(found) == [*range(30), *range(100, 110)]
         assert len({one.stored.position for one in found}) == 40
+
+
+async def test_a_page_holds_so_many_bytes_and_the_rest_follows(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where large payloads are not left out anyway."""
+    monkeypatch.setattr(feed_of_offsets, "PAGE_BYTES", 1000)
+    await case.log.append([Record(topic, str(number).encode(), bytes(400)) for number in range(10) for topic in TOPICS])
+    place, found, more = await case.feed.first(), list[FeedRecord](), True
+    while more:
+        page = await case.feed.read(place, TOPICS, 100)
+        assert sum(record.bytes for record in page.records) <= 1400 or isinstance(case.feed, PgFeed)
+        place, more = page.cursor, page.more
+        found += page.records
+    assert len({one.stored.position for one in found}) == len(found) == 20
 
 
 async def test_reading_goes_on_behind_any_record(case: Case) -> None:
