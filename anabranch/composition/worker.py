@@ -31,6 +31,7 @@ from schemas.generations import Generation, IndexConfig
 from sql.generations import PgGenerations
 from sql.index_changes import PrunedChanges
 from sql.pool import RELAXED, close_pool, open_pool
+from sql.restored_log import take_over_log
 from streams.codec import Codec
 from streams.observe import Observer, Silent
 from streams.stage import Stage
@@ -72,6 +73,8 @@ async def prepare_worker(
         storage = await stack.enter_async_context(
             prepare_storage(settings, dsn, pool_size=settings.database.worker_pool, name="anabranch worker", relaxed=True, overrides=overrides)
         )
+        if settings.log_kind == "postgres":
+            await take_over_log(storage.pool)
         await check_current(storage, await destroy_again(storage.log, storage.codec, storage.pool))
         generation, engines = await _agreed(settings, storage, overrides, stack)
         builds = await open_pool(dsn, size=BUILD_CONNECTIONS, name="anabranch builds", settings=RELAXED if settings.log_kind == "postgres" else None)

@@ -16,6 +16,7 @@ from schemas.records import Record, StoredRecord
 from sql.log import PgLog
 from sql.log_reader import PgSubscriber
 from sql.pool import Pool, close_pool, open_pool
+from sql.restored_log import take_over_log
 
 INSERT = "insert into anabranch.events (topic, headers, value) values ('t', '{}', $1) returning position"
 
@@ -278,3 +279,31 @@ async def test_expired_records_go_and_those_that_nobody_has_read_yet_stay(pool: 
     await log.expire()
     assert [r.record.value async for r in log.read("t")] == [b"unread"]
     assert [r.record.value async for r in log.read("kept")] == [b"b"]
+
+
+async def test_a_log_that_another_server_wrote_is_read_on_where_its_readers_were_and_before_what_comes(pool: Pool, database: str, log: PgLog) -> None:
+    """As pg_dump and a restore leave it."""
+    await log.create_topics({"t": 1}, retention_ms={})
+    await log.append([record("a"), record("b")])
+    async with reading(pool, database) as found:
+        await found.until(2)
+    await log.append([record("c"), record("d")])
+    for table in ("events", "log_readers"):
+        await pool.execute(f"update {table} set xact = (xact::text::bigint + 1000000)::text::xid8")
+    assert await take_over_log(pool) is True
+    await log.append([record("e")])
+    async with reading(pool, database) as found:
+        assert await found.until(3) == [b"c", b"d", b"e"]
+    assert await take_over_log(pool) is False
+
+
+async def test_a_log_of_this_server_is_left_as_it_is(pool: Pool, log: PgLog) -> None:
+    await log.create_topics({"t": 1}, retention_ms={})
+    async with pool.acquire() as slow:
+        transaction = slow.transaction()
+        await transaction.start()
+        await slow.fetchval(INSERT, b"slow")
+        await log.append([record("fast")])
+        assert await take_over_log(pool) is False
+        await transaction.commit()
+    assert [r.record.value async for r in log.read("t")] == [b"slow", b"fast"]
