@@ -17,6 +17,8 @@ from streams.sources.known import KnownItems
 
 AT_ONCE = 4
 ROUND_S = 1.0
+PROBLEM = "problem"
+"""What an address failed with last, remembered with it: it may be asked again only after a long while."""
 
 
 @dataclass(slots=True)
@@ -32,25 +34,28 @@ class UrlsReader:
         await self.known.recall()
         for name in sorted(self.known.live() - set(self.takes.urls)):
             await self.known.withdrawn(name)
-        problems: dict[str, str] = {}
         while True:
-            await self.round(problems)
+            await self.round()
             await asyncio.sleep(min(ROUND_S, self.takes.every_s))
 
-    async def round(self, problems: dict[str, str]) -> None:
-        """Every address whose time has come, a few at once. `problems` holds what failed last, by address."""
+    async def round(self) -> None:
+        """Every address whose time has come, a few at once."""
         limit = asyncio.Semaphore(AT_ONCE)
         async with asyncio.TaskGroup() as group:
             for url in dict.fromkeys(self.takes.urls):
                 if self._is_due(url):
-                    group.create_task(self._ask(url, limit, problems))
-        await self.known.status("watching", problems)
+                    group.create_task(self._ask(url, limit))
+        await self.known.status("watching", self._problems())
+
+    def _problems(self) -> dict[str, str]:
+        items = {url: self.known.items.get(url, {}) for url in self.takes.urls}
+        return {url: item[PROBLEM] for url, item in items.items() if PROBLEM in item}
 
     def _is_due(self, url: str) -> bool:
         asked = self.known.items.get(url, {}).get("asked_at", 0.0)
         return bool(self.clock().timestamp() - asked >= self.takes.every_s)
 
-    async def _ask(self, url: str, limit: asyncio.Semaphore, problems: dict[str, str]) -> None:
+    async def _ask(self, url: str, limit: asyncio.Semaphore) -> None:
         item = self.known.items.get(url, {})
         async with limit:
             asked, mark = {"asked_at": self.clock().timestamp()}, self.known.next_mark(url)
@@ -64,11 +69,9 @@ class UrlsReader:
             except FatalError:
                 raise
             except AnabranchError as error:
-                problems[url] = f"{error.code}: {error.detail}"
-                await self.known.remember(url, item | asked)
+                await self.known.remember(url, item | asked | {PROBLEM: f"{error.code}: {error.detail}"})
                 return
-        problems.pop(url, None)
-        await self._learn(url, item, found, asked, mark)
+        await self._learn(url, {name: value for name, value in item.items() if name != PROBLEM}, found, asked, mark)
 
     async def _learn(self, url: str, item: dict[str, Any], found: Revisited, asked: dict[str, float], mark: Mark) -> None:
         if found.gone:
