@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import timedelta
 from uuid import UUID
 
 from sql.errors import database_errors
@@ -16,11 +17,11 @@ async def claim_at_door(pool: Pool, accepted: Sequence[tuple[UUID, str]]) -> Non
         await pool.execute(statement("claim_at_door"), [identity for identity, _ in accepted], [sha256 for _, sha256 in accepted])
 
 
-async def place_reader(pool: Pool, group: str, topic: str, generation: str, stage: str, outputs: Sequence[str]) -> None:
+async def place_reader(pool: Pool, group: str, topic: str, generation: str, stage: str, outputs: Sequence[str], *, over: timedelta | None = None) -> None:
     """On the log in this database, whose readers' places are gone with everything else: before the first event that is owed a reaction. `outputs` are the topics
-    in which a reaction would show; without any the reader goes on at the end."""
+    in which a reaction would show; without any the reader goes on at the end. What is older than `over` is owed nothing."""
     with database_errors():
         async with pool.acquire() as connection, connection.transaction():
             if outputs:
-                await connection.execute(statement("mark_reacted"), generation, stage, topic, list(outputs))
+                await connection.execute(statement("mark_reacted"), generation, stage, topic, list(outputs), over)
             await connection.execute(statement("place_reader"), group, topic, generation, stage, bool(outputs))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from anabranch.composition.readers import Reader, readers
 from anabranch.composition.sealing import destroy_again
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.settings import Settings
-from processors import STAGES, control, erase
+from processors import STAGES, announce, control, erase
 from schemas.errors import ConfigurationError, Erased, NewerVersion, PermanentError
 from schemas.events import DocumentRemoved, Event, KeysDestroyed
 from schemas.ports.ledger import Projected
@@ -32,7 +33,7 @@ from sql.secondary_indexes import build_indexes
 from sql.vector_index import ensure_vector_index
 from streams.keys import KEY_MISSING
 from streams.stage import Stage, nothing
-from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES
+from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES, RETENTION_MS
 
 BATCH = 256
 CONNECTIONS = 4
@@ -197,9 +198,24 @@ class Recovery:
         stage, generation = reader.stage, reader.generation
         if stage.counts == "door":
             return
-        output = CONTROL if stage.name == erase.STAGE.name else stage.output and generation.topics.get(stage.output, stage.output)
-        outputs = [output, OUTCOMES, DEAD_LETTERS] if output and stage.react is not None else []
-        await place_reader(self.storage.pool, reader.group, reader.topic, "" if stage.shared else generation.name, stage.name, outputs)
+        claimed_as = "" if stage.shared else generation.name
+        await place_reader(self.storage.pool, reader.group, reader.topic, claimed_as, stage.name, _shows_in(reader), over=_over_after(stage))
+
+
+def _shows_in(reader: Reader) -> list[str]:
+    """Topics in which one would find what a reaction stated; none where it states nothing."""
+    stage, topics = reader.stage, reader.generation.topics
+    if stage.react is None:
+        return []
+    if stage.name == announce.STAGE.name:
+        return [OUTCOMES, DEAD_LETTERS]
+    output = CONTROL if stage.name == erase.STAGE.name else stage.output and topics.get(stage.output, stage.output)
+    return [output, OUTCOMES, DEAD_LETTERS] if output else []
+
+
+def _over_after(stage: Stage) -> timedelta | None:
+    """Of what only outcomes tell nothing can be found once they are forgotten; nobody waits for it any more."""
+    return timedelta(milliseconds=RETENTION_MS[OUTCOMES]) if stage.name == announce.STAGE.name else None
 
 
 def _projecting(found: Sequence[Reader]) -> list[Reader]:

@@ -1,5 +1,5 @@
 -- Events of topic $3 that stage $2 of generation $1 has reacted to, as what they caused in topics $4 tells: on the log that lies in this database. To what was erased
--- nothing is owed. What was sealed with a key that is lost comes in once more under its own id, so nothing is said of it here, nor by it.
+-- nothing is owed, nor to what is older than $5. What was sealed with a key that is lost comes in once more under its own id, so nothing is said of it here, nor by it.
 with lost as (
   select id::text as id from keystore.keys where lost_at is not null and wrapped is null and destroyed_at is null
 )
@@ -14,6 +14,7 @@ where e.topic = $3
       where c.topic = any ($4::text[]) and c.headers ->> 'ce_causationid' = e.headers ->> 'ce_id'
         and not exists (select from lost where lost.id = c.headers ->> 'ce_keyid')
     )
+    or e.appended_at < clock_timestamp() - $5::interval
     or exists (select from keystore.keys k where k.id::text = e.headers ->> 'ce_keyid' and k.destroyed_at is not null)
   )
 order by e.headers ->> 'ce_id', e.position
