@@ -9,7 +9,8 @@ import pytest
 from anabranch.desk.dropping import drop_generation
 from schemas.errors import PermanentError
 from sql.checksum import checksum
-from sql.switching import switch
+from sql.residue import residue
+from sql.switching import roll_back, switch
 from tests.integration.test_reindex import CHANGES, OVERRIDES, TEXTS, WORDS, reindexing
 from tests.pipeline import Pipeline, pipeline
 
@@ -66,6 +67,56 @@ async def test_a_change_on_a_change_outlives_both_that_it_was_made_from(database
         last = await reindexing(at_work).rebuild(keep=False)
         build = await at_work.reaches(last, "live")
         assert not build.engine_calls and await checksum(at_work.pool) == before
+
+
+async def test_a_build_goes_on_when_the_generation_that_states_its_facts_is_rolled_back_and_dropped(database: str, tmp_path: Path) -> None:
+    """The third reads chunks that the second has cut; nobody else cuts them like that from then on."""
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill(TEXTS)
+        second, _ = await reindexing(at_work).start(CHANGES["chunker"][0])
+        await at_work.reaches(second, "shadow")
+        await promote(at_work, second)
+        third, plan = await reindexing(at_work).start(CHANGES["embedder"][0], events_per_second=0.01)
+        assert plan.topic == f"chunked.{second}"
+        assert (await roll_back(at_work.pool, at_work.worker.builder.decisions.promoted)).generation == "g1"
+        await at_work.push({"doc-0": f"Changed before the drop.\n{WORDS}", "early": f"Early.\n{WORDS}"})
+        await drop(at_work, second)
+        await at_work.push({"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"})
+        await reindexing(at_work).pace(third, {"events_per_second": None})
+        await at_work.reaches(third, "shadow")
+        await at_work.quiet()
+        expected = set(TEXTS) - {"doc-1"} | {"early", "late"}
+        assert await shown(at_work, third) == await shown(at_work, "g1") == expected
+        await promote(at_work, third)
+        await drop(at_work, "g1")
+        await at_work.fill({"later": f"Later.\n{WORDS}", "doc-2": None})
+        assert await shown(at_work, third) == expected - {"doc-2"} | {"later"}
+        before = await checksum(at_work.pool)
+        last = await reindexing(at_work).rebuild(keep=False)
+        build = await at_work.reaches(last, "live")
+        assert not build.engine_calls and await checksum(at_work.pool) == before
+        assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
+
+
+async def test_a_build_is_dropped_while_another_is_built_and_a_third_is_begun(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill(TEXTS)
+        desk = reindexing(at_work)
+        slow, _ = await desk.start(CHANGES["chunker"][0], events_per_second=0.01)
+        other, _ = await desk.start(CHANGES["embedder"][0], events_per_second=0.01)
+        await drop(at_work, slow)
+        third, _ = await desk.start([*CHANGES["chunker"][0], *CHANGES["embedder"][0]])
+        await at_work.push({"doc-0": f"Changed.\n{WORDS}", "doc-1": None, "late": f"Late.\n{WORDS}"})
+        await at_work.reaches(third, "shadow")
+        await promote(at_work, third)
+        await desk.pace(other, {"events_per_second": None})
+        await at_work.reaches(other, "shadow")
+        await at_work.quiet()
+        expected = set(TEXTS) - {"doc-1"} | {"late"}
+        assert await shown(at_work, other) == await shown(at_work, third) == expected
+        topics = {row["topic"] for row in await at_work.pool.fetch("select topic from topics")}
+        assert not any(topic.endswith(f".{slow}") for topic in topics)
+        assert set((await residue(at_work.pool, settled=True)).values()) == {0}
 
 
 FIRST_TOPIC = {"parser": "accepted", "chunker": "ocr_done", "embedder": "chunked", "extractor": "chunked"}

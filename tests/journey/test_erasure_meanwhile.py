@@ -13,13 +13,14 @@ import pytest
 
 from anabranch.composition.overrides import Overrides, now
 from anabranch.desk.erasures import LogErasures
-from anabranch.desk.rebuilding import start_rebuild
+from anabranch.desk.rebuilding import Reindexing, start_rebuild
 from anabranch.settings import Settings
 from engines.embed.null import NullEmbedder
 from schemas.ports.engines import File, ParsePlan
 from sql.builds import PgBuilds
 from sql.receipts import PgReceipts
 from sql.residue import residue
+from sql.switching import switch
 from tests.both_logs import on_both_logs
 from tests.canaries import in_files, in_tables
 from tests.integration.mortals import SESSION_S, House, housed
@@ -165,6 +166,53 @@ async def test_a_build_under_way_does_not_keep_what_is_erased(world: World, paus
     assert await in_tables(storage.pool, WORDS) <= CLEAR
     assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
     assert set((await residue(storage.pool, settled=True)).values()) == {0}
+
+
+async def test_what_a_source_keeps_sending_is_erased_while_another_index_is_built(world: World, tmp_path: Path) -> None:
+    """Each version of the file that comes before the keys are gone is erased, and one that comes later is another life's, in every generation."""
+    storage, folder = world.worker.storage, tmp_path / "letters"
+    folder.mkdir()
+    (folder / f"{HEAD}.md").write_text(TEXT)
+    (folder / "lights.md").write_text(OTHER)
+    takes = {"kind": "folder", "path": str(folder), "every_s": 0.1}
+    assert (await world.http.post("/v1/sources", json={"name": "letters", "takes": takes})).status_code == 202
+
+    async def there() -> str | None:
+        shown = "select d.id from documents d join visible v on v.document_id = d.id where d.external_id = $1"
+        found = await storage.pool.fetchval(shown, f"{HEAD}.md")
+        return found and str(found)
+
+    async def writing() -> None:
+        number = 0
+        while True:
+            number += 1
+            (folder / "draft").write_text(f"{TEXT} Version {number}.")
+            (folder / "draft").replace(folder / f"{HEAD}.md")
+            await asyncio.sleep(0.2)
+
+    gone = await until(there)
+    desk = Reindexing(world.settings, storage, world.worker.builder.decisions, world.worker.hosting.overrides)
+    name, _ = await desk.start(["chunk.strategy=fixed_size", "chunk.child_tokens=32"], events_per_second=30.0)
+    keeps_sending = asyncio.create_task(writing())
+    try:
+        receipt = await erase(world, "document", gone)
+    finally:
+        keeps_sending.cancel()
+    assert receipt["state"] == "done"
+    (folder / f"{HEAD}.md").unlink()
+    await desk.pace(name, {"events_per_second": None})
+
+    async def built() -> bool:
+        return bool(await storage.pool.fetchval("select state = 'shadow' from generations where name = $1", name)) and not await there()
+
+    await until(built)
+    again = await erase(world, "document", gone)
+    assert again["state"] == "done"
+    assert await in_tables(storage.pool, [CANARY]) <= CLEAR
+    assert in_files(world.settings.data_dir, [CANARY]) == set()
+    assert set((await residue(storage.pool, settled=True)).values()) == {0}
+    assert (await switch(storage.pool, name, world.worker.builder.decisions.promoted)).moved
+    assert not await there() and await world.search("Anna Lindqvist")
 
 
 @on_both_logs
