@@ -22,11 +22,12 @@ class PgReached:
         self._expected: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
 
     async def known(self, group: str, topic: str) -> dict[int, int]:
+        expected = dict(self._expected[group, topic])
         with database_errors():
             rows = await self._pool.fetch("select partition, next_offset from groups_reached where reader = $1 and topic = $2", group, topic)
         places = {row["partition"]: row["next_offset"] for row in rows}
-        self._compare(group, topic, places)
-        self._expected[group, topic].update(places)
+        _compare(group, topic, expected, places)
+        self._expect(group, topic, places)
         return places
 
     async def note(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
@@ -36,7 +37,7 @@ class PgReached:
             missed = await self._pool.fetch(statement("note_reached"), group, topic, *given)
         for row in missed:
             raise _restored(group, topic, row["partition"], row["expected"], row["known"])
-        expected.update({partition: max(offset, expected.get(partition, 0)) for partition, offset in offsets.items()})
+        self._expect(group, topic, offsets)
 
     async def all(self) -> Places:
         with database_errors():
@@ -47,16 +48,22 @@ class PgReached:
         return places
 
     async def check(self) -> None:
-        """Whether they are still the tables that they were, also where nothing comes that would be noted. Raises as `Reached` says."""
-        if self._expected:
-            places = await self.all()
-            for group, topic in list(self._expected):
-                self._compare(group, topic, places.get((group, topic), {}))
+        """Whether they are still the tables that they were, also where nothing comes that would be noted. Raises as `Reached` says. What is noted while this looks
+        is not asked for: it may have come after the look."""
+        expected = {reading: dict(offsets) for reading, offsets in self._expected.items()}
+        places = await self.all() if expected else {}
+        for (group, topic), offsets in expected.items():
+            _compare(group, topic, offsets, places.get((group, topic), {}))
 
-    def _compare(self, group: str, topic: str, places: Mapping[int, int]) -> None:
-        for partition, offset in self._expected[group, topic].items():
-            if places.get(partition, 0) < offset:
-                raise _restored(group, topic, partition, offset, places.get(partition, 0))
+    def _expect(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        expected = self._expected[group, topic]
+        expected.update({partition: max(offset, expected.get(partition, 0)) for partition, offset in offsets.items()})
+
+
+def _compare(group: str, topic: str, expected: Mapping[int, int], places: Mapping[int, int]) -> None:
+    for partition, offset in expected.items():
+        if places.get(partition, 0) < offset:
+            raise _restored(group, topic, partition, offset, places.get(partition, 0))
 
 
 def _restored(group: str, topic: str, partition: int, expected: int, known: int) -> FatalError:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Any, cast
 
 import pytest
 
@@ -61,3 +62,30 @@ async def test_tables_in_which_a_place_is_found_must_not_lose_it(pool: Pool) -> 
     await pool.execute("delete from groups_reached")
     with pytest.raises(FatalError):
         await reached.note(*PLACE, {0: 6})
+
+
+class SlowLooks:
+    """A pool: what the next look finds arrives when more has been noted already."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self.meanwhile: Callable[[], Awaitable[None]] | None = None
+
+    async def fetch(self, query: str, *parameters: Any) -> list[Any]:
+        meanwhile, self.meanwhile = self.meanwhile, None
+        rows: list[Any] = await self._pool.fetch(query, *parameters)
+        if meanwhile:
+            await meanwhile()
+        return rows
+
+
+@pytest.mark.parametrize("asked", ["known", "check"])
+async def test_what_is_noted_while_the_tables_are_looked_at_is_not_missed_in_them(pool: Pool, asked: str) -> None:
+    looks = SlowLooks(pool)
+    reached = PgReached(cast(Pool, looks))
+    await reached.note(*PLACE, {0: 5})
+    looks.meanwhile = lambda: reached.note(*PLACE, {0: 9})
+    await (reached.known(*PLACE) if asked == "known" else reached.check())
+    await pool.execute("update groups_reached set next_offset = 8")
+    with pytest.raises(FatalError, match="knew of 9"):
+        await reached.check()
