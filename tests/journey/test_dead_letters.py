@@ -16,9 +16,9 @@ from tests.both_logs import on_both_logs
 from tests.canaries import in_files, in_tables
 from tests.fakes.serving import serving
 from tests.journey.conftest import World, running
+from tests.journey.replaying import Choosy, ended, get, is_state, letters, none_left, post, until
 from tests.journey.test_erasure import erase
 from tests.journey.test_erasure_meanwhile import CLEAR
-from tests.journey.test_replays import Choosy, ended, get, is_state, letters, none_left, post, until
 
 PAGE = "The quetzal flew over the weir."
 
