@@ -10,9 +10,9 @@ from schemas.errors import DatabaseUnavailable, EngineUnavailable, InvalidReques
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import EmbeddedQuery, Passage
 from schemas.ports.search import Seed
-from schemas.profiles import AnswerProfile, FusionProfile, GraphProfile, Profile, RerankProfile
+from schemas.profiles import AnswerProfile, GraphProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
-from tests.unit.retrieval_corpus import LEASE, PUMP, house
+from tests.unit.retrieval_corpus import LEASE, house
 from tests.unit.retrieval_fakes import ScriptedChat, WordMaxSim
 
 RUN = UUID(int=7)
@@ -312,43 +312,6 @@ async def test_a_question_is_published_with_every_number() -> None:
     best = max(went.candidates, key=lambda candidate: candidate.get("parent_score", -99))
     assert {"lexical_z", "semantic_z", "word_pairs"} <= best["parts"].keys() and best["rerank_score"] is not None
     assert went.numbers["refusal"]["threshold"] == pytest.approx(0.375) and went.numbers["idf"]["english"]
-
-
-async def test_copies_are_shown_once_and_keep_their_documents() -> None:
-    built = house()
-    built.add("pump-copy", PUMP, title="Maintenance plan (copy)")
-    response = await built.retriever().search("default", SearchRequest(query=COST), RUN)
-    ids = [result.external_id for result in response.results]
-    assert len({"pump", "pump-copy"}.intersection(ids)) == 1 and len(response.results[0].duplicates) == 1
-
-
-async def test_ranked_documents_hold_folded_copies_right_behind_the_best() -> None:
-    built = house()
-    built.add("pump-copy", PUMP, title="Maintenance plan (copy)")
-    ranked = [external_id for _, external_id, _ in await built.retriever().rank_documents("default", SearchRequest(query=COST))]
-    assert set(ranked[:2]) == {"pump", "pump-copy"} and len(ranked) == len(set(ranked))
-
-
-async def test_ranked_documents_go_as_deep_as_asked_although_one_document_fills_the_channel() -> None:
-    built = house()
-    built.add("bearings", *[f"Bearing replacement number {n} cost something." for n in range(150)])
-    ranked = await built.retriever().rank_documents("default", SearchRequest(query=COST), depth=30)
-    assert len(ranked) == 30 and built.index.asked["semantic"] > 1
-
-
-async def test_a_single_channel_is_ranked_by_itself() -> None:
-    built = house()
-    ranked = await built.retriever().rank_documents("default", SearchRequest(query=COST, channels=["lexical"]))
-    hits = (await built.index.lexical("default", COST, language="en", filters=Filters(), k=100, budget=5000)).hits
-    assert [document for document, _, _ in ranked] == list(dict.fromkeys(hit.document_id for hit in hits))
-
-
-async def test_at_most_so_many_results_of_a_document() -> None:
-    built = house()
-    built.add("bearings", *[f"Bearing replacement number {n} cost something." for n in range(20)])
-    built.profiles = [Profile(name="diverse", fusion=FusionProfile(per_document=2))]
-    response = await built.retriever().search("default", SearchRequest(query=COST, profile="diverse"), RUN)
-    assert [result.external_id for result in response.results].count("bearings") == 2
 
 
 async def test_contexts_stay_within_the_token_budget_and_one_that_is_too_long_gives_its_best_child() -> None:
