@@ -290,10 +290,16 @@ async def test_a_log_that_another_server_wrote_is_read_on_where_its_readers_were
     await log.append([record("c"), record("d")])
     for table in ("events", "log_readers"):
         await pool.execute(f"update {table} set xact = (xact::text::bigint + 1000000)::text::xid8")
-    assert await take_over_log(pool) is True
     await log.append([record("e")])
+    assert await take_over_log(pool) is True
+    await log.append([record("f")])
     async with reading(pool, database) as found:
-        assert await found.until(3) == [b"c", b"d", b"e"]
+        assert await found.until(4) == [b"c", b"d", b"e", b"f"]
+    for table in ("events", "log_readers"):
+        await pool.execute(f"update {table} set xact = (xact::text::bigint + 1000000)::text::xid8")
+    [own] = await log.append([record("g")])
+    assert await take_over_log(pool) is True
+    assert (await log.acknowledged("g", "t"))[0] <= own.offset, "what was appended here before is not taken for read"
     assert await take_over_log(pool) is False
 
 
