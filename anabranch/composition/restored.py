@@ -66,15 +66,20 @@ class Comparison:
         """Decisions first: they tell which groups there are."""
         generations = await PgGenerations(self.storage.pool).undropped()
         decided = await _acknowledged(self.storage, CONTROL)
-        if generations and self.known:
+        if generations and self._is_kept:
             await self._check_decisions(self._missed(CONTROL, decided))
         elif not generations and decided.get(0):
             raise _restored("these tables are empty, and of the log much was read already")
         read = {reading: await _acknowledged(self.storage, reading) for reading in _readings(readers(generations, STAGES))}
-        if self.known:
+        if self._is_kept:
             await self._make_good({reading: missed for reading, places in read.items() if (missed := self._missed(reading, places))})
         else:
             await self._take_over(read)
+
+    @property
+    def _is_kept(self) -> bool:
+        """Whether these tables have known places for some while: that of decisions is taken over last."""
+        return CONTROL in self.known
 
     async def _make_good(self, behind: Behind) -> None:
         await self._check_retained(behind)
@@ -90,8 +95,8 @@ class Comparison:
 
     async def _take_over(self, read: Mapping[Reading, Mapping[int, int]]) -> None:
         """Tables of a version that knew no places: they are taken for those that the groups have read for."""
-        for (group, topic), places in read.items():
-            await self.storage.reached.note(group, topic, places)
+        for reading in sorted(read, key=lambda reading: reading == CONTROL):
+            await self.storage.reached.note(*reading, read[reading])
 
     async def _check_decisions(self, missed: Mapping[int, tuple[int, int]]) -> None:
         if not missed:
