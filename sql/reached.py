@@ -39,6 +39,13 @@ class PgReached:
             raise _restored(group, topic, row["partition"], row["expected"], row["known"])
         self._expect(group, topic, offsets)
 
+    async def take_over(self, places: Places) -> None:
+        """All of them or none, as long as nothing else is known of them: who dies in the middle would leave places that look missed."""
+        query = "insert into groups_reached (reader, topic, partition, next_offset) values ($1, $2, $3, $4) on conflict do nothing"
+        rows = [(*reading, partition, offset) for reading, offsets in places.items() for partition, offset in offsets.items()]
+        with database_errors():
+            await self._pool.executemany(query, rows)
+
     async def all(self) -> Places:
         with database_errors():
             rows = await self._pool.fetch("select reader, topic, partition, next_offset from groups_reached")

@@ -4,7 +4,7 @@ cannot be made good by reading again is refused."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
@@ -39,10 +39,13 @@ AGAIN_AFTER_S = 1.0
 
 async def check_current(storage: Storage, erasures: Mapping[UUID, int]) -> None:
     """`erasures` are the receipts for which keys were destroyed, each with the offset at which that was said first. Raises ConfigurationError with code TABLES_RESTORED
-    where reading again from where the tables end would not do."""
+    where reading again from where the tables end would not do. Decisions first: they tell which groups there are."""
     await _check_erasures(storage, erasures)
     if not isinstance(storage.log, PgLog):
-        await Comparison(storage, await storage.reached.all()).run()
+        decided = await compared(storage, {CONTROL})
+        generations = await PgGenerations(storage.pool).undropped()
+        await decided.check_decisions(empty=not generations)
+        await (await compared(storage, _readings(readers(generations, STAGES)))).make_good()
 
 
 async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> None:
@@ -55,33 +58,33 @@ async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> Non
         raise _restored(f"these tables are older than what was read of the log: {missed} erasures are not in them")
 
 
+async def compared(storage: Storage, readings: Collection[Reading]) -> Comparison:
+    """The log is asked first: other workers go on meanwhile, and their tables then know of at least as much."""
+    read = {reading: await _acknowledged(storage, reading) for reading in readings}
+    return Comparison(storage, read, await storage.reached.all())
+
+
 @dataclass(frozen=True, slots=True)
 class Comparison:
-    """Of places of groups of Kafka: those that the tables know, and those that the groups have acknowledged."""
+    """Of places of groups of Kafka: those that the groups have acknowledged, and those that the tables know."""
 
     storage: Storage
+    read: Mapping[Reading, Mapping[int, int]]
     known: Places
 
-    async def run(self) -> None:
-        """Decisions first: they tell which groups there are."""
-        generations = await PgGenerations(self.storage.pool).undropped()
-        decided = await _acknowledged(self.storage, CONTROL)
-        if generations and self._is_kept:
-            await self._check_decisions(self._missed(CONTROL, decided))
-        elif not generations and decided.get(0):
+    async def check_decisions(self, *, empty: bool) -> None:
+        """`empty` are tables without any generation."""
+        if not empty and self.known:
+            await self._check_decisions(self._missed(CONTROL))
+        elif empty and self.read[CONTROL].get(0):
             raise _restored("these tables are empty, and of the log much was read already")
-        read = {reading: await _acknowledged(self.storage, reading) for reading in _readings(readers(generations, STAGES))}
-        if self._is_kept:
-            await self._make_good({reading: missed for reading, places in read.items() if (missed := self._missed(reading, places))})
-        else:
-            await self._take_over(read)
 
-    @property
-    def _is_kept(self) -> bool:
-        """Whether these tables have known places for some while: that of decisions is taken over last."""
-        return CONTROL in self.known
-
-    async def _make_good(self, behind: Behind) -> None:
+    async def make_good(self) -> None:
+        """Tables of a version that knew no places are taken for those that the groups have read for."""
+        if not self.known:
+            await self.storage.reached.take_over(self.read)
+            return
+        behind = {reading: missed for reading in self.read if (missed := self._missed(reading))}
         await self._check_retained(behind)
         lost = await self._lost(behind)
         if lost:
@@ -89,14 +92,9 @@ class Comparison:
         await self._go_back(behind)
         await PgKeystore(self.storage.pool).lose(lost)
 
-    def _missed(self, reading: Reading, acknowledged: Mapping[int, int]) -> dict[int, tuple[int, int]]:
+    def _missed(self, reading: Reading) -> dict[int, tuple[int, int]]:
         known = self.known.get(reading, {})
-        return {partition: (known.get(partition, 0), end) for partition, end in acknowledged.items() if known.get(partition, 0) < end}
-
-    async def _take_over(self, read: Mapping[Reading, Mapping[int, int]]) -> None:
-        """Tables of a version that knew no places: they are taken for those that the groups have read for."""
-        for reading in sorted(read, key=lambda reading: reading == CONTROL):
-            await self.storage.reached.note(*reading, read[reading])
+        return {partition: (known.get(partition, 0), end) for partition, end in self.read[reading].items() if known.get(partition, 0) < end}
 
     async def _check_decisions(self, missed: Mapping[int, tuple[int, int]]) -> None:
         if not missed:
