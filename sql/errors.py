@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -38,9 +39,21 @@ def database_errors() -> Iterator[None]:
             remedy="`anabranch doctor` names who holds it; try again when it is over.",
         ) from error
     except (*PASSING, asyncpg.InterfaceError, TimeoutError) as error:
+        if _comes_of_a_cancellation(error):
+            raise asyncio.CancelledError from error
         if isinstance(error, asyncpg.InterfaceError) and not any(words in str(error) for words in LOST):
             raise
         raise DatabaseUnavailable(f"Postgres did not answer: {error or type(error).__name__}") from error
+
+
+def _comes_of_a_cancellation(error: BaseException | None) -> bool:
+    """A statement that is interrupted may fail with a connection that is lost by that: its task stays cancelled, for nobody could stop one that waits for Postgres
+    again and again. A time-out is made of a cancellation too, and is none of the task's own."""
+    while error is not None and not isinstance(error, TimeoutError):
+        if isinstance(error, asyncio.CancelledError):
+            return (task := asyncio.current_task()) is not None and task.cancelling() > 0
+        error = error.__cause__ or error.__context__
+    return False
 
 
 @contextmanager

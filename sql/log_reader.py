@@ -98,7 +98,7 @@ class PgSubscription:
             while True:
                 try:
                     await self._read(PgPartition(self._lease.topic, await self._assigned(rung)), rung)
-                except* TransientError:
+                except TransientError:
                     await asyncio.sleep(RETRY_S)
 
     async def _assigned(self, rung: asyncio.Event) -> Cursor:
@@ -108,12 +108,17 @@ class PgSubscription:
         return cursor
 
     async def _read(self, partition: PgPartition, rung: asyncio.Event) -> None:
+        """Until one of the two fails. No task group: it says what its tasks raised, and not that it was cancelled, where a connection fails by being interrupted."""
         sink = self._open_sink(partition)
+        tasks = asyncio.create_task(self._keep(partition)), asyncio.create_task(self._deliver(partition, sink, rung))
         try:
-            async with asyncio.TaskGroup() as tasks:
-                tasks.create_task(self._keep(partition))
-                tasks.create_task(self._deliver(partition, sink, rung))
+            done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
         finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
             await self._give_up(partition, sink)
 
     async def _give_up(self, partition: PgPartition, sink: Sink) -> None:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from uuid import uuid4
 
 import asyncpg
 import pytest
 import pytest_asyncio
 
+from schemas.errors import LogUnavailable
 from schemas.ports.log import Partition
 from schemas.records import Record, StoredRecord
+from sql.doorbell import Doorbell
+from sql.lease import Cursor, Lease
 from sql.log import PgLog
-from sql.log_reader import PgSubscriber
+from sql.log_reader import PgSubscriber, PgSubscription
 from sql.pool import Pool, close_pool, open_pool
 from sql.restored_log import take_over_log
 
@@ -279,6 +283,39 @@ async def test_expired_records_go_and_those_that_nobody_has_read_yet_stay(pool: 
     await log.expire()
     assert [r.record.value async for r in log.read("t")] == [b"unread"]
     assert [r.record.value async for r in log.read("kept")] == [b"b"]
+
+
+@dataclass(frozen=True)
+class Unsteady(Lease):
+    """Its connection is lost by whatever interrupts a statement."""
+
+    asked: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def keep(self, cursor: Cursor) -> None:
+        with suppress(asyncio.CancelledError):
+            while not self.asked.is_set():
+                self.asked.set()
+                await asyncio.Event().wait()
+        raise LogUnavailable("the connection was lost")
+
+
+async def test_a_reader_that_is_stopped_stops_although_its_connection_is_lost_by_that(pool: Pool, database: str, log: PgLog) -> None:
+    await log.create_topics({"t": 1}, retention_ms={})
+    await log.append([record("a")])
+    sinks = list[Collector]()
+
+    def open_sink(partition: Partition) -> Collector:
+        sinks.append(Collector(partition, acknowledge=True, room=10))
+        return sinks[-1]
+
+    lease = Unsteady(pool, "g", "t", uuid4(), 10.0)
+    task = asyncio.create_task(PgSubscription(lease, Doorbell(database, str(lease.owner)), open_sink, 0.2).run())
+    async with asyncio.timeout(30):
+        await lease.asked.wait()
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    assert len(sinks) == 1, "it did not begin again"
 
 
 async def test_a_log_that_another_server_wrote_is_read_on_where_its_readers_were_and_before_what_comes(pool: Pool, database: str, log: PgLog) -> None:
