@@ -24,8 +24,8 @@ EVERY_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Notices other tables in place of these, sweeps what dropped generations left in the blob store, folds lexical deltas, builds the vector index once it is
-    worth it, forgets old changes of indexes, drops expired records of the Postgres log. Indexes are built over `builds`: that takes minutes."""
+    """Notices other tables in place of these, folds lexical deltas, builds the vector index once it is worth it, forgets old changes of indexes, drops expired
+    records of the Postgres log, sweeps what dropped generations left in the blob store. Indexes are built over `builds`: that takes minutes."""
 
     storage: Storage
     builds: Pool
@@ -50,14 +50,15 @@ class Maintenance:
 
     async def once(self, *, expire: bool) -> None:
         await self.storage.reached.check()
-        if swept := await sweep_states(self.storage):
-            log.info("token states of dropped generations are gone", blobs=swept)
         for generation in await PgGenerations(self.storage.pool).undropped():
             if generation.state != "building":
                 await self._look_after(generation)
         await self.changes.once()
         if expire and isinstance(self.storage.log, PgLog):
             await self.storage.log.expire()
+        # The last: it takes long where there is much, and waits where the blob store is away.
+        if swept := await sweep_states(self.storage):
+            log.info("token states of dropped generations are gone", blobs=swept)
 
     async def _look_after(self, generation: Generation) -> None:
         while await compact_lexical(self.storage.pool, generation.name):

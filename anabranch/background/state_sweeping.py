@@ -15,9 +15,9 @@ REFERRING = (embed.STAGE.name, index.STAGE.name)
 async def sweep_states(storage: Storage) -> int:
     """How many went. Nothing goes while an event that may refer to one is on its way to a generation that stays; what was begun, any later call finishes."""
     gone = 0
-    while found := await dropped_states(storage.pool, AT_ONCE):
-        if await _on_their_way(storage):
-            break
+    while await dropped_states(storage.pool, 1) and not await _on_their_way(storage):
+        # Only now: what was on its way a moment ago may refer to one.
+        found = await dropped_states(storage.pool, AT_ONCE)
         unused = [key for key, used in found.items() if not used]
         await storage.blobs.delete(unused)
         await forget_states(storage.pool, list(found))

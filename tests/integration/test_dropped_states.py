@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from itertools import count
 from pathlib import Path
 
 import pytest
 
+from anabranch.background.maintenance import Maintenance
 from anabranch.background.state_sweeping import sweep_states
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.desk.rebuilding import Reindexing
+from anabranch.settings import Settings
 from engines.blobs import Blobs
 from engines.embed.null import NullEmbedder
 from schemas.errors import EngineUnavailable
+from sql.index_changes import PrunedChanges
 from tests.integration.test_generations_in_turn import drop, promote
 from tests.pipeline import Pipeline, pipeline
 from tests.property.world import LineParser
@@ -88,3 +93,35 @@ async def test_states_of_facts_that_another_generation_shares_stay(database: str
         await drop(at_work, "g1")
         await at_work.quiet()
         assert await sweep_states(at_work.worker.storage) == 0 and await stored(at_work) == before
+
+
+async def test_what_was_still_on_its_way_when_the_sweep_began_keeps_its_states(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill(TEXTS)
+        name = await second(at_work)
+        only_old = await referred(at_work, "g1") - await referred(at_work, name)
+        await drop(at_work, "g1")
+        await at_work.quiet()
+
+        async def arrives(storage: Storage, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
+            query = "update chunk_states s set blob_key = d.blob_key from dropped_states d where s.generation = $1 and s.document_id = d.document_id and d.blob_key = any($2)"
+            await at_work.pool.execute(query, name, list(only_old))
+            return 0
+
+        monkeypatch.setattr(Storage, "waiting", arrives)
+        assert await sweep_states(at_work.worker.storage) == 0
+        assert await stored(at_work) >= only_old
+
+
+async def test_a_blob_store_that_is_away_keeps_no_other_upkeep_waiting(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def away(blobs: Blobs, keys: Sequence[str]) -> None:
+        raise EngineUnavailable("the store is away")
+
+    monkeypatch.setattr(Blobs, "delete", away)
+    ticks = count()
+    async with prepare_storage(Settings(data_dir=tmp_path), database, pool_size=3, name="test") as storage:
+        await storage.pool.execute("insert into dropped_states values ('default/a/b', gen_random_uuid())")
+        upkeep = Maintenance(storage, storage.pool, PrunedChanges(storage.pool, lambda: float(next(ticks))))
+        with pytest.raises(EngineUnavailable):
+            await upkeep.once(expire=False)
+    assert next(ticks) > 0, "old changes of indexes were looked for"
