@@ -10,6 +10,7 @@ from uuid import UUID
 
 from schemas.events.erasure import Scope
 from sql.errors import database_errors
+from sql.gone_records import take_turn
 from sql.index_changes import EVERY_GENERATION, note_change
 from sql.pool import Connection, Pool
 from sql.statements import statement
@@ -147,6 +148,7 @@ class PgErasure:
                 await connection.execute("select from documents where id = any($1) order by id for update", some)
                 changes = await _changed(connection, statement("erase_source_changes"), tenant, some)
                 await connection.execute(statement("erase_source_names"), some)
+                await take_turn(connection)
                 await connection.execute(statement("erase_from_door"), some, events)
                 await connection.execute(
                     "update handled set payload_sha256 = 'erased' where generation = '' and stage = 'receive' and event_id = any($1)", events

@@ -11,6 +11,7 @@ import asyncpg
 from schemas.errors import ConfigurationError
 from schemas.records import Position, Record, StoredRecord
 from sql.errors import log_errors
+from sql.gone_records import take_turn
 from sql.log_records import encode_headers, stored_record
 from sql.pool import Pool
 from sql.statements import statement
@@ -122,14 +123,16 @@ class PgLog:
     async def expire(self) -> None:
         """Drop what is older than its topic keeps, where every reader of the topic has finished it."""
         with log_errors():
-            while await self._pool.fetchval(statement("expire_events"), BATCH_RECORDS):
+            while await self._expire_some():
                 """In short transactions, which readers wait for."""
-                await self._fold_gone()
-            await self._fold_gone()
 
-    async def _fold_gone(self) -> None:
-        """So that what is known of lost records stays bounded."""
-        await self._pool.execute(statement("fold_gone"), KEPT_GONE, FOLDED_GONE)
+    async def _expire_some(self) -> int:
+        """What is known of lost records stays bounded."""
+        async with self._pool.acquire() as connection, connection.transaction():
+            await take_turn(connection)
+            gone: int = await connection.fetchval(statement("expire_events"), BATCH_RECORDS)
+            await connection.execute(statement("fold_gone"), KEPT_GONE, FOLDED_GONE)
+        return gone
 
     async def close(self) -> None:
         """Finish what is being appended. The pool stays open: it is its opener's."""

@@ -350,3 +350,19 @@ async def test_a_log_of_this_server_is_left_as_it_is(pool: Pool, log: PgLog) -> 
         assert await take_over_log(pool) is False
         await transaction.commit()
     assert [r.record.value async for r in log.read("t")] == [b"slow", b"fast"]
+
+
+async def test_what_expires_is_not_locked_while_an_erasure_takes_other_records_out(pool: Pool, database: str, log: PgLog) -> None:
+    await log.create_topics({"t": 1}, retention_ms={"t": 0})
+    await log.append([record("a")])
+    async with reading(pool, database) as found:
+        await found.until(1)
+    async with pool.acquire() as erasing:
+        async with erasing.transaction():
+            await erasing.execute("update gone_batches set batch = batch + 1")
+            expiring = asyncio.create_task(log.expire())
+            while not await erasing.fetchval("select exists (select from pg_locks where not granted and locktype in ('tuple', 'transactionid'))"):
+                await asyncio.sleep(0.005)
+            assert await erasing.fetch("select position from events where topic = 't' for update nowait"), "each would wait for the other"
+        await expiring
+    assert [r async for r in log.read("t")] == []
