@@ -86,15 +86,18 @@ class RememberedAnswers:
         return (known, True) if known else (await self._asked(key, ask), False)
 
     async def tidy(self) -> None:
-        """Lets go of what no longer holds, so that nothing that was withdrawn or erased stays in memory; of everything where the tables do not answer."""
-        looked_at = list(self._kept.items())
+        """Lets go of what no longer holds, so that nothing that was withdrawn or erased stays in memory; of everything where the tables do not answer, whatever it
+        is that they raise instead."""
+        if not (looked_at := list(self._kept.items())):
+            return
+        hold = [False] * len(looked_at)
         try:
-            hold = await self._changes.unchanged([kept.standing for _, kept in looked_at])
-        except DatabaseUnavailable:
-            hold = [False] * len(looked_at)
-        for (key, kept), holds in zip(looked_at, hold, strict=True):
-            if (not holds or kept.until <= self._clock()) and self._kept.get(key) is kept:
-                del self._kept[key]
+            with suppress(DatabaseUnavailable):
+                hold = await self._changes.unchanged([kept.standing for _, kept in looked_at])
+        finally:
+            for (key, kept), holds in zip(looked_at, hold, strict=True):
+                if (not holds or kept.until <= self._clock()) and self._kept.get(key) is kept:
+                    del self._kept[key]
 
     async def _find(self, key: Key, kind: type[R], least: int) -> Outcome[R] | None:
         kept = self._kept.get(key)

@@ -8,6 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import timedelta
 from typing import TypedDict
 
+import structlog
+
 from anabranch.settings import CacheSettings
 from retrieval.remembered import Note, RememberedAnswers, RememberedQuestions
 from retrieval.timing import Clock
@@ -15,6 +17,7 @@ from schemas.ports.engines import Embedder
 from sql.index_changes import PgIndexChanges
 from sql.pool import Pool
 
+log = structlog.get_logger(__name__)
 TIDY_S = 1.0
 
 
@@ -31,7 +34,7 @@ async def remembering(settings: CacheSettings, pool: Pool, embedder: Embedder, c
         yield Caches(questions=questions)
         return
     answers = RememberedAnswers(PgIndexChanges(pool), clock, most=settings.answers, keeps=timedelta(seconds=settings.seconds), note=note)
-    tidying = asyncio.create_task(_tidy(answers))
+    tidying = asyncio.create_task(tidied(answers))
     try:
         yield Caches(answers=answers, questions=questions)
     finally:
@@ -39,7 +42,12 @@ async def remembering(settings: CacheSettings, pool: Pool, embedder: Embedder, c
         await asyncio.gather(tidying, return_exceptions=True)
 
 
-async def _tidy(answers: RememberedAnswers) -> None:
+async def tidied(answers: RememberedAnswers) -> None:
+    """Until cancelled."""
     while True:
         await asyncio.sleep(TIDY_S)
-        await answers.tidy()
+        try:
+            await answers.tidy()
+        except Exception:
+            # Who stopped here would keep what is erased later.
+            log.exception("answers that were remembered are let go of: they could not be compared with the tables")

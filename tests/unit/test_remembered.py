@@ -11,6 +11,7 @@ from uuid import UUID
 
 import pytest
 
+from anabranch.composition import remembering
 from retrieval.pipeline import Retriever
 from retrieval.remembered import PATIENCE_S, RememberedAnswers, RememberedQuestions
 from schemas.errors import DatabaseUnavailable, EngineUnavailable
@@ -150,6 +151,24 @@ async def test_nothing_is_kept_that_cannot_be_compared_with_the_tables() -> None
     desk.house.index.broken["unchanged"] = DatabaseUnavailable("away")
     await desk.answers.tidy()
     assert len(desk.answers) == 0
+
+
+async def test_whatever_the_tables_raise_nothing_is_kept_and_tidying_goes_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(house())
+    await desk.ask()
+    desk.house.index.broken["unchanged"] = RuntimeError("the database has another name now")
+    with pytest.raises(RuntimeError):
+        await desk.answers.tidy()
+    assert len(desk.answers) == 0
+    await desk.ask()
+    monkeypatch.setattr(remembering, "TIDY_S", 0.0)
+    tidying = asyncio.create_task(remembering.tidied(desk.answers))
+    while len(desk.answers):
+        await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert not tidying.done()
+    tidying.cancel()
+    await asyncio.gather(tidying, return_exceptions=True)
 
 
 async def test_an_answer_is_remembered_for_so_long_and_no_longer() -> None:
