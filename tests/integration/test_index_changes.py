@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 import pytest
 
+from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import Standing
 from sql.index_changes import EVERY_GENERATION, KEPT_S, PgIndexChanges, PrunedChanges, note_change
-from sql.pool import Connection, Pool, close_pool, open_pool
+from sql.migrate import migrate
+from sql.pool import RELAXED, Connection, Pool, close_pool, open_pool
+from tests.postgres_fixture import own_postgres
 
 STATE = "select counted_since() || ' ' || pg_current_snapshot()"
 
@@ -87,6 +93,32 @@ async def test_a_look_at_another_server_or_database_does_not_stand(pool: Pool, o
         assert not await stands(pool, await look(other))
     finally:
         await close_pool(other)
+
+
+async def test_a_look_does_not_stand_when_a_crash_has_made_the_server_count_transactions_once_more() -> None:
+    with own_postgres() as server:
+        await migrate(server.dsn)
+        crashing = await open_pool(server.dsn, size=1, name="test", settings=RELAXED)
+        try:
+            async with changing(crashing):
+                """Not written to the disk yet."""
+            before = await look(crashing)
+            assert await stands(crashing, before)
+            os.kill(await crashing.fetchval("select pg_backend_pid()"), signal.SIGKILL)
+            async with asyncio.timeout(30):
+                while (after := await _answer(crashing, before)) is None:
+                    await asyncio.sleep(0.05)
+            assert after is False
+        finally:
+            await close_pool(crashing)
+
+
+async def _answer(pool: Pool, standing: Standing) -> bool | None:
+    """None while the server recovers."""
+    try:
+        return await stands(pool, standing)
+    except DatabaseUnavailable:
+        return None
 
 
 async def test_changes_are_forgotten_when_nothing_is_compared_with_them_any_more(pool: Pool) -> None:
