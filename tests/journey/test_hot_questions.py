@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.both_logs import on_both_logs
-from tests.journey.conftest import World
+from tests.journey.conftest import PATIENCE_S, World
 
 NOTE = "The toll of the lower lock is four pence for each boat."
 QUESTION = "What is the toll of the lower lock?"
@@ -77,8 +77,9 @@ async def test_while_many_ask_the_same_whoever_asks_after_a_revision_is_told_see
         await world.searchable(NOTE.replace("four", price), external_id="toll")
         assert f"{price} pence" in (await world.ask(QUESTION))["answer"].replace("*", "")
         seen = remembered
-        while remembered == seen and not any(one.done() for one in readers):
-            await asyncio.sleep(0.01)
+        async with asyncio.timeout(PATIENCE_S):
+            while remembered == seen and not any(one.done() for one in readers):
+                await asyncio.sleep(0.01)
     over.set()
     await asyncio.gather(*readers)
 
