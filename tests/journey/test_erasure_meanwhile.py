@@ -135,8 +135,9 @@ async def test_a_document_is_withdrawn_while_an_engine_is_still_at_another_and_a
         assert in_files(settings.data_dir, WORDS) == set()
 
 
-@pytest.mark.parametrize("paused", [False, True], ids=["at work", "paused"])
-@on_both_logs
+@pytest.mark.parametrize(
+    ("log_kind", "paused"), [("postgres", False), ("postgres", True), pytest.param("kafka", False, marks=pytest.mark.kafka)], indirect=["log_kind"]
+)
 async def test_a_build_under_way_does_not_keep_what_is_erased(world: World, paused: bool) -> None:
     gone = [await world.searchable(f"{TEXT} Number {number}.", external_id=f"{HEAD}-{number}", collection="birds") for number in range(8)]
     stays = await world.searchable(OTHER, external_id="lights")
@@ -272,8 +273,9 @@ GONE = {
 }
 
 
-@on_both_logs
-@pytest.mark.parametrize("after", AFTER)
+@pytest.mark.parametrize(
+    ("log_kind", "after"), [*(("postgres", after) for after in AFTER), pytest.param("kafka", AFTER[0], marks=pytest.mark.kafka)], indirect=["log_kind"]
+)
 async def test_an_erasure_whose_worker_is_killed_goes_on_with_another_and_its_receipt_is_complete(
     log_sets: list[str], database: str, tmp_path: Path, after: str
 ) -> None:

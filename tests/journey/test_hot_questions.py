@@ -47,7 +47,6 @@ async def erased(world: World, document: str) -> None:
 CHANGES = {"edited": (edited, "nine pence"), "amended": (amended, None), "deleted": (deleted, None), "erased": (erased, None)}
 
 
-@on_both_logs
 @pytest.mark.parametrize("change", CHANGES)
 async def test_the_first_question_after_a_change_is_answered_anew(world: World, change: str) -> None:
     document = (await world.searchable(NOTE, external_id="toll", tags=["open"]))["document_id"]
