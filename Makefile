@@ -30,7 +30,7 @@ demo: $(INSTALLED) ## Take in the sample documents, ask three questions
 	$(BIN)/python -m samples.demo
 
 test: $(INSTALLED) ## Run all tests; those on real Kafka where Java and Maven are found
-	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder
+	$(BIN)/pytest -n $(PROCESSES) --dist loadfile --no-loadscope-reorder --durations 20
 
 faults: $(INSTALLED) ## Break Kafka, Postgres, workers and engines for ten minutes, and write down what came of it
 	$(BIN)/python -m tests.faults --seed 7 --minutes 10 --write docs/faults.md

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
@@ -17,6 +18,7 @@ from schemas.records import StoredRecord
 from sql.log import PgLog
 from sql.log_reader import PgSubscriber
 from sql.pool import close_pool, open_pool
+from streams.kafka.app import StageConsumer
 from streams.kafka.log import KafkaLog, KafkaSettings
 from streams.kafka.worker import FaustSubscriber
 from streams.memory import MemoryLog
@@ -126,6 +128,16 @@ class Reader:
     @property
     def records(self) -> list[StoredRecord]:
         return [record for sink in self.sinks for record in sink.received]
+
+    def __str__(self) -> str:
+        """For who waits in vain: how far each sink has come, and what Faust thinks of its partitions."""
+        sinks = [(sink.partition.number, len(sink.received), sink.taken, sink.times_full, sink.closed) for sink in self.sinks]
+        names = ("flow_active", "_active_partitions", "_paused_partitions", "_buffered_partitions", "_committed_offset")
+        consumers = [one for one in gc.get_objects() if isinstance(one, StageConsumer)]
+        states = [
+            {name: getattr(one, name) for name in names} | {"rebalancing": one.app.rebalancing, "ready": one.app.assignment.is_ready} for one in consumers
+        ]
+        return f"sinks (number, received, taken, times full, closed) {sinks}; consumers {states}"
 
     @property
     def values(self) -> list[bytes | None]:

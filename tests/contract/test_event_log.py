@@ -347,11 +347,14 @@ class TestBackPressure:
         total = 8_000
         await case.log.append([Record(TOPIC, b"one", str(number).encode(), {"h": b"x" * 50}) for number in range(total)])
         async with reading(case.subscriber, "g", TOPIC, room=lambda number: 10) as reader:
-            async with asyncio.timeout(120):
-                while len(reader.records) < total:
-                    await asyncio.sleep(0.001)
-                    for sink in reader.open:
-                        sink.take_all()
+            try:
+                async with asyncio.timeout(120):
+                    while len(reader.records) < total:
+                        await asyncio.sleep(0.001)
+                        for sink in reader.open:
+                            sink.take_all()
+            except TimeoutError:
+                pytest.fail(f"{len(reader.records)} of {total} came: {reader}")
         assert numbers_of(reader.records) == list(range(total))
         assert sum(sink.times_full for sink in reader.sinks) >= 50
 
