@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Iterator
+
 import pytest
+import structlog
 
 pytest_plugins = ["tests.postgres_fixture", "tests.kafka_fixture", "tests.both_logs"]
 
@@ -11,3 +15,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """What is on Kafka first, what needs no service last: so processes that share the files end together."""
     on_kafka = {item.path for item in items if item.get_closest_marker("kafka")}
     items.sort(key=lambda item: 0 if item.path in on_kafka else 2 if item.path.parts[-2] in ("unit", "golden") else 1)
+
+
+@pytest.fixture(autouse=True)
+def own_logs() -> Iterator[None]:
+    """A command that a test runs in its own process sets up logs for all that come after it."""
+    yield
+    if structlog.is_configured():
+        structlog.reset_defaults()
+        root = logging.getLogger()
+        for handler in [one for one in root.handlers if type(one) is logging.StreamHandler]:
+            root.removeHandler(handler)
+        root.setLevel(logging.WARNING)

@@ -41,6 +41,7 @@ async def test_the_facts_of_a_document_are_listed_in_the_order_of_the_log(world:
 async def test_a_long_history_is_told_in_pages_that_join_without_a_gap(world: World) -> None:
     for number in range(3):
         receipt = await world.searchable(f"The allowance is {number} euros.", external_id="allowances")
+        await world.through(receipt)
     for path in (f"/v1/documents/{receipt['document_id']}/events", f"/v1/documents/{receipt['document_id']}/revisions"):
         whole = (await world.http.get(path)).json()
         pages, after = [], None
