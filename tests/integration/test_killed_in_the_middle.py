@@ -16,7 +16,7 @@ from api.replays import RedriveRequest, ReplayRequest
 from sql.checksum import checksum
 from sql.pool import connect
 from sql.replays import PgReplays
-from tests.both_logs import on_both_logs
+from tests.both_logs import on_kafka
 from tests.integration.mortals import House, housed, killed_when_silent, settings_for, spoken, until
 from tests.integration.test_reindex import CHANGES, OVERRIDES, WORDS, engines_of
 from tests.pipeline import pipeline
@@ -32,7 +32,7 @@ async def house(database: str, log_sets: list[str], tmp_path: Path) -> AsyncIter
         yield found
 
 
-@on_both_logs
+@on_kafka
 async def test_a_build_whose_worker_is_killed_is_gone_on_with_where_it_was_and_asks_nothing_twice(house: House, other_database: str, tmp_path: Path) -> None:
     first = await house.start(of=24, texts=20)
     await house.push(MANY)
@@ -110,7 +110,7 @@ async def indexes(house: House, generation: str) -> list[tuple[str, bool]]:
 REFUSED, TOGETHER = "ibis", 8
 
 
-@on_both_logs
+@on_kafka
 async def test_a_redrive_and_a_replay_whose_workers_are_killed_end_as_if_nobody_had_been(house: House, other_database: str, tmp_path: Path) -> None:
     """The redrive's worker is killed while an engine does not answer, the replay's wherever it is."""
     birds: dict[str, str | None] = {f"bird-{number}": f"The {REFUSED} wades {number}" for number in range(3 * TOGETHER)}

@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from tests.both_logs import on_both_logs
 from tests.journey.conftest import PATIENCE_S, World
 
 NOTE = "The toll of the lower lock is four pence for each boat."
@@ -61,7 +60,6 @@ async def test_the_first_question_after_a_change_is_answered_anew(world: World, 
     assert (told in (after["answer"] or "").replace("*", "")) if told else document not in {result["document_id"] for result in after["contexts"]}
 
 
-@on_both_logs
 async def test_while_many_ask_the_same_whoever_asks_after_a_revision_is_told_sees_it(world: World) -> None:
     over, remembered = asyncio.Event(), 0
 
