@@ -8,7 +8,7 @@ from datetime import timedelta
 
 import asyncpg
 
-from schemas.errors import ConfigurationError
+from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.records import Position, Record, StoredRecord
 from sql.errors import log_errors
 from sql.gone_records import take_turn
@@ -140,15 +140,23 @@ class PgLog:
             await self._writer
 
     async def _write(self) -> None:
-        while self._waiting:
-            taken = self._take()
-            try:
-                positions = await self._insert([record for records, _ in taken for record in records])
-            except Exception as error:
-                _fail(taken, error)
-            else:
-                _hand_out(taken, positions)
-        self._writer = None
+        try:
+            while self._waiting:
+                await self._write_some(self._take())
+        finally:
+            self._writer = None
+
+    async def _write_some(self, taken: list[Waiting]) -> None:
+        try:
+            positions = await self._insert([record for records, _ in taken for record in records])
+        except Exception as error:
+            _fail(taken, error)
+        except BaseException:
+            _fail(taken + self._waiting, LogUnavailable("Writing was broken off."))
+            self._waiting.clear()
+            raise
+        else:
+            _hand_out(taken, positions)
 
     def _take(self) -> list[Waiting]:
         """As many waiting appends as go into one transaction, one at least."""

@@ -6,11 +6,16 @@ import asyncio
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from schemas.errors import TransientError
+import structlog
+
+from schemas.errors import LogUnavailable, TransientError
 from schemas.ports.log import Partition, Sink, Subscriber
 from schemas.ports.pauses import WHOLE, Pauses
 from streams.partition import RENEWED_S, Bounds, Held, PartitionSink, Standing
 from streams.runner import Runner
+
+log = structlog.get_logger(__name__)
+AGAIN_AFTER_S = 1.0
 
 
 def group_name(stage: str, generation: str | None) -> str:
@@ -34,6 +39,15 @@ class Host:
     """Where it is told that a partition stands still."""
 
     async def run(self) -> None:
+        while True:
+            try:
+                await self._read()
+            except TransientError as error:
+                log.warning("a stage begins to read again", group=self._group(), topic=self.topic, code=error.code, detail=error.detail)
+                await asyncio.sleep(AGAIN_AFTER_S)
+
+    async def _read(self) -> None:
+        """Until it fails. Reading has no end of its own: where it ends because something that it waited for was cancelled, nobody else would notice."""
         self.failure = asyncio.get_running_loop().create_future()
         reading = asyncio.create_task(self.subscriber.subscribe(self._group(), self.topic, self.open_sink).run())
         telling = asyncio.create_task(self._tell())
@@ -41,7 +55,9 @@ class Host:
             await asyncio.wait({reading, self.failure}, return_when=asyncio.FIRST_COMPLETED)
             if self.failure.done():
                 self.failure.result()
-            await reading
+            if not reading.cancelled():
+                reading.result()
+            raise LogUnavailable(f"Reading of {self.topic} was broken off by what it waited for.")
         finally:
             reading.cancel()
             telling.cancel()

@@ -15,7 +15,7 @@ from uuid import UUID, uuid4
 from cryptography.exceptions import InvalidTag
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from schemas.errors import Erased, KeyLost, PermanentError
+from schemas.errors import DatabaseUnavailable, Erased, KeyLost, PermanentError
 from schemas.ids import sha256_hex
 from schemas.ports.keys import Keystore, StoredKey
 
@@ -52,10 +52,12 @@ class Together(Generic[A, B]):
         wanted, self.wanted = self.wanted, {}
         try:
             found = await self.ask(list(wanted))
-        except Exception as error:
+        except BaseException as error:
             for future in wanted.values():
-                future.set_exception(error)
+                future.set_exception(error if isinstance(error, Exception) else DatabaseUnavailable("what was asked for together was broken off"))
                 future.exception()  # whoever asked may be gone
+            if not isinstance(error, Exception):
+                raise
         else:
             for item, future in wanted.items():
                 future.set_result(found.get(item))

@@ -14,7 +14,7 @@ from functools import partial
 
 import structlog
 
-from schemas.errors import NewerVersion, TransientError
+from schemas.errors import LogUnavailable, NewerVersion, TransientError
 from schemas.ports.log import Partition
 from schemas.ports.pauses import Pauses
 from schemas.records import StoredRecord
@@ -93,7 +93,7 @@ class PartitionSink:
         self.finished: Counter[int] = Counter()
         self.bytes = 0
         self.reacting = 0
-        self.paused = False
+        self.paused = self.closing = False
         self.acknowledged = 0
         self.prunable = 0
         self.arrived, self.changed, self.ended = asyncio.Event(), asyncio.Event(), asyncio.Event()
@@ -119,6 +119,7 @@ class PartitionSink:
         return self.bytes <= self.bounds.queue_bytes // 2 and half
 
     async def close(self) -> None:
+        self.closing = True
         tasks = [task for task in self.tasks if task is not asyncio.current_task()]
         for task in tasks:
             task.cancel()
@@ -135,9 +136,13 @@ class PartitionSink:
         task.add_done_callback(self.tasks.discard)
 
     async def _guarded(self, work: Callable[[], Awaitable[None]]) -> None:
+        """One that ends while the partition is open would leave it standing still, whatever it ended of: of a cancellation that was meant for something that
+        it waited for, too."""
         try:
             await work()
         except asyncio.CancelledError:
+            if not self.closing:
+                self.failed(LogUnavailable(f"Work on {self.partition.topic} was broken off by what it waited for."))
             raise
         except BaseException as error:
             self.failed(error)

@@ -176,6 +176,7 @@ class Assignment:
         self._partitions: dict[Any, AssignedPartition] = {}
         self.epoch = 0
         """Another one after each beginning and each end."""
+        self._closed = False
         self._ready = -1
 
     @property
@@ -184,10 +185,11 @@ class Assignment:
         return self._ready == self.epoch
 
     def begin(self, tps: Iterable[Any], generation: int, consumer: Flow) -> None:
+        """Nothing is opened any more where a rebalance ends after reading was stopped: nobody would close it."""
         self._generation = generation
         self.epoch += 1
         try:
-            for tp in tps:
+            for tp in () if self._closed else tps:
                 self._partitions[tp] = AssignedPartition(self._topic, tp, consumer, self._fail)
                 self._partitions[tp].open(self._open_sink)
         except Exception as error:
@@ -233,6 +235,11 @@ class Assignment:
         for tp, offset in offsets.items():
             if tp in self._partitions:
                 self._partitions[tp].kept = offset
+
+    async def close(self) -> None:
+        """For good."""
+        self._closed = True
+        await self.end()
 
     async def end(self) -> None:
         """Everything is revoked. Returns when all sinks are closed."""

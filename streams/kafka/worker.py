@@ -103,6 +103,8 @@ class FaustSubscription:
         await asyncio.wait({ended, assignment.failed}, return_when=asyncio.FIRST_COMPLETED)
         if assignment.failed.done():
             return assignment.failed.result()
+        if ended.cancelled():
+            raise LogUnavailable("Faust was broken off by what it waited for")
         try:
             return ended.result()
         except Exception as error:
@@ -119,7 +121,7 @@ async def _ended(app: StageApp) -> None:
 async def _stop(app: StageApp, ended: asyncio.Task[None], assignment: Assignment) -> None:
     """Sinks first: what they acknowledged up to now is then committed. Faust is waited for no longer than is good: in the middle of a rebalance
     some of its tasks take a cancellation for something else."""
-    await assignment.end()
+    await assignment.close()
     stopping = asyncio.create_task(app.stop())
     _, left = await asyncio.wait({stopping, ended}, timeout=_STOP_S)
     for task in left:

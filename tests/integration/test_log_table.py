@@ -203,6 +203,23 @@ async def test_nothing_is_lost_or_reordered_under_concurrent_appends(pool: Pool,
     assert await log.lag("g", "t") == 0
 
 
+async def test_whoever_appends_is_told_when_writing_is_broken_off_and_may_append_again(pool: Pool, log: PgLog) -> None:
+    async with pool.acquire() as connection, connection.transaction():
+        await connection.execute("lock table events")
+        waiting = [asyncio.create_task(log.append([record("1")]))]
+        while log._writer is None:
+            await asyncio.sleep(0)
+        await asyncio.sleep(0.05)
+        waiting.append(asyncio.create_task(log.append([record("2")])))
+        await asyncio.sleep(0)
+        log._writer.cancel()
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [LogUnavailable] * 2
+    [position] = await log.append([record("3")])
+    assert [stored.record.value async for stored in log.read("t")] == [b"3"]
+    assert await log.ends("t") == {0: (position.offset, position.offset + 1)}
+
+
 async def test_a_full_sink_gets_nothing_until_it_is_resumed(pool: Pool, database: str, log: PgLog) -> None:
     await log.append([record(str(n)) for n in range(10)])
     async with reading(pool, database, room=3) as found:

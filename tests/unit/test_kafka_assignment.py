@@ -123,6 +123,15 @@ async def test_what_comes_again_is_not_delivered_again(world: World) -> None:
     assert [stored.position.offset for stored in world.sinks[0].received] == [3, 4, 5]
 
 
+async def test_a_rebalance_that_ends_after_reading_was_stopped_opens_nothing(world: World) -> None:
+    world.begin(1)
+    await world.assignment.close()
+    world.begin(2)
+    world.assignment.starts({FIRST: 0})
+    world.assignment.take(Message(0, generation_id=2))
+    assert [sink.closed for sink in world.sinks] == [True]
+
+
 async def test_a_full_sink_pauses_its_partition_only(world: World) -> None:
     world.begin(1, partitions=2)
     world.take(Message(1), Message(2), Message(3), Message(1, tp=Place("p.things", 1)))

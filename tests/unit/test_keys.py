@@ -16,7 +16,7 @@ from schemas.ports.keys import StoredKey
 from schemas.records import Position, Record, StoredRecord
 from schemas.values import Origin
 from streams.codec import Codec
-from streams.keys import SealingKeys
+from streams.keys import SealingKeys, Together
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 DOCUMENT, RUN = UUID(int=9), UUID(int=10)
@@ -153,6 +153,23 @@ async def test_a_keystore_that_is_away_is_told_to_everybody_who_waits(codec: Cod
     assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 2
     shelf.away = False
     assert (await codec.encode(removed("x"), "accepted", "k")).value
+
+
+async def test_whoever_waits_for_keys_is_told_when_the_asking_is_broken_off() -> None:
+    async def asked(items: Sequence[int]) -> dict[int, int]:
+        await asyncio.Event().wait()
+        return {}
+
+    together = Together(asked)
+    waiting = [asyncio.create_task(together(1)), asyncio.create_task(together(1)), asyncio.create_task(together(2))]
+    while not together.asking:
+        await asyncio.sleep(0)
+    for _ in range(3):
+        await asyncio.sleep(0)
+    next(iter(together.asking)).cancel()
+    async with asyncio.timeout(10):
+        answers = await asyncio.gather(*waiting, return_exceptions=True)
+    assert [type(answer) for answer in answers] == [DatabaseUnavailable] * 3
 
 
 @pytest.mark.parametrize(("data", "topic"), [(DocumentIndexed(tenant="t", document_id=DOCUMENT), "outcomes")])

@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 
-from schemas.errors import NewerVersion
+from schemas.errors import LogUnavailable, NewerVersion
 from schemas.events import Content, DocumentReceived, Fact
 from schemas.ports.ledger import Claim
 from schemas.records import Position, Record, StoredRecord
@@ -258,3 +258,26 @@ async def test_the_neighbours_of_an_event_that_does_not_end_are_done_before_it(t
     await until_done(calls, 3)
     await one.close()
     assert settled == {"fine"}
+
+
+@dataclass
+class BrokenOffRunner(GatedRunner):
+    """Waits for something that is cancelled by somebody else."""
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
+        waited = asyncio.get_running_loop().create_future()
+        waited.cancel()
+        await waited
+        raise AssertionError("the wait was cancelled")
+
+
+async def test_work_that_is_broken_off_by_what_it_waited_for_does_not_leave_its_partition_standing_still() -> None:
+    failures: list[BaseException] = []
+    runner: Any = BrokenOffRunner()
+    opened = PartitionSink(runner, Calls(), failures.append, BOUNDS)
+    offer(opened, 1)
+    async with asyncio.timeout(10):
+        while not failures:
+            await asyncio.sleep(0)
+    await opened.close()
+    assert [type(failure) for failure in failures] == [LogUnavailable], "told once, and not of those that closing ended"
