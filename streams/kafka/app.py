@@ -8,7 +8,8 @@ It reads by Faust's agent and commits by Faust's acknowledgements, and sets righ
 - what is dropped on the way all the same is missed by its number, or by nothing having come of it, and read again (`assignment`); where nobody resumes
   reading, it begins again;
 - a paused partition is asked for again at once, and polling goes on while all are paused: the group takes silence for death;
-- while partitions go and come, however long that takes, signs of life go on."""
+- while partitions go and come, however long that takes, signs of life go on, and what the client cannot tell while nobody fetches is asked for: a join that
+  the broker refused would stand still for ever."""
 
 from __future__ import annotations
 
@@ -26,12 +27,15 @@ from faust.types import TP
 from mode.services import Service
 from mode.threads import WorkerThread
 
+from schemas.errors import LogUnavailable
 from streams.kafka.assignment import Assignment
 
 _log = logging.getLogger(__name__)
 _PAUSED_POLL_S = 0.02
 _LIVE_S = 0.5
 _IDLE_LOOKS = 20
+_STILL_S = 120.0
+"""So long nothing flows at most, whatever the reason: a rebalance, even one after the other, is over by then."""
 _WITHOUT_END_S = 1e9
 """Faust takes a seek that was not done in time for its own end, and nothing is resumed any more. aiokafka tries for as long as the broker is away."""
 _NO_ENVIRONMENT = "ANABRANCH_FAUST_"
@@ -101,6 +105,12 @@ async def seek_to_unread(consumer: AIOKafkaConsumer, reached: Mapping[int, int])
 
 
 async def touch(consumer: AIOKafkaConsumer) -> Mapping[TP, int]:
+    """Raises what went wrong with the membership, which stands still until that is heard: aiokafka tells it only to those who fetch."""
+    coordinator = consumer._coordinator
+    if coordinator is not None and not coordinator._closing.done():
+        if coordinator._coordination_task.cancelled():
+            raise LogUnavailable("the membership in the group was broken off by what it waited for")
+        coordinator.check_errors()
     with consumer._subscription.fetch_context():
         states = {tp: consumer._subscription.subscription.assignment.state_value(tp) for tp in consumer.assignment()}
     return {tp: state.position for tp, state in states.items() if state.has_valid_position}
@@ -166,20 +176,36 @@ class StageConsumer(driver.Consumer):
     @Service.task
     async def _live(self) -> None:
         """Faust does not fetch while partitions go and come, and aiokafka takes that for a member that hangs: it leaves the group, and does not join again."""
-        idle = 0
+        idle, flowed = 0, self.loop.time()
         while not self.should_stop:
-            fetched = await self._thread.sign_of_life()
+            fetched = await self._sign_of_life()
             if self.flow_active:
                 self.app.assignment.look(fetched)
+            if self.flow_active and self._has_place:
+                flowed = self.loop.time()
             idle = 0 if self.flow_active or self.app.rebalancing or not fetched else idle + 1
-            if idle == _IDLE_LOOKS:
+            if idle == _IDLE_LOOKS or self.loop.time() - flowed > _STILL_S:
                 self.app.assignment.stands_still()
             await self.sleep(_LIVE_S)
 
+    async def _sign_of_life(self) -> Mapping[TP, int]:
+        """Of a client that waits for its broker in everything that it does, none comes."""
+        try:
+            async with asyncio.timeout(_STILL_S):
+                return await self._thread.sign_of_life()
+        except TimeoutError:
+            self.app.assignment.stands_still()
+            return {}
+
     def resume_flow(self) -> None:
         """Where a rebalance meets the end of the one before, Faust resumes in its middle, and empties its queues when it resumes once more."""
-        if self.app.assignment.is_ready or not self.assignment():
+        if self._has_place:
             super().resume_flow()
+
+    @property
+    def _has_place(self) -> bool:
+        """Whether the group has given it partitions, and they are set to the places where they start; or it has none to give."""
+        return self.app.assignment.is_ready or (self.app.assignment.epoch > 0 and not self.assignment())
 
     def _note(self, work: Coroutine[Any, Any, None]) -> None:
         task = asyncio.ensure_future(work)

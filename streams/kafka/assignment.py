@@ -212,7 +212,7 @@ class Assignment:
 
     def stands_still(self) -> None:
         """Nobody reads on, and nobody is about to: everything begins again."""
-        self._fail(LogUnavailable(f"Reading {self._topic} was not resumed after its partitions had been assigned."))
+        self._fail(LogUnavailable(f"Reading {self._topic} does not go on: no partitions come, or nobody resumes what came."))
 
     async def reached(self) -> dict[int, int]:
         """By partition, as the tables know it: where they are behind what is committed, they have not seen it."""

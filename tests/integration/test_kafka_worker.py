@@ -16,9 +16,12 @@ from typing import Any
 
 import pytest
 from aiokafka import AIOKafkaConsumer
+from aiokafka.consumer.group_coordinator import GroupCoordinator
+from aiokafka.errors import KafkaError
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.cimpl import NewTopic
+from faust.tables.recovery import Recovery
 
 from schemas.errors import ConfigurationError, LimitExceeded, LogUnavailable
 from schemas.ports.log import Partition
@@ -196,6 +199,52 @@ class TestRebalance:
             assert sum(not sink.closed for sink in sinks) == 3
         slow.cancel()
         await asyncio.gather(slow, return_exceptions=True)
+
+    @pytest.mark.parametrize("refused", [1, 2], ids=["at first", "when another joins"])
+    async def test_a_join_that_the_broker_refuses_is_tried_again(
+        self, log: KafkaLog, kafka_settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch, refused: int
+    ) -> None:
+        joins: Counter[str] = Counter()
+        rejoin = GroupCoordinator._do_rejoin_group
+
+        async def refusing(coordinator: GroupCoordinator, subscription: Any) -> bool:
+            joins[coordinator.group_id] += 1
+            if joins[coordinator.group_id] == refused:
+                raise KafkaError("[Error -1] UNKNOWN_SERVER_ERROR")
+            return bool(await rejoin(coordinator, subscription))
+
+        monkeypatch.setattr(GroupCoordinator, "_do_rejoin_group", refusing)
+        subscriber = FaustSubscriber(kafka_settings, session_timeout_s=6)
+        async with reading(subscriber, "g", TOPIC, acknowledging=True) as first:
+            if refused > 1:
+                await until(lambda: len(first.open) == 6)
+            async with reading(subscriber, "g", TOPIC, acknowledging=True) as second:
+                await until(lambda: len(first.open) == len(second.open) == 3)
+                await append(log, range(100))
+                await until(lambda: len(first.records) + len(second.records) == 100)
+
+    async def test_a_client_whose_membership_ended_begins_again(self, log: KafkaLog, kafka_settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+        async def ended(coordinator: GroupCoordinator, subscription: Any) -> bool:
+            monkeypatch.undo()
+            raise asyncio.CancelledError
+
+        monkeypatch.setattr(GroupCoordinator, "_do_rejoin_group", ended)
+        await append(log, range(100))
+        async with reading(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
+            await until(lambda: len(reader.records) == 100)
+
+    async def test_a_reader_whose_flow_nobody_resumes_begins_again(self, log: KafkaLog, kafka_settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+        """As where Faust expects another rebalance, which does not come."""
+
+        async def unheard(recovery: Recovery, *args: Any) -> None:
+            monkeypatch.setattr(Recovery, "on_rebalance", on_rebalance)
+
+        on_rebalance = Recovery.on_rebalance
+        monkeypatch.setattr(Recovery, "on_rebalance", unheard)
+        monkeypatch.setattr("streams.kafka.app._STILL_S", 1.0)
+        await append(log, range(100))
+        async with reading(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
+            await until(lambda: len(reader.records) == 100)
 
     async def test_what_a_rebalance_dropped_is_read_again_from_the_beginning_of_a_partition_of_which_nothing_is_committed(
         self, log: KafkaLog, kafka_settings: KafkaSettings
