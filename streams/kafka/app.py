@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterable, Coroutine, Mapping
+from collections.abc import AsyncIterable, Awaitable, Coroutine, Mapping
 from typing import Any
 
 import faust
@@ -25,10 +25,10 @@ from faust.tables import TableManager
 from faust.transport.drivers import aiokafka as driver
 from faust.types import TP
 from mode.services import Service
-from mode.threads import WorkerThread
+from mode.threads import MethodQueue, WorkerThread
 
-from schemas.errors import LogUnavailable
 from streams.kafka.assignment import Assignment
+from streams.kafka.client import go_back, look_after, seek_to_unread
 
 _log = logging.getLogger(__name__)
 _PAUSED_POLL_S = 0.02
@@ -57,6 +57,11 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
     mundane_level = "debug"
     Worker = FetchingThread
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        """With its queue of calls, which both threads would make on demand: where they do it at once, one calls into a queue that nobody empties."""
+        super().__init__(*args, **kwargs)
+        self._method_queue = MethodQueue(loop=self.thread_loop, beacon=self.beacon)
+
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
         return AIOKafkaConsumer(**self.app.consumer_arguments)
 
@@ -69,8 +74,11 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
         return dict(committed)
 
     async def sign_of_life(self) -> Mapping[TP, int]:
-        """As if something had been fetched. Returns the offset after the last one that was, by partition."""
-        return {} if self._consumer is None else dict(await self.call_thread(touch, self._consumer))
+        """As `look_after` says."""
+        return {} if self._consumer is None else dict(await self.call_thread(look_after, self._consumer))
+
+    async def go_back(self, tp: TP, offset: int) -> int:
+        return int(await self.call_thread(go_back, self._ensure_consumer(), tp, offset))
 
     async def stop(self) -> None:
         """Also while it is only just starting, which Faust passes over: the thread would then run for ever."""
@@ -86,34 +94,6 @@ class StageConsumerThread(driver.AIOKafkaConsumerThread):
             super()._start_thread()
         except Exception as error:
             _log.debug("the fetching thread ended with what the app crashed of: %r", error)
-
-
-async def seek_to_unread(consumer: AIOKafkaConsumer, reached: Mapping[int, int]) -> tuple[Mapping[TP, int | None], Mapping[TP, int]]:
-    """To the first record not yet acknowledged, or not yet `reached` where the tables are behind. aiokafka's `seek_to_committed` leaves a partition where it is if the
-    group has committed nothing of it. Returns what counts as committed, and where each partition is read from."""
-    committed: dict[TP, int | None] = dict(await consumer.seek_to_committed())
-    for tp, offset in committed.items():
-        if offset and (place := reached.get(tp.partition, offset)) < offset:
-            _log.warning("%s is read again from %d to %d: the tables have not seen it", tp, place, offset)
-            consumer.seek(tp, place)
-            committed[tp] = place
-    first = {tp: offset for tp, offset in committed.items() if offset}
-    if unread := {tp for tp, offset in committed.items() if not offset} & consumer.assignment():
-        first |= await consumer.beginning_offsets(unread)
-        await consumer.seek_to_beginning(*unread)
-    return committed, first
-
-
-async def touch(consumer: AIOKafkaConsumer) -> Mapping[TP, int]:
-    """Raises what went wrong with the membership, which stands still until that is heard: aiokafka tells it only to those who fetch."""
-    coordinator = consumer._coordinator
-    if coordinator is not None and not coordinator._closing.done():
-        if coordinator._coordination_task.cancelled():
-            raise LogUnavailable("the membership in the group was broken off by what it waited for")
-        coordinator.check_errors()
-    with consumer._subscription.fetch_context():
-        states = {tp: consumer._subscription.subscription.assignment.state_value(tp) for tp in consumer.assignment()}
-    return {tp: state.position for tp, state in states.items() if state.has_valid_position}
 
 
 class Unremembered(dict[TP, int | None]):
@@ -173,6 +153,12 @@ class StageConsumer(driver.Consumer):
         self.app.assignment.begin(assigned, generation_id, self)
         await super().on_partitions_assigned(assigned, generation_id)
 
+    async def _execute_task(self, task: Awaitable[None]) -> None:
+        """One that ends by a cancellation that was meant for something that it waited for would be missed by nobody: commits, for example."""
+        await super()._execute_task(task)
+        if not self.should_stop and not self.crashed:
+            self.app.assignment.stands_still()
+
     @Service.task
     async def _live(self) -> None:
         """Faust does not fetch while partitions go and come, and aiokafka takes that for a member that hangs: it leaves the group, and does not join again."""
@@ -181,7 +167,7 @@ class StageConsumer(driver.Consumer):
             fetched = await self._sign_of_life()
             if self.flow_active:
                 self.app.assignment.look(fetched)
-            if self.flow_active and self._has_place:
+            if self.flow_active and self._has_place and not self.app.fetching_ended:
                 flowed = self.loop.time()
             idle = 0 if self.flow_active or self.app.rebalancing or not fetched else idle + 1
             if idle == _IDLE_LOOKS or self.loop.time() - flowed > _STILL_S:
@@ -223,14 +209,7 @@ class StageConsumer(driver.Consumer):
 
     def read_again(self, tp: TP, offset: int) -> asyncio.Future[int]:
         _log.info("%s is read again from %d", tp, offset)
-        return asyncio.ensure_future(self._read_again(tp, offset))
-
-    async def _read_again(self, tp: TP, offset: int) -> int:
-        if tp not in self.assignment():
-            return offset
-        end: int = await self.position(tp) or offset
-        await self.seek(tp, offset)
-        return end
+        return asyncio.ensure_future(self._thread.go_back(tp, offset))
 
     def passed_over(self, tp: TP, first: int, until: int) -> None:
         self._note(super()._add_gap(tp, first, until - 1))
@@ -297,6 +276,10 @@ class StageApp(faust.App):
         events: AsyncIterable[Any] = stream.noack().events()
         async for event in events:
             self.assignment.take(event.message)
+
+    @property
+    def fetching_ended(self) -> bool:
+        return self._fetcher.started and not self._fetcher.should_stop and self._fetcher._shutdown.is_set()
 
     def _new_transport(self) -> StageTransport:
         return StageTransport(self.conf.broker_consumer, self)

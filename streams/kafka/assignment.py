@@ -137,7 +137,7 @@ class AssignedPartition:
         if going.cancelled() or self._sink is None:
             return
         if isinstance(error := going.exception(), Exception):
-            self._failed(error)
+            self._failed(LogUnavailable(f"{self.topic}, partition {self.number}, could not be read again: {error!r}"))
         else:
             self._end = going.result()
 

@@ -28,6 +28,8 @@ _REBALANCE_MS = 30_000
 _MARGIN_MS = 10_000
 """A broker keeps who joins waiting as long as a rebalance may take. Who gives up before that joins a second time, and the first, whom nobody is, holds up the
 next rebalance."""
+_METADATA_MS = 15_000
+"""A broker that is only coming up may show no topic yet, and who leads the group then gives nobody anything, until the cluster is looked at again."""
 _AT_ONCE = 100
 """Messages of a fetch that are handed over before a full sink can stop the rest."""
 
@@ -62,6 +64,7 @@ class FaustSubscriber:
             "heartbeat_interval_ms": _HEARTBEAT_MS,
             "rebalance_timeout_ms": _REBALANCE_MS,
             "request_timeout_ms": max(_REBALANCE_MS, session_ms) + _MARGIN_MS,
+            "metadata_max_age_ms": _METADATA_MS,
             "max_poll_interval_ms": int(self._max_poll_interval_s * 1000),
             "partition_assignment_strategy": [RoundRobinPartitionAssignor],
             "auto_offset_reset": "earliest",
