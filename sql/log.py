@@ -93,9 +93,13 @@ class PgLog:
 
     async def keeps(self, topic: str) -> timedelta | None:
         """The look for expired records is its callers' business; how often they look is added."""
+        kept = await self.keeps_at_least(topic)
+        return None if kept is None else kept + EXPIRE_EVERY
+
+    async def keeps_at_least(self, topic: str) -> timedelta | None:
         with log_errors():
             kept: timedelta | None = await self._pool.fetchval("select retention_ms * interval '1 millisecond' from topics where topic = $1", topic)
-        return None if kept is None else kept + EXPIRE_EVERY
+        return kept
 
     async def expired(self, topic: str) -> dict[int, int]:
         with log_errors():

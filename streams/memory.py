@@ -69,6 +69,9 @@ class MemoryLog:
     async def keeps(self, topic: str) -> timedelta | None:
         return None
 
+    async def keeps_at_least(self, topic: str) -> timedelta | None:
+        return None
+
     async def expired(self, topic: str) -> dict[int, int]:
         return {}
 

@@ -46,6 +46,9 @@ class AroundLog:
     async def keeps(self, topic: str) -> timedelta | None:
         return await self.inner.keeps(topic)
 
+    async def keeps_at_least(self, topic: str) -> timedelta | None:
+        return await self.inner.keeps_at_least(topic)
+
     async def expired(self, topic: str) -> dict[int, int]:
         return await self.inner.expired(topic)
 

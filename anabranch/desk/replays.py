@@ -86,7 +86,7 @@ class ReplayDesk:
         topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
         starts, ends = limits(topic, await self.storage.log.ends(topic), wanted.offsets)
         total = await self.storage.records(topic, ends) - await self.storage.records(topic, starts)
-        missing = await not_there(self.storage.log, topic, wanted)
+        missing = await not_there(self.storage.log, topic, wanted, self.clock())
         estimate = {"missing": missing, "stage": stage.name, "topic": topic, "events_read": total, "starts": starts, "ends": ends}
         chosen = wanted.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second", "stage", "generation"})
         if wanted.dry_run:
@@ -151,17 +151,26 @@ def limits(topic: str, there: Mapping[int, tuple[int, int]], asked: Sequence[Off
     return starts, ends
 
 
-async def not_there(log: EventLog, topic: str, wanted: ReplayRequest) -> list[dict[str, int]]:
-    """`{partition, start, end}` (the end excluded) of what is asked for and retention has dropped. By time nothing is, where the first that is left came no later than
-    the beginning."""
+async def not_there(log: EventLog, topic: str, wanted: ReplayRequest, now: datetime) -> list[dict[str, int]]:
+    """`{partition, start, end}` (the end excluded) of what is asked for and retention has dropped. By time nothing is, where the beginning is younger than
+    anything that retention drops, or the first that is left came no later."""
     asked = {place.partition: place for place in wanted.offsets}
-    missing = []
-    for partition, first in sorted((await log.expired(topic)).items()):
+    expired, missing = await log.expired(topic), []
+    if expired and await _is_kept(log, topic, wanted.since, now):
+        return []
+    for partition, first in sorted(expired.items()):
         place = asked.get(partition, NOTHING_OF_IT if asked else ALL_OF_IT)
         start, end = place.start or 0, first if place.end is None else min(first, place.end)
         if start < end and not await _is_since(log, Position(topic, partition, first), wanted.since):
             missing.append({"partition": partition, "start": start, "end": end})
     return missing
+
+
+async def _is_kept(log: EventLog, topic: str, since: datetime | None, now: datetime) -> bool:
+    """Whether the topic still keeps all that was appended from a moment on, by its settings alone: of a partition where little comes, or nothing is left,
+    its records cannot tell."""
+    span = await log.keeps_at_least(topic) if since is not None else None
+    return since is not None and span is not None and since >= now - span
 
 
 async def _is_since(log: EventLog, left: Position, since: datetime | None) -> bool:

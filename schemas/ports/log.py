@@ -79,6 +79,10 @@ class EventLog(Protocol):
     async def keeps(self, topic: str) -> timedelta | None:
         """How long at most a record that is appended now can be found, as the topic is set up now; None where it stays, or where the log does not say."""
 
+    async def keeps_at_least(self, topic: str) -> timedelta | None:
+        """How long every record can be found, as the topic is set up now: what is younger was not dropped. None where it stays for ever, or where the log
+        does not say."""
+
     async def expired(self, topic: str) -> dict[int, int]:
         """Per partition the offset below which retention has dropped what was there; partitions of which nothing was dropped are left out."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from datetime import timedelta
 from typing import Any
@@ -15,7 +15,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import AnabranchError, ConfigurationError, LogUnavailable
-from streams.kafka.retention import keeps, kept_for
+from streams.kafka.retention import kept_for
 from streams.kafka.settings import KafkaSettings
 from streams.kafka.timestamps import check_clocks
 
@@ -58,11 +58,11 @@ class Administration:
         first, after_last = await self._offsets(places, earliest), await self._offsets(places, latest)
         return {partition: (first[partition], after_last[partition]) for partition in first}
 
-    async def keeps(self, topic: str) -> timedelta | None:
-        """As `EventLog.keeps`."""
+    async def kept(self, topic: str, asked: Callable[[AdminClient, str], Awaitable[timedelta | None]]) -> timedelta | None:
+        """Its retention, as one of `streams.kafka.retention` tells it."""
         client = await self._call(lambda client: client)
         try:
-            return await keeps(client, self._settings.topic_prefix + topic)
+            return await asked(client, self._settings.topic_prefix + topic)
         except KafkaException as error:
             raise translated(error, f"looking at the settings of topic {topic}") from error
 

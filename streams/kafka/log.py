@@ -11,6 +11,7 @@ from streams.kafka.groups import Groups
 from streams.kafka.publishing import Publishing
 from streams.kafka.quiet import quiet
 from streams.kafka.reading import Reading
+from streams.kafka.retention import keeps, keeps_at_least
 from streams.kafka.settings import KafkaSettings
 
 __all__ = ["KafkaLog", "KafkaSettings"]
@@ -54,7 +55,10 @@ class KafkaLog:
         return None
 
     async def keeps(self, topic: str) -> timedelta | None:
-        return await self._administration.keeps(topic)
+        return await self._administration.kept(topic, keeps)
+
+    async def keeps_at_least(self, topic: str) -> timedelta | None:
+        return await self._administration.kept(topic, keeps_at_least)
 
     async def expired(self, topic: str) -> dict[int, int]:
         return {partition: first for partition, (first, _) in (await self.ends(topic)).items() if first}

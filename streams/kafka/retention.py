@@ -13,7 +13,7 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 _log = logging.getLogger(__name__)
 SEGMENTS = 7
 """Into which what a topic keeps is cut at least, so that a record stays for a seventh longer than it must, and not for twice as long."""
-RETENTION, SEGMENT, DELAY, POLICY = "retention.ms", "segment.ms", "file.delete.delay.ms", "cleanup.policy"
+RETENTION, SIZE, SEGMENT, DELAY, POLICY = "retention.ms", "retention.bytes", "segment.ms", "file.delete.delay.ms", "cleanup.policy"
 LOOKS = "log.retention.check.interval.ms"
 LOOKS_MS = 300_000
 """Of a broker that does not let us look: Kafka's default."""
@@ -29,10 +29,24 @@ def kept_for(retention_ms: int) -> dict[str, str]:
 
 async def keeps(client: AdminClient, topic: str) -> timedelta | None:
     """As `EventLog.keeps`, of a topic as the cluster calls it. Raises KafkaException."""
-    found = await _described(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
-    if found is None or "delete" not in found[POLICY].split(",") or int(found[RETENTION]) < 0:
+    found = await _deleting(client, topic)
+    if found is None:
         return None
     return timedelta(milliseconds=sum(int(found[name]) for name in (RETENTION, SEGMENT, DELAY)) + await _looks_ms(client))
+
+
+async def keeps_at_least(client: AdminClient, topic: str) -> timedelta | None:
+    """As `EventLog.keeps_at_least`, of a topic as the cluster calls it. Raises KafkaException. A topic that forgets by its size, too, promises no time."""
+    found = await _deleting(client, topic)
+    if found is None or found[POLICY] != "delete" or int(found[SIZE]) >= 0:
+        return None
+    return timedelta(milliseconds=int(found[RETENTION]))
+
+
+async def _deleting(client: AdminClient, topic: str) -> Mapping[str, str] | None:
+    """Its settings where it deletes by time; None also where the cluster does not let us look."""
+    found = await _described(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
+    return None if found is None or "delete" not in found[POLICY].split(",") or int(found[RETENTION]) < 0 else found
 
 
 async def _looks_ms(client: AdminClient) -> int:

@@ -94,6 +94,11 @@ class TestTopics:
         assert kept is None or hour < kept <= hour * 2
         assert await case.log.keeps(TOPIC) is None
 
+    async def test_a_log_tells_how_long_every_record_stays(self, case: LogCase) -> None:
+        await case.log.create_topics({"brief": 4}, retention_ms={"brief": HOUR_MS})
+        assert await case.log.keeps_at_least("brief") == (None if case.name == "memory" else timedelta(hours=1))
+        assert await case.log.keeps_at_least(TOPIC) is None
+
     async def test_nothing_has_expired_of_a_topic_that_keeps_everything(self, case: LogCase) -> None:
         await case.log.append(numbered(range(3)))
         assert await case.log.expired(TOPIC) == {}

@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from anabranch.background.selection import Selection
-from anabranch.desk.replays import limits
-from api.replays import Offsets
+from anabranch.desk.replays import limits, not_there
+from api.replays import Offsets, ReplayRequest
 from schemas.errors import InvalidRequest
 from schemas.records import Position, Record, StoredRecord
 from streams.memory import MemoryLog
@@ -74,6 +74,56 @@ async def test_offsets_beyond_the_log_are_cut_to_what_is_there() -> None:
     assert found == {0: [0], 1: [], 2: []}
     assert await read([Offsets(partition=0, start=5, end=2)]) == {0: [], 1: [], 2: []}
     assert limits("chunked", {0: (0, 10)}, [Offsets(partition=0, start=10_000)]) == ({0: 10}, {0: 10})
+
+
+class Forgetful(MemoryLog):
+    """Forgets all that came before a moment, as a topic that keeps its records for a day, or for as long as nobody says."""
+
+    def __init__(self, moments: list[datetime], since: datetime, kept: timedelta | None) -> None:
+        super().__init__(clock=iter(moments).__next__)
+        self.since, self.kept = since, kept
+
+    async def keeps_at_least(self, topic: str) -> timedelta | None:
+        return self.kept
+
+    async def expired(self, topic: str) -> dict[int, int]:
+        gone = ((number, [stored.appended_at < self.since for stored in held].count(True)) for number, held in enumerate(self.partitions(topic)))
+        return {partition: count for partition, count in gone if count}
+
+    async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        expired = await self.expired(topic)
+        return {partition: (expired.get(partition, 0), end) for partition, (_, end) in (await super().ends(topic)).items()}
+
+
+@pytest.mark.parametrize(
+    ("ages", "kept", "since", "whole"),
+    [
+        ([30, 28, 1], 24, 5, True),
+        ([30, 28], 24, 5, True),
+        ([30, 28, 1], 24, 26, False),
+        ([30, 28], 24, 26, False),
+        ([30, 28, 1], 24, None, False),
+        ([30, 28, 3], None, 2, True),
+        ([30, 28, 1], None, 5, False),
+    ],
+    ids=[
+        "idle",
+        "all expired",
+        "older than what is kept",
+        "all expired, and older",
+        "no time",
+        "the first that is left is older",
+        "nobody says, and it is younger",
+    ],
+)
+async def test_by_time_nothing_is_missing_of_what_is_younger_than_retention(ages: list[int], kept: int | None, since: int | None, whole: bool) -> None:
+    """Ages in hours, of all that came; what is older than a day is gone."""
+    log = Forgetful([NOON - timedelta(hours=age) for age in ages], NOON - timedelta(days=1), timedelta(hours=kept) if kept else None)
+    await log.create_topics({"raw": 1}, retention_ms={})
+    for _ in ages:
+        await log.append([Record("raw", b"k", b"{}")])
+    wanted = ReplayRequest(stage="receive", since=NOON - timedelta(hours=since) if since else None)
+    assert await not_there(log, "raw", wanted, NOON) == ([] if whole else [{"partition": 0, "start": 0, "end": 2}])
 
 
 def test_a_partition_that_is_not_there_is_refused() -> None:
