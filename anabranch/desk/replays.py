@@ -94,7 +94,7 @@ class ReplayDesk:
             count = sum([takes(stored) async for stored in self.storage.log.read(topic, starts, ends)])
             return {**estimate, "replay_id": None, "events_chosen": count}
         if missing:
-            raise _not_retained(topic, missing, starts)
+            raise not_retained(topic, missing, starts, ends)
         replay = self._replay(
             tenant, "replay", stage.name, generation.name if generation else None, chosen, wanted.per_second, topic=topic, starts=starts, ends=ends
         )
@@ -184,13 +184,16 @@ async def _is_since(log: EventLog, left: Position, since: datetime | None) -> bo
     return first is not None and first.appended_at <= since
 
 
-def _not_retained(topic: str, missing: Sequence[Mapping[str, int]], left: Mapping[int, int]) -> InvalidRequest:
+def not_retained(topic: str, missing: Sequence[Mapping[str, int]], starts: Mapping[int, int], ends: Mapping[int, int]) -> InvalidRequest:
+    """`starts` and `ends`: of what is asked for, what is left."""
     gone = "; ".join(f"partition {place['partition']}: offsets {place['start']} to {place['end'] - 1}" for place in missing)
-    places = " ".join(f"--offsets {partition}:{start}-" for partition, start in sorted(left.items()))
+    left = " ".join(f"--offsets {partition}:{start}-{ends[partition]}" for partition, start in sorted(starts.items()) if start < ends[partition])
     return InvalidRequest(
         f"topic {topic} no longer holds all that is asked for, its retention has passed: {gone}",
         code="NOT_RETAINED",
-        remedy=f"Ask for what is left ({places}), or for a later time (--since).",
+        remedy=f"Ask for what is left ({left}), or for a later time (--since)."
+        if left
+        else "Nothing of it is left: ask for other offsets, or send the documents again.",
     )
 
 

@@ -121,8 +121,10 @@ async def test_what_retention_has_dropped_of_a_range_is_said_and_not_passed_over
     assert gone and all(gone[place.partition][0] <= place.offset < gone[place.partition][1] for place in before)
     refused = await post(world, "/v1/replays", {"stage": "receive"}, status=409)
     assert refused["code"] == "NOT_RETAINED" and all(f"partition {number}: offsets" in refused["detail"] for number in gone)
+    part, start = left.position.partition, left.position.offset
+    assert f"(--offsets {part}:{start}-{start + 1})" in refused["remedy"], "and no partition of which nothing is left"
     assert (await get(world, "/v1/replays"))["items"] == [], "nothing was begun"
-    place = {"partition": left.position.partition, "start": left.position.offset}
+    place = {"partition": part, "start": start}
     since, quiet = ({"since": moment.isoformat()} for moment in (left.appended_at, max(before.values()) + timedelta(microseconds=1)))
     for chosen in ({"offsets": [place]}, {"offsets": [place], **since}, since, quiet):
         dry, done = await replayed(world, stage="receive", **chosen)

@@ -8,7 +8,7 @@ from uuid import UUID
 import pytest
 
 from anabranch.background.selection import Selection
-from anabranch.desk.replays import limits, not_there
+from anabranch.desk.replays import limits, not_retained, not_there
 from api.replays import Offsets, ReplayRequest
 from schemas.errors import InvalidRequest
 from schemas.records import Position, Record, StoredRecord
@@ -124,6 +124,22 @@ async def test_by_time_nothing_is_missing_of_what_is_younger_than_retention(ages
         await log.append([Record("raw", b"k", b"{}")])
     wanted = ReplayRequest(stage="receive", since=NOON - timedelta(hours=since) if since else None)
     assert await not_there(log, "raw", wanted, NOON) == ([] if whole else [{"partition": 0, "start": 0, "end": 2}])
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ([], "(--offsets 0:4-9 --offsets 2:2-6)"),
+        ([Offsets(partition=0, end=7)], "(--offsets 0:4-7)"),
+        ([Offsets(partition=0, start=2, end=4), Offsets(partition=2)], "(--offsets 2:2-6)"),
+        ([Offsets(partition=0, end=4), Offsets(partition=1)], "Nothing of it is left"),
+    ],
+    ids=["all", "up to an end", "one is gone", "all are gone"],
+)
+def test_whoever_asks_for_what_is_gone_is_told_what_of_it_is_left(asked: list[Offsets], named: str) -> None:
+    starts, ends = limits("raw", {0: (4, 9), 1: (5, 5), 2: (2, 6)}, asked)
+    error = not_retained("raw", [{"partition": 0, "start": 0, "end": 4}], starts, ends)
+    assert named in error.remedy and error.remedy.count("--offsets") == named.count("--offsets")
 
 
 def test_a_partition_that_is_not_there_is_refused() -> None:
