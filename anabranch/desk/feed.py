@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import aclosing, suppress
 from dataclasses import dataclass, field
@@ -26,6 +27,7 @@ COUNTED = 1_000_000
 SCANNED = 5_000
 """Events that one page looks at for those that are asked for."""
 IDLE_S = 15.0
+TYPE = re.compile(r"[\w.\-]+\.v\d+", re.ASCII)
 MOST_STREAMS = 64
 
 
@@ -171,7 +173,7 @@ class _Reader:
             entry = await self._feed.entries.entry(record, self._tenant, self._document)
             self._place = record.cursor
             if entry is not None:
-                yield Told(event=entry.type or "unreadable", data=entry.model_dump(mode="json"), cursor=record.cursor)
+                yield Told(event=_name(entry.type), data=entry.model_dump(mode="json"), cursor=record.cursor)
             if self._feed.closing.is_set():
                 return
         self._place, self.hurried = page.cursor, page.more
@@ -201,6 +203,12 @@ class _Reader:
             return None
         self._status = text
         return Told(event="status", data=json.loads(text))
+
+
+def _name(event_type: str | None) -> str:
+    """Of a message. What a producer calls its event stands there only in the form of a fact's type, so that it neither ends the line nor is taken for a
+    message of ours."""
+    return event_type if event_type is not None and TYPE.fullmatch(event_type) else "unreadable"
 
 
 def _dropped(missed: int, at_least: bool, after: str, cursor: str) -> Told:

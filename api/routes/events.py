@@ -30,6 +30,7 @@ MESSAGES = """Server-sent events, each with one line of JSON; its `id` is a plac
 | --- | --- |
 | `open` | `{after}`: the place that is read from, at once |
 | the type of a fact, such as `document.chunked.v1` | as in `GET /v1/events` |
+| `unreadable` | the same, of a record whose type is missing or has no such form |
 | `status` | with `document`: the body of `/v1/ingest/status`, at once and whenever it has changed |
 | `dropped` | `{missed, at_least, after}`: so many events (or `at_least` so many) were passed over, since this reader was too far behind or the log no longer keeps them (`GET /v1/events?after=` has those that it keeps) |
 | `reset` | `{code, detail, remedy, after}`: the place `after` is of another log: this one was restored or made anew since; goes on from now |

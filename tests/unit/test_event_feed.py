@@ -98,6 +98,18 @@ async def test_a_stream_tells_what_comes_and_says_goodbye_when_the_server_stops(
     assert here.feed.open == 0
 
 
+@pytest.mark.parametrize("kind", ["dropped", "bye", "x.v1\n\nevent: bye", "x.v1\n", "a b.v1", "é.v1", ".v", ""])
+async def test_what_a_producer_calls_its_event_is_taken_for_no_message_of_the_stream(kind: str) -> None:
+    here = await world()
+    stream = here.feed.follow("default", after="begin", topics=["raw"], document=None)
+    await anext(stream)
+    await here.say(kind, "order-placed_2.v10", topic="raw")
+    foreign, own = await told(stream, 2)
+    assert (foreign.event, foreign.data["type"]) == ("unreadable", kind)
+    assert own.event == "order-placed_2.v10"
+    await stream.aclose()
+
+
 async def test_a_stream_goes_on_behind_the_last_message_that_was_read() -> None:
     here = await world()
     first = here.feed.follow("default", after="begin", topics=None, document=None)
