@@ -24,6 +24,7 @@ PAGE = 200
 MOST_BEHIND = 2_000
 """Events that a reader may be behind; one who is further is told how many it missed, and goes on from now."""
 COUNTED = 1_000_000
+"""Of more missed events than that it is said that they are at least so many."""
 SCANNED = 5_000
 """Events that one page looks at for those that are asked for."""
 IDLE_S = 15.0
@@ -188,11 +189,12 @@ class _Reader:
         if await feed.behind(before, topics, self._feed.most_behind + 1) <= self._feed.most_behind:
             return None
         now = await feed.now(topics)
-        missed = await feed.behind(before, topics, COUNTED) - await feed.behind(now, topics, COUNTED)
+        counted = await feed.behind(before, topics, COUNTED)
+        missed = counted - await feed.behind(now, topics, COUNTED)
         # It may have stood here for long, while others took in what it was told before.
         lost = await feed.read(before, topics, 0)
         self._place = now
-        return _dropped(missed + lost.missed, lost.at_least, before, now)
+        return _dropped(missed + lost.missed, lost.at_least or counted >= COUNTED, before, now)
 
     async def _changed_status(self) -> Told | None:
         if self._document is None:

@@ -185,6 +185,21 @@ async def test_a_reader_too_far_behind_is_told_how_many_it_missed_and_goes_on_fr
     await stream.aclose()
 
 
+@pytest.mark.parametrize(("counted", "missed", "at_least"), [(100, 100, True), (1_000, 300, False)])
+async def test_of_more_events_than_are_counted_it_is_said_that_they_are_more(
+    counted: int, missed: int, at_least: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("anabranch.desk.feed.COUNTED", counted)
+    here = await world(most_behind=50)
+    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    await anext(stream)
+    await here.say(*["old.v1"] * (PAGE + 300))
+    await told(stream, PAGE)
+    dropped = await anext(stream)
+    assert (dropped.data["missed"], dropped.data["at_least"]) == (missed, at_least)
+    await stream.aclose()
+
+
 async def test_what_the_log_no_longer_keeps_is_told_once_and_before_what_it_keeps() -> None:
     here = await world()
     stream = here.feed.follow("default", after=None, topics=None, document=None)
