@@ -15,11 +15,12 @@ PerSecond = Annotated[float, Field(ge=0.001, le=1_000_000)]
 
 
 class Chosen(BaseModel):
-    """Open dead letters: by id, stage or code; all that are open where `all` says so."""
+    """Open dead letters: by id, document, stage or code; all that are open where `all` says so."""
 
     model_config = ConfigDict(extra="forbid")
 
     event_ids: list[UUID] | None = Field(None, min_length=1, max_length=LONGEST)
+    document_id: UUID | None = Field(None, description="what failed of this document, at the door too")
     stage: str | None = Field(None, max_length=64)
     code: str | None = Field(None, max_length=100)
     all: bool = False
@@ -27,8 +28,8 @@ class Chosen(BaseModel):
 
     @model_validator(mode="after")
     def _says_which(self) -> Chosen:
-        if not (self.event_ids or self.stage or self.code or self.all):
-            raise ValueError("say which: event_ids, stage, code, or all")
+        if not (self.event_ids or self.document_id or self.stage or self.code or self.all):
+            raise ValueError("say which: event_ids, document_id, stage, code, or all")
         return self
 
 

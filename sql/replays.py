@@ -131,9 +131,9 @@ class PgReplays:
             await self._pool.execute(statement("reopen_door"), list(events), list(events.values()))
 
     async def letters(self, tenant: str, chosen: Mapping[str, Any]) -> list[Letter]:
-        """Open dead letters by `event_ids`, `stage`, `code`; the oldest first."""
+        """Open dead letters by `event_ids`, `stage`, `code`, `document_id`; the oldest first."""
         with database_errors():
-            rows = await self._pool.fetch(statement("open_letters"), tenant, chosen.get("event_ids"), chosen.get("stage"), chosen.get("code"))
+            rows = await self._pool.fetch(statement("open_letters"), tenant, *map(chosen.get, ("event_ids", "stage", "code", "document_id")))
         return [_letter(row) for row in rows]
 
     async def documents(self, tenant: str, collection: str) -> frozenset[UUID]:

@@ -122,11 +122,7 @@ def retry(document: UUID, /, *, common: Remote = DEFAULT) -> int:
     document
         Its id.
     """
-    found = got(f"/v1/documents/{document}", common)
-    events = [item["event_id"] for item in _letters(common) if item["document_id"] == str(document) or item["event_id"] == found.get("ingestion_job_id")]
-    if not events:
-        raise NotFound(f"nothing of document {document} is among the dead letters", remedy=f"`anabranch documents show {document}` says how far it is.")
-    return _redriven({"event_ids": events}, common)
+    return _redriven({"document_id": str(document)}, common)
 
 
 def _redriven(wanted: dict[str, Any], common: Remote) -> int:

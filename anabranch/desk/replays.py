@@ -12,7 +12,7 @@ from uuid import UUID
 
 from anabranch.background.replaying import chosen_by, close_letters
 from anabranch.composition.storage import Storage
-from api.replays import DiscardRequest, Offsets, RedriveRequest, ReplayRequest
+from api.replays import Chosen, DiscardRequest, Offsets, RedriveRequest, ReplayRequest
 from processors import STAGES
 from schemas.errors import InvalidRequest, NotFound
 from schemas.generations import Generation
@@ -40,7 +40,7 @@ class ReplayDesk:
     async def redrive(self, tenant: str, wanted: RedriveRequest) -> dict[str, Any]:
         """One replay a stage and generation. What no generation reads any more is left out, unless it is asked for by its id."""
         chosen = wanted.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second"})
-        letters = await self._letters(tenant, wanted.event_ids, wanted.stage, wanted.code)
+        letters = await self._letters(tenant, wanted)
         groups: dict[tuple[str, str | None], list[Letter]] = {}
         for letter in letters:
             groups.setdefault((letter.stage, letter.generation), []).append(letter)
@@ -75,7 +75,7 @@ class ReplayDesk:
         return InvalidRequest(detail, code="GENERATION_GONE", remedy="Discard its dead letters, or redrive others by their ids or stage.")
 
     async def discard(self, tenant: str, wanted: DiscardRequest) -> dict[str, Any]:
-        letters = await self._letters(tenant, wanted.event_ids, wanted.stage, wanted.code)
+        letters = await self._letters(tenant, wanted)
         if not wanted.dry_run:
             await close_letters(self.storage, letters, lambda letter: "discarded", wanted.reason, self.clock)
         return {"events": len(letters)}
@@ -118,11 +118,13 @@ class ReplayDesk:
             raise InvalidRequest(f"replay {replay} is {found['state']}", code="WRONG_STATE", remedy=f"Only one that is {' or '.join(before)} can be {wanted}.")
         return await self.one(tenant, replay)
 
-    async def _letters(self, tenant: str, events: list[UUID] | None, stage: str | None, code: str | None) -> list[Letter]:
-        letters = await PgReplays(self.storage.pool).letters(tenant, {"event_ids": events, "stage": stage, "code": code})
-        missing = set(events or ()) - {letter.event_id for letter in letters}
+    async def _letters(self, tenant: str, wanted: Chosen) -> list[Letter]:
+        letters = await PgReplays(self.storage.pool).letters(tenant, dict(wanted))
+        missing = set(wanted.event_ids or ()) - {letter.event_id for letter in letters}
         if missing or not letters:
-            raise NotFound(f"no open dead letter {', '.join(map(str, sorted(missing)))}".rstrip(), code="NO_SUCH_DEAD_LETTER", remedy=NOTHING)
+            which = [", ".join(map(str, sorted(missing)))] if missing else []
+            of = [f"of document {wanted.document_id}"] if wanted.document_id else []
+            raise NotFound(" ".join(["no open dead letter", *which, *of]), code="NO_SUCH_DEAD_LETTER", remedy=NOTHING)
         return letters
 
     async def _generation(self, name: str | None) -> Generation:

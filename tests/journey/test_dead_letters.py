@@ -84,6 +84,15 @@ async def test_documents_that_failed_at_the_door_come_in_once_what_was_wrong_is_
     assert [letter["filename"] for letter in await letters(world)] == ["torn.pdf"]
 
 
+async def test_a_letter_that_does_not_tell_its_document_is_redriven_with_the_document_of_its_job(world: World, site: Site) -> None:
+    mended, other = [await refused(world, site, name) for name in "ab"]
+    await world.worker.storage.pool.execute("update dead_letters set document_id = null")
+    site.is_mended = True
+    assert (await redriven(world, document_id=mended["document_id"]))["replayed"] == 1
+    await until(lambda: is_state(world, mended["document_id"], "searchable"))
+    assert [letter["event_id"] for letter in await letters(world)] == [other["ingestion_job_id"]]
+
+
 @on_both_logs
 async def test_what_failed_at_the_door_does_not_come_back_over_a_newer_revision_or_a_withdrawal(world: World, site: Site) -> None:
     old, gone = [await refused(world, site, name) for name in ("old", "gone")]

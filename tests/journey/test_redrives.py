@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -137,14 +138,34 @@ async def test_an_id_that_was_used_twice_is_redriven_without_touching_what_the_f
     assert [claim["reacted"] for claim in claims] == [True]
 
 
-async def test_letters_that_no_generation_reads_any_more_are_left_out_unless_they_are_asked_for(world: World, embedder: Choosy) -> None:
-    receipt = await failed(world, "The heron stands.", "bird")
+async def left_behind(world: World, document: str) -> UUID:
+    """The letter of a generation that was dropped, and whose topic no other reads."""
     pool = world.worker.storage.pool
     await pool.execute("insert into generations (name, config, how, topics, state) values ('g0', '{}', '{}', '{\"chunked\": \"chunked.g0\"}', 'dropped')")
-    old = await pool.fetchval(
-        "insert into dead_letters (event_id, stage, generation, tenant, log_topic, log_partition, log_offset, code, detail, remedy, attempts, buried_at) "
-        "values (gen_random_uuid(), 'embed', 'g0', 'default', 'chunked.g0', 0, 7, 'OLD', 'old', '', 1, clock_timestamp()) returning event_id"
+    letter: UUID = await pool.fetchval(
+        "insert into dead_letters (event_id, stage, generation, tenant, document_id, log_topic, log_partition, log_offset, code, detail, remedy, attempts, "
+        "buried_at) values (gen_random_uuid(), 'embed', 'g0', 'default', $1, 'chunked.g0', 0, 7, 'OLD', 'old', '', 1, clock_timestamp()) returning event_id",
+        document,
     )
+    return letter
+
+
+async def test_of_a_document_all_is_redriven_that_some_generation_reads_and_nothing_of_another(world: World, embedder: Choosy) -> None:
+    bird, other = [await failed(world, f"The heron stands {where}.", where) for where in ("here", "there")]
+    await left_behind(world, bird["document_id"])
+    embedder.refused.clear()
+    answer = await post(world, "/v1/dead-letters/redrive", {"document_id": bird["document_id"]})
+    assert (answer["events"], answer["left_out"], len(answer["replays"])) == (1, 1, 1)
+    assert (await ended(world, answer["replays"][0]))["replayed"] == 1
+    await until(lambda: is_state(world, bird["document_id"], "searchable"))
+    assert await is_state(world, other["document_id"], "failed")
+    refused = await post(world, "/v1/dead-letters/redrive", {"document_id": str(UUID(int=1))}, 404)
+    assert (refused["code"], refused["detail"]) == ("NO_SUCH_DEAD_LETTER", f"no open dead letter of document {UUID(int=1)}")
+
+
+async def test_letters_that_no_generation_reads_any_more_are_left_out_unless_they_are_asked_for(world: World, embedder: Choosy) -> None:
+    receipt = await failed(world, "The heron stands.", "bird")
+    old = await left_behind(world, receipt["document_id"])
     embedder.refused.clear()
     answer = await post(world, "/v1/dead-letters/redrive", {"all": True})
     assert (answer["events"], answer["left_out"], len(answer["replays"])) == (1, 1, 1)

@@ -85,8 +85,8 @@ def test_a_call_that_a_remedy_names_is_told_as_the_command_that_makes_it(told: s
 
 
 def test_what_is_wrong_with_a_body_is_told_in_options() -> None:
-    told = "body.query: the question has no word in it; body: say which: event_ids, stage, code, or all"
-    here = "query: the question has no word in it; say which: event_ids, stage, code, or all"
+    told = "body.query: the question has no word in it; body: say which: event_ids, document_id, stage, code, or all"
+    here = "query: the question has no word in it; say which: event_ids, document_id, stage, code, or all"
     assert _told(422, json.dumps({"detail": told, "code": "INVALID_REQUEST"})).detail == here
 
 
