@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import datetime
 from typing import Annotated, Any
 from uuid import UUID
@@ -14,7 +14,7 @@ from anabranch.cli.calls import got, posted, told_moment
 from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_fields, print_table
+from anabranch.cli.output import print_fields, print_table, say
 from anabranch.cli.rates import Rate
 from schemas.errors import InvalidRequest
 
@@ -117,7 +117,7 @@ def status(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
 
 @app.command
 def watch(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
-    """Follow one until it ends. Exits as `start` does.
+    """Follow one until it ends or is paused. Exits as `start` does; 1 where it is paused.
 
     Parameters
     ----------
@@ -186,18 +186,21 @@ async def _watched(replay: str, common: Remote) -> dict[str, Any]:
     from anabranch.cli.serving import api_client
 
     async with api_client(common, stages=("all",)) as client:
-        return await _ended(client, replay, common)
+        return await _ended(client, replay, common, waits_in=("running",))
 
 
-async def _ended(client: Any, replay: str, common: Remote) -> dict[str, Any]:
-    shown = -1
+async def _ended(client: Any, replay: str, common: Remote, *, waits_in: Collection[str] = ("running", "paused")) -> dict[str, Any]:
+    """As it is once it is in no state that is waited in."""
+    shown = None
     with going_on(lambda: f"replay {replay} {GOES_ON}; how far it is: anabranch replay show {replay}"):
         while True:
             found: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
-            if found["read"] != shown:
-                shown = found["read"]
+            if (told := (found["read"], found["state"])) != shown:
+                shown = told
                 common.tell_progress(_progress(found), found)
-            if found["state"] not in ("running", "paused"):
+                if found["state"] == "paused":
+                    say(f"replay {replay} waits until somebody resumes it: anabranch replay resume {replay}", quiet=common.quiet)
+            if found["state"] not in waits_in:
                 return found
             await asyncio.sleep(POLL_S)
 
@@ -205,7 +208,7 @@ async def _ended(client: Any, replay: str, common: Remote) -> dict[str, Any]:
 def _progress(found: dict[str, Any]) -> str:
     eta = found["eta_s"]
     left = f", {eta['low']:.0f} to {eta['high']:.0f} s left" if eta else ""
-    return f"{found['stage']}: {found['read']} of {found['total']} events read{left}"
+    return f"{found['stage']}: {found['read']} of {found['total']} events read, {found['state']}{left}"
 
 
 def _tell(found: dict[str, Any], common: Remote) -> int:

@@ -13,7 +13,7 @@ from anabranch.client import ApiClient
 
 
 class Dying:
-    """Answers each path with what is given for it, so many times, and is gone then."""
+    """Answers each path with what is given for it, so many times, and is gone then. Of a list each answer is given once, and the last one from then on."""
 
     def __init__(self, answers: dict[str, Any], lives: int) -> None:
         self.answers, self.lives = answers, lives
@@ -24,7 +24,10 @@ class Dying:
             raise httpx2.ConnectError("all connection attempts failed")
         self.lives -= 1
         self.asked.append((request.url.path, request.content))
-        return httpx2.Response(202, json=self.answers[request.url.path])
+        answer = self.answers[request.url.path]
+        if isinstance(answer, list):
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        return httpx2.Response(202, json=answer)
 
     @asynccontextmanager
     async def client(self, *_: object, **__: object) -> AsyncIterator[ApiClient]:

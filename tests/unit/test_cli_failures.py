@@ -14,6 +14,8 @@ __all__ = ["served"]
 
 ID = "7d4f1c9e-0b1c-8f6e-9a51-2f0c6f7f2f11"
 ALWAYS = 1000
+STARTED = {"replay_id": ID, "stage": "chunk", "events_read": 2, "missing": [], "topic": "ocr_done"}
+REDRIVEN = {"events": 2, "stages": {"receive": 2}, "left_out": 0, "replays": [ID]}
 
 
 def replay(**more: Any) -> dict[str, Any]:
@@ -22,8 +24,7 @@ def replay(**more: Any) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("buried", "code"), [(0, 0), (1, 5)])
 def test_what_failed_of_a_document_is_tried_again_by_the_document(served: Served, buried: int, code: int, capsys: pytest.CaptureFixture[str]) -> None:
-    begun = {"events": 2, "stages": {"receive": 2}, "left_out": 1, "replays": [ID]}
-    asked = served({"/v1/dead-letters/redrive": begun, f"/v1/replays/{ID}": replay(buried=buried)}, ALWAYS)
+    asked = served({"/v1/dead-letters/redrive": {**REDRIVEN, "left_out": 1}, f"/v1/replays/{ID}": replay(buried=buried)}, ALWAYS)
     assert main(["documents", "retry", ID]) == code
     assert [(path, json.loads(body)) for path, body in asked if body] == [("/v1/dead-letters/redrive", {"document_id": ID})]
     assert [path for path, body in asked if not body] == [f"/v1/replays/{ID}"], "one call begins it, one server sees it through"
@@ -34,7 +35,7 @@ def test_what_failed_of_a_document_is_tried_again_by_the_document(served: Served
 def test_a_rate_may_say_that_it_is_one_a_second(served: Served, rate: str) -> None:
     asked = served(
         {
-            "/v1/replays": {"replay_id": ID, "stage": "chunk", "events_read": 2, "missing": [], "topic": "ocr_done"},
+            "/v1/replays": STARTED,
             f"/v1/replays/{ID}": replay(),
             "/v1/generations": {"generation": "g2"},
         },
@@ -59,6 +60,32 @@ def test_whoever_follows_a_replay_has_its_end_as_exit_code(served: Served, ended
     assert main(["replay", "watch", ID, "--output", "ndjson"]) == code
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert lines[0]["progress"]["read"] == 2 and lines[-1]["replay_id"] == ID
+
+
+@pytest.mark.parametrize(
+    ("command", "began"),
+    [
+        (["replay", "start", "--stage", "chunk"], {"/v1/replays": STARTED}),
+        (["dlq", "redrive", "--all"], {"/v1/dead-letters/redrive": REDRIVEN}),
+    ],
+    ids=["replay", "redrive"],
+)
+def test_whoever_waits_for_a_replay_hears_that_it_was_paused_and_how_it_goes_on(
+    served: Served, command: list[str], began: dict[str, Any], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("anabranch.cli.replay.POLL_S", 0)
+    ways = [replay(read=1, state=state) for state in ("running", "running", "paused", "paused", "running")]
+    served({**began, f"/v1/replays/{ID}": [*ways, replay()]}, ALWAYS)
+    assert main(command) == 0
+    told = capsys.readouterr().err.splitlines()
+    assert [line.rpartition(", ")[2] for line in told if "events read" in line] == ["running", "paused", "running", "done"]
+    assert [line for line in told if f"anabranch replay resume {ID}" in line] == [told[2]]
+
+
+def test_whoever_follows_a_replay_that_is_paused_waits_no_longer(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    served({f"/v1/replays/{ID}": replay(state="paused", read=1)}, ALWAYS)
+    assert main(["replay", "watch", ID]) == 1
+    assert f"anabranch replay resume {ID}" in capsys.readouterr().err
 
 
 def test_settings_that_two_generations_do_not_share_are_told_beside_each_other(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
