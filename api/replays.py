@@ -8,10 +8,11 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schemas.moments import Moment
+from schemas.pace import FASTEST, SLOWEST
 
 LONGEST = 10_000
-PerSecond = Annotated[float, Field(ge=0.001, le=1_000_000)]
-"""Events: from one in a quarter of an hour on; more than the tables can keep as a number is no pace."""
+PerSecond = Annotated[float, Field(ge=SLOWEST, le=FASTEST)]
+"""Events."""
 
 
 class Chosen(BaseModel):

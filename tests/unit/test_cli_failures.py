@@ -46,12 +46,13 @@ def test_a_rate_may_say_that_it_is_one_a_second(served: Served, rate: str) -> No
     assert [json.loads(body).get("events_per_second") or json.loads(body)["per_second"] for _, body in asked if body] == [50.0, 50.0]
 
 
-@pytest.mark.parametrize("rate", ["0", "-1", "fast", "50/m"])
-def test_what_is_no_rate_is_refused(rate: str) -> None:
+@pytest.mark.parametrize("rate", ["0", "-1", "0.0009", "1000001", "1e400", "inf", "inf/s", "nan", "fast", "50/m"])
+def test_what_is_no_rate_is_refused(rate: str, capsys: pytest.CaptureFixture[str]) -> None:
     for command in (["reindex", "--events-per-second"], ["replay", "start", "--stage", "chunk", "--rate"], ["dlq", "redrive", "--all", "--rate"]):
         with pytest.raises(SystemExit) as ended:
             main([*command, rate, "--server", "http://127.0.0.1:9"])
         assert ended.value.code == 2
+        assert command[-1] in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize(("ended", "code"), [({}, 0), ({"buried": 1}, 5), ({"state": "cancelled"}, 1)])
