@@ -26,7 +26,9 @@ from streams.submission import SOURCE, submission
 
 PATIENCE_S = 45.0
 """So long a request waits, once its bytes are here."""
-AGAIN = "`anabranch doctor` says what is stuck; then send it again, under the same Idempotency-Key if you gave one."
+SEND_AGAIN = "send it again, under the same Idempotency-Key if you gave one."
+AMEND_AGAIN = "ask GET /v1/documents/{id} whether it was taken, and send it again if not."
+WITHDRAW_AGAIN = "send it again: a document that is withdrawn already stays so."
 
 
 class Jobs(Protocol):
@@ -61,7 +63,7 @@ class LogIntake:
 
     async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
         content, sha256 = await self._content(tenant, request, upload, event)
-        async with _bounded(self.patience_s):
+        async with _bounded(self.patience_s, SEND_AGAIN):
             return await self._taken(tenant, request, content, sha256, event)
 
     async def _taken(self, tenant: str, request: IngestRequest, content: Content, sha256: str | None, event: Upcoming) -> Receipt:
@@ -88,7 +90,7 @@ class LogIntake:
         )
 
     async def amend(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
-        async with _bounded(self.patience_s):
+        async with _bounded(self.patience_s, AMEND_AGAIN):
             return await self._amended(tenant, document_id, amendment)
 
     async def _amended(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
@@ -101,7 +103,7 @@ class LogIntake:
         return await self._publish(data, str(self.fresh_id()), document_id, found.get("external_id"))
 
     async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
-        async with _bounded(self.patience_s):
+        async with _bounded(self.patience_s, WITHDRAW_AGAIN):
             return await self._withdrawn(tenant, document_id)
 
     async def _withdrawn(self, tenant: str, document_id: UUID) -> UUID:
@@ -174,13 +176,14 @@ class LogIntake:
 
 
 @asynccontextmanager
-async def _bounded(seconds: float) -> AsyncIterator[None]:
-    """Raises LogUnavailable where log and tables take longer."""
+async def _bounded(seconds: float, again: str) -> AsyncIterator[None]:
+    """Raises LogUnavailable where log and tables take longer; `again` tells what to do then."""
     try:
         async with asyncio.timeout(seconds):
             yield
     except TimeoutError as error:
-        raise LogUnavailable(f"log and tables did not take it within {seconds:g} s; they may all the same", remedy=AGAIN) from error
+        remedy = f"`anabranch doctor` says what is stuck; then {again}"
+        raise LogUnavailable(f"log and tables did not take it within {seconds:g} s; they may all the same", remedy=remedy) from error
 
 
 def _staged(tenant: str, event: Upcoming) -> str:

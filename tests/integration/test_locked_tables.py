@@ -143,15 +143,19 @@ async def test_uploads_are_answered_while_the_documents_are_locked_and_taken_in_
                 assert (await http.post("/v1/ingest", json={"text": "Storks", "external_id": table})).status_code == 202
 
 
-async def test_whatever_keeps_an_upload_waiting_it_is_answered_in_the_end(settings: Settings, database: str, somebody: asyncpg.Connection) -> None:
+async def test_whatever_keeps_a_request_waiting_it_is_answered_in_the_end_with_a_way_to_repeat_it(
+    settings: Settings, database: str, somebody: asyncpg.Connection
+) -> None:
     async with prepare_api(settings, database, overrides=Overrides(embedder=NullEmbedder(64, 16))) as services:
         assert isinstance(services.intake, LogIntake)
         patient = replace(services.intake, patience_s=0.0)
         upload = patient.accept("default", IngestRequest(text="Storks", external_id="storks"), None, patient.begin(None))
-        for refused in (upload, patient.amend("default", uuid4(), Amendment(title="Storks")), patient.withdraw("default", uuid4())):
+        amendment, withdrawal = patient.amend("default", uuid4(), Amendment(title="Storks")), patient.withdraw("default", uuid4())
+        for refused, way in ((upload, "the same Idempotency-Key"), (amendment, "GET /v1/documents/{id}"), (withdrawal, "withdrawn already")):
             with pytest.raises(LogUnavailable, match="did not take it within 0 s") as found:
                 await refused
-            assert "anabranch doctor" in found.value.remedy
+            assert "anabranch doctor" in found.value.remedy and way in found.value.remedy
+            assert ("Idempotency-Key" in found.value.remedy) == (refused is upload), "the others take none"
 
 
 async def test_the_doctor_survives_a_server_that_does_not_answer(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
