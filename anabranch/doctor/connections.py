@@ -8,7 +8,7 @@ from typing import Any
 import httpx2
 
 from anabranch.composition.storage import blobs_of
-from anabranch.composition.topics import compared_topics
+from anabranch.composition.topics import compared_topics, unseen_settings
 from anabranch.doctor.findings import Finding
 from anabranch.process.data_folder import find_server
 from anabranch.settings import ModelSettings, Settings
@@ -97,6 +97,8 @@ async def kafka(settings: Settings) -> Sequence[Finding]:
         return []
     found = await compared_topics(settings)
     wrong = [Finding(f"Kafka topic {one.topic}", "warn", one.problem, one.remedy or "") for one in found if one.problem]
+    if unseen := unseen_settings(found):
+        wrong.append(Finding("Kafka topics", "warn", *unseen))
     return wrong or [Finding("Kafka", "pass", f"{len(found)} topics at {settings.kafka.bootstrap_servers}")]
 
 

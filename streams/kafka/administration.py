@@ -6,8 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
-from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -19,6 +18,7 @@ from streams.kafka.retention import kept_for
 from streams.kafka.settings import KafkaSettings
 from streams.kafka.timestamps import check_clocks
 
+T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 10.0
 _LEADERLESS_TRIES = 30
@@ -58,13 +58,10 @@ class Administration:
         first, after_last = await self._offsets(places, earliest), await self._offsets(places, latest)
         return {partition: (first[partition], after_last[partition]) for partition in first}
 
-    async def kept(self, topic: str, asked: Callable[[AdminClient, str], Awaitable[timedelta | None]]) -> timedelta | None:
-        """Its retention, as one of `streams.kafka.retention` tells it."""
-        client = await self._call(lambda client: client)
-        try:
-            return await asked(client, self._settings.topic_prefix + topic)
-        except KafkaException as error:
-            raise translated(error, f"looking at the settings of topic {topic}") from error
+    async def topics(self) -> list[str]:
+        """That are there."""
+        prefix = self._settings.topic_prefix
+        return sorted(name.removeprefix(prefix) for name in await self._existing() if name.startswith(prefix))
 
     async def partition_count(self, topic: str) -> int:
         """Raises ConfigurationError where a broker says that there is no such topic, LogUnavailable where none answers."""
@@ -88,6 +85,14 @@ class Administration:
                 )
         return {topic for topic in partitions if self._settings.topic_prefix + topic in existing}
 
+    async def looked(self, look: Callable[[AdminClient, str], Awaitable[T]], topic: str) -> T:
+        """What one of `streams.kafka.retention` tells of a topic."""
+        client = await self._call(lambda client: client)
+        try:
+            return await look(client, self._settings.topic_prefix + topic)
+        except KafkaException as error:
+            raise translated(error, f"looking at the settings of topic {topic}") from error
+
     async def _check_clocks(self, partitions: Mapping[str, int]) -> None:
         client = await self._call(lambda client: client)
         try:
@@ -100,7 +105,7 @@ class Administration:
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def _new_topic(self, topic: str, partitions: int, retention_ms: int) -> NewTopic:
-        config = {"message.timestamp.type": "LogAppendTime", "cleanup.policy": "delete", "retention.bytes": "-1"} | kept_for(retention_ms)
+        config = {"message.timestamp.type": "LogAppendTime"} | kept_for(retention_ms)
         return NewTopic(self._settings.topic_prefix + topic, num_partitions=partitions, replication_factor=-1, config=config)
 
     async def _created(self, topics: list[NewTopic]) -> None:

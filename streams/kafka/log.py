@@ -11,7 +11,7 @@ from streams.kafka.groups import Groups
 from streams.kafka.publishing import Publishing
 from streams.kafka.quiet import quiet
 from streams.kafka.reading import Reading
-from streams.kafka.retention import keeps, keeps_at_least
+from streams.kafka.retention import forgets, keeps, keeps_at_least
 from streams.kafka.settings import KafkaSettings
 
 __all__ = ["KafkaLog", "KafkaSettings"]
@@ -55,10 +55,18 @@ class KafkaLog:
         return None
 
     async def keeps(self, topic: str) -> timedelta | None:
-        return await self._administration.kept(topic, keeps)
+        return await self._administration.looked(keeps, topic)
 
     async def keeps_at_least(self, topic: str) -> timedelta | None:
-        return await self._administration.kept(topic, keeps_at_least)
+        return await self._administration.looked(keeps_at_least, topic)
+
+    async def forgets(self, topic: str) -> Mapping[str, str] | None:
+        """The settings by which the topic loses records, as Kafka names them; None where the cluster does not let us look."""
+        return await self._administration.looked(forgets, topic)
+
+    async def topics(self) -> list[str]:
+        """That are there, those of generations included."""
+        return await self._administration.topics()
 
     async def expired(self, topic: str) -> dict[int, int]:
         return {partition: first for partition, (first, _) in (await self.ends(topic)).items() if first}

@@ -13,7 +13,10 @@ from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 _log = logging.getLogger(__name__)
 SEGMENTS = 7
 """Into which what a topic keeps is cut at least, so that a record stays for a seventh longer than it must, and not for twice as long."""
-RETENTION, SIZE, SEGMENT, DELAY, POLICY = "retention.ms", "retention.bytes", "segment.ms", "file.delete.delay.ms", "cleanup.policy"
+RETENTION, SEGMENT, DELAY = "retention.ms", "segment.ms", "file.delete.delay.ms"
+POLICY, SIZE = "cleanup.policy", "retention.bytes"
+FORGETTING = (POLICY, RETENTION, SIZE)
+"""By which a topic loses records: compaction takes some for others of their key, and a size takes them however young they are."""
 LOOKS = "log.retention.check.interval.ms"
 LOOKS_MS = 300_000
 """Of a broker that does not let us look: Kafka's default."""
@@ -24,7 +27,13 @@ _DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATI
 def kept_for(retention_ms: int) -> dict[str, str]:
     """Settings of a new topic; -1 keeps its records for ever."""
     segments = {SEGMENT: str(max(1, retention_ms // SEGMENTS))} if retention_ms >= 0 else {}
-    return {RETENTION: str(retention_ms), **segments}
+    return {POLICY: "delete", RETENTION: str(retention_ms), SIZE: "-1", **segments}
+
+
+async def forgets(client: AdminClient, topic: str) -> Mapping[str, str] | None:
+    """What `FORGETTING` is set to, of a topic as the cluster calls it; None where the cluster does not let us look. Raises KafkaException."""
+    found = await _described(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
+    return None if found is None else {name: found[name] for name in FORGETTING if name in found}
 
 
 async def keeps(client: AdminClient, topic: str) -> timedelta | None:
