@@ -13,7 +13,7 @@ from typing import Generic, Literal, TypeVar
 from uuid import UUID
 
 from retrieval.timing import Clock
-from schemas.errors import DatabaseUnavailable
+from schemas.errors import AnabranchError, DatabaseUnavailable
 from schemas.events import QueryAnswered
 from schemas.ports.engines import EmbeddedQuery, Embedder
 from schemas.ports.search import IndexChanges, Standing
@@ -67,6 +67,8 @@ class RememberedAnswers:
         self._changes, self._clock, self._most, self._keeps, self._note = changes, clock, most, keeps, note
         self._patience_s = patience_s
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
+        self._unkept: OrderedDict[Key, datetime] = OrderedDict()
+        """Whose last outcome was not to be kept, until when that is remembered: nobody waits for another of them, who would then have to ask all the same."""
         self._under_way: dict[Key, asyncio.Event] = {}
 
     def __len__(self) -> int:
@@ -77,7 +79,7 @@ class RememberedAnswers:
         at this moment. Raises DatabaseUnavailable, and what `ask` raises."""
         before = key in self._kept
         known = await self._find(key, kind, HOT)
-        if known is None and (other := self._under_way.get(key)):
+        if known is None and key not in self._unkept and (other := self._under_way.get(key)):
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._patience_s):
                     await other.wait()
@@ -88,6 +90,8 @@ class RememberedAnswers:
     async def tidy(self) -> None:
         """Lets go of what no longer holds, so that nothing that was withdrawn or erased stays in memory; of everything where the tables do not answer, whatever it
         is that they raise instead."""
+        for key in [key for key, until in self._unkept.items() if until <= self._clock()]:
+            del self._unkept[key]
         if not (looked_at := list(self._kept.items())):
             return
         hold = [False] * len(looked_at)
@@ -118,6 +122,9 @@ class RememberedAnswers:
             outcome = await ask()
             self._keep(key, outcome)
             return outcome
+        except AnabranchError:
+            self._pass_over(key)
+            raise
         finally:
             over.set()
             if first is over:
@@ -125,13 +132,21 @@ class RememberedAnswers:
 
     def _keep(self, key: Key, outcome: Outcome[SearchResponse] | Outcome[QueryResponse]) -> None:
         if outcome.standing is None:
+            self._pass_over(key)
             return
+        self._unkept.pop(key, None)
         before = self._kept.get(key)
         answered = before.answered if before else 0
         self._kept[key] = _Kept(outcome, outcome.standing, self._clock() + self._keeps, answered + 1)
         self._kept.move_to_end(key)
         while len(self._kept) > self._most:
             self._kept.popitem(last=False)
+
+    def _pass_over(self, key: Key) -> None:
+        self._unkept[key] = self._clock() + self._keeps
+        self._unkept.move_to_end(key)
+        while len(self._unkept) > self._most:
+            self._unkept.popitem(last=False)
 
     async def _holds(self, kept: _Kept) -> bool:
         return kept.until > self._clock() and (await self._changes.unchanged([kept.standing]))[0]

@@ -112,13 +112,53 @@ async def test_whoever_waited_for_another_that_failed_asks_for_itself() -> None:
     assert (await desk.ask()).answer
 
 
+async def test_nobody_waits_for_another_where_the_last_answer_was_not_to_be_kept() -> None:
+    built = house()
+    built.chat = ScriptedChat(EngineUnavailable("away"))
+    desk = Desk(built)
+    await desk.ask()
+    built.chat = Hanging({})
+    desk.retriever = built.retriever(answers=desk.answers)
+    await each_asks_the_model(desk, 3)
+    built.chat = None
+    desk.retriever = built.retriever(answers=desk.answers)
+    await desk.ask()
+    looks = built.index.asked["snapshot"]
+    desk.house.index.state = "2"
+    await asyncio.gather(*(desk.ask() for _ in range(3)))
+    assert built.index.asked["snapshot"] == looks + 1, "one is waited for again since an answer was kept"
+
+
+async def test_that_an_answer_was_not_to_be_kept_is_forgotten_in_time_and_with_too_many_others() -> None:
+    built = house()
+    built.index.broken = dict.fromkeys(("lexical", "semantic", "link"), EngineUnavailable("away"))
+    desk = Desk(built, most=2)
+    questions = ["What is one?", "What is two?", "What is three?"]
+    await asyncio.gather(*map(desk.ask, questions), return_exceptions=True)
+    built.index.broken = {}
+    looked = built.index.asked["snapshot"]
+    await asyncio.gather(*(desk.ask(questions[0]) for _ in range(3)))
+    assert built.index.asked["snapshot"] == looked + 1
+    desk.clock.now += KEEPS
+    await desk.answers.tidy()
+    looked = built.index.asked["snapshot"]
+    await asyncio.gather(*(desk.ask(questions[2]) for _ in range(3)))
+    assert built.index.asked["snapshot"] == looked + 1
+
+
 async def test_nobody_waits_for_ever_for_another_that_hangs() -> None:
     built = house()
     built.chat = Hanging({})
-    desk = Desk(built, patience_s=0.0)
-    waiting = [asyncio.create_task(desk.ask()) for _ in range(2)]
+    await each_asks_the_model(Desk(built, patience_s=0.0), 2)
+
+
+async def each_asks_the_model(desk: Desk, askers: int) -> None:
+    """At once, though it answers nobody."""
+    chat = desk.house.chat
+    assert isinstance(chat, Hanging)
+    waiting = [asyncio.create_task(desk.ask()) for _ in range(askers)]
     async with asyncio.timeout(5):
-        while built.chat.asked < 2:
+        while chat.asked < askers:
             await asyncio.sleep(0)
     for one in waiting:
         one.cancel()
