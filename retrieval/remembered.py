@@ -105,11 +105,13 @@ class RememberedAnswers:
 
     async def _find(self, key: Key, kind: type[R], least: int) -> Outcome[R] | None:
         kept = self._kept.get(key)
-        if kept is None or kept.answered < least or not isinstance(kept.outcome.response, kind):
+        if kept is None or not isinstance(kept.outcome.response, kind):
             return None
         if not await self._holds(kept):
             if self._kept.get(key) is kept:
                 del self._kept[key]
+            return None
+        if kept.answered < least:
             return None
         if key in self._kept:
             self._kept.move_to_end(key)

@@ -95,6 +95,13 @@ async def test_a_change_of_the_index_is_seen_by_the_next_question() -> None:
     assert not (await desk.ask("Who keeps the training records?")).trace.cached, "it has to become hot once more"
 
 
+async def test_a_change_between_the_first_asking_and_the_second_begins_the_counting_anew() -> None:
+    desk = Desk(house())
+    await desk.ask()
+    desk.house.index.state = "2"
+    assert [(await desk.ask()).trace.cached for _ in range(3)] == [False, False, True]
+
+
 async def test_what_many_ask_at_once_is_looked_for_once() -> None:
     desk = Desk(house())
     answers = await asyncio.gather(*(desk.ask() for _ in range(10)))
