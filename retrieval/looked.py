@@ -62,7 +62,7 @@ class Looked:
     results: tuple[Result, ...] = ()
     views: Mapping[UUID, ParentView] = field(default_factory=dict)
     standing: Standing | None = None
-    """Of the index; None where a channel, a model or the reranker was lost."""
+    """Of the index; None where a channel, a model, the reranker or what it reads was lost."""
 
 
 class Readable(Protocol):

@@ -141,7 +141,7 @@ class Retriever:
         draft = await self._answer(asked, looked) if suits(asked, looked) else None
         response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
         fact = answered(asked.tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, draft))
-        return Outcome(response, fact, looked.standing if draft is None or draft.whole else None)
+        return Outcome(response, fact, None if draft and draft.lost else looked.standing)
 
     async def _look(self, asked: Asked, *, read_contexts: bool) -> Looked:
         """Again with all channels, once, where a rule had chosen fewer and they found nothing that suits."""
@@ -242,7 +242,7 @@ def _instead(quoted: Draft, model: str, error: AnabranchError | TimeoutError, ti
     why = error.detail if isinstance(error, AnabranchError) else f"no answer within {timeout_s:g} s"
     note = f"The chat model {model} gave no usable answer ({why}); the answer is quoted instead."
     spent = error if isinstance(error, ModelOutput) else None
-    return replace(quoted, limitations=(note, *quoted.limitations), calls=spent.calls if spent else 1, tokens=spent.tokens if spent else 0)
+    return replace(quoted, limitations=(note, *quoted.limitations), calls=spent.calls if spent else 1, tokens=spent.tokens if spent else 0, lost=True)
 
 
 def alone(profile: Profile) -> Profile:

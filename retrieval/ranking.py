@@ -52,8 +52,8 @@ class Ranking:
 
     @property
     def whole(self) -> bool:
-        """Whether everything that was asked has answered."""
-        return not self.found.failed and (self.reranked is None or self.reranked.done)
+        """Whether everything that was asked has answered, the blobs of token states included."""
+        return not self.found.failed and (self.reranked is None or (self.reranked.done and not self.reranked.unread))
 
     @property
     def notes(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 from uuid import UUID
 
@@ -21,13 +21,15 @@ from schemas.profiles import RerankProfile
 
 @dataclass(frozen=True, slots=True)
 class Reranked:
-    """Parents, best first. `done` is False where the reranker could not look: then the fused order stands and `notes` say why."""
+    """Parents, best first. `done` is False where the reranker could not look: then the fused order stands and `notes` say why.
+    `unread` counts children whose token states are stored and could not be read."""
 
     parents: tuple[RankedParent, ...]
     done: bool
     notes: tuple[str, ...]
     numbers: Mapping[str, Any]
     children: Mapping[UUID, Sequence[ChunkView]]
+    unread: int = 0
 
     @property
     def best(self) -> float | None:
@@ -47,7 +49,7 @@ async def rerank(
     offered, rest = parents[: profile.parents], parents[profile.parents :]
     if reranker.role == "added" and (query is None or query.states is None):
         return _unchanged(parents, "not reranked: the question has no token states")
-    passages, children, missing = await _passages(offered, reranker, snapshot, states)
+    passages, children, unread = await _passages(offered, reranker, snapshot, states)
     if reranker.role == "added" and not any(passage.states for passage in passages):
         return _unchanged(parents, "not reranked: no token states are stored for these passages")
     try:
@@ -57,28 +59,30 @@ async def rerank(
         return _unchanged(parents, f"not reranked: {error.detail}")
     except TimeoutError:
         return _unchanged(parents, f"not reranked: {reranker.name} gave no answer within {profile.timeout_s:g} s")
+    missing = sum(not passage.states for passage in passages)
     notes = (f"{missing} of {len(passages)} passages were reranked without token states",) if missing and reranker.role == "added" else ()
     scored = {passage.id: score for passage, score in zip(passages, scores, strict=True) if reranker.role == "replaces" or passage.states}
-    return combined(offered, rest, scored, reranker.role, profile, notes, children)
+    return replace(combined(offered, rest, scored, reranker.role, profile, notes, children), unread=unread)
 
 
 async def _passages(
     offered: Sequence[RankedParent], reranker: Reranker, snapshot: Snapshot, states: StateReader
 ) -> tuple[list[Passage], dict[UUID, list[ChunkView]], int]:
-    """What the reranker reads of each parent, and how many of them have no states."""
+    """What the reranker reads of each parent, and how many children have states that could not be read."""
     ids = [parent.parent_id for parent in offered]
     if reranker.role == "replaces":
         texts = await snapshot.parents(ids)
         return [Passage(parent_id, texts[parent_id].text) for parent_id in ids if parent_id in texts], {}, 0
     children = _by_parent(await snapshot.children(ids))
-    read = await states.read([child for family in children.values() for child in family])
+    asked = [child for family in children.values() for child in family]
+    read = await states.read(asked)
     passages = []
     for parent in offered:
         family = children.get(parent.parent_id) or [parent.best.chunk]
         found = [read[child.chunk_id] for child in family if child.chunk_id in read]
         text = "\n".join(child.text for child in family)
         passages.append(Passage(parent.parent_id, text, tuple(rows for rows, _ in found), tuple(ids for _, ids in found)))
-    return passages, children, sum(not passage.states for passage in passages)
+    return passages, children, sum(child.chunk_id not in read for child in asked if child.states is not None and child.states[2] > 0)
 
 
 def _by_parent(children: Sequence[ChunkView]) -> dict[UUID, list[ChunkView]]:

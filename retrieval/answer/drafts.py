@@ -19,7 +19,8 @@ class Sentence:
 
 @dataclass(frozen=True, slots=True)
 class Draft:
-    """An answer before it is judged. Without sentences the contexts were not enough. `closeness` and `reply` are what engines said for it."""
+    """An answer before it is judged. Without sentences the contexts were not enough. `closeness` and `reply` are what engines said for it;
+    `lost` says that one that was asked said nothing: it is another answer than the next one may be."""
 
     sentences: tuple[Sentence, ...]
     citations: tuple[Citation, ...]
@@ -30,11 +31,7 @@ class Draft:
     tokens: int = 0
     closeness: tuple[float, ...] | None = None
     reply: ChatReply | None = None
-
-    @property
-    def whole(self) -> bool:
-        """Whether every engine that was asked for it has answered: no model was away, and sentences were chosen by more than their words."""
-        return self.reply is not None or (self.closeness is not None and not self.calls)
+    lost: bool = False
 
     @property
     def text(self) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import math
 from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,7 +45,18 @@ async def extractive_answer(
     items: Sequence[Quotable], plan: Plan, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None, timeout_s: float
 ) -> Draft:
     """After `timeout_s` without an answer of the engines the words alone choose."""
-    return await quoted_answer(items, plan, lambda offered: _within(timeout_s, closeness(offered, plan.question, query, embedder, reranker)))
+    lost = False
+
+    async def look(offered: Sequence[Quotable]) -> Floats | None:
+        nonlocal lost
+        try:
+            async with asyncio.timeout(timeout_s):
+                return await closeness(offered, plan.question, query, embedder, reranker)
+        except (AnabranchError, TimeoutError):
+            lost = True
+            return None
+
+    return replace(await quoted_answer(items, plan, look), lost=lost)
 
 
 async def quoted_answer(items: Sequence[Quotable], plan: Plan, look: Look) -> Draft:
@@ -95,15 +107,6 @@ def _preselected(items: Sequence[Quotable], overlaps: Floats) -> list[int]:
     rest = [place for place in range(len(items)) if place not in set(from_best)]
     chosen = list(dict.fromkeys([*by_words, *from_best, *rest]))[:LOOKED_AT]
     return sorted(chosen)
-
-
-async def _within(timeout_s: float, asked: Awaitable[Floats | None]) -> Floats | None:
-    """None where the engines are away and words must do."""
-    try:
-        async with asyncio.timeout(timeout_s):
-            return await asked
-    except (AnabranchError, TimeoutError):
-        return None
 
 
 async def closeness(items: Sequence[Quotable], question: str, query: EmbeddedQuery | None, embedder: Embedder, reranker: Reranker | None) -> Floats | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -16,7 +16,7 @@ from retrieval.pipeline import Retriever
 from retrieval.remembered import PATIENCE_S, RememberedAnswers, RememberedQuestions
 from schemas.errors import DatabaseUnavailable, EngineUnavailable
 from schemas.events import QueryAnswered, QueryReceived
-from schemas.ports.engines import ChatReply, Hear
+from schemas.ports.engines import ChatReply, Embedded, Hear
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest
 from tests.unit.retrieval_corpus import STAFF, House, house
 from tests.unit.retrieval_fakes import ScriptedChat
@@ -268,7 +268,11 @@ def _without_chat(built: House) -> None:
     built.chat = ScriptedChat(EngineUnavailable("away"))
 
 
-@pytest.mark.parametrize("lose", [_without_embedder, _without_graph, _without_reranker, _without_chat])
+def _without_some_states(built: House) -> None:
+    del built.blobs.data["states/staff"]
+
+
+@pytest.mark.parametrize("lose", [_without_embedder, _without_graph, _without_reranker, _without_chat, _without_some_states])
 async def test_an_answer_that_something_was_lost_to_is_not_remembered(lose: Callable[[House], None]) -> None:
     built = house()
     built.add("staff-2", STAFF)
@@ -277,6 +281,27 @@ async def test_an_answer_that_something_was_lost_to_is_not_remembered(lose: Call
     for _ in range(4):
         assert not (await desk.ask("Who keeps the training records of Harbour Estates?")).trace.cached
     assert desk.uses["answers hit"] == 0 and len(desk.answers) == 0
+
+
+async def test_an_answer_that_no_engine_was_asked_for_has_lost_none() -> None:
+    built = house()
+    built.reranker = None
+    desk = Desk(built)
+    answers = [await desk.ask(channels=["lexical"]) for _ in range(3)]
+    assert [answer.trace.cached for answer in answers] == [False, False, True] and answers[0].answer and not answers[0].refused
+
+
+async def test_an_answer_whose_sentences_no_engine_could_compare_is_not_remembered() -> None:
+    built = house()
+    desk = Desk(built)
+    built.embedder.embed = _away  # type: ignore[method-assign]
+    for _ in range(4):
+        answer = await desk.ask()
+        assert answer.answer and not answer.trace.cached
+
+
+async def _away(texts: Sequence[str]) -> list[Embedded]:
+    raise EngineUnavailable("the embedder does not answer")
 
 
 async def test_a_streamed_answer_is_made_as_it_is_told() -> None:
