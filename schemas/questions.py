@@ -136,7 +136,9 @@ class Trace(Value):
     tokens: int = 0
     cost: float | None = None
     cached: bool = Field(
-        False, description="the same was answered before, and nothing that it rests on has changed since; steps and channels are as they were then"
+        False,
+        description="the same was answered before, and nothing that it rests on has changed since; route, channels, scores and notes are as they were then, "
+        "times and what models were asked are this answer's own",
     )
     notes: list[str] = Field(default=[], description="what a person should know about this answer, such as entities still settling")
 

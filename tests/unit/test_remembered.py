@@ -82,6 +82,8 @@ async def test_an_answer_from_memory_is_a_run_of_its_own_with_all_that_it_was_ma
     assert [fact.run_id for fact in facts] == [response.run_id for response in responses] == [UUID(int=1), UUID(int=2), UUID(int=3)]
     assert sum(isinstance(event, QueryReceived) for event in desk.house.published) == 3
     assert facts[2].response == responses[2].model_dump(mode="json")
+    assert responses[2].trace.channels == responses[1].trace.channels and responses[2].trace.route == responses[1].trace.route
+    assert responses[2].trace.timings_ms.keys() == {"plan", "total"}, "of what was done for this answer"
     assert (facts[2].candidates, facts[2].numbers, facts[2].basis) == (facts[1].candidates, facts[1].numbers, facts[1].basis)
 
 
