@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
 from tests.journey.conftest import PATIENCE_S, World
+from tests.journey.test_lineage import lineage, recorded
+from tests.journey.test_past_runs import diff, rerun
 
 NOTE = "The toll of the lower lock is four pence for each boat."
 QUESTION = "What is the toll of the lower lock?"
@@ -39,8 +40,9 @@ async def deleted(world: World, document: str) -> None:
 async def erased(world: World, document: str) -> None:
     response = await world.http.post("/v1/erasures", json={"scope": "document", "name": document})
     assert response.status_code == 202, response.text
-    while (await world.http.get(f"/v1/documents/{document}")).status_code != 404:
-        """It goes first from what can be found."""
+    async with asyncio.timeout(PATIENCE_S):
+        while (await world.http.get(f"/v1/documents/{document}")).status_code != 404:
+            await asyncio.sleep(0)
 
 
 CHANGES = {"edited": (edited, "nine pence"), "amended": (amended, None), "deleted": (deleted, None), "erased": (erased, None)}
@@ -83,18 +85,16 @@ async def test_while_many_ask_the_same_whoever_asks_after_a_revision_is_told_see
 
 async def test_a_run_that_was_answered_from_memory_is_traced_rerun_and_compared_as_any_other(world: World) -> None:
     await world.searchable(NOTE, external_id="toll")
-    run = (await hot(world))["run_id"]
+    answer = await hot(world)
+    run = answer["run_id"]
+    await recorded(world, run)
     await world.searchable(NOTE.replace("four", "nine"), external_id="toll")
-    lineage = await traced(world, f"/v1/runs/{run}/lineage", world.http.get)
-    assert lineage["verified"]
-    rerun = await traced(world, f"/v1/runs/{run}/rerun", world.http.post)
-    assert "four pence" in str(rerun).replace("*", "")
-
-
-async def traced(world: World, path: str, ask: Callable[[str], Awaitable[Any]]) -> dict[str, Any]:
-    response = await ask(path)
-    assert response.status_code == 200, response.text
-    return dict(response.json())
+    assert (await lineage(world, run))["verified"]
+    again = await rerun(world, run)
+    assert again["same"] and again["response"] == answer
+    compared = await diff(world, run)
+    assert not compared["same"] and compared["answer_changed"]
+    assert "four pence" in compared["then"]["answer"].replace("*", "") and "nine pence" in compared["now"]["answer"].replace("*", "")
 
 
 async def test_caches_are_counted(world: World) -> None:

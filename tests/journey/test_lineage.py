@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -14,7 +15,7 @@ from anabranch.composition.overrides import Overrides
 from anabranch.settings import Settings
 from schemas.ids import sha256_hex
 from tests.integration.test_recovery import copy_keys, copy_log
-from tests.journey.conftest import World, running
+from tests.journey.conftest import PATIENCE_S, World, running
 
 QUESTION = "What is the daily allowance in Lisbon?"
 NOTE = "# Allowances\n\nThe daily allowance in Lisbon is 74 euros. Travel is booked by the office.\n"
@@ -23,8 +24,9 @@ LATER = "# Allowances\n\nThere is no allowance any more. Everybody stays at home
 
 async def recorded(world: World, run: str) -> None:
     """Wait until the answer has come through the log."""
-    while not ((await world.http.get(f"/v1/runs/{run}")).json().get("response")):
-        continue
+    async with asyncio.timeout(PATIENCE_S):
+        while not ((await world.http.get(f"/v1/runs/{run}")).json().get("response")):
+            await asyncio.sleep(0)
 
 
 async def answered(world: World) -> dict[str, Any]:
