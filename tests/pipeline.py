@@ -10,10 +10,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import pytest
+
+from anabranch.background.stuck import explained_lags
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.process.metrics import Metrics
 from anabranch.settings import Settings
+from anabranch.settings_loading import load_settings
 from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.events import Content, DocumentReceived, DocumentWithdrawn
@@ -26,6 +30,12 @@ from tests.property.world import LineParser
 PATIENCE_S = 90.0
 MAINTENANCE_S = 20.0
 TIME = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+@pytest.fixture
+def settings(tmp_path: Path, database: str, log_sets: list[str]) -> Settings:
+    """Which name the database, for what looks at it from outside."""
+    return load_settings(data_dir=tmp_path, sets=[f"database.url={database}", *log_sets])
 
 
 def null_overrides() -> Overrides:
@@ -104,6 +114,11 @@ class Pipeline:
         found = await self.until(there)
         assert isinstance(found, Build)
         return found
+
+    async def line(self, stage: str) -> dict[str, Any]:
+        """What is told of how far the stage has read."""
+        lines, _ = await explained_lags(self.worker.storage)
+        return next(one for one in lines if one["stage"] == stage)
 
     def engine_calls(self) -> dict[str, float]:
         return {

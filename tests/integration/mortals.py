@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from anabranch.composition.overrides import now
 from anabranch.composition.readers import readers
 from anabranch.composition.storage import Storage, prepare_storage
@@ -109,6 +111,12 @@ async def housed(dsn: str, sets: Sequence[str]) -> AsyncIterator[House]:
         finally:
             for worker in house.workers:
                 worker.end(signal.SIGKILL)
+
+
+@pytest.fixture
+async def house(database: str, log_sets: list[str], tmp_path: Path) -> AsyncIterator[House]:
+    async with housed(database, settings_for(database, log_sets, tmp_path / "data")) as found:
+        yield found
 
 
 async def killed_when_silent(worker: Worker, answered: Callable[[], Awaitable[int]]) -> list[str]:

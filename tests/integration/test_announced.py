@@ -11,14 +11,13 @@ from anabranch.composition.overrides import Overrides
 from anabranch.settings import Settings
 from engines.embed.null import NullEmbedder
 from processors import STAGES, announce
-from schemas.errors import PermanentError
 from schemas.events import GenerationPromoted
 from schemas.generations import IndexConfig
 from schemas.ports.bundle import Ports
-from schemas.ports.engines import Embedded
 from sql.migrate import migrate
 from streams.stage import Counted, Statement
 from tests.both_logs import on_both_logs
+from tests.fakes.choosy import Choosy
 from tests.integration.test_generations_in_turn import promote
 from tests.integration.test_recovery import copy_keys, copy_log
 from tests.integration.test_reindex import CHANGES, reindexing, settings
@@ -28,18 +27,9 @@ from tests.property.world import LineParser
 __all__ = ["settings"]
 
 
-class Choosy(NullEmbedder):
-    """Has one text that it does not take."""
-
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        if any("unlikeable" in text for text in texts):
-            raise PermanentError("not to its liking", code="CHOOSY")
-        return await super().embed(texts)
-
-
 def engines_of(config: IndexConfig) -> Overrides:
     wide = config.embed.engine == "openai"
-    return Overrides(parser=LineParser(), embedder=NullEmbedder(dimension=24) if wide else Choosy(dimension=8))
+    return Overrides(parser=LineParser(), embedder=NullEmbedder(dimension=24) if wide else Choosy(8, 0))
 
 
 OVERRIDES = Overrides(for_config=engines_of)
@@ -72,7 +62,7 @@ async def test_a_switch_that_nobody_had_told_of_when_the_database_was_lost_is_to
     settings: Settings, database: str, other_database: str, empty_database: str
 ) -> None:
     async with pipeline(settings.data_dir, database, OVERRIDES, settings, stages=WITHOUT_A_WORD) as at_work:
-        await at_work.fill({"good": "One heron.", "bad": "An unlikeable heron."})
+        await at_work.fill({"good": "One stork.", "bad": "A heron."})
         assert await told(at_work) == ["good"]
         desk = replace(reindexing(at_work), overrides=OVERRIDES)
         name, _ = await desk.start(CHANGES["embedder"][0])

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from anabranch.background.stuck import explained_lags
 from anabranch.doctor import waiting
 from anabranch.settings_loading import load_settings
 from engines.embed.null import NullEmbedder
@@ -28,11 +26,6 @@ class Away(NullEmbedder):
         return await super().embed(texts)
 
 
-async def line(at_work: Pipeline, stage: str) -> dict[str, Any]:
-    lines, _ = await explained_lags(at_work.worker.storage)
-    return next(one for one in lines if one["stage"] == stage)
-
-
 async def test_topics_lag_and_doctor_name_the_engine_that_a_stage_waits_for(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(hosting, "RENEWED_S", 0.2)
     embedder = Away(dimension=8)
@@ -41,12 +34,12 @@ async def test_topics_lag_and_doctor_name_the_engine_that_a_stage_waits_for(data
         await at_work.push({"heron": "Herons nest."})
 
         async def told() -> bool:
-            return bool((await line(at_work, "embed"))["paused"])
+            return bool((await at_work.line("embed"))["paused"])
 
         await at_work.until(told)
-        found = await line(at_work, "embed")
+        found = await at_work.line("embed")
         assert found["why"] == "stands still: http://embedder.test does not answer" and "model server" in found["remedy"]
-        assert not (await line(at_work, "chunk"))["paused"]
+        assert not (await at_work.line("chunk"))["paused"]
         [finding] = [one for one in await waiting.stages(settings) if one.name == "stage: embed"]
         assert finding.status == "warn" and "http://embedder.test" in finding.detail
         embedder.is_away = False

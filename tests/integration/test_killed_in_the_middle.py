@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 from uuid import UUID
-
-import pytest
 
 from anabranch.desk.rebuilding import start_rebuild
 from anabranch.settings_loading import amended, load_settings
@@ -17,19 +14,15 @@ from sql.checksum import checksum
 from sql.pool import connect
 from sql.replays import PgReplays
 from tests.both_logs import on_kafka
-from tests.integration.mortals import House, housed, killed_when_silent, settings_for, spoken, until
+from tests.integration.mortals import House, house, killed_when_silent, spoken, until
 from tests.integration.test_reindex import CHANGES, OVERRIDES, WORDS, engines_of
 from tests.pipeline import pipeline
+
+__all__ = ["house"]
 
 MANY: dict[str, str | None] = {f"doc-{number}": f"{WORDS} {number}" for number in range(40)}
 TENANT = "default"
 EMBEDDER = CHANGES["embedder"][0]
-
-
-@pytest.fixture
-async def house(database: str, log_sets: list[str], tmp_path: Path) -> AsyncIterator[House]:
-    async with housed(database, settings_for(database, log_sets, tmp_path / "data")) as found:
-        yield found
 
 
 @on_kafka

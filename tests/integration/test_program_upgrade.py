@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -16,7 +15,6 @@ from anabranch.composition.overrides import Overrides
 from anabranch.desk.rebuilding import Reindexing
 from anabranch.doctor import waiting
 from anabranch.settings import Settings
-from anabranch.settings_loading import load_settings
 from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.errors import PermanentError
@@ -28,16 +26,13 @@ from sql.pauses import PgPauses
 from sql.switching import roll_back, switch
 from streams.codec import Codec
 from tests.both_logs import on_both_logs
-from tests.pipeline import Pipeline, null_overrides, pipeline
+from tests.pipeline import Pipeline, null_overrides, pipeline, settings
+
+__all__ = ["settings"]
 
 TEXTS: dict[str, str | None] = {f"doc-{number}": f"Herons and storks, number {number}.\nCranes fly.\nRails swim." for number in range(4)}
 LATE: dict[str, str | None] = {"late": "Grebes came late.", "doc-0": "Herons, said otherwise.", "doc-1": None}
 Upgrade = Callable[[str], None]
-
-
-@pytest.fixture
-def settings(tmp_path: Path, database: str, log_sets: list[str]) -> Settings:
-    return load_settings(data_dir=tmp_path, sets=[f"database.url={database}", *log_sets])
 
 
 @pytest.fixture
@@ -63,11 +58,6 @@ async def shown(at_work: Pipeline) -> dict[str, str]:
         "join documents d on d.id = v.document_id group by 1"
     )
     return {row["external_id"]: row["text"].split(",")[0].split(".")[0] for row in rows}
-
-
-async def line(at_work: Pipeline, stage: str) -> dict[str, Any]:
-    lines, _ = await explained_lags(at_work.worker.storage)
-    return next(one for one in lines if one["stage"] == stage)
 
 
 async def promote(at_work: Pipeline, name: str) -> None:
@@ -99,7 +89,7 @@ async def test_an_index_of_another_version_answers_while_a_new_one_is_made_and_n
         meanwhile = NEW if stage == "extract" else {name: OLD[name] for name in ("doc-0", "doc-2", "doc-3")}
         await newer.until(lambda: _shows(newer, meanwhile))
         await newer.until(lambda: _paused(newer, stage))
-        found = await line(newer, stage)
+        found = await newer.line(stage)
         assert f"{stage} of generation g1 is the work of another version" in found["why"] and "anabranch reindex" in found["remedy"]
         findings = await waiting.stages(settings)
         assert any("another version" in finding.detail and finding.status == "warn" for finding in findings), findings
@@ -144,7 +134,7 @@ async def test_the_version_that_made_the_index_goes_on_with_what_waited(
     async with pipeline(tmp_path, database, settings=settings) as back:
         await back.until(lambda: _shows(back, NEW))
         await back.quiet()
-        assert back.worker.outdated == [] and (await line(back, stage))["lag"] == 0
+        assert back.worker.outdated == [] and (await back.line(stage))["lag"] == 0
         assert await back.pool.fetchval("select count(distinct headers->>'ce_id') from events where topic = 'ocr_done'") == len(TEXTS) + 2
 
 

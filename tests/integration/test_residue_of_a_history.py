@@ -6,11 +6,8 @@ import asyncio
 import json
 import random
 import signal
-from collections.abc import AsyncIterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-
-import pytest
 
 from anabranch.composition.storage import kafka_of
 from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn
@@ -20,19 +17,15 @@ from streams.codec import Codec
 from streams.submission import submission
 from tests.both_logs import on_both_logs
 from tests.integration.cluster import Cluster
-from tests.integration.mortals import House, environment, housed, settings_for, until
+from tests.integration.mortals import House, environment, house, until
 from tests.journey.served import anabranch
 from tests.pipeline import TIME, change
 from tests.property.test_changes import LINES, LONG, SHORT
 
+__all__ = ["house"]
+
 SEED, DOCUMENTS, CHANGES = 11, 12, 7
 TEXTS = [LONG, SHORT, LINES[0], "\n".join(LINES[:20])]
-
-
-@pytest.fixture
-async def house(database: str, log_sets: list[str], tmp_path: Path) -> AsyncIterator[House]:
-    async with housed(database, settings_for(database, log_sets, tmp_path / "data")) as found:
-        yield found
 
 
 @dataclass

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from anabranch.background.stuck import explained_lags
 from anabranch.doctor import waiting
 from anabranch.settings import Settings
-from anabranch.settings_loading import load_settings
 from processors import STAGES, chunk
 from schemas.events import DocumentChunked
 from schemas.ids import document_id
@@ -19,15 +17,12 @@ from sql.pauses import PgPauses
 from streams import partition
 from streams.partitioning import partition_of
 from tests.both_logs import PARTITIONS, on_both_logs
-from tests.pipeline import Pipeline, pipeline
+from tests.pipeline import Pipeline, pipeline, settings
+
+__all__ = ["settings"]
 
 OTHERS = [stage for stage in STAGES if stage is not chunk.STAGE]
 RAISED = {1: lambda payload: payload}
-
-
-@pytest.fixture
-def settings(tmp_path: Path, database: str, log_sets: list[str]) -> Settings:
-    return load_settings(data_dir=tmp_path, sets=[f"database.url={database}", *log_sets])
 
 
 @pytest.fixture(autouse=True)
@@ -52,11 +47,6 @@ async def searchable(at_work: Pipeline) -> set[str]:
     return {row["external_id"] for row in rows}
 
 
-async def line(at_work: Pipeline, stage: str) -> dict[str, Any]:
-    lines, _ = await explained_lags(at_work.worker.storage)
-    return next(one for one in lines if one["stage"] == stage)
-
-
 @on_both_logs
 async def test_a_newer_version_waits_in_its_partition_with_the_reason_and_goes_on_with_a_newer_worker(
     settings: Settings, database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -73,7 +63,7 @@ async def test_a_newer_version_waits_in_its_partition_with_the_reason_and_goes_o
                 new_chunker.number = 10
                 await new_chunker.push(dict.fromkeys(waiting_ones, "Storks nest."))
                 await older.until(lambda: _paused(older, {"embed", "extract"}))
-        found = await line(older, "embed")
+        found = await older.line("embed")
         assert found["why"] == "stands still in partition 0: document.chunked.v2 on topic chunked is newer than v1, the newest this worker knows"
         assert found["remedy"].startswith("Upgrade this worker") and found["lag"] >= 1
         findings = {finding.name: finding for finding in await waiting.stages(settings)}
@@ -85,14 +75,14 @@ async def test_a_newer_version_waits_in_its_partition_with_the_reason_and_goes_o
             shown = set() if settings.log_kind == "postgres" else set(neighbours)
             await older.until(lambda: _equal(older, shown))
             await older.until(lambda: _accepted(older, len(neighbours) + len(waiting_ones)))
-        assert not (await line(older, "index"))["paused"]
+        assert not (await older.line("index"))["paused"]
         assert await older.pool.fetchval("select count(*) from dead_letters") == 0
     raised(monkeypatch)
     async with pipeline(tmp_path, database, settings=settings) as newer:
         await newer.until(lambda: _equal(newer, {*neighbours, *waiting_ones}))
         await newer.quiet()
         assert await newer.pool.fetchval("select count(*) from dead_letters") == 0
-        assert await PgPauses(newer.pool).all() == [] and (await line(newer, "embed"))["lag"] == 0
+        assert await PgPauses(newer.pool).all() == [] and (await newer.line("embed"))["lag"] == 0
 
 
 @on_both_logs

@@ -4,31 +4,27 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+import pytest
+
 from anabranch.background.lag import stage_lags
-from engines.embed.null import NullEmbedder
-from schemas.errors import PermanentError
-from schemas.ports.engines import Embedded
+from anabranch.composition.overrides import Overrides
 from sql.checksum import checksum
 from sql.pool import close_pool, open_pool
+from tests.fakes.choosy import Choosy
 from tests.journey.conftest import PATIENCE_S, World
 
 
-class Choosy(NullEmbedder):
-    """Refuses texts that hold one of the words, until it is mended."""
+@pytest.fixture
+def embedder() -> Choosy:
+    return Choosy()
 
-    def __init__(self) -> None:
-        super().__init__(64, 16)
-        self.refused: set[str] = {"heron"}
-        self.calls = 0
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        self.calls += 1
-        if any(word in text for word in self.refused for text in texts):
-            raise PermanentError("this text is not to its liking", code="CHOOSY")
-        return await super().embed(texts)
+@pytest.fixture
+def overrides(embedder: Choosy) -> Overrides:
+    return Overrides(embedder=embedder)
 
 
 async def post(world: World, path: str, body: dict[str, Any], status: int = 202) -> dict[str, Any]:

@@ -14,9 +14,10 @@ from anabranch.composition.overrides import Overrides
 from anabranch.settings import Settings
 from tests.both_logs import on_both_logs
 from tests.canaries import in_files, in_tables
+from tests.fakes.choosy import Choosy
 from tests.fakes.serving import serving
 from tests.journey.conftest import World, running
-from tests.journey.replaying import Choosy, ended, get, is_state, letters, none_left, post, until
+from tests.journey.replaying import ended, get, is_state, letters, none_left, post, until
 from tests.journey.test_erasure import erase
 from tests.journey.test_erasure_meanwhile import CLEAR
 

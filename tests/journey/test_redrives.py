@@ -17,18 +17,11 @@ from schemas.records import Record
 from streams.codec import Codec
 from streams.submission import submission
 from tests.both_logs import on_both_logs, truncate
+from tests.fakes.choosy import Choosy
 from tests.journey.conftest import World, running
-from tests.journey.replaying import Choosy, ended, failed, get, idle, is_state, letters, none_left, post, summed, until
+from tests.journey.replaying import embedder, ended, failed, get, idle, is_state, letters, none_left, overrides, post, summed, until
 
-
-@pytest.fixture
-def embedder() -> Choosy:
-    return Choosy()
-
-
-@pytest.fixture
-def overrides(embedder: Choosy) -> Overrides:
-    return Overrides(embedder=embedder)
+__all__ = ["embedder", "overrides"]
 
 
 @pytest.fixture

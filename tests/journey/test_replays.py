@@ -7,21 +7,13 @@ from typing import Any
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
 from sql.replays import PgReplays
 from tests.both_logs import expire, on_both_logs
+from tests.fakes.choosy import Choosy
 from tests.journey.conftest import World
-from tests.journey.replaying import Choosy, ended, get, idle, post, producers_told, replayed, summed, until
+from tests.journey.replaying import embedder, ended, get, idle, overrides, post, producers_told, replayed, summed, until
 
-
-@pytest.fixture
-def embedder() -> Choosy:
-    return Choosy()
-
-
-@pytest.fixture
-def overrides(embedder: Choosy) -> Overrides:
-    return Overrides(embedder=embedder)
+__all__ = ["embedder", "overrides"]
 
 
 @on_both_logs
