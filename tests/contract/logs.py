@@ -69,7 +69,14 @@ async def postgres_case(dsn: str) -> AsyncIterator[LogCase]:
 CASES: dict[str, tuple[Any, str | None]] = {"memory": (memory_case, None), "postgres": (postgres_case, "database"), "kafka": (kafka_case, "kafka_settings")}
 
 
-@pytest.fixture(params=["memory", "postgres", pytest.param("kafka", marks=pytest.mark.kafka)])
+KAFKA = pytest.param("kafka", marks=pytest.mark.kafka)
+where_records_expire = pytest.mark.parametrize("open_case", ["postgres", KAFKA], indirect=True)
+"""In memory nothing does."""
+where_offsets_come_again = pytest.mark.parametrize("open_case", ["memory", KAFKA], indirect=True)
+"""Positions of a database never do."""
+
+
+@pytest.fixture(params=["memory", "postgres", KAFKA])
 def open_case(request: pytest.FixtureRequest) -> AbstractAsyncContextManager[LogCase]:
     """Asks for the server's fixtures while no event loop runs: they have loops of their own."""
     case, place = CASES[request.param]

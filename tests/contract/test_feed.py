@@ -24,8 +24,7 @@ from sql.statements import statement
 from streams import feed as feed_of_offsets
 from streams.feed import OffsetFeed
 from streams.kafka.log import KafkaLog
-from streams.memory import MemoryLog
-from tests.contract.logs import LogCase, log_and_subscriber, open_case
+from tests.contract.logs import LogCase, log_and_subscriber, open_case, where_offsets_come_again, where_records_expire
 
 __all__ = ["log_and_subscriber", "open_case"]
 
@@ -50,15 +49,14 @@ class Case:
 
     async def lose(self, count: int, topic: str = "others") -> None:
         """What the topic's retention does: so many of its first records, if it has one partition, are gone."""
-        if isinstance(self.log, MemoryLog):
-            pytest.skip("in memory nothing expires")
         if isinstance(self.log, KafkaLog):
             settings = self.log._settings
             place = TopicPartition(settings.topic_prefix + topic, 0, (await self.log.ends(topic))[0][0] + count)
             client = AdminClient({**settings.for_librdkafka()})
             for future in client.delete_records([place]).values():
                 await asyncio.wrap_future(future)
-        elif isinstance(self.log, PgLog):
+        else:
+            assert isinstance(self.log, PgLog), "in memory nothing expires"
             await self.log._pool.execute("update topics set retention_ms = 0 where topic = $1", topic)
             await self.log._pool.execute(
                 "insert into log_readers (reader, topic, xact, position) select 'reader', topic, xact, position from events where topic = $1 "
@@ -148,6 +146,7 @@ async def test_a_text_that_is_no_place_is_refused(case: Case, text: str) -> None
         await case.feed.read(text, TOPICS, 10)
 
 
+@where_records_expire
 async def test_what_expired_unread_is_told_once_to_whoever_goes_on(case: Case) -> None:
     await case.append(*range(10), topic="others")
     read = await case.feed.read(await case.feed.first(), ["others"], 3)
@@ -159,6 +158,7 @@ async def test_what_expired_unread_is_told_once_to_whoever_goes_on(case: Case) -
         assert (numbers(following.records), following.missed) == (rest, 0)
 
 
+@where_records_expire
 async def test_where_all_that_was_unread_expired_an_empty_page_tells_it_once(case: Case) -> None:
     await case.append(1, 2, 3, topic="others")
     read = await case.feed.read(await case.feed.first(), TOPICS, 1)
@@ -170,6 +170,7 @@ async def test_where_all_that_was_unread_expired_an_empty_page_tells_it_once(cas
     assert numbers((await case.feed.read(page.cursor, TOPICS, 10)).records) == [4]
 
 
+@where_records_expire
 async def test_each_loss_is_told_beside_what_other_topics_keep(case: Case) -> None:
     """Also to who goes on behind the first record of the page that told it."""
     await case.append(100, topic="others")
@@ -184,6 +185,7 @@ async def test_each_loss_is_told_beside_what_other_topics_keep(case: Case) -> No
     assert (await case.feed.read(page.records[0].cursor, TOPICS, 10)).missed == 0
 
 
+@where_records_expire
 async def test_what_was_read_and_then_expired_is_not_missed_nor_what_was_gone_at_the_beginning(case: Case) -> None:
     await case.append(*range(5), topic="others")
     read = await case.feed.read(await case.feed.first(), TOPICS, 5)
@@ -194,6 +196,7 @@ async def test_what_was_read_and_then_expired_is_not_missed_nor_what_was_gone_at
     assert numbers((await case.feed.read(await case.feed.first(), TOPICS, 10)).records) == [4]
 
 
+@where_records_expire
 async def test_no_record_tells_what_was_missed_all_the_same(case: Case) -> None:
     await case.append(*range(5), topic="others")
     place = (await case.feed.read(await case.feed.first(), TOPICS, 1)).cursor
@@ -201,9 +204,8 @@ async def test_no_record_tells_what_was_missed_all_the_same(case: Case) -> None:
     assert (await case.feed.read(place, TOPICS, 0)).missed == 2
 
 
-async def test_a_place_in_a_topic_that_was_made_anew_is_refused_with_a_way_out(log_and_subscriber: LogCase, case: Case) -> None:
-    if log_and_subscriber.name == "postgres":
-        pytest.skip("positions of a database never come again")
+@where_offsets_come_again
+async def test_a_place_in_a_topic_that_was_made_anew_is_refused_with_a_way_out(case: Case) -> None:
     await case.append(1, 2, 3, topic="others")
     place = await case.feed.now(TOPICS)
     await case.log.delete_topics(["others"])
