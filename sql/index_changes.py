@@ -21,6 +21,12 @@ async def note_change(connection: Connection, generation: str, tenants: Iterable
     await connection.execute("insert into index_changes (generation, tenant) select $1, unnest($2::text[])", generation, sorted(set(tenants)))
 
 
+async def forget_foreign_changes(pool: Pool) -> None:
+    """Those that came in a dump and bear transactions that this server has yet to come to: no look is ever after one, so nothing would be kept of their tenants."""
+    with database_errors():
+        await pool.execute("delete from index_changes where xact >= pg_snapshot_xmax(pg_current_snapshot())")
+
+
 class PgIndexChanges:
     """See `schemas.ports.search.IndexChanges`."""
 

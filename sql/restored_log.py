@@ -27,6 +27,5 @@ async def take_over_log(pool: Pool) -> bool:
             await connection.execute(statement("settle_readers"), FIRST)
             await connection.execute("update events set xact = $1::xid8", FIRST)
             await connection.execute("delete from gone_events")
-            await connection.execute("delete from index_changes")
     log.warning("the log came from another server: its records were put in the order of their positions")
     return True

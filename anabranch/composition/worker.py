@@ -29,7 +29,7 @@ from anabranch.settings import Settings
 from processors import STAGES
 from schemas.generations import Generation, IndexConfig
 from sql.generations import PgGenerations
-from sql.index_changes import PrunedChanges
+from sql.index_changes import PrunedChanges, forget_foreign_changes
 from sql.pool import RELAXED, close_pool, open_pool
 from sql.restored_log import take_over_log
 from streams.codec import Codec
@@ -73,6 +73,7 @@ async def prepare_worker(
         storage = await stack.enter_async_context(
             prepare_storage(settings, dsn, pool_size=settings.database.worker_pool, name="anabranch worker", relaxed=True, overrides=overrides)
         )
+        await forget_foreign_changes(storage.pool)
         if settings.log_kind == "postgres":
             await take_over_log(storage.pool)
         await check_current(storage, await destroy_again(storage.log, storage.codec, storage.pool))

@@ -12,7 +12,7 @@ import pytest
 
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import Standing
-from sql.index_changes import EVERY_GENERATION, KEPT_S, PgIndexChanges, PrunedChanges, note_change
+from sql.index_changes import EVERY_GENERATION, KEPT_S, PgIndexChanges, PrunedChanges, forget_foreign_changes, note_change
 from sql.migrate import migrate
 from sql.pool import RELAXED, Connection, Pool, close_pool, open_pool
 from tests.postgres_fixture import own_postgres
@@ -93,6 +93,18 @@ async def test_a_look_at_another_server_or_database_does_not_stand(pool: Pool, o
         assert not await stands(pool, await look(other))
     finally:
         await close_pool(other)
+
+
+async def test_changes_that_bear_transactions_of_another_server_end_no_look(pool: Pool) -> None:
+    async with changing(pool, tenant="changed here"):
+        """Commits."""
+    await pool.execute("insert into index_changes select (xact::text::bigint + 1000000)::text::xid8, 'default', generation from index_changes")
+    assert not await stands(pool, await look(pool))
+    async with changing(pool, tenant="changing here"):
+        await forget_foreign_changes(pool)
+        look_of_now = await look(pool)
+    assert await stands(pool, look_of_now)
+    assert {row["tenant"] for row in await pool.fetch("select tenant from index_changes")} == {"changed here", "changing here"}
 
 
 async def test_a_look_does_not_stand_when_a_crash_has_made_the_server_count_transactions_once_more() -> None:

@@ -161,6 +161,16 @@ async def test_a_worker_under_which_tables_are_restored_stops_and_the_next_one_m
 
 
 @on_both_logs
+async def test_changes_noted_on_the_server_that_a_dump_came_from_end_no_answers(settings: Settings, database: str, overrides: Overrides) -> None:
+    foreign = "xact >= pg_snapshot_xmax(pg_current_snapshot())"
+    async with running(settings, database, overrides) as world:
+        await world.worker.storage.pool.execute("insert into index_changes values ('1000000000', 'default', 'g1')")
+        assert await world.worker.storage.pool.fetchval(f"select count(*) from index_changes where {foreign}") == 1
+    async with running(settings, database, overrides) as world:
+        assert await world.worker.storage.pool.fetchval(f"select count(*) from index_changes where {foreign}") == 0
+
+
+@on_both_logs
 async def test_documents_whose_keys_are_newer_than_the_backup_of_the_keystore_come_in_once_more(
     settings: Settings, database: str, other_database: str, overrides: Overrides
 ) -> None:
