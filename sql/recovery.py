@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from datetime import timedelta
 from uuid import UUID
 
@@ -15,6 +15,13 @@ async def claim_at_door(pool: Pool, accepted: Sequence[tuple[UUID, str]]) -> Non
     """Internal ids of the producers' events, with their payloads' hashes, or ERASED."""
     with database_errors():
         await pool.execute(statement("claim_at_door"), [identity for identity, _ in accepted], [sha256 for _, sha256 in accepted])
+
+
+async def passed_door(pool: Pool, events: Collection[UUID]) -> set[UUID]:
+    """Those that the door would pass over, were they read once more."""
+    with database_errors():
+        rows = await pool.fetch("select event_id from handled where generation = '' and stage = 'receive' and reacted and event_id = any($1)", list(events))
+    return {row["event_id"] for row in rows}
 
 
 async def place_reader(pool: Pool, group: str, topic: str, generation: str, stage: str, outputs: Sequence[str], *, over: timedelta | None = None) -> None:

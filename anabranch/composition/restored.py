@@ -4,17 +4,20 @@ cannot be made good by reading again is refused."""
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Mapping
+from collections.abc import AsyncIterator, Collection, Mapping
 from dataclasses import dataclass
 from uuid import UUID
 
 import structlog
 
-from anabranch.background.let_in import let_in, sealed_with
+from anabranch.background.let_in import let_in
+from anabranch.composition.genesis import FIRST
+from anabranch.composition.lost_keys import LostKeys, gone_for_good, lost_keys
 from anabranch.composition.readers import Reader, readers
 from anabranch.composition.storage import Storage
-from processors import STAGES, control, receive
+from processors import STAGES, control, receive, transcribe
 from schemas.errors import ConfigurationError, LogUnavailable
+from schemas.records import StoredRecord
 from sql.generations import PgGenerations
 from sql.keystore import PgKeystore
 from sql.log import PgLog
@@ -31,6 +34,7 @@ Behind = Mapping[Reading, Mapping[int, tuple[int, int]]]
 """By partition, from where to where the tables have not seen what their group acknowledged."""
 CONTROL: Reading = (group_name(control.STAGE.name, None), control.STAGE.topic)
 DOOR: Reading = (group_name(receive.STAGE.name, None), receive.STAGE.topic)
+TAKEN_IN: Reading = (group_name(transcribe.STAGE.name, FIRST), transcribe.STAGE.topic)
 NOT_READ_AGAIN = ("generation.", "erasure.", "key.")
 """Decisions by what their types begin with: what followed from them is done already, and not to these tables."""
 REMEDY = "Make an empty database, restore only schema `keystore` into it, and run `anabranch rebuild` with no server running."
@@ -85,12 +89,13 @@ class Comparison:
             await self.storage.reached.take_over(self.read)
             return
         behind = {reading: missed for reading in self.read if (missed := self._missed(reading))}
+        if not behind:
+            return
         await self._check_retained(behind)
-        lost = await self._lost(behind)
-        if lost:
-            await self._check_raw(behind.get(DOOR, {}), len(lost))
+        lost = await lost_keys(self.storage, self._unseen(behind))
+        await self._check_come_again(lost)
         await self._go_back(behind)
-        await PgKeystore(self.storage.pool).lose(lost)
+        await PgKeystore(self.storage.pool).lose(lost.tenants)
 
     def _missed(self, reading: Reading) -> dict[int, tuple[int, int]]:
         known = self.known.get(reading, {})
@@ -115,25 +120,27 @@ class Comparison:
                     detail = f"these tables are older than what was read of the log: topic {topic}, partition {partition}, does not hold {start} to {first - 1} any more"
                     raise _restored(detail, remedy="Restore a backup that is newer.")
 
-    async def _lost(self, behind: Behind) -> dict[UUID, str]:
-        """Keys that were made since the backup of the keystore, each with its tenant: it lies in the same database, and may have been restored with the tables."""
-        used: dict[UUID, str] = {}
+    async def _unseen(self, behind: Behind) -> AsyncIterator[StoredRecord]:
+        """And what was accepted since: a slow document keeps its stage from acknowledging others, of which stages after it have read."""
         for (_, topic), missed in behind.items():
             start, end = ({partition: place[side] for partition, place in missed.items()} for side in (0, 1))
             async for stored in self.storage.log.read(topic, start, {**dict.fromkeys(await self.storage.log.ends(topic), 0), **end}):
-                used |= sealed_with(stored)
-        found = await PgKeystore(self.storage.pool).find(list(used))
-        return {key: tenant for key, tenant in used.items() if key not in found}
+                yield stored
+        async for stored in self.storage.log.read(ACCEPTED, self._goes_on(TAKEN_IN)):
+            yield stored
 
-    async def _check_raw(self, missed: Mapping[int, tuple[int, int]], lost: int) -> None:
-        """What was sealed with keys that are lost comes in once more by the door."""
-        there = await self.storage.log.ends(receive.STAGE.topic)
-        if cut := {partition: (start, there[partition][0] - 1) for partition, (start, _) in missed.items() if start < there[partition][0]}:
-            places = ", ".join(f"{first} to {last} of partition {partition}" for partition, (first, last) in sorted(cut.items()))
+    def _goes_on(self, reading: Reading) -> dict[int, int]:
+        known = self.known.get(reading, {})
+        return {partition: min(known.get(partition, 0), end) for partition, end in self.read[reading].items()}
+
+    async def _check_come_again(self, lost: LostKeys) -> None:
+        """The keystore lies in the same database, and may have been restored with the tables; or from another backup, which is older than that of the tables."""
+        if gone := await gone_for_good(self.storage, lost, self._goes_on(DOOR)):
             raise ConfigurationError(
-                f"the keystore lacks {lost} keys that were made since its backup, and topic raw, where documents could come from once more, does not hold {places}",
+                f"the keystore lacks {len(gone)} keys that were made since its backup, and the documents that they sealed do not come in once more: "
+                "topic raw does not hold them any more, or these tables are newer than that backup",
                 code="TABLES_RESTORED",
-                remedy="Restore the newest backup of schema `keystore`, and start again.",
+                remedy=f"Restore the newest backup of schema `keystore`, and start again. Where there is none that has them: {REMEDY}",
             )
 
     async def _go_back(self, behind: Behind) -> None:

@@ -2,44 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import replace
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.restored import CONTROL, DOOR, check_current
-from anabranch.composition.storage import Storage, prepare_storage
-from anabranch.settings import Settings
+from anabranch.composition.storage import Storage
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.generations import Generation, IndexConfig
 from schemas.records import Record
 from schemas.rows import GenerationRow
-from sql.pool import Pool
-from sql.reached import PgReached
-from streams.memory import MemoryLog
 from tests.generations import decide
+from tests.shared_log import SharedLog, acknowledge, nothing, storage_over
 
 FIRST = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
-Work = Callable[[], Awaitable[None]]
-
-
-async def nothing() -> None:
-    """As when no other worker is there."""
-
-
-class SharedLog(MemoryLog):
-    """Of which other workers do their `work` before it answers; they note before they acknowledge."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.places: dict[tuple[str, str], dict[int, int]] = {}
-        self.work: Work = nothing
-
-    async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
-        await self.work()
-        return self.places.get((group, topic), {})
 
 
 @pytest.fixture
@@ -49,15 +26,8 @@ def log() -> SharedLog:
 
 @pytest.fixture
 async def storage(tmp_path: Path, database: str, log: SharedLog) -> AsyncIterator[Storage]:
-    async with prepare_storage(Settings(data_dir=tmp_path), database, pool_size=3, name="test", overrides=Overrides()) as prepared:
-        for topic in ("raw", "accepted", "ocr_done", "chunked", "entities", "embedded", "control", "queries", "feedback", "dead_letters"):
-            await log.create_topics({topic: 1}, retention_ms={})
-        yield replace(prepared, log=log)
-
-
-async def acknowledge(pool: Pool, log: SharedLog, reading: tuple[str, str], offset: int) -> None:
-    await PgReached(pool).note(*reading, {0: offset})
-    log.places[reading] = {0: offset}
+    async with storage_over(log, tmp_path, database) as prepared:
+        yield prepared
 
 
 async def test_a_first_generation_that_another_worker_makes_at_this_moment_is_no_sign_of_empty_tables(storage: Storage, log: SharedLog) -> None:
