@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.background import state_sweeping
 from anabranch.background.maintenance import Maintenance
 from anabranch.background.state_sweeping import sweep_states
 from anabranch.composition.overrides import Overrides
@@ -17,7 +18,9 @@ from anabranch.settings import Settings
 from engines.blobs import Blobs
 from engines.embed.null import NullEmbedder
 from schemas.errors import EngineUnavailable
+from sql.dropped_states import dropped_states
 from sql.index_changes import PrunedChanges
+from sql.pool import Pool
 from tests.integration.test_generations_in_turn import drop, promote
 from tests.pipeline import Pipeline, pipeline
 from tests.property.world import LineParser
@@ -111,6 +114,39 @@ async def test_what_was_still_on_its_way_when_the_sweep_began_keeps_its_states(d
         monkeypatch.setattr(Storage, "waiting", arrives)
         assert await sweep_states(at_work.worker.storage) == 0
         assert await stored(at_work) >= only_old
+
+
+async def test_nothing_goes_while_somebody_is_at_a_replay(database: str, tmp_path: Path) -> None:
+    """It may state again what refers to one."""
+    async with prepare_storage(Settings(data_dir=tmp_path), database, pool_size=3, name="test") as storage:
+        await storage.pool.execute("insert into dropped_states values ('default/a/b', gen_random_uuid())")
+        await storage.pool.execute(
+            "insert into replays (id, tenant, kind, stage, chosen, starts, ends, total, lease_owner, lease_until) "
+            "values (gen_random_uuid(), 'default', 'replay', 'embed', '{}', '{}', '{}', 1, gen_random_uuid(), clock_timestamp() + interval '1 day')"
+        )
+        assert await sweep_states(storage) == 0
+        await storage.pool.execute("update replays set lease_until = clock_timestamp() - interval '1 day'")
+        assert await sweep_states(storage) == 1
+
+
+async def test_what_comes_to_be_referred_to_while_others_go_stays(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with prepare_storage(Settings(data_dir=tmp_path), database, pool_size=3, name="test") as storage:
+        await storage.pool.execute("insert into dropped_states select 'default/a/' || n, gen_random_uuid() from generate_series(1, 100) n")
+        gone: list[str] = []
+
+        async def deleted(blobs: Blobs, some: Sequence[str]) -> None:
+            """And of all that are left, each is used from here on."""
+            gone.extend(some)
+
+            async def used(pool: Pool, limit: int) -> dict[str, bool]:
+                return dict.fromkeys(await dropped_states(pool, limit), True)
+
+            monkeypatch.setattr(state_sweeping, "dropped_states", used)
+
+        monkeypatch.setattr(Blobs, "delete", deleted)
+        await sweep_states(storage)
+        assert 0 < len(gone) <= 20
+        assert await storage.pool.fetchval("select count(*) from dropped_states") == 0
 
 
 async def test_a_blob_store_that_is_away_keeps_no_other_upkeep_waiting(database: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
