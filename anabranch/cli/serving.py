@@ -12,7 +12,6 @@ from anabranch.client import ApiClient
 from anabranch.process.data_folder import Server, find_server, is_locked, make_folder
 from anabranch.process.database import check_begun
 from anabranch.process.logs import configure_logs
-from anabranch.process.supervisor import Plan, running
 from anabranch.settings import Settings
 
 STARTING_S = 60.0
@@ -75,7 +74,9 @@ async def living_server(settings: Settings) -> Server | None:
 
 @asynccontextmanager
 async def own_server(common: Remote, settings: Settings, stages: Sequence[str]) -> AsyncIterator[Server]:
-    """Its log goes to a file in the data folder."""
+    """Its log goes to a file in the data folder. What makes one is loaded only here: most commands find one."""
+    from anabranch.process.supervisor import Plan, running
+
     say(f"no server in {settings.data_dir}: starting one for this command", quiet=common.quiet)
     make_folder(settings.data_dir)
     free_port = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0})})

@@ -23,7 +23,6 @@ from schemas.ports.log import Partition
 from schemas.records import Record, StoredRecord
 from streams.kafka.app import FetchingThread
 from streams.kafka.broker import Broker
-from streams.kafka.client import seek_to_unread
 from streams.kafka.jars import default_jars_dir, java_program
 from streams.kafka.log import KafkaLog, KafkaSettings
 from streams.kafka.worker import FaustSubscriber
