@@ -15,7 +15,8 @@ REFERRING = (embed.STAGE.name, index.STAGE.name)
 
 
 async def sweep_states(storage: Storage) -> int:
-    """How many went. Nothing goes while an event that may refer to one is on its way to a generation that stays, or may come from a replay; what was begun, any later call finishes."""
+    """How many went. Nothing goes while an event that may refer to one is on its way to a generation that stays, or may come
+    from a replay; what was begun, any later call finishes."""
     gone = 0
     while await dropped_states(storage.pool, 1) and not await _on_their_way(storage):
         # Only now: what was on its way a moment ago may refer to one.

@@ -46,8 +46,8 @@ async def lost_keys(storage: Storage, records: AsyncIterator[StoredRecord]) -> L
 
 
 async def gone_for_good(storage: Storage, lost: LostKeys, door: Mapping[int, int]) -> set[UUID]:
-    """Those keys of documents of which something does not come in once more, where the door goes on at these offsets: it lies before them, topic `raw` does not hold
-    it, or the tables know that it was let in. Of questions, and of what names no document, nothing ever comes again."""
+    """Those keys of documents of which something does not come in once more, where the door goes on at these offsets: it lies before them, topic `raw` does
+    not hold it, or the tables know that it was let in. Of questions, and of what names no document, nothing ever comes again."""
     wanted = set().union(*lost.causes.values())
     comes = await _read_again(storage, wanted, door) - await passed_door(storage.pool, wanted)
     return {key for key, causes in lost.causes.items() if not causes or causes - comes}

@@ -134,7 +134,7 @@ class Comparison:
         return {partition: min(known.get(partition, 0), end) for partition, end in self.read[reading].items()}
 
     async def _check_come_again(self, lost: LostKeys) -> None:
-        """The keystore lies in the same database, and may have been restored with the tables; or from another backup, which is older than that of the tables."""
+        """The keystore lies in the same database, and may have been restored with the tables, or from a backup that is older than theirs."""
         if gone := await gone_for_good(self.storage, lost, self._goes_on(DOOR)):
             raise ConfigurationError(
                 f"the keystore lacks {len(gone)} keys that were made since its backup, and the documents that they sealed do not come in once more: "
