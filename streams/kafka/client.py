@@ -21,6 +21,7 @@ async def seek_to_unread(consumer: AIOKafkaConsumer, reached: Mapping[int, int])
     """To the first record not yet acknowledged, or not yet `reached` where the tables are behind. aiokafka's `seek_to_committed` leaves a partition where it is if the
     group has committed nothing of it. Returns what counts as committed, and where each partition is read from."""
     committed: dict[TP, int | None] = dict(await consumer.seek_to_committed())
+    await _surely_uncommitted(consumer, {tp for tp, offset in committed.items() if offset is None} & consumer.assignment())
     for tp, offset in committed.items():
         if offset and (place := reached.get(tp.partition, offset)) < offset:
             _log.warning("%s is read again from %d to %d: the tables have not seen it", tp, place, offset)
@@ -28,7 +29,6 @@ async def seek_to_unread(consumer: AIOKafkaConsumer, reached: Mapping[int, int])
             committed[tp] = place
     first = {tp: offset for tp, offset in committed.items() if offset}
     if unread := {tp for tp, offset in committed.items() if not offset} & consumer.assignment():
-        await _surely_uncommitted(consumer, unread)
         first |= await consumer.beginning_offsets(unread)
         await consumer.seek_to_beginning(*unread)
     return committed, first
@@ -36,6 +36,8 @@ async def seek_to_unread(consumer: AIOKafkaConsumer, reached: Mapping[int, int])
 
 async def _surely_uncommitted(consumer: AIOKafkaConsumer, unread: Collection[TP]) -> None:
     """A coordinator that refuses the whole question, since it is only coming up or no coordinator any more, seems to aiokafka to know of no offsets."""
+    if not unread:
+        return
     coordinator = consumer._coordinator
     asked: dict[str, list[int]] = defaultdict(list)
     for tp in unread:

@@ -207,8 +207,16 @@ async def test_a_gate_that_was_held_against_another_generation_does_not_count(po
 
 
 async def test_of_two_switches_at_once_one_is_told_to_decide_again(pool: Pool) -> None:
-    decisions = Decisions()
-    answers = await asyncio.gather(switch(pool, "g2", decisions.publish), switch(pool, "g3", decisions.publish), return_exceptions=True)
+    decisions = Decisions(hold=asyncio.Event())
+    first = asyncio.create_task(switch(pool, "g2", decisions.publish))
+    await decisions.reached.wait()
+    second = asyncio.create_task(switch(pool, "g3", decisions.publish))
+    async with asyncio.timeout(60):
+        while not await pool.fetchval("select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'"):
+            await asyncio.sleep(0.01)
+    assert decisions.hold is not None
+    decisions.hold.set()
+    answers = await asyncio.gather(first, second, return_exceptions=True)
     assert len(decisions.said) == 1
     assert sorted(type(answer) for answer in answers if isinstance(answer, BaseException)) == [TransientError]
 

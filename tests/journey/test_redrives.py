@@ -70,7 +70,7 @@ async def test_a_redrive_does_not_bring_an_old_revision_back(world: World, embed
 
 
 @on_both_logs
-async def test_a_discarded_letter_is_closed_with_its_reason_and_its_document_stays_failed_no_more(world: World) -> None:
+async def test_a_discarded_letter_is_closed_with_its_reason_and_its_document_stays_failed(world: World) -> None:
     receipt = await failed(world, "The heron stands.", "bird")
     [letter] = await letters(world)
     assert (await post(world, "/v1/dead-letters/discard", {"event_ids": [letter["event_id"]], "reason": "not ours"}, 200))["events"] == 1
@@ -78,7 +78,7 @@ async def test_a_discarded_letter_is_closed_with_its_reason_and_its_document_sta
     storage = world.worker.storage
     said = [fact.data async for stored in storage.log.read("dead_letters") if (fact := await storage.codec.decode(stored))]
     assert [(data.event_id, data.how, data.reason) for data in said if isinstance(data, BurialClosed)] == [(UUID(letter["event_id"]), "discarded", "not ours")]
-    assert not await is_state(world, receipt["document_id"], "failed")
+    assert await is_state(world, receipt["document_id"], "failed"), "and not on its way for ever"
     assert (await world.http.post("/v1/dead-letters/redrive", json={"event_ids": [letter["event_id"]]})).status_code == 404
 
 
