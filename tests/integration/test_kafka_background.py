@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
-from collections.abc import AsyncIterator
 from types import SimpleNamespace
 from typing import Any
 
@@ -14,23 +13,15 @@ from aiokafka.consumer.group_coordinator import GroupCoordinator
 from aiokafka.protocol.commit import OffsetFetchRequest
 from mode.threads import MethodQueue
 
-from schemas.records import Record
 from streams.kafka.app import StageConsumer
 from streams.kafka.log import KafkaLog, KafkaSettings
 from streams.kafka.worker import FaustSubscriber
 from tests.contract.logs import Reader, reading, until
+from tests.integration.kafka_numbers import TOPIC, append, log
 
 pytestmark = pytest.mark.kafka
 
-TOPIC = "things"
-
-
-@pytest.fixture
-async def log(kafka_settings: KafkaSettings) -> AsyncIterator[KafkaLog]:
-    log = KafkaLog(kafka_settings)
-    await log.create_topics({TOPIC: 2}, retention_ms={})
-    yield log
-    await log.close()
+__all__ = ["log"]
 
 
 @pytest.fixture
@@ -52,10 +43,6 @@ def consumers(monkeypatch: pytest.MonkeyPatch) -> list[StageConsumer]:
     return begun
 
 
-async def append(log: KafkaLog, *numbers: int) -> None:
-    await log.append([Record(TOPIC, str(number).encode(), str(number).encode()) for number in numbers])
-
-
 async def come(reader: Reader, *numbers: int) -> None:
     wanted = {str(number).encode() for number in numbers}
     await until(lambda: wanted <= {stored.record.value for stored in reader.records})
@@ -71,7 +58,7 @@ async def test_both_threads_call_into_one_queue_however_long_it_takes_to_make(
         make(queue, *args, **kwargs)
 
     monkeypatch.setattr(MethodQueue, "__init__", slowly)
-    await append(log, 1)
+    await append(log, range(1, 2))
     async with reading(subscriber, "g", TOPIC) as reader:
         await come(reader, 1)
 
@@ -79,13 +66,13 @@ async def test_both_threads_call_into_one_queue_however_long_it_takes_to_make(
 @pytest.mark.parametrize("which", ["_fetcher._fetch_task", "_client._sync_task", "_coordinator._coordination_task"])
 async def test_a_reader_whose_client_stops_working_begins_again(log: KafkaLog, subscriber: FaustSubscriber, consumers: list[StageConsumer], which: str) -> None:
     async with reading(subscriber, "g", TOPIC, acknowledging=True) as reader:
-        await append(log, 1)
+        await append(log, range(1, 2))
         await come(reader, 1)
         holder, name = which.split(".")
         task = getattr(getattr(consumers[0]._thread._consumer, holder), name)
         task.get_loop().call_soon_threadsafe(task.cancel)
         await until(lambda: len(consumers) == 2)
-        await append(log, 2)
+        await append(log, range(2, 3))
         await come(reader, 2)
 
 
@@ -98,9 +85,9 @@ async def test_commits_that_were_broken_off_go_on(
 
     commit = StageConsumer.commit
     async with reading(subscriber, "g", TOPIC, acknowledging=True) as reader:
-        await until(lambda: len(reader.open) == 2)
+        await until(lambda: len(reader.open) == 6)
         monkeypatch.setattr(StageConsumer, "commit", broken_off)
-        await append(log, 1)
+        await append(log, range(1, 2))
         await until(lambda: len(consumers) == 2)
         async with asyncio.timeout(60):
             while sum((await log.acknowledged("g", TOPIC)).values()) < 1:
@@ -110,7 +97,7 @@ async def test_commits_that_were_broken_off_go_on(
 async def test_a_coordinator_that_refuses_to_tell_what_was_read_is_asked_again(
     log: KafkaLog, subscriber: FaustSubscriber, consumers: list[StageConsumer], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await append(log, 1)
+    await append(log, range(1, 2))
     async with reading(subscriber, "g", TOPIC, acknowledging=True) as reader:
         await come(reader, 1)
     ask, refused = GroupCoordinator._send_req, 0
@@ -124,7 +111,7 @@ async def test_a_coordinator_that_refuses_to_tell_what_was_read_is_asked_again(
 
     monkeypatch.setattr(GroupCoordinator, "_send_req", refusing)
     async with reading(subscriber, "g", TOPIC, acknowledging=True) as again:
-        await append(log, 2)
+        await append(log, range(2, 3))
         await come(again, 2)
         assert [stored.record.value for stored in again.records] == [b"2"], "what was acknowledged is not read again"
     assert refused == 2
