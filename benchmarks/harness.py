@@ -23,6 +23,7 @@ import uvicorn
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.process.heap import settle_heap
 from anabranch.settings import Settings
 from api.app import create_app
 from schemas.events import Content, DocumentReceived
@@ -95,6 +96,7 @@ async def served(bench: Pipeline, overrides: Overrides) -> AsyncIterator[httpx2.
         while not server.started:
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
+        settle_heap()
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
             yield client
         server.should_exit = True

@@ -43,8 +43,9 @@ def _score(chunk: ChunkView, pairs: Mapping[Pair, float]) -> float:
     length = (len(chunk.text) + len(chunk.prefix)) * _LEXEMES_PER_CHARACTER
     damping = K1 * (1 - B + B * length / AVERAGE_LENGTH)
     score = 0.0
+    read = {lexeme: chunk.positions.get(lexeme, ()) for lexeme in {lexeme for pair in pairs for lexeme in pair}}
     for (left, right), weight in pairs.items():
-        count = adjacent(chunk.positions.get(left, ()), chunk.positions.get(right, ()))
+        count = adjacent(read[left], read[right])
         score += weight * count * (K1 + 1) / (count + damping) if count else 0.0
     return score
 

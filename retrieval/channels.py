@@ -39,6 +39,7 @@ class _Answer:
     linked: Sequence[Seed] = ()
 
 
+Seen = Callable[[Sequence[Hit]], None]
 _Outcome = tuple[_Answer | None, AnabranchError | None, float]
 
 
@@ -58,14 +59,14 @@ def embedding(embed: Callable[[str], Coroutine[Any, Any, EmbeddedQuery]], questi
     return asyncio.ensure_future(embed(question)) if wanted else None
 
 
-async def ask_channels(snapshot: Snapshot, ask: Ask, wanted: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, clock: Clock) -> Found:
-    """Raises what the channels raised if none of them answered."""
+async def ask_channels(snapshot: Snapshot, ask: Ask, wanted: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, clock: Clock, seen: Seen) -> Found:
+    """What each brings is told at once, by `seen`. Raises what the channels raised if none of them answered."""
     calls: dict[Channel, Callable[[], Awaitable[_Answer]]] = {
         "lexical": lambda: _lexical(snapshot, ask),
         "semantic": lambda: _semantic(snapshot, ask, query),
         "graph": lambda: _graph(snapshot, ask),
     }
-    outcomes = await _at_once([_timed(calls[channel], _timeout(ask.profile, channel), clock) for channel in wanted])
+    outcomes = await _at_once([_timed(calls[channel], _timeout(ask.profile, channel), clock, seen) for channel in wanted])
     answers = {channel: answer for channel, (answer, _, _) in zip(wanted, outcomes, strict=True) if answer is not None}
     errors = {channel: error for channel, (_, error, _) in zip(wanted, outcomes, strict=True) if error is not None}
     times = {channel: ms for channel, (_, _, ms) in zip(wanted, outcomes, strict=True)}
@@ -94,7 +95,7 @@ async def _at_once(calls: Sequence[Coroutine[Any, Any, _Outcome]]) -> list[_Outc
         raise
 
 
-async def _timed(call: Callable[[], Awaitable[_Answer]], timeout_s: float, clock: Clock) -> _Outcome:
+async def _timed(call: Callable[[], Awaitable[_Answer]], timeout_s: float, clock: Clock, seen: Seen) -> _Outcome:
     """The bulkhead between channels: whatever one raises, a bug of ours included, ends only the channel. A request that is wrong ends the question."""
     began = clock()
     answer: _Answer | None = None
@@ -102,6 +103,7 @@ async def _timed(call: Callable[[], Awaitable[_Answer]], timeout_s: float, clock
     try:
         async with asyncio.timeout(timeout_s):
             answer = await call()
+        seen(answer.hits)
     except TimeoutError:
         failure = EngineUnavailable(
             f"no answer within {timeout_s:g} s", code="TIMED_OUT", remedy="Raise the channel's timeout_s in the profile, or find what is slow."

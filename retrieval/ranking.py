@@ -9,7 +9,7 @@ from typing import Any
 from uuid import UUID
 
 from retrieval.bigrams import pair_scores
-from retrieval.channels import Ask, Found, ask_channels
+from retrieval.channels import Ask, Found, Seen, ask_channels
 from retrieval.duplicates import fold
 from retrieval.expand import RankedParent, expand
 from retrieval.fuse import Fusion, Lists, fuse
@@ -17,6 +17,7 @@ from retrieval.gate import foreign_hits, keep_native
 from retrieval.rerank import Reranked, rerank
 from retrieval.states import StateReader
 from retrieval.timing import Clock, Stopwatch
+from retrieval.views import reading
 from schemas.ports.engines import EmbeddedQuery, Reranker
 from schemas.ports.search import ChunkView, Hit, Snapshot
 from schemas.profiles import Profile
@@ -71,11 +72,12 @@ async def rank(
 ) -> Ranking:
     """At least the first `wanted` parents differ. With a `depth`, channels are asked again with more candidates until each has that many documents or
     gives no more."""
-    with looking.watch.step("channels"):
-        found = await _search(looking, ask, channels, query, depth)
-    with looking.watch.step("chunks"):
-        chunks = await looking.snapshot.chunks(list({hit.chunk_id for hits in found.hits.values() for hit in hits}))
-        found = await _gated(looking.snapshot, ask, found, chunks)
+    async with reading(looking.snapshot) as views:
+        with looking.watch.step("channels"):
+            found = await _search(looking, ask, channels, query, depth, views.begin)
+        with looking.watch.step("chunks"):
+            chunks = await views.all()
+            found = await _gated(looking.snapshot, ask, found, chunks)
     with looking.watch.step("fuse"):
         fusion = fuse(Lists(found.hits, found.complete, _pairs(ask, found, chunks)), chunks, ask.profile.fusion)
         parents = expand(fusion.candidates, ask.profile.rerank.expand)
@@ -86,11 +88,11 @@ async def rank(
     return Ranking(tuple(_folded(reranked.parents, ask.profile, wanted)), found, fusion, reranked)
 
 
-async def _search(looking: Looking, ask: Ask, channels: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, depth: int | None) -> Found:
-    found = await ask_channels(looking.snapshot, ask, channels, query, looking.clock)
+async def _search(looking: Looking, ask: Ask, channels: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, depth: int | None, seen: Seen) -> Found:
+    found = await ask_channels(looking.snapshot, ask, channels, query, looking.clock, seen)
     while depth is not None and (shallow := [channel for channel in found.hits if _shallow(found, channel, depth) and ask.k[channel] < DEEPEST]):
         ask = replace(ask, k={**ask.k, **{channel: min(2 * ask.k[channel], DEEPEST) for channel in shallow}})
-        found = await ask_channels(looking.snapshot, ask, channels, query, looking.clock)
+        found = await ask_channels(looking.snapshot, ask, channels, query, looking.clock, seen)
     return found
 
 

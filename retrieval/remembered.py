@@ -7,7 +7,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Generic, Literal, TypeVar
 from uuid import UUID
@@ -51,12 +51,21 @@ class Outcome(Generic[R]):
         return replace(self, response=response, fact=fact)
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class _Kept:
-    outcome: Outcome[SearchResponse] | Outcome[QueryResponse]
+    """`outcome` is None until the question is hot: of most, which are asked once, no more is held than that they were."""
+
+    outcome: Outcome[SearchResponse] | Outcome[QueryResponse] | None
     standing: Standing
     until: datetime
     answered: int
+
+
+@dataclass(slots=True)
+class _UnderWay:
+    over: asyncio.Event = field(default_factory=asyncio.Event)
+    found: _Kept | None = None
+    """For those who waited, with its outcome."""
 
 
 class RememberedAnswers:
@@ -69,7 +78,7 @@ class RememberedAnswers:
         self._kept: OrderedDict[Key, _Kept] = OrderedDict()
         self._unkept: OrderedDict[Key, datetime] = OrderedDict()
         """Whose last outcome was not to be kept, until when that is remembered: nobody waits for another of them, who would then have to ask all the same."""
-        self._under_way: dict[Key, asyncio.Event] = {}
+        self._under_way: dict[Key, _UnderWay] = {}
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -78,12 +87,12 @@ class RememberedAnswers:
         """What this question comes to, and whether that was remembered: what was answered `HOT` times since the index last changed is, and what somebody is asking
         at this moment. Raises DatabaseUnavailable, and what `ask` raises."""
         before = key in self._kept
-        known = await self._find(key, kind, HOT)
+        known = await self._find(key, kind, self._kept.get(key))
         if known is None and key not in self._unkept and (other := self._under_way.get(key)):
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._patience_s):
-                    await other.wait()
-            known = await self._find(key, kind, 1)
+                    await other.over.wait()
+            known = await self._find(key, kind, other.found)
         self._note("answers", "hit" if known else "stale" if before and key not in self._kept else "miss")
         return (known, True) if known else (await self._asked(key, ask), False)
 
@@ -103,46 +112,46 @@ class RememberedAnswers:
                 if (not holds or kept.until <= self._clock()) and self._kept.get(key) is kept:
                     del self._kept[key]
 
-    async def _find(self, key: Key, kind: type[R], least: int) -> Outcome[R] | None:
-        kept = self._kept.get(key)
-        if kept is None or not isinstance(kept.outcome.response, kind):
+    async def _find(self, key: Key, kind: type[R], kept: _Kept | None) -> Outcome[R] | None:
+        if kept is None:
             return None
         if not await self._holds(kept):
             if self._kept.get(key) is kept:
                 del self._kept[key]
             return None
-        if kept.answered < least:
+        if kept.outcome is None or not isinstance(kept.outcome.response, kind):
             return None
         if key in self._kept:
             self._kept.move_to_end(key)
         return Outcome(kept.outcome.response, kept.outcome.fact, kept.standing)
 
     async def _asked(self, key: Key, ask: Callable[[], Awaitable[Outcome[R]]]) -> Outcome[R]:
-        over = asyncio.Event()
-        first = self._under_way.setdefault(key, over)
+        own = _UnderWay()
+        first = self._under_way.setdefault(key, own)
         try:
             outcome = await ask()
-            self._keep(key, outcome)
+            own.found = self._keep(key, outcome)
             return outcome
         except AnabranchError:
             self._pass_over(key)
             raise
         finally:
-            over.set()
-            if first is over:
+            own.over.set()
+            if first is own:
                 del self._under_way[key]
 
-    def _keep(self, key: Key, outcome: Outcome[SearchResponse] | Outcome[QueryResponse]) -> None:
+    def _keep(self, key: Key, outcome: Outcome[SearchResponse] | Outcome[QueryResponse]) -> _Kept | None:
         if outcome.standing is None:
             self._pass_over(key)
-            return
+            return None
         self._unkept.pop(key, None)
         before = self._kept.get(key)
-        answered = before.answered if before else 0
-        self._kept[key] = _Kept(outcome, outcome.standing, self._clock() + self._keeps, answered + 1)
+        found = _Kept(outcome, outcome.standing, self._clock() + self._keeps, before.answered + 1 if before else 1)
+        self._kept[key] = found if found.answered >= HOT else replace(found, outcome=None)
         self._kept.move_to_end(key)
         while len(self._kept) > self._most:
             self._kept.popitem(last=False)
+        return found
 
     def _pass_over(self, key: Key) -> None:
         self._unkept[key] = self._clock() + self._keeps

@@ -22,6 +22,8 @@ STATE_DIR = Path("/var/lib/anabranch")
 LOCATION = "postgres-location.txt"
 START_TRIES_S = 10.0
 START_LIMIT_S = 600
+SHARED_BUFFERS = (256, 1024)
+"""MiB: a sixteenth of the machine's memory within these bounds, so that a search finds chunks, vectors and indexes where it left them."""
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -29,7 +31,6 @@ SETTINGS: Mapping[str, str] = {
     "max_slot_wal_keep_size": "2GB",
     "jit": "off",
     "max_connections": "100",
-    "shared_buffers": "256MB",
     "max_wal_size": "2GB",
     "wal_compression": "on",
     "checkpoint_timeout": "15min",
@@ -60,7 +61,7 @@ class EmbeddedPostgres:
         account: str | None = None,
     ) -> None:
         self._account = server_account(account)
-        self._settings = {**SETTINGS, **(settings or {})}
+        self.settings = {**SETTINGS, "shared_buffers": _shared_buffers(), **(settings or {})}
         self._wanted_port = port
         self.root = self._own_folder(root.resolve(), state_dir or STATE_DIR)
         self.data = self.root / "data"
@@ -140,7 +141,7 @@ class EmbeddedPostgres:
 
     def _try_start(self, deadline: float) -> None:
         """After a kill -9 the old server may linger as a zombie for seconds, and Postgres refuses meanwhile."""
-        options = self._settings | {"port": str(self._choose_port())} | _shared_memory()
+        options = self.settings | {"port": str(self._choose_port())} | _shared_memory()
         switches = " ".join(f"-c {name}='{value}'" for name, value in options.items())
         try:
             self._run("pg_ctl", "-D", str(self.data), "-l", str(self._log), "-w", "-t", str(START_LIMIT_S), "-o", switches, "start")
@@ -234,6 +235,11 @@ def _free_port(wanted: int) -> int:
         except OSError:
             return 0
         return int(probe.getsockname()[1])
+
+
+def _shared_buffers() -> str:
+    mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 16 // 2**20
+    return f"{min(max(mib, SHARED_BUFFERS[0]), SHARED_BUFFERS[1])}MB"
 
 
 def _shared_memory() -> dict[str, str]:

@@ -18,10 +18,13 @@ class Positions(Mapping[str, Sequence[int]]):
 
     def __getitem__(self, lexeme: str) -> Sequence[int]:
         quoted = lexeme.replace("\\", "\\\\").replace("'", "''")
-        _, found, rest = self._words.partition(f" '{quoted}':")
-        if not found:
+        entry = f" '{quoted}':"
+        found = self._words.find(entry)
+        if found < 0:
             raise KeyError(lexeme)
-        return _numbers(rest.partition(" ")[0])
+        begins = found + len(entry)
+        ends = self._words.find(" ", begins)
+        return _numbers(self._words[begins : ends if ends >= 0 else None])
 
     def __iter__(self) -> Iterator[str]:
         return (match[1].replace("''", "'").replace("\\\\", "\\") for match in ENTRY.finditer(self._words))
@@ -31,4 +34,8 @@ class Positions(Mapping[str, Sequence[int]]):
 
 
 def _numbers(printed: str) -> list[int]:
-    return [int(number.rstrip("ABCD")) for number in printed.split(",")]
+    numbers = printed.split(",")
+    try:
+        return list(map(int, numbers))
+    except ValueError:
+        return [int(number.rstrip("ABCD")) for number in numbers]

@@ -10,7 +10,7 @@ from datetime import datetime
 
 import structlog
 
-from schemas.errors import TransientError
+from schemas.errors import PermanentError, TransientError
 from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.ids import content_id
 from schemas.ports.log import EventLog
@@ -25,7 +25,8 @@ AUTHOR = "anabranch/api"
 
 @dataclass(slots=True)
 class UsageBuffer:
-    """`offer` never waits. While the log is away the newest `most` facts are kept, older ones are lost; so is one that is too large for the log."""
+    """`offer` never waits. What is offered within `gather_s` goes into the log together, so that a busy server writes once for many questions. While the log is
+    away the newest `most` facts are kept, older ones are lost; so is one that is too large for the log."""
 
     event_log: EventLog
     codec: Codec
@@ -34,6 +35,7 @@ class UsageBuffer:
     most: int = 2_000
     group: int = 64
     pause_s: float = 1.0
+    gather_s: float = 0.2
     waiting: deque[Event] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -50,6 +52,8 @@ class UsageBuffer:
             while not self.waiting:
                 self.arrived.clear()
                 await self.arrived.wait()
+            if len(self.waiting) < self.group:
+                await asyncio.sleep(self.gather_s)
             if not await self._send():
                 await asyncio.sleep(self.pause_s)
 
@@ -63,9 +67,9 @@ class UsageBuffer:
     async def _send(self) -> bool:
         """A group stays at the head of the queue until the log has it: what is sent twice after a cancelled try has the same ids."""
         group = [self.waiting[place] for place in range(min(self.group, len(self.waiting)))]
-        records = [record for event in group if (record := await self._record(event)) is not None]
         try:
-            await self.event_log.append(records)
+            records = await asyncio.gather(*map(self._record, group))
+            await self.event_log.append([record for record in records if record is not None])
         except TransientError as error:
             log.warning("facts about questions wait for the log", code=error.code, waiting=len(self.waiting))
             return False
@@ -78,7 +82,12 @@ class UsageBuffer:
         assert isinstance(event, QueryReceived | QueryAnswered)
         identity = content_id("usage", event.run_id, event.name)
         fact = own_fact(event, identity, AUTHOR, self.clock, tenant=event.tenant, correlation_id=str(event.run_id))
-        record = await self.codec.encode(fact, QUERIES, str(event.run_id))
+        try:
+            record = await self.codec.encode(fact, QUERIES, str(event.run_id))
+        except PermanentError as error:
+            log.warning("a fact about a question cannot be written", run=str(event.run_id), code=error.code, detail=error.detail)
+            self.lost(1)
+            return None
         if len(record.value or b"") <= MAX_EVENT_BYTES:
             return record
         log.warning("a fact about a question is too large for the log", run=str(event.run_id), bytes=len(record.value or b""))

@@ -11,6 +11,7 @@ import uvicorn
 
 from anabranch.composition.api import prepare_api
 from anabranch.process.database import database
+from anabranch.process.heap import settle_heap
 from anabranch.process.http_protocol import Protocol
 from anabranch.process.listening import check_free
 from anabranch.settings import Settings
@@ -63,6 +64,7 @@ async def serve_api(settings: Settings) -> None:
             timeout_keep_alive=KEEP_ALIVE_S,
             server_header=False,
         )
+        settle_heap()
         await _serve(Server(config), services.feed.stop)
 
 

@@ -139,3 +139,10 @@ def test_a_plain_user_runs_it_as_itself(folder: Path) -> None:
     child.join(120)
     assert child.exitcode == 0
     assert (home / "data" / "data" / "PG_VERSION").stat().st_uid == account.pw_uid
+
+
+@pytest.mark.parametrize(("gib", "buffers"), [(2, "256MB"), (8, "512MB"), (64, "1024MB")])
+def test_shared_buffers_are_a_sixteenth_of_the_memory_within_bounds(folder: Path, monkeypatch: pytest.MonkeyPatch, gib: int, buffers: str) -> None:
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gib << 18}.__getitem__)
+    assert EmbeddedPostgres(folder).settings["shared_buffers"] == buffers
+    assert EmbeddedPostgres(folder, settings={"shared_buffers": "128MB"}).settings["shared_buffers"] == "128MB"

@@ -54,12 +54,13 @@ def document_id(external_id: str) -> UUID:
 
 @dataclass
 class MemoryIndex:
-    """Both `Search` and `Snapshot`. `broken` maps a channel to the error it raises; `asked` counts calls."""
+    """Both `Search` and `Snapshot`. `broken` maps a channel to the error it raises; `asked` counts calls, `read` how often each chunk was."""
 
     generation: Generation = field(default_factory=lambda: Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="live"))
     state: str = "1"
     broken: dict[str, Exception] = field(default_factory=dict)
     asked: Counter[str] = field(default_factory=Counter)
+    read: Counter[UUID] = field(default_factory=Counter)
     exactness: str = "exact"
     views: dict[UUID, ChunkView] = field(default_factory=dict)
     parent_views: dict[UUID, ParentView] = field(default_factory=dict)
@@ -165,6 +166,7 @@ class MemoryIndex:
 
     async def chunks(self, ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
         self._note("chunks")
+        self.read.update(ids)
         return {chunk_id: self.views[chunk_id] for chunk_id in ids if chunk_id in self.views}
 
     async def parents(self, ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:

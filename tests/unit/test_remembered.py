@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
@@ -85,6 +87,16 @@ async def test_an_answer_from_memory_is_a_run_of_its_own_with_all_that_it_was_ma
     assert responses[2].trace.channels == responses[1].trace.channels and responses[2].trace.route == responses[1].trace.route
     assert responses[2].trace.timings_ms.keys() == {"plan", "total"}, "of what was done for this answer"
     assert (facts[2].candidates, facts[2].numbers, facts[2].basis) == (facts[1].candidates, facts[1].numbers, facts[1].basis)
+
+
+async def test_of_a_question_that_was_asked_once_the_answer_is_not_held() -> None:
+    desk = Desk(house())
+    once = weakref.ref(await desk.ask())
+    gc.collect()
+    assert once() is None and len(desk.answers) == 1
+    twice = weakref.ref(await desk.ask())
+    gc.collect()
+    assert twice() is not None
 
 
 async def test_a_change_of_the_index_is_seen_by_the_next_question() -> None:

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from anabranch.desk.usage import UsageBuffer
-from schemas.errors import LogUnavailable
+from schemas.errors import DatabaseUnavailable, KeyLost, LogUnavailable
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.records import Position, Record
-from streams.codec import Codec
+from streams.codec import Codec, PlainKeys
 from streams.memory import MemoryLog
 from streams.topics import MAX_EVENT_BYTES, QUERIES, partition_counts
 
@@ -18,17 +18,35 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 class MoodyLog(MemoryLog):
     away = False
+    appends = 0
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         if self.away:
             raise LogUnavailable("away")
+        self.appends += 1
         return await super().append(records)
+
+
+class AbsentKeys(PlainKeys):
+    away = True
+    refused = 0
+
+    async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> None:
+        if self.away:
+            self.refused += 1
+            raise DatabaseUnavailable("away")
+
+
+class LostKeys(PlainKeys):
+    async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> None:
+        if subject == UUID(int=1):
+            raise KeyLost("gone")
 
 
 async def buffer_over(most: int = 100) -> tuple[UsageBuffer, MoodyLog, list[int]]:
     log, lost = MoodyLog(), list[int]()
     await log.create_topics(partition_counts(1), retention_ms={})
-    return UsageBuffer(log, Codec(), lambda: NOW, lost.append, most=most, pause_s=0), log, lost
+    return UsageBuffer(log, Codec(), lambda: NOW, lost.append, most=most, pause_s=0, gather_s=0), log, lost
 
 
 def received(number: int) -> QueryReceived:
@@ -74,6 +92,38 @@ async def test_what_waits_is_sent_when_the_log_comes_back() -> None:
     assert lost == []
 
 
+async def test_facts_wait_for_keys_that_cannot_be_asked_for() -> None:
+    buffer, log, lost = await buffer_over()
+    keys = AbsentKeys()
+    buffer.codec = Codec(keys)
+    buffer.offer(received(1))
+    sending = asyncio.create_task(buffer.run())
+    async with asyncio.timeout(10):
+        while keys.refused < 2:
+            await asyncio.sleep(0)
+        keys.away = False
+        while not await numbers_in(log):
+            await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    assert lost == []
+
+
+async def test_what_is_offered_within_a_moment_is_one_write() -> None:
+    buffer, log, _ = await buffer_over()
+    buffer.gather_s = 0.05
+    sending = asyncio.create_task(buffer.run())
+    for number in range(3):
+        buffer.offer(received(number))
+        await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        while len(await numbers_in(log)) < 3:
+            await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    assert log.appends == 1
+
+
 async def test_what_is_still_there_at_the_end_is_counted_as_lost() -> None:
     buffer, log, lost = await buffer_over()
     log.away = True
@@ -86,6 +136,16 @@ async def test_a_fact_too_large_for_the_log_is_lost_alone() -> None:
     buffer, log, lost = await buffer_over()
     large = QueryAnswered(run_id=UUID(int=1), tenant="default", generation="g1", answered_at=NOW, response={"text": "x" * MAX_EVENT_BYTES})
     buffer.offer(large)
+    buffer.offer(received(2))
+    await buffer.flush()
+    assert await numbers_in(log) == [2]
+    assert sum(lost) == 1
+
+
+async def test_a_fact_that_cannot_be_sealed_is_lost_alone() -> None:
+    buffer, log, lost = await buffer_over()
+    buffer.codec = Codec(LostKeys())
+    buffer.offer(received(1))
     buffer.offer(received(2))
     await buffer.flush()
     assert await numbers_in(log) == [2]
