@@ -11,7 +11,7 @@ import asyncpg
 from pgvector.asyncpg import register_vector
 
 from sql.errors import database_errors
-from sql.storable import json_text
+from sql.storable import json_bytes
 
 Pool = asyncpg.Pool
 Connection = asyncpg.pool.PoolConnectionProxy | asyncpg.Connection
@@ -65,12 +65,12 @@ async def connect(dsn: str, *, name: str, settings: Mapping[str, str] | None = N
 
 async def prepare(connection: asyncpg.Connection) -> None:
     await register_vector(connection, schema="extensions")
-    await connection.set_type_codec("json", schema="pg_catalog", format="binary", encoder=lambda value: json_text(value).encode(), decoder=json.loads)
+    await connection.set_type_codec("json", schema="pg_catalog", format="binary", encoder=json_bytes, decoder=json.loads)
     await connection.set_type_codec(
         "jsonb",
         schema="pg_catalog",
         format="binary",
-        encoder=lambda value: JSONB_VERSION + json_text(value).encode(),
+        encoder=lambda value: JSONB_VERSION + json_bytes(value),
         decoder=lambda data: json.loads(data[1:]),
     )
     await _register_text_configs(connection)

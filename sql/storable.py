@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
 from typing import Any
+
+from pydantic_core import to_json
 
 REPLACEMENT = "\ufffd"
 """In place of NUL, which no text of Postgres can hold: one code point for one, so that offsets stay true."""
@@ -15,8 +16,13 @@ def text(value: str | None) -> str | None:
 
 
 def json_text(value: Any) -> str:
-    dumped = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
-    return json.dumps(_without_nul(value), ensure_ascii=False, separators=(",", ":")) if "\\u0000" in dumped else dumped
+    return json_bytes(value).decode()
+
+
+def json_bytes(value: Any) -> bytes:
+    """Compact, in UTF-8. Raises ValueError for half of a surrogate pair."""
+    dumped = to_json(value)
+    return to_json(_without_nul(value)) if b"\\u0000" in dumped else dumped
 
 
 def array_text(numbers: Iterable[int] | None) -> str | None:

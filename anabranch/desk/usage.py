@@ -25,8 +25,8 @@ AUTHOR = "anabranch/api"
 
 @dataclass(slots=True)
 class UsageBuffer:
-    """`offer` never waits. What is offered within `gather_s` goes into the log together, so that a busy server writes once for many questions. While the log is
-    away the newest `most` facts are kept, older ones are lost; so is one that is too large for the log."""
+    """`offer` never waits. What is offered while the log takes what came before goes into it together. While the log is away the newest `most` facts are kept,
+    older ones are lost; so is one that is too large for the log."""
 
     event_log: EventLog
     codec: Codec
@@ -35,7 +35,6 @@ class UsageBuffer:
     most: int = 2_000
     group: int = 64
     pause_s: float = 1.0
-    gather_s: float = 0.2
     waiting: deque[Event] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
 
@@ -52,8 +51,6 @@ class UsageBuffer:
             while not self.waiting:
                 self.arrived.clear()
                 await self.arrived.wait()
-            if len(self.waiting) < self.group:
-                await asyncio.sleep(self.gather_s)
             if not await self._send():
                 await asyncio.sleep(self.pause_s)
 

@@ -46,7 +46,7 @@ class LostKeys(PlainKeys):
 async def buffer_over(most: int = 100) -> tuple[UsageBuffer, MoodyLog, list[int]]:
     log, lost = MoodyLog(), list[int]()
     await log.create_topics(partition_counts(1), retention_ms={})
-    return UsageBuffer(log, Codec(), lambda: NOW, lost.append, most=most, pause_s=0, gather_s=0), log, lost
+    return UsageBuffer(log, Codec(), lambda: NOW, lost.append, most=most, pause_s=0), log, lost
 
 
 def received(number: int) -> QueryReceived:
@@ -109,13 +109,11 @@ async def test_facts_wait_for_keys_that_cannot_be_asked_for() -> None:
     assert lost == []
 
 
-async def test_what_is_offered_within_a_moment_is_one_write() -> None:
+async def test_what_is_offered_at_once_is_one_write() -> None:
     buffer, log, _ = await buffer_over()
-    buffer.gather_s = 0.05
     sending = asyncio.create_task(buffer.run())
     for number in range(3):
         buffer.offer(received(number))
-        await asyncio.sleep(0)
     async with asyncio.timeout(10):
         while len(await numbers_in(log)) < 3:
             await asyncio.sleep(0)
