@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -66,6 +66,7 @@ class UsageBuffer:
         group = [self.waiting[place] for place in range(min(self.group, len(self.waiting)))]
         try:
             records = await asyncio.gather(*map(self._record, group))
+            self._give_up([event for event, record in zip(group, records, strict=True) if record is None])
             await self.event_log.append([record for record in records if record is not None])
         except TransientError as error:
             log.warning("facts about questions wait for the log", code=error.code, waiting=len(self.waiting))
@@ -83,10 +84,16 @@ class UsageBuffer:
             record = await self.codec.encode(fact, QUERIES, str(event.run_id))
         except PermanentError as error:
             log.warning("a fact about a question cannot be written", run=str(event.run_id), code=error.code, detail=error.detail)
-            self.lost(1)
             return None
         if len(record.value or b"") <= MAX_EVENT_BYTES:
             return record
         log.warning("a fact about a question is too large for the log", run=str(event.run_id), bytes=len(record.value or b""))
-        self.lost(1)
         return None
+
+    def _give_up(self, unwritable: Sequence[Event]) -> None:
+        """Once, however often the rest of their group is tried."""
+        for event in unwritable:
+            places = [place for place, one in enumerate(self.waiting) if one is event]
+            if places:
+                del self.waiting[places[0]]
+                self.lost(1)

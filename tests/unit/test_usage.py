@@ -148,3 +148,17 @@ async def test_a_fact_that_cannot_be_sealed_is_lost_alone() -> None:
     await buffer.flush()
     assert await numbers_in(log) == [2]
     assert sum(lost) == 1
+
+
+async def test_what_is_lost_is_counted_once_however_often_its_group_is_tried() -> None:
+    buffer, log, lost = await buffer_over()
+    buffer.codec = Codec(LostKeys())
+    buffer.offer(received(2))
+    buffer.offer(received(1))
+    log.away = True
+    for _ in range(3):
+        await buffer.flush()
+        lost.remove(1)  # what still waits at the end is said each time
+    log.away = False
+    await buffer.flush()
+    assert await numbers_in(log) == [2] and lost == [1]
