@@ -12,6 +12,9 @@ from fastapi import Request
 from api.problems import no_json
 from schemas.errors import InvalidRequest
 
+DEEPEST = 100
+"""Lists and objects within each other. Readers and writers of JSON have limits of their own, 200 and more, and what is asked is kept inside of events."""
+
 
 def check_text(text: str, where: str) -> None:
     """Raises InvalidRequest for NUL characters and lone surrogates."""
@@ -24,11 +27,14 @@ def check_text(text: str, where: str) -> None:
 
 
 def check_json(value: Any, where: str) -> None:
-    """Raises InvalidRequest for such texts at any depth, and for numbers that JSON does not have, though Python reads them."""
-    for found in _values(value):
+    """Raises InvalidRequest for such texts at any depth, for numbers that JSON does not have, though Python reads them, and for what is nested deeper than
+    `DEEPEST`."""
+    for depth, found in _values(value):
+        if depth > DEEPEST:
+            raise InvalidRequest(f"{where} is nested more than {DEEPEST} deep", remedy="Make it flatter.")
         if isinstance(found, str):
             check_text(found, where)
-        elif not math.isfinite(found):
+        elif isinstance(found, float) and not math.isfinite(found):
             raise InvalidRequest(f"{where} holds a number that JSON does not have: {found}", remedy="Leave it out, or send null.")
 
 
@@ -57,14 +63,14 @@ async def read_json(request: Request) -> Any:
         raise InvalidRequest(f"the body is not JSON: {error}", remedy="Send well-formed JSON in UTF-8.") from error
 
 
-def _values(value: Any) -> Iterator[str | float]:
-    """Texts and numbers with a fraction, keys included."""
-    waiting = [value]
+def _values(value: Any) -> Iterator[tuple[int, Any]]:
+    """Each with how deep it is nested, keys included."""
+    waiting = [(0, value)]
     while waiting:
-        match waiting.pop():
-            case str() | float() as found:
-                yield found
+        depth, found = waiting.pop()
+        yield depth, found
+        match found:
             case list() as items:
-                waiting.extend(items)
+                waiting.extend((depth + 1, item) for item in items)
             case dict() as fields:
-                waiting.extend((*fields.keys(), *fields.values()))
+                waiting.extend((depth + 1, item) for item in (*fields.keys(), *fields.values()))

@@ -92,7 +92,7 @@ class RememberedAnswers:
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._patience_s):
                     await other.over.wait()
-            known = await self._find(key, kind, other.found)
+            known = await self._find(key, kind, other.found or self._kept.get(key))
         self._note("answers", "hit" if known else "stale" if before and key not in self._kept else "miss")
         return (known, True) if known else (await self._asked(key, ask), False)
 
@@ -116,7 +116,7 @@ class RememberedAnswers:
         if kept is None:
             return None
         if not await self._holds(kept):
-            if self._kept.get(key) is kept:
+            if (now := self._kept.get(key)) and now.standing is kept.standing:
                 del self._kept[key]
             return None
         if kept.outcome is None or not isinstance(kept.outcome.response, kind):

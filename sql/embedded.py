@@ -9,7 +9,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,6 +24,8 @@ START_TRIES_S = 10.0
 START_LIMIT_S = 600
 SHARED_BUFFERS = (256, 1024)
 """MiB: a sixteenth of the machine's memory within these bounds, so that a search finds chunks, vectors and indexes where it left them."""
+CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+"""Of control groups, version 2 and 1: a number of bytes, or `max`."""
 SETTINGS: Mapping[str, str] = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -238,8 +240,14 @@ def _free_port(wanted: int) -> int:
 
 
 def _shared_buffers() -> str:
-    mib = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 16 // 2**20
+    mib = memory_bytes() // 16 // 2**20
     return f"{min(max(mib, SHARED_BUFFERS[0]), SHARED_BUFFERS[1])}MB"
+
+
+def memory_bytes(limits: Iterable[Path] = CONTAINER_LIMITS) -> int:
+    """Of this machine, or of the container that this is."""
+    told = [path.read_text().strip() for path in limits if path.is_file()]
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(limit) for limit in told if limit.isdigit())])
 
 
 def _shared_memory() -> dict[str, str]:

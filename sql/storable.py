@@ -20,7 +20,8 @@ def json_text(value: Any) -> str:
 
 
 def json_bytes(value: Any) -> bytes:
-    """Compact, in UTF-8. Raises ValueError for half of a surrogate pair."""
+    """Compact, in UTF-8, of what JSON has a form for; other things are not all refused. Raises ValueError for half of a surrogate pair, and for what is nested
+    more than 254 deep."""
     dumped = to_json(value)
     return to_json(_without_nul(value)) if b"\\u0000" in dumped else dumped
 

@@ -51,30 +51,42 @@ class UsageBuffer:
             while not self.waiting:
                 self.arrived.clear()
                 await self.arrived.wait()
-            if not await self._send():
+            if not await self._sent():
                 await asyncio.sleep(self.pause_s)
 
     async def flush(self) -> None:
         """One last try for what is left."""
-        while self.waiting and await self._send():
+        while self.waiting and await self._sent():
             continue
         if self.waiting:
             self.lost(len(self.waiting))
 
-    async def _send(self) -> bool:
-        """A group stays at the head of the queue until the log has it: what is sent twice after a cancelled try has the same ids."""
-        group = [self.waiting[place] for place in range(min(self.group, len(self.waiting)))]
+    async def _sent(self) -> bool:
         try:
-            records = await asyncio.gather(*map(self._record, group))
-            self._give_up([event for event, record in zip(group, records, strict=True) if record is None])
-            await self.event_log.append([record for record in records if record is not None])
+            await self._send()
+            return True
         except TransientError as error:
             log.warning("facts about questions wait for the log", code=error.code, waiting=len(self.waiting))
-            return False
+        except Exception:
+            # Who stopped here would record no question any more.
+            log.exception("facts about questions wait: the log does not take them", waiting=len(self.waiting))
+        return False
+
+    async def _send(self) -> None:
+        """A group stays at the head of the queue until the log has it: what is sent twice after a cancelled try has the same ids."""
+        group = [self.waiting[place] for place in range(min(self.group, len(self.waiting)))]
+        found = await asyncio.gather(*map(self._record, group), return_exceptions=True)
+        self._give_up([event for event, record in zip(group, found, strict=True) if record is None])
+        records: list[Record] = []
+        for record in found:
+            if isinstance(record, BaseException):
+                raise record
+            if record is not None:
+                records.append(record)
+        await self.event_log.append(records)
         for event in group:
             if self.waiting and self.waiting[0] is event:
                 self.waiting.popleft()
-        return True
 
     async def _record(self, event: Event) -> Record | None:
         assert isinstance(event, QueryReceived | QueryAnswered)
@@ -82,8 +94,8 @@ class UsageBuffer:
         fact = own_fact(event, identity, AUTHOR, self.clock, tenant=event.tenant, correlation_id=str(event.run_id))
         try:
             record = await self.codec.encode(fact, QUERIES, str(event.run_id))
-        except PermanentError as error:
-            log.warning("a fact about a question cannot be written", run=str(event.run_id), code=error.code, detail=error.detail)
+        except (PermanentError, ValueError) as error:
+            log.warning("a fact about a question cannot be written", run=str(event.run_id), error=str(error))
             return None
         if len(record.value or b"") <= MAX_EVENT_BYTES:
             return record

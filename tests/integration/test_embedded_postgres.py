@@ -14,7 +14,7 @@ import pytest
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from sql.binaries import copied_binaries, wheel_binaries
-from sql.embedded import LOCATION, THROWAWAY, EmbeddedPostgres
+from sql.embedded import LOCATION, THROWAWAY, EmbeddedPostgres, memory_bytes
 from sql.server_account import Account, can_enter, server_account
 from tests.postgres_fixture import fresh_root
 
@@ -146,3 +146,12 @@ def test_shared_buffers_are_a_sixteenth_of_the_memory_within_bounds(folder: Path
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gib << 18}.__getitem__)
     assert EmbeddedPostgres(folder).settings["shared_buffers"] == buffers
     assert EmbeddedPostgres(folder, settings={"shared_buffers": "128MB"}).settings["shared_buffers"] == "128MB"
+
+
+def test_the_memory_of_a_container_is_its_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 16 << 18}.__getitem__)
+    limit = folder / "memory.max"
+    assert memory_bytes([limit]) == 16 << 30, "there is none"
+    for told, found in (("max\n", 16 << 30), (f"{1 << 30}\n", 1 << 30), ("9223372036854771712\n", 16 << 30)):
+        limit.write_text(told)
+        assert memory_bytes([limit]) == found

@@ -162,6 +162,14 @@ async def test_what_no_table_holds_is_refused_in_a_form_too(client: httpx2.Async
     assert intake.accepted == []
 
 
+@pytest.mark.parametrize(("depth", "status"), [(98, 404), (99, 422), (500, 422), (5_000, 400)])
+async def test_what_is_nested_too_deep_is_refused(client: httpx2.AsyncClient, depth: int, status: int) -> None:
+    body = '{"query": "a", "filters": {"metadata": {"a": ' + "[" * depth + "]" * depth + "}}}"
+    response = await client.post("/v1/search", content=body, headers={"Content-Type": "application/json"})
+    problem = assert_problem(response, status, {404: "NOT_FOUND", 422: "INVALID_REQUEST", 400: "BAD_REQUEST"}[status])
+    assert status != 422 or problem["detail"] == "the body is nested more than 100 deep"
+
+
 @pytest.mark.parametrize("path", ["/v1/query", "/v1/search", "/v1/ingest"])
 async def test_json_that_breaks_off_is_told_with_its_line_and_column(client: httpx2.AsyncClient, path: str) -> None:
     broken = '{"query": "é",\n "k": 3'

@@ -15,10 +15,11 @@ import pytest
 
 from anabranch.composition import remembering
 from retrieval.pipeline import Retriever
-from retrieval.remembered import PATIENCE_S, RememberedAnswers, RememberedQuestions
+from retrieval.remembered import PATIENCE_S, Outcome, RememberedAnswers, RememberedQuestions
 from schemas.errors import DatabaseUnavailable, EngineUnavailable
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import ChatReply, Embedded, Hear
+from schemas.ports.search import Standing
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest
 from tests.unit.retrieval_corpus import STAFF, House, house
 from tests.unit.retrieval_fakes import ScriptedChat
@@ -131,6 +132,45 @@ async def test_whoever_waited_for_another_that_failed_asks_for_itself() -> None:
     assert [type(one) for one in found] == [EngineUnavailable] * 3 and desk.house.index.asked["snapshot"] == 3
     desk.house.index.broken = {}
     assert (await desk.ask()).answer
+
+
+async def test_whoever_waited_in_vain_takes_what_others_found_meanwhile() -> None:
+    desk = Desk(house(), patience_s=0.05)
+    response = await desk.ask()
+    [fact] = [event for event in desk.house.published if isinstance(event, QueryAnswered)]
+    outcome, asked = Outcome(response, fact, Standing("default", "g1", "1")), 0
+
+    async def hang() -> Outcome[QueryResponse]:
+        await asyncio.Event().wait()
+        return outcome
+
+    async def answer() -> Outcome[QueryResponse]:
+        nonlocal asked
+        asked += 1
+        return outcome
+
+    key = ("default", "g1", "query", "{}")
+    hanging = asyncio.create_task(desk.answers.answer(key, QueryResponse, hang))
+    await asyncio.sleep(0)
+    earlier = [asyncio.create_task(desk.answers.answer(key, QueryResponse, answer)) for _ in range(2)]
+    await asyncio.sleep(0.01)
+    _, remembered = await desk.answers.answer(key, QueryResponse, answer)
+    assert remembered and asked == 2 and not any([(await one)[1] for one in earlier])
+    hanging.cancel()
+    await asyncio.gather(hanging, return_exceptions=True)
+
+
+async def test_a_change_that_a_waiter_notices_begins_the_counting_anew(monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Desk(house())
+    unchanged = desk.house.index.unchanged
+
+    async def later(standings: Sequence[Standing]) -> list[bool]:
+        desk.house.index.state = "2"
+        return await unchanged(standings)
+
+    monkeypatch.setattr(desk.house.index, "unchanged", later)
+    await asyncio.gather(desk.ask(), desk.ask())
+    assert not (await desk.ask()).trace.cached, "answered once since the change"
 
 
 async def test_nobody_waits_for_another_where_the_last_answer_was_not_to_be_kept() -> None:

@@ -35,11 +35,22 @@ async def test_what_one_channel_found_is_read_while_another_still_searches(monke
     assert response.trace.channels_used == ["lexical", "semantic", "graph"]
 
 
-async def test_a_database_that_goes_away_while_chunks_are_read_ends_the_question() -> None:
+async def test_a_database_that_goes_away_while_chunks_are_read_ends_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
     built = house()
     built.index.broken = {"chunks": DatabaseUnavailable("away")}
-    with pytest.raises(DatabaseUnavailable):
-        await built.retriever().search("default", SearchRequest(query=COST), RUN)
+    lexical = built.index.lexical
+
+    async def slow(*args: Any, **options: Any) -> LexicalHits:
+        while not built.index.asked["chunks"]:
+            await asyncio.sleep(0)
+        return await lexical(*args, **options)
+
+    monkeypatch.setattr(built.index, "lexical", slow)
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(10):
+        with pytest.raises(DatabaseUnavailable):
+            await built.retriever().search("default", SearchRequest(query=COST), RUN)
+    assert asyncio.all_tasks() == before
 
 
 async def test_nothing_is_read_any_longer_when_the_question_has_ended() -> None:

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from uuid import UUID
 
 from anabranch.desk.usage import UsageBuffer
-from schemas.errors import DatabaseUnavailable, KeyLost, LogUnavailable
+from schemas.errors import ConfigurationError, DatabaseUnavailable, KeyLost, LogUnavailable
 from schemas.events import QueryAnswered, QueryReceived
 from schemas.records import Position, Record
 from streams.codec import Codec, PlainKeys
@@ -17,12 +17,13 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class MoodyLog(MemoryLog):
-    away = False
-    appends = 0
+    error: Exception | None = None
+    appends = refused = 0
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
-        if self.away:
-            raise LogUnavailable("away")
+        if self.error is not None:
+            self.refused += 1
+            raise self.error
         self.appends += 1
         return await super().append(records)
 
@@ -68,22 +69,22 @@ async def test_what_is_offered_reaches_the_log_in_its_order() -> None:
 
 async def test_a_log_that_is_away_loses_the_oldest_and_counts_them() -> None:
     buffer, log, lost = await buffer_over(most=2)
-    log.away = True
+    log.error = LogUnavailable("away")
     for number in range(5):
         buffer.offer(received(number))
     assert sum(lost) == 3
-    log.away = False
+    log.error = None
     await buffer.flush()
     assert await numbers_in(log) == [3, 4]
 
 
 async def test_what_waits_is_sent_when_the_log_comes_back() -> None:
     buffer, log, lost = await buffer_over()
-    log.away = True
+    log.error = LogUnavailable("away")
     sending = asyncio.create_task(buffer.run())
     buffer.offer(received(1))
     await asyncio.sleep(0)
-    log.away = False
+    log.error = None
     async with asyncio.timeout(10):
         while not await numbers_in(log):
             await asyncio.sleep(0)
@@ -124,7 +125,7 @@ async def test_what_is_offered_at_once_is_one_write() -> None:
 
 async def test_what_is_still_there_at_the_end_is_counted_as_lost() -> None:
     buffer, log, lost = await buffer_over()
-    log.away = True
+    log.error = LogUnavailable("away")
     buffer.offer(received(1))
     await buffer.flush()
     assert sum(lost) == 1
@@ -155,10 +156,37 @@ async def test_what_is_lost_is_counted_once_however_often_its_group_is_tried() -
     buffer.codec = Codec(LostKeys())
     buffer.offer(received(2))
     buffer.offer(received(1))
-    log.away = True
+    log.error = LogUnavailable("away")
     for _ in range(3):
         await buffer.flush()
         lost.remove(1)  # what still waits at the end is said each time
-    log.away = False
+    log.error = None
     await buffer.flush()
     assert await numbers_in(log) == [2] and lost == [1]
+
+
+async def test_whatever_the_log_raises_facts_go_on_when_it_takes_them_again() -> None:
+    buffer, log, lost = await buffer_over()
+    log.error = ConfigurationError("there is no such topic")
+    buffer.offer(received(1))
+    sending = asyncio.create_task(buffer.run())
+    async with asyncio.timeout(10):
+        while log.refused < 2:
+            await asyncio.sleep(0)
+        log.error = None
+        while not await numbers_in(log):
+            await asyncio.sleep(0)
+    sending.cancel()
+    await asyncio.gather(sending, return_exceptions=True)
+    assert lost == []
+
+
+async def test_a_fact_nested_deeper_than_can_be_written_is_lost_alone() -> None:
+    buffer, log, lost = await buffer_over()
+    deep: list[object] = []
+    for _ in range(400):
+        deep = [deep]
+    buffer.offer(received(1).model_copy(update={"request": {"query": "x", "filters": deep}}))
+    buffer.offer(received(2))
+    await buffer.flush()
+    assert await numbers_in(log) == [2] and sum(lost) == 1
