@@ -146,4 +146,7 @@ class ConfigurationError(FatalError):
 
 class GenerationMismatch(FatalError):
     code = "GENERATION_MISMATCH"
-    remedy = "Put the setting back, build another index beside this one with `anabranch reindex --set`, or use another --data folder."
+    remedy = (
+        "Start with the index's values (`--set section.key=value`, anabranch.toml or the environment) and then, if others are wanted, "
+        "build another index beside this one with `anabranch reindex --set`; or use another --data folder."
+    )

@@ -26,9 +26,10 @@ from sql.generations import PgGenerations
 from streams.topics import partition_counts
 
 
-async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool, events_per_second: float | None = None) -> str:
+async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool, events_per_second: float | None = None, settings: Settings | None = None) -> str:
     """State that the live generation is to be built anew from the log; returns the new one's name. Workers do the rest, and switch. One that is under way
-    already is gone on with. Raises TransientError with code NO_GENERATION, PermanentError with code NOT_RETAINED and the missing range."""
+    already is gone on with. In the data folder of `settings` it is kept what the live one was made with, for the new one too. Raises TransientError with code
+    NO_GENERATION, PermanentError with code NOT_RETAINED and the missing range."""
     live = await live_generation(storage)
     books = PgBuilds(storage.pool)
     async with books.deciding():
@@ -37,6 +38,8 @@ async def start_rebuild(storage: Storage, decisions: Decisions, *, keep: bool, e
             return under_way[0].generation.name
         await check_retained(storage, live.name)
         name = await books.named(keep=keep, events_per_second=events_per_second)
+        if settings is not None:
+            keep_settings(settings, name, sets_of(settings, live.name))
         await decisions.created(live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild")
         await _heard(storage, name)
     return name
@@ -85,7 +88,7 @@ class Reindexing:
         return name, plan
 
     async def rebuild(self, *, keep: bool, events_per_second: float | None = None) -> str:
-        return await start_rebuild(self.storage, self.decisions, keep=keep, events_per_second=events_per_second)
+        return await start_rebuild(self.storage, self.decisions, keep=keep, events_per_second=events_per_second, settings=self.settings)
 
     async def show(self, name: str) -> dict[str, Any]:
         """Raises NotFound."""

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.desk.dropping import drop_generation
-from schemas.errors import PermanentError
+from anabranch.generation_settings import sets_of
+from schemas.errors import InvalidRequest, PermanentError
 from sql.checksum import checksum
 from sql.residue import residue
 from sql.switching import roll_back, switch
@@ -67,6 +68,10 @@ async def test_a_change_on_a_change_outlives_both_that_it_was_made_from(database
         last = await reindexing(at_work).rebuild(keep=False)
         build = await at_work.reaches(last, "live")
         assert not build.engine_calls and await checksum(at_work.pool) == before
+        assert sets_of(reindexing(at_work).settings, last) == [*chunker[0], *embedder[0]], "it is made with what the others were made with"
+        with pytest.raises(InvalidRequest) as same:
+            await reindexing(at_work).plan([])
+        assert same.value.code == "NOTHING_CHANGES"
 
 
 async def test_a_build_goes_on_when_the_generation_that_states_its_facts_is_rolled_back_and_dropped(database: str, tmp_path: Path) -> None:
