@@ -4,13 +4,14 @@ from __future__ import annotations
 
 REMEDIES = {
     "NO_SUCH_DEAD_LETTER": "`anabranch dlq list` shows what is open.",
-    "NO_SUCH_GENERATION": "`anabranch generations list` shows them; without --generation the live one answers.",
+    "NO_SUCH_GENERATION": "`anabranch generations list` shows them.",
     "BUSY": "Ask again in a few seconds, or raise ANABRANCH_DATABASE__API_POOL where the server runs.",
     "NO_SUCH_PATH": "Check --server: this is no Anabranch, or one of another version.",
     "METHOD_NOT_ALLOWED": "Check --server: this is no Anabranch, or one of another version.",
 }
 """By code; other codes keep the remedy that they came with, in these words:"""
 WORDS = {
+    "GET /v1/documents lists documents, GET /v1/collections collections.": "`anabranch documents list` shows documents, with --json their collections too.",
     "GET /v1/documents/{id}": "`anabranch documents show`",
     "GET /v1/documents": "`anabranch documents list`",
     "GET /v1/runs": "`anabranch runs list`",

@@ -54,7 +54,7 @@ def show(run: UUID, /, *, common: Remote = DEFAULT) -> int:
         return OK
     for name in ("run_id", "kind", "received_at", "answered_at", "generation"):
         print(f"{name:12} {found[name]}")
-    print(f"{'question':12} {(found['request'] or {}).get('query')}")
+    print(f"{'question':12} {found['request']['query'] if found['request'] else '-' if found['response'] else 'erased'}")
     print(f"{'candidates':12} {len(found['candidates'])}")
     _print_response(found["response"] or {})
     return OK

@@ -66,5 +66,5 @@ def check_begun(settings: Settings) -> None:
         raise NotFound(
             f"there is no data folder of ours at {settings.data_dir.resolve()}",
             code="NO_DATA_FOLDER",
-            remedy="Correct --data, or begin one there with `anabranch up` or `anabranch ingest`.",
+            remedy="Correct --data, name the server that runs elsewhere (--server), or begin one there with `anabranch up` or `anabranch ingest`.",
         )
