@@ -7,6 +7,7 @@ from typing import Any
 from fastapi import Depends, FastAPI
 
 from api import problems
+from api.authentication import Authentication
 from api.guard import clean_input
 from api.middleware import BodyLimit, RequestId, Slots
 from api.routes import (
@@ -45,6 +46,7 @@ def create_app(services: Services, *, most_requests: int = 256) -> FastAPI:
     """Answers as soon as the services do; starting and stopping them is the caller's."""
     app = routes_only()
     app.state.services = services
+    app.add_middleware(Authentication, authenticate=services.authenticate)
     app.add_middleware(BodyLimit, max_bytes=services.max_bytes)
     app.add_middleware(Slots, most=most_requests)
     app.add_middleware(RequestId)

@@ -17,12 +17,14 @@ from api.bounds import remedy_of
 from schemas.errors import (
     AnabranchError,
     FatalError,
+    Forbidden,
     ForbiddenAddress,
     InvalidRequest,
     LimitExceeded,
     NotFound,
     PermanentError,
     TransientError,
+    Unauthenticated,
     UnreadableDocument,
 )
 
@@ -39,6 +41,8 @@ STATUS_OF_CODE = {
     "RANGE_NOT_SATISFIABLE": 416,
 } | dict.fromkeys(("GENERATION_BEHIND", "GENERATION_IS_LIVE", "GENERATION_NOT_LIVE", "NOT_RETAINED", "PLACE_AHEAD"), 409)
 STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
+    (Unauthenticated, 401),
+    (Forbidden, 403),
     (NotFound, 404),
     (LimitExceeded, 413),
     (InvalidRequest, 422),
@@ -99,7 +103,8 @@ def problem(request: Request, status: int, code: str, detail: str, remedy: str =
 def problem_of(request: Request, error: Exception) -> JSONResponse:
     """Of any error; one that is none of ours is a bug, and logged as such."""
     if isinstance(error, AnabranchError):
-        return problem(request, status_of(error), error.code, error.detail, error.remedy)
+        headers = {"WWW-Authenticate": 'Bearer realm="anabranch"'} if isinstance(error, Unauthenticated) else None
+        return problem(request, status_of(error), error.code, error.detail, error.remedy, headers)
     structlog.get_logger("api").error("request failed", request_id=request.scope.get("request_id"), path=request.url.path, exc_info=error)
     return problem(request, 500, "BUG", "an error of ours; the server's log has it under this request id", "Report it with the request id.")
 

@@ -19,6 +19,7 @@ from schemas.events.erasure import Scope
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.ports.engines import Blobs
 from schemas.ports.search import Documents
+from schemas.principals import Authenticator
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell
 from schemas.sources import SourceRequest
@@ -193,6 +194,7 @@ class Dependency:
 @dataclass(frozen=True, slots=True)
 class Services:
     tenant: str
+    authenticate: Authenticator
     max_bytes: int
     intake: Intake
     documents: Documents

@@ -11,6 +11,8 @@
     │   ├── UnreadableDocument
     │   ├── LimitExceeded
     │   ├── ForbiddenAddress
+    │   ├── Unauthenticated     no valid credential (HTTP 401)
+    │   ├── Forbidden           the caller's role, tenant or origin does not allow it (HTTP 403)
     │   ├── NotFound
     │   ├── InvalidRequest
     │   │   └── PlaceAhead      a place in a log that was restored or made anew since
@@ -95,6 +97,15 @@ class LimitExceeded(PermanentError):
 class ForbiddenAddress(PermanentError):
     code = "FORBIDDEN_ADDRESS"
     remedy = "Only public http and https addresses are fetched; exempt a host with ANABRANCH_INGEST__URL_ALLOW=host:port."
+
+
+class Unauthenticated(PermanentError):
+    code = "UNAUTHENTICATED"
+    remedy = "Send `Authorization: Bearer TOKEN`, with the token of the ready file or an API key; `anabranch login` stores one for the command line."
+
+
+class Forbidden(PermanentError):
+    code = "FORBIDDEN"
 
 
 class NotFound(PermanentError):

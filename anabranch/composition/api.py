@@ -42,6 +42,7 @@ from retrieval.pipeline import Retriever
 from schemas.generations import Generation
 from schemas.ports.feed import Feed
 from schemas.ports.log import EventLog
+from schemas.principals import Principal
 from sql.document_events import PgDocumentEvents
 from sql.documents import PgDocuments
 from sql.entities import PgEntities
@@ -95,6 +96,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
         readiness = Readiness(settings, storage, ready)
         yield Services(
             tenant=TENANT,
+            authenticate=_authenticate_locally,
             max_bytes=settings.ingest.max_bytes,
             intake=LogIntake(
                 event_log, storage.blobs, documents, PgJobs(storage.pool), Codec(), settings.ingest.max_bytes, overrides.clock, overrides.fresh_id
@@ -123,6 +125,10 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             ),
             lineage=Lineage(Walk(PgLineage(storage.pool), past, storage.log, storage.codec, storage.blobs), records),
         )
+
+
+async def _authenticate_locally(credential: str | None, tenant: str | None) -> Principal:
+    return Principal(id="local", tenant=TENANT, role="operator")
 
 
 def _desk(storage: Storage, event_log: EventLog, ready: Answering, overrides: Overrides) -> GenerationDesk:

@@ -19,6 +19,7 @@ from schemas.ids import sha256_hex
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.search import DocumentText
+from schemas.principals import Principal
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Step, Tell
 from schemas.run_diffs import RunDiff
@@ -303,6 +304,10 @@ async def feedback(tenant: str, said: FeedbackRequest) -> FeedbackReceipt:
     return FeedbackReceipt(feedback_id=JOB, judgements=len(said.graded()))
 
 
+async def authenticate(credential: str | None, tenant: str | None) -> Principal:
+    return Principal(id="local", tenant="default", role="operator")
+
+
 def services(**replaced: Any) -> Services:
     async def ready() -> list[Dependency]:
         return [Dependency("database", True, "answers")]
@@ -312,6 +317,7 @@ def services(**replaced: Any) -> Services:
 
     parts: Mapping[str, Any] = {
         "tenant": "default",
+        "authenticate": authenticate,
         "max_bytes": MAX_BYTES,
         "intake": FakeIntake(),
         "documents": FakeDocuments(),
