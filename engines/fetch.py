@@ -6,7 +6,7 @@ import asyncio
 import socket
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from email.message import Message
-from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
+from ipaddress import ip_address
 from pathlib import PurePosixPath
 from typing import TypeVar
 from urllib.parse import unquote
@@ -14,17 +14,14 @@ from urllib.parse import unquote
 import httpx
 from httpx_secure import SSRFProtectionError, httpx_ssrf_protection
 
+from engines.addresses import Address, is_public
 from schemas.errors import AnabranchError, EngineUnavailable, ForbiddenAddress, LimitExceeded, UnreadableDocument
 from schemas.ports.engines import Blobs, Fetched
 from schemas.ports.sources import Revisited
 
 T = TypeVar("T")
 Receive = Callable[[httpx.Response, httpx.URL], Awaitable[T]]
-Address = IPv4Address | IPv6Address
 SCHEMES = {"http": 80, "https": 443}
-CLOUD_SERVICES = frozenset({ip_address("168.63.129.16")})
-"""Public by number, but a cloud's own service for its machines."""
-NAT64 = IPv6Network("64:ff9b::/96")
 BUSY = frozenset({408, 425, 429})
 GONE = frozenset({404, 410})
 CONNECT_S = 10.0
@@ -112,19 +109,6 @@ class HttpFetcher:
             key_prefix, _body(response), limit=self._max_bytes, media_type=media_type if 0 < len(media_type) <= LONGEST_TYPE else None
         )
         return Fetched(blob, str(place.copy_with(username=None, password=None)), blob.media_type, _filename(response, place))
-
-
-def is_public(address: Address) -> bool:
-    """Reachable from anywhere, whatever IPv4 address an IPv6 one carries inside (mapped, NAT64, 6to4, Teredo)."""
-    if isinstance(address, IPv6Address) and (inner := _inner(address)) is not None:
-        return is_public(inner)
-    return address.is_global and not address.is_multicast and address not in CLOUD_SERVICES
-
-
-def _inner(address: IPv6Address) -> IPv4Address | None:
-    if address in NAT64:
-        return IPv4Address(address.packed[-4:])
-    return address.ipv4_mapped or address.sixtofour or (address.teredo[1] if address.teredo else None)
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
