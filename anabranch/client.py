@@ -16,11 +16,12 @@ TIMEOUT_S = 300.0
 
 
 class ApiClient:
-    """Answers as dictionaries; problems as our errors. `passing`: the server stops with the one who asks, and what it has only accepted stays undone."""
+    """Answers as dictionaries; problems as our errors. `token` is sent to this address only. `passing`: the server stops with the one who asks, and what it has only accepted stays undone."""
 
-    def __init__(self, url: str, *, passing: bool = False) -> None:
+    def __init__(self, url: str, token: str | None = None, *, passing: bool = False) -> None:
         self.url, self.passing = url.rstrip("/"), passing
-        self.http = httpx2.AsyncClient(base_url=self.url, timeout=httpx2.Timeout(TIMEOUT_S, connect=10))
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=httpx2.Timeout(TIMEOUT_S, connect=10))
 
     async def __aenter__(self) -> ApiClient:
         return self

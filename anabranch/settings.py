@@ -94,6 +94,7 @@ class IngestSettings(Section):
 class ApiSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(8420, ge=0, le=65535, description="0 takes a free one")
+    token: SecretStr | None = Field(None, min_length=16, description="operator's bearer token; unset: `up` makes one at each start, `api` has none")
 
 
 class CacheSettings(Section):

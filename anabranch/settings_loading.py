@@ -17,7 +17,7 @@ from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
 
 PREFIX = "ANABRANCH_"
-OTHER_NAMES = frozenset({"ANABRANCH_CONFIG", "ANABRANCH_SERVER", "ANABRANCH_PG_BIN", "ANABRANCH_PG_USER", "ANABRANCH_REQUIRE_KAFKA"})
+OTHER_NAMES = frozenset({"ANABRANCH_CONFIG", "ANABRANCH_SERVER", "ANABRANCH_TOKEN", "ANABRANCH_PG_BIN", "ANABRANCH_PG_USER", "ANABRANCH_REQUIRE_KAFKA"})
 """Names in the environment that are ours but no settings: of the command line, the embedded Postgres and the tests."""
 
 LATER = {

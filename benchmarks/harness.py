@@ -6,6 +6,7 @@ import argparse
 import asyncio
 import json
 import logging
+import secrets
 import sys
 import tempfile
 import time
@@ -25,6 +26,7 @@ from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.process.heap import settle_heap
 from anabranch.settings import Settings
+from anabranch.settings_loading import amended
 from api.app import create_app
 from schemas.events import Content, DocumentReceived
 from schemas.records import Record
@@ -88,7 +90,9 @@ async def pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **setti
 @asynccontextmanager
 async def served(bench: Pipeline, overrides: Overrides) -> AsyncIterator[httpx2.AsyncClient]:
     """The API over HTTP, in this process."""
-    async with prepare_api(bench.settings, bench.dsn, overrides=overrides) as services:
+    token = secrets.token_urlsafe(32)
+    settings = amended(bench.settings, [f"api.token={token}"])
+    async with prepare_api(settings, bench.dsn, overrides=overrides) as services:
         server = uvicorn.Server(
             uvicorn.Config(create_app(services), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=60)
         )
@@ -97,7 +101,7 @@ async def served(bench: Pipeline, overrides: Overrides) -> AsyncIterator[httpx2.
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
         settle_heap()
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as client:
+        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
             yield client
         server.should_exit = True
         await serving

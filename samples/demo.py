@@ -34,32 +34,33 @@ def anabranch(*arguments: str) -> list[str]:
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[str]:
-    """Its address; it is stopped as Ctrl-C would."""
+def server(folder: Path) -> Iterator[dict[str, str]]:
+    """Its address and token as variables for commands; it is stopped as Ctrl-C would."""
     ready = folder / "ready.json"
     command = anabranch("up", "--data", str(folder / "data"), "--port", "0", "--ready-file", str(ready))
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log, start_new_session=True)
         try:
-            yield _address(process, ready, folder / "server.log")
+            yield _place(process, ready, folder / "server.log")
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)
 
 
-def _address(process: subprocess.Popen[bytes], ready: Path, log: Path) -> str:
+def _place(process: subprocess.Popen[bytes], ready: Path, log: Path) -> dict[str, str]:
     deadline = time.monotonic() + READY_S
     while not ready.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(f"the server did not start:\n{log.read_text(errors='replace')[-4000:]}")
         time.sleep(0.1)
-    return str(json.loads(ready.read_text())["url"])
+    told = json.loads(ready.read_text())
+    return {"ANABRANCH_SERVER": told["url"], "ANABRANCH_TOKEN": told["token"]}
 
 
-def run(address: str, *arguments: str, expected: int) -> None:
+def run(place: dict[str, str], *arguments: str, expected: int) -> None:
     """One command, shown as it would be typed; ends the demo where it ends otherwise than expected."""
     print(f"\n$ anabranch {' '.join(map(_quoted, arguments))}", flush=True)
-    code = subprocess.run(anabranch(*arguments), env=environment() | {"ANABRANCH_SERVER": address}, check=False).returncode
+    code = subprocess.run(anabranch(*arguments), env=environment() | place, check=False).returncode
     if code:
         print(f"(exit {code})", flush=True)
     if code != expected:
@@ -74,10 +75,10 @@ def main() -> None:
     questions: list[dict[str, Any]] = yaml.safe_load((HERE / "questions.yaml").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="anabranch-demo-") as folder:
         print("Starting Postgres, the log, the stages and the API …", flush=True)
-        with server(Path(folder)) as address:
-            run(address, "ingest", os.path.relpath(HERE / "corpus"), "--wait", expected=ANSWERED)
+        with server(Path(folder)) as place:
+            run(place, "ingest", os.path.relpath(HERE / "corpus"), "--wait", expected=ANSWERED)
             for question in questions:
-                run(address, "query", question["question"], expected=ANSWERED if question["document"] else REFUSED)
+                run(place, "query", question["question"], expected=ANSWERED if question["document"] else REFUSED)
     print("That was the demo; its data are gone. Now yours: anabranch up, then anabranch ingest FILE --wait and anabranch query QUESTION.")
 
 

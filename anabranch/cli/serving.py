@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
@@ -42,24 +43,25 @@ def tell_who_goes_on(client: ApiClient, common: Remote) -> None:
 @asynccontextmanager
 async def _client(common: Remote, stages: Sequence[str], *, allowed: Callable[[Settings], None]) -> AsyncIterator[ApiClient]:
     """`allowed` is asked before a server is started, and raises where none should be."""
-    if url := await _lasting(common):
-        async with ApiClient(url) as client:
+    if lasting := await _lasting(common):
+        async with ApiClient(*lasting) as client:
             yield client
         return
     settings = common.settings()
     allowed(settings)
-    async with own_server(common, settings, stages) as server, ApiClient(server.url, passing=True) as client:
+    async with own_server(common, settings, stages) as server, ApiClient(server.url, server.token, passing=True) as client:
         yield client
 
 
-async def _lasting(common: Remote) -> str | None:
-    """The server that is there, and will be when the command has ended."""
+async def _lasting(common: Remote) -> tuple[str, str | None] | None:
+    """Address and token of the server that is there, and will be when the command has ended. A token belongs to one address: that of the data folder's
+    server is in its file, that of `--server` in ANABRANCH_TOKEN."""
     if common.server:
-        return common.server
+        return common.server, os.environ.get("ANABRANCH_TOKEN")
     settings = common.settings()
     configure_logs(settings.logging)
     found = await living_server(settings)
-    return found.url if found else None
+    return (found.url, found.token) if found else None
 
 
 async def living_server(settings: Settings) -> Server | None:

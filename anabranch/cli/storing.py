@@ -10,6 +10,7 @@ from anabranch.process.data_folder import check_log
 from anabranch.process.database import check_begun, database
 from anabranch.process.logs import configure_logs
 from anabranch.settings import Settings
+from schemas.errors import ConfigurationError
 
 
 @asynccontextmanager
@@ -32,8 +33,19 @@ async def _database_url(settings: Settings, *, allowed: Callable[[Settings], Non
     server = await living_server(settings)
     if server is not None:
         check_log(settings, server.log, f"the server in {settings.data_dir}")
-        yield server.database_url
+        yield server.database_url or _external_url(settings)
         return
     allowed(settings)
     async with database(settings, shared=True) as dsn:
         yield dsn
+
+
+def _external_url(settings: Settings) -> str:
+    """The server's own file does not hold it: it may have a password."""
+    if settings.database.url is None:
+        raise ConfigurationError(
+            f"The server in {settings.data_dir} uses a database outside of it, and no setting names that database.",
+            code="NO_DATABASE_URL",
+            remedy="Set ANABRANCH_DATABASE__URL to the same value as for the server.",
+        )
+    return settings.database.url.get_secret_value()

@@ -80,13 +80,13 @@ def _no_file(path: Path | None) -> Iterator[None]:
 
 def _announce(server: Server, plan: Plan, common: Common) -> None:
     if common.json:
-        common.show(asdict(server))
+        common.show({name: value for name, value in asdict(server).items() if name != "token"})
         return
     kept = "kept when this stops" if server.persistent else "gone when this stops"
     lines = {
         "API": f"{server.url}   (docs: {server.url}/docs)",
         "data": f"{server.data_dir}   ({kept})",
-        "Postgres": server.database_url if server.mode == "embedded" else "as set",
+        "Postgres": server.database_url or "as set",
         "log": "Kafka" if server.log == "kafka" else "Postgres table",
         "stages": ", ".join(plan.stages) or "none",
         "metrics": f"{server.url}/metrics" + (f", worker: {server.worker_metrics_url}" if server.worker_metrics_url else ""),

@@ -13,6 +13,7 @@ from anabranch.composition.questions import prepare_questions, profiles_of
 from anabranch.composition.sources import sourcing
 from anabranch.composition.storage import Storage, prepare_storage
 from anabranch.desk.answering import Answering, answering
+from anabranch.desk.authentication import LocalTokenAuthenticator
 from anabranch.desk.busy import Gate, GatedSearch
 from anabranch.desk.comparing import Comparing
 from anabranch.desk.decisions import Decisions
@@ -42,7 +43,6 @@ from retrieval.pipeline import Retriever
 from schemas.generations import Generation
 from schemas.ports.feed import Feed
 from schemas.ports.log import EventLog
-from schemas.principals import Principal
 from sql.document_events import PgDocumentEvents
 from sql.documents import PgDocuments
 from sql.entities import PgEntities
@@ -96,7 +96,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
         readiness = Readiness(settings, storage, ready)
         yield Services(
             tenant=TENANT,
-            authenticate=_authenticate_locally,
+            authenticate=LocalTokenAuthenticator(settings.api.token, TENANT),
             max_bytes=settings.ingest.max_bytes,
             intake=LogIntake(
                 event_log, storage.blobs, documents, PgJobs(storage.pool), Codec(), settings.ingest.max_bytes, overrides.clock, overrides.fresh_id
@@ -125,10 +125,6 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             ),
             lineage=Lineage(Walk(PgLineage(storage.pool), past, storage.log, storage.codec, storage.blobs), records),
         )
-
-
-async def _authenticate_locally(credential: str | None, tenant: str | None) -> Principal:
-    return Principal(id="local", tenant=TENANT, role="operator")
 
 
 def _desk(storage: Storage, event_log: EventLog, ready: Answering, overrides: Overrides) -> GenerationDesk:

@@ -24,7 +24,10 @@ class Server:
     """What `up` says of itself once it is ready."""
 
     url: str
-    database_url: str
+    token: str
+    """Bearer token of the operator. Only files of mode 0600 hold it."""
+    database_url: str | None
+    """Of the embedded Postgres, without password; None where the database is elsewhere."""
     mode: str
     log: str
     pid: int
@@ -63,9 +66,11 @@ def _lock_file(folder: Path) -> IO[str]:
 
 
 def write_server(path: Path, server: Server) -> None:
-    """In one step: a reader sees the whole file or none."""
+    """In one step, readable by its owner only: a reader sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
+    draft.unlink(missing_ok=True)
+    draft.touch(mode=0o600)
     draft.write_text(json.dumps(asdict(server), indent=1) + "\n")
     draft.replace(path)
 

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from urllib.parse import urlsplit, urlunsplit
 
 import structlog
 
@@ -54,6 +55,12 @@ async def _keep(server: EmbeddedPostgres) -> None:
             await asyncio.to_thread(server.start)
         except DatabaseUnavailable as error:
             log.error("it does not start", detail=error.detail)
+
+
+def without_password(dsn: str) -> str:
+    parts = urlsplit(dsn)
+    user, at, host = parts.netloc.rpartition("@")
+    return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}"))
 
 
 def embedded_root(settings: Settings) -> Path:

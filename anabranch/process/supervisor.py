@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import secrets
 import tempfile
 from collections.abc import AsyncIterator, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
@@ -17,7 +18,7 @@ import structlog
 
 from anabranch.process.children import Child
 from anabranch.process.data_folder import SERVER, Server, check_not_in_use, keep_log, left_behind, locked, write_server
-from anabranch.process.database import database
+from anabranch.process.database import database, without_password
 from anabranch.process.listening import check_free, free_port
 from anabranch.settings import Settings
 from anabranch.stages import stages_named
@@ -49,13 +50,14 @@ async def running(plan: Plan) -> AsyncIterator[tuple[Server, asyncio.Future[None
     await _check(plan)
     async with AsyncExitStack() as stack:
         plan = replace(plan, settings=stack.enter_context(_folder(plan)))
+        token = plan.settings.api.token.get_secret_value() if plan.settings.api.token else secrets.token_urlsafe(32)
         stack.enter_context(locked(plan.settings.data_dir))
         keep_log(plan.settings.data_dir, plan.settings)
         dsn = await stack.enter_async_context(database(plan.settings, throwaway=plan.ephemeral))
         port = plan.settings.api.port or free_port(plan.settings.api.host)
-        children = _children(plan, dsn, port)
+        children = _children(plan, dsn, port, token)
         failed = await stack.enter_async_context(_kept(children))
-        server = await _ready(plan, dsn, port, failed)
+        server = await _ready(plan, dsn, port, token, failed)
         for child in children:
             child.settled = True
         write_server(plan.settings.data_dir / SERVER, server)
@@ -84,11 +86,13 @@ def _folder(plan: Plan) -> Iterator[Settings]:
         yield plan.settings.model_copy(update={"data_dir": Path(folder)})
 
 
-def _children(plan: Plan, dsn: str, port: int) -> list[Child]:
+def _children(plan: Plan, dsn: str, port: int, token: str) -> list[Child]:
     environment = {**os.environ, "ANABRANCH_DATA_DIR": str(plan.settings.data_dir), "ANABRANCH_DATABASE__URL": dsn}
     host = ["--host", plan.settings.api.host]
     report = worker_report(plan.settings)
-    api = Child("api", ["api", "--attached", "--port", str(port), *host, *plan.arguments], environment, plan.output, started=lambda: None)
+    # Unlike an argument, the environment of a process is shown to its own account only.
+    with_token = {**environment, "ANABRANCH_API__TOKEN": token}
+    api = Child("api", ["api", "--attached", "--port", str(port), *host, *plan.arguments], with_token, plan.output, started=lambda: None)
     if not plan.stages:
         return [api]
     worker = ["worker", "--attached", "--stages", ",".join(plan.stages), "--report", str(report), *plan.arguments]
@@ -122,11 +126,20 @@ async def _first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
         task.result()
 
 
-async def _ready(plan: Plan, dsn: str, port: int, failed: asyncio.Future[None]) -> Server:
+async def _ready(plan: Plan, dsn: str, port: int, token: str, failed: asyncio.Future[None]) -> Server:
     settings = plan.settings
     url = f"http://{settings.api.host if settings.api.host not in ('0.0.0.0', '::') else '127.0.0.1'}:{port}"
     told = await _unless(failed, _until_ready(url, worker_report(settings) if plan.stages else None))
-    own = (url, dsn, settings.mode, settings.log_kind, os.getpid(), str(settings.data_dir), not plan.ephemeral)
+    own = (
+        url,
+        token,
+        None if settings.database.url else without_password(dsn),
+        settings.mode,
+        settings.log_kind,
+        os.getpid(),
+        str(settings.data_dir),
+        not plan.ephemeral,
+    )
     return Server(*own, worker_metrics_url=told.get("metrics_url"), outdated=told.get("outdated"))
 
 

@@ -15,8 +15,8 @@ from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.settings_loading import load_settings
-from api.app import create_app
 from engines.embed.null import NullEmbedder
+from tests.api_access import api_client
 
 PATIENCE_S = 120
 
@@ -69,10 +69,8 @@ async def source_world(folder: Path, dsn: str, *sets: str, overrides: Overrides 
     async with prepare_worker(settings, dsn, overrides=chosen) as worker:
         working = asyncio.create_task(worker.run())
         try:
-            async with prepare_api(settings, dsn, overrides=chosen) as services:
-                transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
-                async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as http:
-                    yield SourceWorld(http, worker)
+            async with prepare_api(settings, dsn, overrides=chosen) as services, api_client(services) as http:
+                yield SourceWorld(http, worker)
             if working.done():
                 working.result()
         finally:

@@ -32,7 +32,7 @@ def own(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 def filled(text: object) -> str:
     """As compose would fill it in, with a word for each value that a person must choose."""
-    return REQUIRED.sub(lambda found: found[3] if found[2] == ":-" else f"chosen{found[1].lower()}", str(text))
+    return REQUIRED.sub(lambda found: found[3] if found[2] == ":-" else f"chosen-value-of-{found[1].lower()}", str(text))
 
 
 def stages_of(service: dict[str, Any]) -> list[str]:

@@ -11,7 +11,6 @@ from pathlib import Path
 from uuid import uuid4
 
 import asyncpg
-import httpx2
 import pytest
 
 from anabranch.background.stuck import explained_lags
@@ -27,7 +26,6 @@ from anabranch.process.data_folder import Server
 from anabranch.process.listening import free_port
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
-from api.app import create_app
 from api.services import IngestRequest
 from engines.embed.null import NullEmbedder
 from processors import STAGES
@@ -37,6 +35,7 @@ from schemas.records import Record
 from schemas.rows import BuiltRow, GenerationRow, LiveRow
 from schemas.values import Amendment
 from sql.inspection import held_locks
+from tests.api_access import api_client
 from tests.both_logs import on_both_logs
 from tests.generations import decide
 
@@ -131,16 +130,14 @@ async def test_the_command_names_who_locks_what_it_needs_and_the_table_that_it_d
 async def test_uploads_are_answered_while_the_documents_are_locked_and_taken_in_afterwards(
     settings: Settings, database: str, log_kind: str, somebody: asyncpg.Connection
 ) -> None:
-    async with prepare_api(settings, database, overrides=Overrides(embedder=NullEmbedder(64, 16))) as services:
-        transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://api") as http:
-            for table in ("documents", "jobs", *(["events"] if log_kind == "postgres" else [])):
-                await somebody.execute(LOCK.format(table))
-                refused = await http.post("/v1/ingest", json={"text": "Storks", "external_id": table})
-                assert (refused.status_code, refused.json()["code"]) == (503, "TABLES_LOCKED"), refused.text
-                assert "anabranch doctor" in refused.json()["remedy"] and refused.headers["retry-after"]
-                await somebody.execute("rollback")
-                assert (await http.post("/v1/ingest", json={"text": "Storks", "external_id": table})).status_code == 202
+    async with prepare_api(settings, database, overrides=Overrides(embedder=NullEmbedder(64, 16))) as services, api_client(services) as http:
+        for table in ("documents", "jobs", *(["events"] if log_kind == "postgres" else [])):
+            await somebody.execute(LOCK.format(table))
+            refused = await http.post("/v1/ingest", json={"text": "Storks", "external_id": table})
+            assert (refused.status_code, refused.json()["code"]) == (503, "TABLES_LOCKED"), refused.text
+            assert "anabranch doctor" in refused.json()["remedy"] and refused.headers["retry-after"]
+            await somebody.execute("rollback")
+            assert (await http.post("/v1/ingest", json={"text": "Storks", "external_id": table})).status_code == 202
 
 
 async def test_whatever_keeps_a_request_waiting_it_is_answered_in_the_end_with_a_way_to_repeat_it(
@@ -160,7 +157,7 @@ async def test_whatever_keeps_a_request_waiting_it_is_answered_in_the_end_with_a
 
 async def test_the_doctor_survives_a_server_that_does_not_answer(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     url = f"http://127.0.0.1:{free_port('127.0.0.1')}"
-    gone = Server(url, "", "worker", "postgres", 1, str(settings.data_dir), persistent=True)
+    gone = Server(url, "token", None, "worker", "postgres", 1, str(settings.data_dir), persistent=True)
     monkeypatch.setattr(connections, "find_server", lambda folder: gone)
     [finding] = await run_check("server", partial(connections.server, settings))
     assert finding.status == "fail" and f"{gone.url} (pid 1) does not answer" in finding.detail

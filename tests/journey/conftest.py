@@ -18,9 +18,9 @@ from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.process.database import FOLDER
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
-from api.app import create_app
 from engines.embed.null import NullEmbedder
 from sql.embedded import EmbeddedPostgres
+from tests.api_access import api_client
 
 ENDED = {"searchable", "failed", "superseded", "withdrawn"}
 PATIENCE_S = 90
@@ -80,11 +80,9 @@ async def running(settings: Settings, dsn: str, overrides: Overrides) -> AsyncIt
     async with prepare_worker(settings, dsn, overrides=overrides) as worker:
         working = asyncio.create_task(worker.run())
         try:
-            async with prepare_api(settings, dsn, overrides=overrides) as services:
-                transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
-                async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as http:
-                    await _ready(http)
-                    yield World(http, worker, settings)
+            async with prepare_api(settings, dsn, overrides=overrides) as services, api_client(services) as http:
+                await _ready(http)
+                yield World(http, worker, settings)
             if working.done():
                 working.result()
         finally:

@@ -13,11 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx2
+
 START_S = 90
 
 
 def environment(**settings: str) -> dict[str, str]:
     return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_")} | settings
+
+
+def http_of(server: dict[str, Any]) -> httpx2.Client:
+    """A client that may do everything. `server` is what the ready file holds."""
+    return httpx2.Client(base_url=server["url"], headers={"Authorization": f"Bearer {server['token']}"}, timeout=60)
 
 
 class Up:

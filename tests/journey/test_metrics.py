@@ -10,7 +10,6 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -21,13 +20,13 @@ from anabranch.composition.worker import prepare_worker
 from anabranch.process.metrics import Metrics
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
-from api.app import create_app
 from api.services import Services
 from engines.openai_server import OpenAIServer
 from engines.resilience import Patience
 from engines.server_settings import ServerSettings
 from schemas.errors import EngineUnavailable
 from schemas.questions import Progress, QueryRequest, Route, SearchResponse, Trace
+from tests.api_access import api_client
 from tests.fakes.openai_server import NATIVE_DIMENSION, fake_openai
 from tests.journey.conftest import World, _ready
 
@@ -64,7 +63,7 @@ async def watched(settings: Settings, database: str, overrides: Overrides) -> As
     async with (
         prepare_worker(settings, database, overrides=given, observer=metrics) as worker,
         prepare_api(settings, database, overrides=overrides) as services,
-        httpx2.AsyncClient(transport=httpx2.ASGITransport(create_app(services)), base_url="http://api", timeout=60) as http,
+        api_client(services) as http,
     ):
         working = asyncio.create_task(worker.run())
         try:

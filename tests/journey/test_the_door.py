@@ -13,12 +13,12 @@ from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
 from anabranch.settings import Settings
-from api.app import create_app
 from schemas.events import Content, DocumentReceived
 from schemas.ids import document_id
 from schemas.records import Record
 from streams.codec import Codec
 from streams.submission import submission
+from tests.api_access import api_client
 from tests.journey.conftest import PATIENCE_S, World, running
 
 NO_PDF = b"%PDF-1.7\nthat is all there is"
@@ -105,15 +105,13 @@ async def uploaded_and_deleted(settings: Settings, database: str, overrides: Ove
     """While no worker runs."""
     async with prepare_worker(settings, database, overrides=overrides):
         pass
-    async with prepare_api(settings, database, overrides=overrides) as services:
-        transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as http:
-            upload = await http.post("/v1/ingest", files={"file": ("note.md", b"Otters sleep holding hands.")}, data=fields)
-            document = UUID(upload.json()["document_id"])
-            assert (await http.get(f"/v1/documents/{document}")).json()["state"] == "accepted"
-            deleted = await http.delete(f"/v1/documents/{document}")
-            assert (deleted.status_code, deleted.json()["document_id"]) == (202, str(document))
-            return dict(upload.json())
+    async with prepare_api(settings, database, overrides=overrides) as services, api_client(services) as http:
+        upload = await http.post("/v1/ingest", files={"file": ("note.md", b"Otters sleep holding hands.")}, data=fields)
+        document = UUID(upload.json()["document_id"])
+        assert (await http.get(f"/v1/documents/{document}")).json()["state"] == "accepted"
+        deleted = await http.delete(f"/v1/documents/{document}")
+        assert (deleted.status_code, deleted.json()["document_id"]) == (202, str(document))
+        return dict(upload.json())
 
 
 async def test_a_delete_right_behind_an_upload_wins_while_the_worker_is_at_it(world: World) -> None:

@@ -11,11 +11,12 @@ import httpx2
 
 from anabranch.process.database import FOLDER
 from sql.embedded import EmbeddedPostgres
-from tests.journey.served import START_S, anabranch, up
+from tests.journey.served import START_S, anabranch, http_of, up
 
 
-def found(url: str, words: str) -> list[str]:
-    response = httpx2.post(f"{url}/v1/search", json={"query": words}, timeout=60)
+def found(server: dict[str, Any], words: str) -> list[str]:
+    with http_of(server) as http:
+        response = http.post("/v1/search", json={"query": words})
     return [result["snippet"] for result in response.json()["results"]]
 
 
@@ -25,7 +26,8 @@ def test_up_serves_stops_on_ctrl_c_and_finds_everything_again(folder: Path, tmp_
     with up(folder) as (first, server):
         assert {"url", "database_url", "mode", "log", "pid", "data_dir", "persistent"} <= server.keys()
         assert (server["mode"], server["log"], server["persistent"], server["pid"]) == ("embedded", "postgres", True, first.process.pid)
-        assert httpx2.get(f"{server['url']}/readyz").status_code == 200
+        with http_of(server) as http:
+            assert http.get("/readyz").status_code == 200
         done = anabranch("ingest", str(note), "--data", str(folder), "--wait", "--json")
         assert done.returncode == 0, done.stderr
         assert json.loads(done.stdout)["counts"] == {"searchable": 1, "failed": 0, "duplicate": 0}
@@ -36,7 +38,7 @@ def test_up_serves_stops_on_ctrl_c_and_finds_everything_again(folder: Path, tmp_
         assert refused.returncode == 4, refused.stdout
         assert first.stop() == 0
     with up(folder) as (_, server):
-        assert any("ninety-seven" in snippet for snippet in found(server["url"], "lighthouse keeper steps"))
+        assert any("ninety-seven" in snippet for snippet in found(server, "lighthouse keeper steps"))
 
 
 def test_a_second_up_in_the_same_folder_is_refused_with_exit_code_2(folder: Path) -> None:
@@ -47,22 +49,22 @@ def test_a_second_up_in_the_same_folder_is_refused_with_exit_code_2(folder: Path
 
 
 def test_kill_nine_loses_nothing_that_was_acknowledged(folder: Path) -> None:
-    with up(folder) as (first, server):
+    with up(folder) as (first, server), http_of(server) as http:
         texts = [f"Fact number {number}: the river gauge {number} stands at Weir {number * 13}." for number in range(20)]
         for text in texts:
-            assert httpx2.post(f"{server['url']}/v1/ingest", json={"text": text}, timeout=60).status_code == 202
+            assert http.post("/v1/ingest", json={"text": text}).status_code == 202
         first.process.kill()
         first.process.wait()
-    with up(folder) as (_, server):
+    with up(folder) as (_, server), http_of(server) as http:
         deadline = time.monotonic() + START_S
-        while len(listed := httpx2.get(f"{server['url']}/v1/documents", params={"state": "searchable"}).json()["items"]) < len(texts):
+        while len(listed := http.get("/v1/documents", params={"state": "searchable"}).json()["items"]) < len(texts):
             assert time.monotonic() < deadline, f"{len(listed)} of {len(texts)}"
             time.sleep(0.2)
         assert len(listed) == len(texts)
 
 
 def test_a_killed_worker_or_api_comes_back_and_takes_nothing_with_it(folder: Path) -> None:
-    with up(folder) as (first, server):
+    with up(folder) as (first, server), http_of(server) as http:
         children = [int(pid) for pid in Path(f"/proc/{first.process.pid}/task/{first.process.pid}/children").read_text().split()]
         for child in children:
             if b"anabranch" in Path(f"/proc/{child}/cmdline").read_bytes():
@@ -73,8 +75,8 @@ def test_a_killed_worker_or_api_comes_back_and_takes_nothing_with_it(folder: Pat
         while state != "searchable":
             assert time.monotonic() < deadline
             try:
-                receipt = receipt or httpx2.post(f"{server['url']}/v1/ingest", json={"text": "It came back."}, timeout=60).json()
-                state = httpx2.get(f"{server['url']}/v1/ingest/status/{receipt['ingestion_job_id']}").json().get("state", "")
+                receipt = receipt or http.post("/v1/ingest", json={"text": "It came back."}).json()
+                state = http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}").json().get("state", "")
             except httpx2.HTTPError:
                 pass
             time.sleep(0.2)
@@ -82,19 +84,19 @@ def test_a_killed_worker_or_api_comes_back_and_takes_nothing_with_it(folder: Pat
 
 
 def test_a_killed_postgres_comes_back_at_the_same_address(folder: Path) -> None:
-    with up(folder) as (first, server):
-        assert httpx2.post(f"{server['url']}/v1/ingest", json={"text": "Before the fall: the weir holds."}, timeout=60).status_code == 202
+    with up(folder) as (first, server), http_of(server) as http:
+        assert http.post("/v1/ingest", json={"text": "Before the fall: the weir holds."}).status_code == 202
         os.kill(int((EmbeddedPostgres(folder / FOLDER).data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
         deadline = time.monotonic() + START_S
-        while not any("weir" in snippet for snippet in _found_or_nothing(server["url"], "the weir holds")):
+        while not any("weir" in snippet for snippet in _found_or_nothing(server, "the weir holds")):
             assert time.monotonic() < deadline
             time.sleep(0.3)
         assert first.process.poll() is None
 
 
-def _found_or_nothing(url: str, words: str) -> list[str]:
+def _found_or_nothing(server: dict[str, Any], words: str) -> list[str]:
     try:
-        return found(url, words)
+        return found(server, words)
     except (httpx2.HTTPError, KeyError):
         return []
 

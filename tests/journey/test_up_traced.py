@@ -5,9 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import httpx2
-
-from tests.journey.served import anabranch, up
+from tests.journey.served import anabranch, http_of, up
 
 NOTE = "# Lighthouse\n\nThe lighthouse keeper counts ninety-seven steps every evening.\n"
 
@@ -25,7 +23,7 @@ def messages(lines: Iterator[str]) -> Iterator[dict[str, Any]]:
 
 def test_a_document_is_followed_live_and_a_stream_that_broke_off_goes_on_where_it_was(folder: Path) -> None:
     with up(folder) as (first, server):
-        with httpx2.Client(base_url=server["url"], timeout=60) as http:
+        with http_of(server) as http:
             with http.stream("GET", "/v1/stream") as stream:
                 told = messages(stream.iter_lines())
                 assert next(told)["event"] == "open"

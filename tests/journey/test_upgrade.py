@@ -6,9 +6,7 @@ import json
 import time
 from pathlib import Path
 
-import httpx2
-
-from tests.journey.served import START_S, anabranch, up
+from tests.journey.served import START_S, anabranch, http_of, up
 from tests.journey.test_up import found
 
 NEWER = {"PYTHONPATH": str(Path(__file__).parents[1] / "newer_program"), "NEWER_STAGE": "chunk"}
@@ -20,25 +18,25 @@ def test_an_upgrade_answers_says_what_is_stale_and_makes_an_index_of_its_own(fol
     with up(folder) as (_, server):
         assert server["outdated"] is None
         assert anabranch("ingest", str(note), "--data", str(folder), "--wait").returncode == 0
-    with up(folder, **NEWER) as (process, server):
+    with up(folder, **NEWER) as (process, server), http_of(server) as http:
         assert "chunk of generation g1 is the work of another version" in server["outdated"] and "anabranch reindex" in server["outdated"]
         assert "index     chunk of generation g1" in process.out.read_text()
-        assert any("ninety-seven" in snippet for snippet in found(server["url"], "lighthouse keeper steps"))
-        late = httpx2.post(f"{server['url']}/v1/ingest", json={"text": "The ferry leaves at a quarter past nine."}, timeout=60).json()
+        assert any("ninety-seven" in snippet for snippet in found(server, "lighthouse keeper steps"))
+        late = http.post("/v1/ingest", json={"text": "The ferry leaves at a quarter past nine."}).json()
         plan = anabranch("reindex", "--plan", "--json", "--data", str(folder))
         assert json.loads(plan.stdout)["first_changed_stage"] == "chunk", plan.stderr
         doctor = anabranch("doctor", "--json", "--data", str(folder))
         assert "GENERATION_OUTDATED" in doctor.stdout or "another version" in doctor.stdout, doctor.stdout
         built = anabranch("reindex", "--wait", "--data", str(folder))
         assert built.returncode == 0, built.stderr
-        assert httpx2.get(f"{server['url']}/v1/ingest/status/{late['ingestion_job_id']}").json()["state"] != "searchable"
+        assert http.get(f"/v1/ingest/status/{late['ingestion_job_id']}").json()["state"] != "searchable"
         promoted = anabranch("generations", "promote", "g2", "--data", str(folder))
         assert promoted.returncode == 0, promoted.stderr
         deadline = time.monotonic() + START_S
-        while not any("quarter past nine" in snippet for snippet in found(server["url"], "when does the ferry leave")):
+        while not any("quarter past nine" in snippet for snippet in found(server, "when does the ferry leave")):
             assert time.monotonic() < deadline
             time.sleep(0.2)
-        assert any("ninety-seven" in snippet for snippet in found(server["url"], "lighthouse keeper steps"))
+        assert any("ninety-seven" in snippet for snippet in found(server, "lighthouse keeper steps"))
     with up(folder, **NEWER) as (_, server):
         assert server["outdated"] is None
-        assert any("quarter past nine" in snippet for snippet in found(server["url"], "when does the ferry leave"))
+        assert any("quarter past nine" in snippet for snippet in found(server, "when does the ferry leave"))

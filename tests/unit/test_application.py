@@ -24,7 +24,7 @@ from schemas.errors import ConfigurationError, InvalidRequest, NotFound, Transie
 from schemas.generations import EmbedConfig, Generation, IndexConfig, State
 from schemas.questions import SearchRequest, SearchResponse, Trace
 
-SERVER_HERE = Server("http://127.0.0.1:1", "postgresql://x", "embedded", "postgres", 1, "/x", True)
+SERVER_HERE = Server("http://127.0.0.1:1", "token", "postgresql://x", "embedded", "postgres", 1, "/x", True)
 
 
 def test_a_folder_is_held_by_one_and_free_again_afterwards(tmp_path: Path) -> None:
@@ -60,7 +60,7 @@ def test_a_folder_stays_with_the_kind_of_log_it_began_with(tmp_path: Path) -> No
 def test_a_server_file_is_json_of_the_agreed_shape(tmp_path: Path) -> None:
     write_server(tmp_path / "ready.json", SERVER_HERE)
     written = json.loads((tmp_path / "ready.json").read_text())
-    assert {"url", "database_url", "mode", "log", "pid", "data_dir", "persistent"} <= written.keys()
+    assert {"url", "token", "database_url", "mode", "log", "pid", "data_dir", "persistent"} <= written.keys()
 
 
 async def test_a_full_gate_refuses_at_once_and_counts_it() -> None:

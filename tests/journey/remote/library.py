@@ -15,7 +15,7 @@ from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
-from api.app import create_app
+from tests.api_access import api_client
 from tests.fakes.openai_server import FakeOpenAI
 from tests.journey.conftest import running
 
@@ -105,10 +105,8 @@ class Desk:
 @asynccontextmanager
 async def desk_of(library: Library, settings: Settings | None = None) -> AsyncIterator[Desk]:
     library.fake.requests.clear()
-    async with prepare_api(settings or library.settings, library.dsn) as services:
-        transport = httpx2.ASGITransport(create_app(services), raise_app_exceptions=False)
-        async with httpx2.AsyncClient(transport=transport, base_url="http://api", timeout=60) as http:
-            yield Desk(library.fake, http)
+    async with prepare_api(settings or library.settings, library.dsn) as services, api_client(services) as http:
+        yield Desk(library.fake, http)
     library.fake.mend()
 
 

@@ -7,15 +7,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-import httpx2
 import pytest
 
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
 from anabranch.settings import ExtractSettings, ModelSettings
-from api.app import create_app
 from streams.observe import Silent
+from tests.api_access import api_client
 from tests.fakes.openai_server import FakeOpenAI
 from tests.journey.conftest import running
 from tests.journey.remote.library import (
@@ -97,7 +96,7 @@ async def test_an_embedding_server_of_another_dimension_than_the_settings_say_is
     settings = settings_for(fake, tmp_path, "embed.dimension=100")
     async with prepare_worker(settings, database, observer=observer) as worker, prepare_api(settings, database) as services:
         working = asyncio.create_task(worker.run())
-        async with httpx2.AsyncClient(transport=httpx2.ASGITransport(create_app(services)), base_url="http://api") as http:
+        async with api_client(services) as http:
             receipt = (await http.post("/v1/ingest", json={"text": LOG})).json()
             async with asyncio.timeout(20):
                 await observer.retrying.wait()

@@ -15,6 +15,7 @@ import uvicorn
 from anabranch.composition.api import prepare_api
 from api.app import create_app
 from retrieval.answer.drafts import without_marks
+from tests.api_access import BEARER, with_token
 from tests.journey.remote.library import (
     ALLOWANCE,
     FOREIGN,
@@ -28,7 +29,7 @@ async def served(library: Library) -> AsyncIterator[str]:
     """The API behind a socket, where an answer can be read while it is made."""
     async with prepare_api(library.settings, library.dsn) as services:
         listener = socket.create_server(("127.0.0.1", 0))
-        server = uvicorn.Server(uvicorn.Config(create_app(services), log_level="error", lifespan="off", timeout_graceful_shutdown=1))
+        server = uvicorn.Server(uvicorn.Config(create_app(with_token(services)), log_level="error", lifespan="off", timeout_graceful_shutdown=1))
         serving = asyncio.create_task(server.serve(sockets=[listener]))
         try:
             yield f"http://127.0.0.1:{listener.getsockname()[1]}"
@@ -42,7 +43,11 @@ async def served(library: Library) -> AsyncIterator[str]:
 async def streaming(library: Library, question: str, **options: Any) -> AsyncIterator[AsyncIterator[tuple[str, dict[str, Any]]]]:
     """Events of one question, as they come."""
     body = {"query": question, "stream": True, **options}
-    async with served(library) as url, httpx2.AsyncClient(base_url=url, timeout=30) as http, http.stream("POST", "/v1/query", json=body) as response:
+    async with (
+        served(library) as url,
+        httpx2.AsyncClient(base_url=url, headers=BEARER, timeout=30) as http,
+        http.stream("POST", "/v1/query", json=body) as response,
+    ):
         assert response.status_code == 200 and response.headers["content-type"].startswith("text/event-stream")
         yield _events(response)
 
@@ -93,7 +98,7 @@ async def test_a_question_that_is_wrong_is_refused_before_the_stream_or_told_in_
     async with streaming(library, ALLOWANCE, generation="g99") as events:
         told = [event async for event in events]
     assert told[-1][0] == "error" and (told[-1][1]["status"], told[-1][1]["code"]) == (404, "NO_SUCH_GENERATION") and told[-1][1]["remedy"]
-    async with served(library) as url, httpx2.AsyncClient(base_url=url) as http:
+    async with served(library) as url, httpx2.AsyncClient(base_url=url, headers=BEARER) as http:
         assert (await http.post("/v1/query", json={"query": "", "stream": True})).status_code == 422
         assert (await http.post("/v1/search", json={"query": "x", "stream": True})).status_code == 422
 

@@ -1,0 +1,73 @@
+"""What other accounts and processes of the machine learn of a server, and what its token is good for."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from tests.journey.served import START_S, anabranch, http_of, up
+
+
+def test_token_admits_the_cli_and_is_visible_to_its_owner_only(folder: Path) -> None:
+    with up(folder) as (process, server):
+        token = server["token"]
+        assert len(token) >= 43
+        for written in (process.ready, folder / "server.json"):
+            assert written.stat().st_mode & 0o777 == 0o600
+            assert json.loads(written.read_text())["token"] == token
+        assert token not in process.out.read_text() + process.err.read_text()
+        assert not [line for line in command_lines() if token in line], "the token is in the process list"
+        assert httpx2.get(f"{server['url']}/v1/documents").status_code == 401
+        assert anabranch("documents", "list", "--data", str(folder)).returncode == 0
+        remote = ("documents", "list", "--server", server["url"])
+        refused = anabranch(*remote)
+        assert refused.returncode != 0 and "UNAUTHENTICATED" in refused.stderr and "ANABRANCH_TOKEN" in refused.stderr
+        assert anabranch(*remote, ANABRANCH_TOKEN=token).returncode == 0
+        with http_of(server) as http:
+            assert restarted(process.process.pid, http)
+            assert http.get("/v1/documents").status_code == 200, "a restarted API keeps the token"
+
+
+def command_lines() -> list[str]:
+    return [path.read_bytes().decode(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
+
+
+def restarted(supervisor: int, http: httpx2.Client) -> bool:
+    """Kill the API and wait until another process answers."""
+    before = api_process(supervisor)
+    assert before
+    os.kill(before, signal.SIGKILL)
+    deadline = time.monotonic() + START_S
+    while time.monotonic() < deadline:
+        time.sleep(0.1)
+        if api_process(supervisor) not in (None, before) and answers(http):
+            return True
+    return False
+
+
+def api_process(supervisor: int) -> int | None:
+    for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
+        if b"\0api\0" in Path(f"/proc/{child}/cmdline").read_bytes():
+            return int(child)
+    return None
+
+
+def answers(http: httpx2.Client) -> bool:
+    try:
+        return http.get("/livez").status_code == 200
+    except httpx2.HTTPError:
+        return False
+
+
+def test_a_configured_token_is_kept(folder: Path) -> None:
+    chosen = "chosen-by-the-owner-of-this-server"
+    with up(folder, ANABRANCH_API__TOKEN=chosen) as (_, server):
+        assert server["token"] == chosen
+        found: Any = anabranch("documents", "list", "--data", str(folder), "--json")
+        assert found.returncode == 0, found.stderr
