@@ -1,22 +1,25 @@
 """Killable child processes for work on bytes that nobody vouches for.
 
 Children start when first needed, stay warm, and are replaced after a number of jobs, after growing, and whenever a job had to be
-stopped. They see neither the parent's environment (keys) nor its open files.
+stopped. They see neither the parent's environment (keys) nor its files, and are confined as `engines.confinement` says.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
+import fcntl
 import json
 import os
 import pickle
+import shutil
 import signal
 import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO
@@ -25,9 +28,10 @@ from engines.sandbox_child import FAILED, FRAME, READY, REFUSED, RESULT
 from schemas import errors
 
 KILLED = frozenset({-signal.SIGKILL, -signal.SIGTERM})
+_OUT_OF_TIME = -signal.SIGXCPU
 _WATCH_S = 0.05
 _START_S = 120.0
-_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TMPDIR", "LD_LIBRARY_PATH", "SYSTEMROOT")
+_PASSED_ON = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,10 +46,12 @@ class SandboxLimits:
 @dataclass(eq=False)
 class _Child:
     process: subprocess.Popen[bytes]
+    channel: socket.socket
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
     complaints: IO[bytes]
     jobs: int = 0
+    measures: Mapping[str, str] = field(default_factory=dict)
 
     def resident(self) -> int:
         """Bytes in RAM; 0 where the system does not say."""
@@ -60,6 +66,7 @@ class _Child:
 
     async def kill(self) -> None:
         self.process.kill()
+        self.channel.close()
         self.writer.close()
         with contextlib.suppress(OSError):
             await self.writer.wait_closed()
@@ -81,16 +88,23 @@ class Sandbox:
     def __post_init__(self) -> None:
         self._places = asyncio.Semaphore(self.workers)
 
-    async def run(self, function: Callable[..., bytes], *arguments: object, about: str = "the document", deadline_s: float | None = None) -> bytes:
-        """What `function` (module level, picklable arguments) returns in a child. Its own errors of ours come through.
+    async def run(
+        self, function: Callable[..., bytes], *arguments: object, file: Path | None = None, about: str = "the document", deadline_s: float | None = None
+    ) -> bytes:
+        """Return what `function` (module level, picklable arguments) returns in a child. Its own errors of ours come through.
+
+        The child may open no file. Where `file` is given, its content is handed in as a descriptor, and a path that opens it is the first argument.
 
         Raises LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) after killing the child, UnreadableDocument (PARSER_CRASHED) when the
         child dies or fails in an unforeseen way, TransientError (PARSER_CRASHED) when somebody else killed it. The deadline counts from the moment the child takes the job.
         """
         async with self._places:
             child = await self._take()
+            deadline_s = deadline_s or self.limits.deadline_s
             try:
-                kind, body = await self._ask(child, pickle.dumps((function, arguments)), about, deadline_s or self.limits.deadline_s)
+                with _handed_in(file) as (descriptors, paths):
+                    job = pickle.dumps((function, (*paths, *arguments), deadline_s))
+                    kind, body = await self._ask(child, job, descriptors, about, deadline_s)
             except BaseException:
                 await self._drop(child)
                 raise
@@ -101,6 +115,13 @@ class Sandbox:
         """Start one child now rather than with the first job."""
         async with self._places:
             self._idle.append(await self._take())
+
+    async def measures(self) -> Mapping[str, str]:
+        """Return each measure that confines a child, with the reason where it does not hold here."""
+        async with self._places:
+            child = await self._take()
+            self._idle.append(child)
+            return child.measures
 
     async def aclose(self) -> None:
         self._idle.clear()
@@ -113,8 +134,9 @@ class Sandbox:
         child = await _start(self.modules, self.limits.memory_bytes)
         self._all.add(child)
         try:
-            kind, _ = await asyncio.wait_for(_read_frame(child.reader), _START_S)
+            kind, measures = await asyncio.wait_for(_read_frame(child.reader), _START_S)
             assert kind == READY
+            child.measures = json.loads(measures)
         except (EOFError, TimeoutError) as error:
             said = child.last_words()
             await self._drop(child)
@@ -133,12 +155,15 @@ class Sandbox:
             self._all.discard(child)
             await asyncio.shield(child.kill())
 
-    async def _ask(self, child: _Child, job: bytes, about: str, deadline_s: float) -> tuple[bytes, bytes]:
+    async def _ask(self, child: _Child, job: bytes, descriptors: list[int], about: str, deadline_s: float) -> tuple[bytes, bytes]:
         loop = asyncio.get_running_loop()
         stop_at = loop.time() + deadline_s
-        child.writer.write(FRAME.pack(b"j", len(job)) + job)
+        frame = FRAME.pack(b"j", len(job)) + job
         answer = asyncio.ensure_future(_read_frame(child.reader))
         try:
+            # Descriptors ride on the first byte. Nothing is under way to an idle child, so this byte never waits.
+            socket.send_fds(child.channel, [frame[:1]], descriptors)
+            child.writer.write(frame[1:])
             while not (await asyncio.wait({answer}, timeout=_WATCH_S))[0]:
                 if loop.time() > stop_at:
                     raise _too_slow(about, deadline_s)
@@ -153,17 +178,42 @@ class Sandbox:
             answer.cancel()
 
 
+@contextmanager
+def _handed_in(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
+    """Descriptors that go with a job, and paths where the system has no such descriptors.
+
+    The content is copied into sealed memory (memfd_create(2)), which any account opens by /proc/self/fd and Landlock lets pass; the file itself
+    could be opened again only where its folder may be read.
+    """
+    if file is None:
+        yield [], []
+    elif sys.platform != "linux":
+        yield [], [str(file)]
+    else:
+        descriptor = os.memfd_create("document", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+        try:
+            with file.open("rb") as source, open(descriptor, "wb", closefd=False) as copy:
+                shutil.copyfileobj(source, copy, 2**20)
+            fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_WRITE | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_SEAL)
+            yield [descriptor], []
+        finally:
+            os.close(descriptor)
+
+
 async def _start(modules: tuple[str, ...], memory: int) -> _Child:
     ours, theirs = socket.socketpair()
     complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
     with theirs:
         process = _spawn(theirs.fileno(), modules, memory, complaints)
+    ours.setblocking(False)
+    channel = ours.dup()
     reader, writer = await asyncio.open_connection(sock=ours)
-    return _Child(process, reader, writer, complaints)
+    return _Child(process, channel, reader, writer, complaints)
 
 
 def _spawn(channel: int, modules: tuple[str, ...], memory: int, complaints: IO[bytes]) -> subprocess.Popen[bytes]:
     environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    environment |= {"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
     command = [sys.executable, "-m", "engines.sandbox_child", str(channel), str(os.getpid()), str(memory), *modules]
     return subprocess.Popen(
@@ -180,6 +230,8 @@ async def _died(child: _Child, about: str, memory: int) -> errors.AnabranchError
     """Of what the document did to it; but a system that is being stopped, or is short of memory, kills children for no fault of a document."""
     code = await asyncio.to_thread(child.process.wait)
     said = child.last_words()
+    if code == _OUT_OF_TIME:
+        return _too_slow(about, None)
     if code in KILLED:
         crashed = _crashed(about, "the child process was killed")
         return errors.TransientError(crashed.detail, code=crashed.code, remedy=crashed.remedy)
@@ -211,8 +263,9 @@ def _refusal(module: str, name: str, detail: str, code: str, remedy: str) -> err
 _SPLIT = "Split the document into smaller files and send those."
 
 
-def _too_slow(about: str, deadline_s: float) -> errors.LimitExceeded:
-    return errors.LimitExceeded(f"{about} was not read within {deadline_s:g} s", code="DEADLINE_EXCEEDED", remedy=_SPLIT)
+def _too_slow(about: str, deadline_s: float | None) -> errors.LimitExceeded:
+    bound = f"{deadline_s:g} s" if deadline_s else "its share of processor time"
+    return errors.LimitExceeded(f"{about} was not read within {bound}", code="DEADLINE_EXCEEDED", remedy=_SPLIT)
 
 
 def _too_big(about: str, memory: int) -> errors.LimitExceeded:

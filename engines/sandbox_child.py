@@ -1,44 +1,62 @@
 """The child's side of the sandbox: one job at a time from a socket, until the parent goes away.
 
 A frame is a kind (one byte), a length (eight bytes, big endian) and a body. Jobs come as pickles from our own parent; answers go back as
-plain bytes or JSON, because a hostile document may have taken this process over.
+plain bytes or JSON, because a hostile document may have taken this process over. The file of a job comes as an open descriptor: the child
+can open none of its own.
 """
 
 from __future__ import annotations
 
-import ctypes
 import importlib
 import json
 import os
 import pickle
-import signal
 import socket
 import struct
 import sys
 import traceback
 from collections.abc import Callable
 
+from engines.confinement import confine, limit_cpu
 from schemas.errors import AnabranchError
 
 FRAME = struct.Struct(">cQ")
 READY, RESULT, REFUSED, FAILED = b"+", b"r", b"e", b"x"
-_PR_SET_PDEATHSIG = 1
+FILE = "/proc/self/fd/{}"
+"""How a job opens the descriptor that came with it."""
 
 
 def main() -> None:
     channel, parent, memory = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
-    _die_with(parent)
+    modules = sys.argv[4:]
     _limit(memory)
-    for module in sys.argv[4:]:
+    measures = confine(sorted({module.partition(".")[0] for module in modules} | {"engines", "schemas"}))
+    if os.getppid() != parent:
+        sys.exit(1)  # it ended before its end could reach this child
+    for module in modules:
         importlib.import_module(module)
-    with socket.socket(fileno=channel) as connection, connection.makefile("rwb") as stream:
-        _answer(stream.write, READY, b"")
-        stream.flush()
-        while header := stream.read(FRAME.size):
-            _, size = FRAME.unpack(header)
-            function, arguments = pickle.loads(stream.read(size))
-            _answer(stream.write, *_outcome(function, arguments))
-            stream.flush()
+    with socket.socket(fileno=channel) as connection:
+        _answer(connection, READY, json.dumps(measures).encode())
+        while True:
+            start, files, _, _ = socket.recv_fds(connection, 1, 1)
+            if not start:
+                break
+            _, size = FRAME.unpack(start + _receive(connection, FRAME.size - 1))
+            function, arguments, deadline_s = pickle.loads(_receive(connection, size))
+            limit_cpu(deadline_s)
+            _answer(connection, *_outcome(function, (*(FILE.format(file) for file in files), *arguments)))
+            for file in files:
+                os.close(file)
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    received = bytearray()
+    while len(received) < size:
+        part = connection.recv(min(size - len(received), 2**20))
+        if not part:
+            sys.exit(0)
+        received += part
+    return bytes(received)
 
 
 def _outcome(function: Callable[..., bytes], arguments: tuple[object, ...]) -> tuple[bytes, bytes]:
@@ -54,17 +72,9 @@ def _outcome(function: Callable[..., bytes], arguments: tuple[object, ...]) -> t
         return FAILED, json.dumps([name, str(error)[:500], f"{os.path.basename(place.filename)}:{place.lineno}"]).encode()  # noqa: PTH119
 
 
-def _answer(write: Callable[[bytes], object], kind: bytes, body: bytes) -> None:
-    write(FRAME.pack(kind, len(body)))
-    write(body)
-
-
-def _die_with(parent: int) -> None:
-    """Linux sends SIGKILL when the parent's thread ends; elsewhere the closed socket ends the loop between jobs."""
-    if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        sys.exit(1)
+def _answer(connection: socket.socket, kind: bytes, body: bytes) -> None:
+    connection.sendall(FRAME.pack(kind, len(body)))
+    connection.sendall(body)
 
 
 def _limit(memory: int) -> None:

@@ -18,6 +18,7 @@ async def examine(settings: Settings) -> Sequence[Finding]:
         "embedded Postgres": partial(machine.postgres_binaries, settings),
         "data folder": partial(machine.data_folder, settings),
         "open files": machine.open_files,
+        "parser confinement": machine.parser_confinement,
         "settings file": partial(machine.settings_file, settings),
         "Java for Kafka": machine.kafka_tools,
         "server": partial(connections.server, settings),

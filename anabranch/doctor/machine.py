@@ -15,6 +15,7 @@ from anabranch.doctor.findings import Finding
 from anabranch.settings import Settings
 from engines.embed.e5_file import locate
 from engines.languages import LiteLanguages
+from engines.sandbox import Sandbox
 from sql.binaries import wheel_binaries
 from streams.kafka.jars import missing_prerequisite
 
@@ -71,6 +72,20 @@ async def open_files() -> Sequence[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     enough = soft >= WANTED_FILES or soft == resource.RLIM_INFINITY
     return [Finding("open files", "pass" if enough else "warn", f"limit {soft}", "" if enough else f"ulimit -n {WANTED_FILES}")]
+
+
+async def parser_confinement() -> Sequence[Finding]:
+    """Start a child as the parser does, and report each measure of `engines.confinement` that does not hold here."""
+    sandbox = Sandbox()
+    try:
+        missing = {name: reason for name, reason in (await sandbox.measures()).items() if reason}
+    finally:
+        await sandbox.aclose()
+    if not missing:
+        return [Finding("parser confinement", "pass", "no network, no other file, no new process, no privileges")]
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
+    fix = "Use Linux 6.1 or later with Landlock, and allow landlock_* and seccomp in the container's profile; docs/security.md says what each measure stops."
+    return [Finding("parser confinement", "warn", f"not in force: {reasons}", fix)]
 
 
 async def settings_file(settings: Settings) -> Sequence[Finding]:

@@ -46,12 +46,12 @@ class LocalParser:
         await self._sandbox.warm()
 
     async def plan(self, file: File) -> ParsePlan:
-        found = json.loads(await self._sandbox.run(worker.plan, str(file.path), file.name, file.media_type, self._max_pages, about=_name(file)))
+        found = json.loads(await self._sandbox.run(worker.plan, file.name, file.media_type, self._max_pages, file=file.path, about=_name(file)))
         notices = tuple(Notice(**notice) for notice in found["notices"])
         return ParsePlan(found["media_type"], tuple(found["parts"]), found["pages"], notices)
 
     async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
-        data = await self._sandbox.run(worker.read_part, str(file.path), plan.media_type, part, about=f"{_name(file)}, {part}")
+        data = await self._sandbox.run(worker.read_part, plan.media_type, part, file=file.path, about=f"{_name(file)}, {part}")
         piece = Piece.decode(data)
         if not piece.unread:
             return data
@@ -78,7 +78,7 @@ class LocalParser:
     async def _read_page(self, places: asyncio.Semaphore, file: File, plan: ParsePlan, page: int) -> list[Draft]:
         async with places:
             about = f"{_name(file)}, page {page}"
-            drawn = await self._sandbox.run(worker.draw, str(file.path), plan.media_type, page, about=about)
+            drawn = await self._sandbox.run(worker.draw, plan.media_type, page, file=file.path, about=about)
             return await self._ocr.read(drawn, about=about)
 
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ctypes
 import io
+import mmap
 import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -102,10 +104,17 @@ class Loaded:
         self.number, self.page, self.text = number, page, page.get_textpage()
 
 
+def _mapped(path: Path) -> ctypes.Array[ctypes.c_ubyte]:
+    """Return the file as memory that is read when needed. pypdfium2 would resolve a path, which a descriptor in /proc does not survive."""
+    with path.open("rb") as stream:
+        mapping = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
+    return (ctypes.c_ubyte * len(mapping)).from_buffer(mapping)
+
+
 @contextmanager
 def opened(path: Path) -> Iterator[pdfium.PdfDocument]:
     try:
-        document = pdfium.PdfDocument(str(path))
+        document = pdfium.PdfDocument(_mapped(path))
     except pdfium.PdfiumError as error:
         if getattr(error, "err_code", None) in _PASSWORD:
             raise UnreadableDocument("the PDF is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.") from error

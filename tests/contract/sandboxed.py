@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
+import socket
 import time
 
 from schemas.errors import UnreadableDocument
@@ -52,3 +54,72 @@ def refuse() -> bytes:
 
 def stumble() -> bytes:
     raise ValueError("unforeseen")
+
+
+def read_file(path: str) -> bytes:
+    with open(path, "rb") as stream:
+        return stream.read()
+
+
+def write_file(path: str) -> bytes:
+    with open(path, "wb") as stream:
+        stream.write(b"x")
+    return b"written"
+
+
+def connect(host: str, port: int) -> bytes:
+    with socket.create_connection((host, port), timeout=5):
+        return b"connected"
+
+
+def connect_by_call(host: str, port: int) -> bytes:
+    """Without Python's own socket module: by the numbers of the calls, as injected code would."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    if libc.socket(2, 1, 0) < 0:
+        raise OSError(ctypes.get_errno(), "socket")
+    return b"connected"
+
+
+def run_program() -> bytes:
+    import subprocess
+
+    return subprocess.run(["/bin/echo", "ran"], capture_output=True, check=True).stdout
+
+
+def fork() -> bytes:
+    if os.fork() == 0:
+        os._exit(0)
+    return b"forked"
+
+
+def signal_parent() -> bytes:
+    os.kill(os.getppid(), 0)
+    return b"may signal"
+
+
+def new_namespace() -> bytes:
+    if ctypes.CDLL(None, use_errno=True).unshare(0x10000000) < 0:
+        raise OSError(ctypes.get_errno(), "unshare")
+    return b"unshared"
+
+
+def make_threads(count: int) -> bytes:
+    import threading
+
+    threads = [threading.Thread(target=time.sleep, args=(0.01,)) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return b"done"
+
+
+def identity() -> bytes:
+    status = dict(line.split(":", 1) for line in read_file("/proc/self/status").decode().splitlines() if ":" in line)
+    wanted = ("Uid", "CapEff", "NoNewPrivs", "Seccomp")
+    return repr({name: status[name].split() for name in wanted} | {"environment": sorted(os.environ)}).encode()
+
+
+def burn() -> bytes:
+    while True:
+        pass

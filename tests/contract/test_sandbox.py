@@ -14,10 +14,12 @@ from engines.sandbox import Sandbox, SandboxLimits
 from schemas.errors import EngineUnavailable, LimitExceeded, PermanentError, TransientError, UnreadableDocument
 from tests.contract import sandboxed
 
+MODULES = ("tests.contract.sandboxed",)
+
 
 @pytest.fixture
 async def sandbox() -> AsyncIterator[Sandbox]:
-    pool = Sandbox(1, SandboxLimits(deadline_s=20, memory_bytes=300 * 2**20))
+    pool = Sandbox(1, SandboxLimits(deadline_s=20, memory_bytes=300 * 2**20), MODULES)
     yield pool
     await pool.aclose()
 
@@ -58,7 +60,7 @@ async def test_a_child_that_somebody_kills_says_nothing_against_its_document(san
 
 
 async def test_memory_that_grows_slowly_is_watched() -> None:
-    pool = Sandbox(1, SandboxLimits(deadline_s=60, memory_bytes=2**20))
+    pool = Sandbox(1, SandboxLimits(deadline_s=60, memory_bytes=2**20), MODULES)
     with pytest.raises(LimitExceeded) as caught:
         await pool.run(sandboxed.hang)
     await pool.aclose()
@@ -85,14 +87,14 @@ async def test_a_cancelled_job_takes_its_child_along(sandbox: Sandbox) -> None:
 
 
 async def test_a_child_is_replaced_after_its_jobs() -> None:
-    pool = Sandbox(1, SandboxLimits(jobs=2))
+    pool = Sandbox(1, SandboxLimits(jobs=2), MODULES)
     pids = [await pool.run(sandboxed.process) for _ in range(4)]
     await pool.aclose()
     assert pids[0] == pids[1] != pids[2] == pids[3]
 
 
 async def test_jobs_run_side_by_side_and_closing_leaves_no_child_behind() -> None:
-    pool = Sandbox(2)
+    pool = Sandbox(2, modules=MODULES)
     pids = [int(pid) for pid in await asyncio.gather(*(pool.run(sandboxed.process) for _ in range(6)))]
     assert len(set(pids)) == 2
     await pool.aclose()
@@ -100,7 +102,7 @@ async def test_jobs_run_side_by_side_and_closing_leaves_no_child_behind() -> Non
 
 
 async def test_closing_during_a_job_is_no_fault_of_the_document() -> None:
-    pool = Sandbox(1)
+    pool = Sandbox(1, modules=MODULES)
     await pool.warm()
     job = asyncio.ensure_future(pool.run(sandboxed.hang))
     await asyncio.sleep(0)
