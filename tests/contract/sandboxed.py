@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import time
+from pathlib import Path
 
 from schemas.errors import UnreadableDocument
 
@@ -57,13 +58,11 @@ def stumble() -> bytes:
 
 
 def read_file(path: str) -> bytes:
-    with open(path, "rb") as stream:
-        return stream.read()
+    return Path(path).read_bytes()
 
 
 def write_file(path: str) -> bytes:
-    with open(path, "wb") as stream:
-        stream.write(b"x")
+    Path(path).write_bytes(b"x")
     return b"written"
 
 
