@@ -95,6 +95,11 @@ class ApiSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(8420, ge=0, le=65535, description="0 takes a free one")
     token: SecretStr | None = Field(None, min_length=16, description="operator's bearer token; unset: `up` makes one at each start, `api` has none")
+    requests_per_address: int = Field(
+        128, ge=1, le=256, description="requests of one remote address that run at once, of 256 in all; behind a proxy, which is one address, 256"
+    )
+    min_upload_rate: int = Field(1024, ge=1, description="bytes a second that an upload must keep up after its first 10 s; a slower one gets 408")
+    disk_reserve: int = Field(512 * MIB, ge=0, description="bytes that stay free on the disk: below it uploads get 507, and questions are still answered")
 
 
 class CacheSettings(Section):

@@ -42,13 +42,13 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
 }
 
 
-def create_app(services: Services, *, most_requests: int = 256) -> FastAPI:
+def create_app(services: Services, *, most_requests: int = 256, requests_per_address: int = 128, min_upload_rate: int = 1024) -> FastAPI:
     """Answers as soon as the services do; starting and stopping them is the caller's."""
     app = routes_only()
     app.state.services = services
     app.add_middleware(Authentication, authenticate=services.authenticate)
-    app.add_middleware(BodyLimit, max_bytes=services.max_bytes)
-    app.add_middleware(Slots, most=most_requests)
+    app.add_middleware(BodyLimit, max_bytes=services.max_bytes, min_rate=min_upload_rate)
+    app.add_middleware(Slots, most=most_requests, most_of_one=requests_per_address)
     app.add_middleware(RequestId)
     return app
 

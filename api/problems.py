@@ -21,6 +21,7 @@ from schemas.errors import (
     ForbiddenAddress,
     InvalidRequest,
     LimitExceeded,
+    NoSpace,
     NotFound,
     PermanentError,
     TransientError,
@@ -39,6 +40,7 @@ STATUS_OF_CODE = {
     "DUPLICATE_ID": 409,
     "IDEMPOTENCY_KEY_REUSED": 422,
     "RANGE_NOT_SATISFIABLE": 416,
+    "NO_SPACE": 507,
 } | dict.fromkeys(("GENERATION_BEHIND", "GENERATION_IS_LIVE", "GENERATION_NOT_LIVE", "NOT_RETAINED", "PLACE_AHEAD"), 409)
 STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
     (Unauthenticated, 401),
@@ -53,10 +55,11 @@ STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
     (FatalError, 500),
 )
 
-CODE_OF_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLOWED", 413: "TOO_LARGE", 415: "UNSUPPORTED_MEDIA_TYPE"}
+CODE_OF_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLOWED", 408: "REQUEST_TIMEOUT", 413: "TOO_LARGE", 415: "UNSUPPORTED_MEDIA_TYPE"}
 REMEDY_OF_STATUS = {
     400: "Send well-formed JSON in UTF-8.",
     404: "See /docs for the paths there are.",
+    408: "Send the body without pauses; ANABRANCH_API__MIN_UPLOAD_RATE bounds how slow an upload may be.",
     413: "Send a file as multipart form, or raise ANABRANCH_INGEST__MAX_BYTES.",
     405: "See /docs for the methods of this path.",
 }
@@ -142,7 +145,7 @@ async def _http(request: Request, error: Exception) -> JSONResponse:
 
 async def _os(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return problem(request, 507, "NO_SPACE", "the blob store has no space left", "Free disk space, or move the data folder.")
+        return problem_of(request, NoSpace("no space is left on the disk"))
     return problem_of(request, error)
 
 

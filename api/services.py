@@ -23,7 +23,7 @@ from schemas.principals import Authenticator
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell
 from schemas.sources import SourceRequest
-from schemas.values import Amendment, BlobRef, DocumentFields, Notice
+from schemas.values import Amendment, BlobRef, DocumentFields, ExternalId, Notice
 
 
 class IngestRequest(DocumentFields):
@@ -34,7 +34,7 @@ class IngestRequest(DocumentFields):
     url: str | None = Field(None, max_length=8192, description="fetched once, from public addresses only")
     text: str | None = Field(None, description="plain text or Markdown")
     storage_key: str | None = Field(None, max_length=1024, description="under uploads/<tenant>/ in the blob store")
-    external_id: str | None = Field(None, min_length=1, max_length=1024)
+    external_id: ExternalId | None = None
     force: bool = Field(False, description="process again even if nothing changed")
 
 

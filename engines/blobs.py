@@ -7,8 +7,8 @@ import hashlib
 import re
 import tempfile
 from collections import OrderedDict
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TypeVar
@@ -18,7 +18,8 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, S3Store
 
-from schemas.errors import ConfigurationError, EngineUnavailable, InvalidRequest, LimitExceeded, NotFound
+from engines.disk import is_full
+from schemas.errors import ConfigurationError, EngineUnavailable, InvalidRequest, LimitExceeded, NoSpace, NotFound
 from schemas.ports.engines import Stored
 from schemas.values import BlobRef
 
@@ -169,6 +170,8 @@ class Blobs:
         except InvalidPathError as error:
             raise InvalidRequest(f"{key!r} is no blob key.", code="INVALID_KEY") from error
         except (BaseError, OSError) as error:
+            if is_full(error):
+                raise NoSpace(f"no space is left for {key}", answers=self._answers) from error
             raise EngineUnavailable(
                 f"The blob store did not give or take {key}: {error}", remedy="Check the storage address, its keys and its disk.", answers=self._answers
             ) from error
@@ -183,9 +186,21 @@ async def _spooled(draft: IO[bytes], chunks: AsyncIterator[bytes], limit: int) -
         if size > limit:
             raise LimitExceeded(f"More than {limit:,} bytes came.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES or send a smaller file.")
         digest.update(chunk)
-        await asyncio.to_thread(draft.write, chunk)
-    draft.flush()
+        with _disk_errors():
+            await asyncio.to_thread(draft.write, chunk)
+    with _disk_errors():
+        draft.flush()
     return digest.hexdigest(), size
+
+
+@contextmanager
+def _disk_errors() -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if is_full(error):
+            raise NoSpace("no space is left for temporary files") from error
+        raise
 
 
 async def _there(path: Path) -> None:

@@ -14,12 +14,11 @@ from schemas.errors import MalformedEvent, NotFound, PermanentError, TransientEr
 from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
 from schemas.ports.bundle import Latest, Ports
 from schemas.ports.engines import File, ParsePlan
-from schemas.values import Amendment, BlobRef, DocumentFields, Origin
+from schemas.values import MAX_NAME_BYTES, Amendment, BlobRef, DocumentFields, Origin
 from streams.stage import Counted, Stage, Statement
 from streams.topics import RAW
 
 VERSION = 1
-LONGEST_NAME = 1024
 AMENDED = 2**62
 """In the order of an amendment without a number: behind every correction of the last number, and before a withdrawal."""
 
@@ -39,8 +38,8 @@ async def _pass_on(fact: Fact[Incoming], ports: Ports) -> Statement:
 
 def _check_source(fact: Fact[Incoming], ports: Ports) -> None:
     allowed, tenant, name = ports.limits.sources, fact.data.tenant, fact.data.external_id or ""
-    if len(name.encode()) > LONGEST_NAME:
-        raise MalformedEvent(f"external_id has {len(name.encode())} bytes; {LONGEST_NAME} are allowed")
+    if len(name.encode()) > MAX_NAME_BYTES:
+        raise MalformedEvent(f"external_id has {len(name.encode())} bytes; {MAX_NAME_BYTES} are allowed")
     if allowed and tenant not in allowed.get(fact.source, frozenset()):
         remedy = "Name the source and its tenants in ANABRANCH_INGEST__SOURCES."
         raise PermanentError(f"source {fact.source!r} may not write for tenant {tenant!r}", code="FORBIDDEN_TENANT", remedy=remedy)

@@ -3,6 +3,7 @@
     AnabranchError
     ├── TransientError          the runner tries again
     │   ├── EngineUnavailable   the stage pauses until the engine is back
+    │   │   └── NoSpace         the disk is full, or below its reserve (HTTP 507)
     │   ├── LogUnavailable
     │   └── DatabaseUnavailable
     ├── PermanentError          the runner buries the event (HTTP: a 4xx problem)
@@ -60,6 +61,11 @@ class EngineUnavailable(TransientError):
         """`answers` is how often it has answered this program so far, where that is counted."""
         super().__init__(detail, code=code, remedy=remedy)
         self.answers = answers
+
+
+class NoSpace(EngineUnavailable):
+    code = "NO_SPACE"
+    remedy = "Free disk space, or move the data folder; ANABRANCH_API__DISK_RESERVE says how much is kept free."
 
 
 class LogUnavailable(TransientError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from datetime import date
 from typing import Annotated, Any, Literal
@@ -16,17 +17,30 @@ Mode = Literal["auto", "vector", "graph", "hybrid"]
 CHANNELS: tuple[Channel, ...] = ("lexical", "semantic", "graph")
 
 
+MAX_FILTER_ENTRIES = 1_000
+MAX_FILTER_METADATA_BYTES = 64 * 1024
+FilterText = Annotated[str, Field(max_length=1024)]
+
+
+def _bounded_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+    if len(metadata) > MAX_FILTER_ENTRIES:
+        raise ValueError(f"{len(metadata)} keys; {MAX_FILTER_ENTRIES} are allowed")
+    if (found := len(json.dumps(metadata, default=str).encode())) > MAX_FILTER_METADATA_BYTES:
+        raise ValueError(f"{found} bytes of JSON; {MAX_FILTER_METADATA_BYTES} are allowed")
+    return metadata
+
+
 class Filters(Value):
     """All that are given must hold. Dates are `document_date`; metadata is compared by equality of each given key."""
 
-    collections: list[str] = []
-    tags: list[str] = Field(default=[], description="all of them")
-    document_ids: list[UUID] = []
-    external_ids: list[str] = []
-    languages: list[str] = []
+    collections: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES)
+    tags: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="all of them")
+    document_ids: list[UUID] = Field([], max_length=MAX_FILTER_ENTRIES)
+    external_ids: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES)
+    languages: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES)
     date_from: date | None = None
     date_to: date | None = None
-    metadata: dict[str, Any] = {}
+    metadata: Annotated[dict[str, Any], AfterValidator(_bounded_metadata)] = Field({}, description="at most 64 KB of JSON")
 
 
 def _with_a_word(query: str) -> str:

@@ -6,12 +6,24 @@ from datetime import date
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Box = tuple[float, float, float, float]
 """x0, y0, x1, y1 as shares of the page's width and height, origin at the top left."""
 
 Order = Annotated[list[int], Field(min_length=1, description="compared from the left; a later one wins")]
+
+
+MAX_NAME_BYTES = 1024
+
+
+def _within_name_bytes(name: str) -> str:
+    if (found := len(name.encode(errors="replace"))) > MAX_NAME_BYTES:
+        raise ValueError(f"{found} bytes in UTF-8; {MAX_NAME_BYTES} are allowed")
+    return name
+
+
+ExternalId = Annotated[str, Field(min_length=1, max_length=MAX_NAME_BYTES), AfterValidator(_within_name_bytes)]
 
 
 class Value(BaseModel):

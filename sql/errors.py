@@ -21,7 +21,7 @@ PASSING = (
     # What a connection that is cut during its own set-up raises.
     asyncpg.InternalClientError,
 )
-LOCKED = "TABLES_LOCKED"
+LOCKED, NO_SPACE = "TABLES_LOCKED", "NO_SPACE"
 LOST = ("connection is closed", "connection was closed", "connection is lost", "pool is clos", "connection has been released")
 
 
@@ -38,6 +38,8 @@ def database_errors() -> Iterator[None]:
             code=LOCKED,
             remedy="`anabranch doctor` names who holds it; try again when it is over.",
         ) from error
+    except asyncpg.DiskFullError as error:
+        raise DatabaseUnavailable("the disk of Postgres is full", code=NO_SPACE, remedy="Free disk space where the data of Postgres lie.") from error
     except (*PASSING, asyncpg.InterfaceError, TimeoutError) as error:
         if _comes_of_a_cancellation(error):
             raise asyncio.CancelledError from error
@@ -63,4 +65,5 @@ def log_errors() -> Iterator[None]:
         with database_errors():
             yield
     except DatabaseUnavailable as error:
-        raise LogUnavailable(error.detail, code=LOCKED, remedy=error.remedy) if error.code == LOCKED else LogUnavailable(error.detail) from error
+        known = error.code in (LOCKED, NO_SPACE)
+        raise LogUnavailable(error.detail, code=error.code, remedy=error.remedy) if known else LogUnavailable(error.detail) from error

@@ -33,6 +33,11 @@ class PgReceipts:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
+    async def open(self, row: ErasureRow) -> None:
+        with database_errors():
+            async with self._pool.acquire() as connection:
+                await record_erasure(connection, row)
+
     async def find(self, tenant: str, receipt_id: UUID) -> Mapping[str, Any] | None:
         with database_errors():
             found = await self._pool.fetchrow(f"select {COLUMNS} from erasures where tenant = $1 and receipt_id = $2", tenant, receipt_id)

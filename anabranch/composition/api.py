@@ -11,7 +11,7 @@ from anabranch.background.counted_log import CountedLog
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.questions import prepare_questions, profiles_of
 from anabranch.composition.sources import sourcing
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import Storage, disk_reserve, prepare_storage
 from anabranch.desk.answering import Answering, answering
 from anabranch.desk.authentication import LocalTokenAuthenticator
 from anabranch.desk.busy import Gate, GatedSearch
@@ -99,7 +99,15 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             authenticate=LocalTokenAuthenticator(settings.api.token, TENANT),
             max_bytes=settings.ingest.max_bytes,
             intake=LogIntake(
-                event_log, storage.blobs, documents, PgJobs(storage.pool), Codec(), settings.ingest.max_bytes, overrides.clock, overrides.fresh_id
+                event_log,
+                storage.blobs,
+                documents,
+                PgJobs(storage.pool),
+                Codec(),
+                settings.ingest.max_bytes,
+                overrides.clock,
+                overrides.fresh_id,
+                disk_reserve(settings),
             ),
             documents=documents,
             entities=PgEntities(storage.pool),

@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from anabranch.composition.overrides import NONE, Overrides
@@ -14,6 +15,7 @@ from anabranch.composition.sealing import sealing_codec
 from anabranch.settings import KafkaSettings as KafkaOptions
 from anabranch.settings import Settings
 from engines.blobs import open_blobs
+from engines.disk import DiskReserve
 from schemas.ports.engines import Blobs
 from schemas.ports.log import EventLog, Subscriber
 from schemas.records import Position
@@ -109,6 +111,13 @@ def blobs_of(settings: Settings) -> Blobs:
         secret_key=secret.get_secret_value() if secret else None,
         region=settings.storage.region,
     )
+
+
+def disk_reserve(settings: Settings) -> DiskReserve:
+    """Of the data folder's disk, and of the blob store's where that is a folder."""
+    place = urlsplit(settings.storage.url or "")
+    folders = [settings.data_dir.resolve(), *([Path(unquote(place.path))] if place.scheme == "file" else [])]
+    return DiskReserve(tuple(folders), settings.api.disk_reserve)
 
 
 def kafka_of(options: KafkaOptions) -> KafkaSettings:

@@ -13,6 +13,7 @@ from schemas.errors import InvalidRequest, NotFound
 from schemas.events import ErasureRequested
 from schemas.events.erasure import Scope
 from schemas.ids import content_id
+from schemas.rows import ErasureRow
 from sql.erasure import PgErasure
 from sql.receipts import PgReceipts
 from streams.publisher import own_fact
@@ -36,6 +37,8 @@ class LogErasures:
         asked = ErasureRequested(receipt_id=receipt, tenant=tenant, scope=scope, subject=name, requested_at=self.clock())
         fact = own_fact(asked, content_id("event", "erasure", receipt), AUTHOR, self.clock, tenant=tenant)
         await self.storage.log.append([await self.storage.codec.encode(fact, CONTROL, str(receipt))])
+        # The stage writes the same row when it reads the event: until then the caller's next question is answered by this one.
+        await PgReceipts(self.storage.pool).open(ErasureRow(receipt, tenant, scope, name, asked.requested_at))
         return receipt
 
     async def receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None:

@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from api.services import IngestRequest, Receipt, Upcoming
+from engines.disk import DiskReserve
 from processors.pinning import check_storage_key
 from schemas.errors import ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
@@ -47,6 +48,7 @@ class LogIntake:
     max_bytes: int
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
+    disk: DiskReserve
     patience_s: float = PATIENCE_S
 
     def begin(self, idempotency_key: str | None) -> Upcoming:
@@ -54,6 +56,7 @@ class LogIntake:
 
     async def store(self, tenant: str, event: Upcoming, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
         """Under a key that follows from event and bytes, so that the same request again is the same event; the door removes it."""
+        self.disk.check()
         return await self.blobs.put_stream(_staged(tenant, event), chunks, limit=self.max_bytes, media_type=media_type)
 
     async def discard(self, event: Upcoming, upload: BlobRef) -> None:
@@ -62,6 +65,8 @@ class LogIntake:
             await self.blobs.delete([upload.key])
 
     async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
+        if upload is None:
+            self.disk.check()
         content, sha256 = await self._content(tenant, request, upload, event)
         async with _bounded(self.patience_s, SEND_AGAIN):
             return await self._taken(tenant, request, content, sha256, event)

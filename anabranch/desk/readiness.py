@@ -7,12 +7,13 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.composition.storage import Storage
+from anabranch.composition.storage import Storage, disk_reserve
 from anabranch.desk.answering import Answering
 from anabranch.settings import Settings
 from anabranch.version import program_version
 from api.services import Dependency
-from schemas.errors import AnabranchError, NotFound
+from engines.disk import MIB
+from schemas.errors import AnabranchError, NoSpace, NotFound
 from sql.documents import PgDocuments
 from sql.generations import PgGenerations
 from sql.records import PgRecords
@@ -32,7 +33,16 @@ class Readiness:
 
     async def lines(self) -> Sequence[Dependency]:
         checks = {"database": self._database, "log": self._log, "blobs": self._blobs, "generation": self._generation}
-        return await asyncio.gather(*(_checked(name, check) for name, check in checks.items()))
+        found = await asyncio.gather(*(_checked(name, check) for name, check in checks.items()))
+        return [*found, self._disk()]
+
+    def _disk(self) -> Dependency:
+        """A full disk ends uploads only: what is there still answers questions."""
+        reserve = disk_reserve(self.settings)
+        free = reserve.free_bytes()
+        if free < reserve.reserve_bytes:
+            return Dependency("disk", True, reserve.shortage(free), NoSpace.remedy)
+        return Dependency("disk", True, f"{free // MIB} MiB free")
 
     async def health(self) -> dict[str, Any]:
         lines = await self.lines()

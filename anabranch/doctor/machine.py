@@ -5,17 +5,18 @@ from __future__ import annotations
 import os
 import platform
 import resource
-import shutil
 import sys
 from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
+from anabranch.composition.storage import disk_reserve
 from anabranch.doctor.findings import Finding
 from anabranch.settings import Settings
 from engines.embed.e5_file import locate
 from engines.languages import LiteLanguages
 from engines.sandbox import Sandbox
+from schemas.errors import NoSpace
 from sql.binaries import wheel_binaries
 from streams.kafka.jars import missing_prerequisite
 
@@ -51,7 +52,8 @@ async def postgres_binaries(settings: Settings) -> Sequence[Finding]:
 async def data_folder(settings: Settings) -> Sequence[Finding]:
     folder = settings.data_dir.resolve()
     place = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    free = shutil.disk_usage(place).free
+    reserve = disk_reserve(settings)
+    free = reserve.free_bytes()
     writable = os.access(place, os.W_OK)
     findings = [
         Finding(
@@ -61,6 +63,8 @@ async def data_folder(settings: Settings) -> Sequence[Finding]:
             "" if writable else f"Make {place} writable.",
         )
     ]
+    if free < reserve.reserve_bytes:
+        return [*findings, Finding("disk", "warn", reserve.shortage(free), NoSpace.remedy)]
     enough = free > 2 * GIB
     return [
         *findings,

@@ -53,7 +53,7 @@ async def serve_api(settings: Settings) -> None:
     await check_free(settings.api.host, settings.api.port, patience_s=PORT_PATIENCE_S)
     async with database(settings, shared=True) as dsn, prepare_api(settings, dsn) as services:
         config = uvicorn.Config(
-            create_app(services),
+            create_app(services, requests_per_address=settings.api.requests_per_address, min_upload_rate=settings.api.min_upload_rate),
             host=settings.api.host,
             port=settings.api.port,
             log_config=None,
@@ -63,6 +63,8 @@ async def serve_api(settings: Settings) -> None:
             timeout_graceful_shutdown=3,
             timeout_keep_alive=KEEP_ALIVE_S,
             server_header=False,
+            # X-Forwarded-For is a claim: with it one local caller would count as many.
+            proxy_headers=False,
         )
         settle_heap()
         await _serve(Server(config), services.feed.stop)

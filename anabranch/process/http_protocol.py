@@ -4,18 +4,77 @@ from __future__ import annotations
 
 import json
 import sys
+from asyncio import TimerHandle, Transport
+from http import HTTPStatus
 from uuid import uuid4
 
+from httptools import HttpParserCallbackError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from api.problems import MEDIA_TYPE
 
 REMEDY = "Send well-formed HTTP/1.1: Content-Length is a number of bytes, and header names and values are plain text."
+HEADERS_REMEDY = "Send fewer and shorter headers."
+MAX_HEAD_BYTES = 64 * 1024
+"""Of the request line and all headers; trailers and what a chunk says of itself count as well."""
+MAX_HEADERS = 100
+HEAD_TIMEOUT_S = 30.0
+"""For the request line and all headers, from the connection or the head's first byte on."""
+
+
+class HeadTooLarge(Exception):
+    """The request's head exceeds `MAX_HEAD_BYTES` or `MAX_HEADERS`."""
 
 
 class Protocol(HttpToolsProtocol):
     emptied = 0
     """How often the caller has taken enough of what was written for more to be written."""
+    head_bytes = 0
+    """Of the head that is being read, in names and values that are complete."""
+    pending_bytes = 0
+    """Received since the parser last completed a head, a message or a piece of a body: it buffers an incomplete header."""
+    head_timer: TimerHandle | None = None
+
+    def connection_made(self, transport: Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._start_head_timer()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        self.pending_bytes += len(data)
+        super().data_received(data)
+        if self.pending_bytes > MAX_HEAD_BYTES and not self.transport.is_closing():
+            self._refuse(431, "HEADERS_TOO_LARGE", f"the headers have more than {MAX_HEAD_BYTES} bytes", HEADERS_REMEDY)
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        self.head_bytes = 0
+        if self.head_timer is None:
+            self._start_head_timer()
+
+    def on_url(self, url: bytes) -> None:
+        super().on_url(url)
+        self._count(len(url))
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        super().on_header(name, value)
+        self._count(len(name) + len(value))
+
+    def on_headers_complete(self) -> None:
+        self._stop_head_timer()
+        self.pending_bytes = 0
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        self.pending_bytes = 0
+        super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        self.pending_bytes = 0
+        super().on_message_complete()
 
     def resume_writing(self) -> None:
         self.emptied += 1
@@ -23,13 +82,47 @@ class Protocol(HttpToolsProtocol):
 
     def send_400_response(self, msg: str) -> None:
         """Called while the parser's error is being handled; the connection cannot be used any more."""
-        why = str(sys.exception() or msg).rstrip(".")
-        self.transport.write(refusal(f"this request cannot be read: {why}", uuid4().hex))
+        error = sys.exception()
+        if isinstance(error, HttpParserCallbackError) and isinstance(error.__context__, HeadTooLarge):
+            self._refuse(431, "HEADERS_TOO_LARGE", str(error.__context__), HEADERS_REMEDY)
+            return
+        self._refuse(400, "BAD_REQUEST", f"this request cannot be read: {str(error or msg).rstrip('.')}", REMEDY)
+
+    def _count(self, n_bytes: int) -> None:
+        self.head_bytes += n_bytes
+        if self.head_bytes > MAX_HEAD_BYTES:
+            raise HeadTooLarge(f"the headers have more than {MAX_HEAD_BYTES} bytes")
+        if len(self.headers) > MAX_HEADERS:
+            raise HeadTooLarge(f"the request has more than {MAX_HEADERS} headers")
+
+    def _start_head_timer(self) -> None:
+        self.head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._time_head_out)
+
+    def _stop_head_timer(self) -> None:
+        if self.head_timer is not None:
+            self.head_timer.cancel()
+            self.head_timer = None
+
+    def _time_head_out(self) -> None:
+        if not self.pending_bytes:
+            self.transport.close()
+        elif not self.transport.is_closing():
+            self._refuse(408, "REQUEST_TIMEOUT", f"the headers took more than {HEAD_TIMEOUT_S:g} s", "Send the request again.")
+
+    def _refuse(self, status: int, code: str, detail: str, remedy: str) -> None:
+        self.transport.write(refusal(status, code, detail, remedy, uuid4().hex))
         self.transport.close()
 
 
-def refusal(detail: str, request_id: str) -> bytes:
-    fields = {"type": "about:blank", "title": "Bad Request", "status": 400, "detail": detail, "code": "BAD_REQUEST", "remedy": REMEDY}
+def refusal(status: int, code: str, detail: str, remedy: str, request_id: str) -> bytes:
+    title = HTTPStatus(status).phrase
+    fields = {"type": "about:blank", "title": title, "status": status, "detail": detail, "code": code, "remedy": remedy}
     body = json.dumps(fields | {"request_id": request_id}).encode()
-    head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: {MEDIA_TYPE}\r\nContent-Length: {len(body)}\r\nX-Request-ID: {request_id}\r\nConnection: close\r\n\r\n"
-    return head.encode() + body
+    lines = (
+        f"HTTP/1.1 {status} {title}",
+        f"Content-Type: {MEDIA_TYPE}",
+        f"Content-Length: {len(body)}",
+        f"X-Request-ID: {request_id}",
+        "Connection: close",
+    )
+    return "\r\n".join((*lines, "", "")).encode() + body

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from fastapi import APIRouter, Header, Query, Request
 from pydantic import ValidationError
+from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
 from api.access import Use
@@ -53,7 +54,7 @@ async def ingest(
     try:
         wanted, upload = await _read(request, use, event, staged)
         return await use.intake.accept(use.tenant, wanted, upload, event)
-    except (PermanentError, ClientDisconnect):
+    except (PermanentError, ClientDisconnect, HTTPException):
         for reference in staged.uploads:
             await use.intake.discard(event, reference)
         raise

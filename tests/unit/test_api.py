@@ -15,7 +15,7 @@ from api.links import Links
 from api.middleware import MAX_JSON_BYTES
 from api.ranges import requested_range
 from api.services import Dependency, Services
-from schemas.errors import AnabranchError, DatabaseUnavailable, FatalError, InvalidRequest, LogUnavailable, TransientError
+from schemas.errors import AnabranchError, DatabaseUnavailable, FatalError, InvalidRequest, LogUnavailable, NoSpace, TransientError
 from schemas.questions import QueryRequest, QueryResponse, Tell
 from schemas.states import DOCUMENT_STATES
 from tests.unit.api_services import DOCUMENT, FILE, JOB, MAX_BYTES, FakeIntake, services
@@ -332,3 +332,37 @@ async def test_one_request_too_many_is_told_to_come_back_and_health_still_answer
         leave.set()
         assert (await first).status_code == 202
         assert (await client.get("/v1/documents")).status_code == 200
+
+
+@pytest.mark.parametrize("header", ["bytes={0}-", "bytes=0-{0}", "bytes=-{0}", "bytes={0}-{0}"])
+async def test_range_with_thousands_of_digits_is_unsatisfiable(client: httpx2.AsyncClient, header: str) -> None:
+    response = await client.get(f"/v1/documents/{DOCUMENT}/file", headers={"Range": header.format("9" * 5000)})
+    assert len(assert_problem(response, 416, "RANGE_NOT_SATISFIABLE")["detail"]) < 200
+
+
+@pytest.mark.parametrize("name", ["collections", "tags", "document_ids", "external_ids", "languages"])
+async def test_filter_over_a_thousand_entries_is_refused(client: httpx2.AsyncClient, name: str) -> None:
+    entry = str(DOCUMENT) if name == "document_ids" else "x"
+    for path in ("query", "search"):
+        body = {"query": "what?", "filters": {name: [entry] * 1_001}}
+        assert "1000" in assert_problem(await client.post(f"/v1/{path}", json=body), 422, "INVALID_REQUEST")["detail"]
+
+
+@pytest.mark.parametrize("metadata", [{"key": "x" * 65_536}, {f"k{number}": 1 for number in range(1_001)}])
+async def test_filter_with_too_much_metadata_is_refused(client: httpx2.AsyncClient, metadata: dict[str, Any]) -> None:
+    assert_problem(await client.post("/v1/query", json={"query": "what?", "filters": {"metadata": metadata}}), 422, "INVALID_REQUEST")
+
+
+async def test_external_id_is_bounded_in_bytes(client: httpx2.AsyncClient, intake: FakeIntake) -> None:
+    response = await client.post("/v1/ingest", json={"text": "x", "external_id": "\u00fc" * 600})
+    assert "1200 bytes" in assert_problem(response, 422, "INVALID_REQUEST")["detail"]
+    assert (await client.post("/v1/ingest", json={"text": "x", "external_id": "\u00fc" * 512})).status_code == 202
+
+
+async def test_full_disk_is_no_space_and_never_an_engine(client: httpx2.AsyncClient, intake: FakeIntake, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def full(*_: Any) -> Any:
+        raise NoSpace("no space is left for uploads/default/x")
+
+    monkeypatch.setattr(intake, "store", full)
+    problem = assert_problem(await client.post("/v1/ingest", files={"file": ("a.txt", b"x")}), 507, "NO_SPACE")
+    assert "DISK_RESERVE" in problem["remedy"]

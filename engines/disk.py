@@ -1,0 +1,40 @@
+"""Free space that uploads leave for the database, the log and the index."""
+
+from __future__ import annotations
+
+import errno
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from schemas.errors import NoSpace
+
+FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+MIB = 1024 * 1024
+
+
+@dataclass(frozen=True, slots=True)
+class DiskReserve:
+    """`reserve_bytes` on the disk of each folder. A folder that does not exist yet lies on its parent's disk."""
+
+    folders: tuple[Path, ...]
+    reserve_bytes: int
+
+    def check(self) -> None:
+        """Raise NoSpace below the reserve."""
+        if (free := self.free_bytes()) < self.reserve_bytes:
+            raise NoSpace(self.shortage(free))
+
+    def free_bytes(self) -> int:
+        """On the fullest of the disks."""
+        return min(shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free for folder in self.folders)
+
+    def shortage(self, free: int) -> str:
+        return f"{free // MIB} MiB are free on the disk, less than the reserve of {self.reserve_bytes // MIB} MiB: uploads are refused"
+
+
+def is_full(error: BaseException) -> bool:
+    """Return whether a full disk or quota is behind the error. The blob store tells it by its text only."""
+    if isinstance(error, OSError) and error.errno is not None:
+        return error.errno in FULL
+    return any(f"os error {number})" in str(error) for number in FULL)
