@@ -21,7 +21,6 @@ from evaluation.retrieval_eval import evaluate_retrieval
 from evaluation.retrieval_set import TestDocument
 from schemas.ports.engines import File, Parser
 from schemas.questions import Channel, SearchRequest
-from streams.codec import Codec
 
 TENANT = "default"
 DEPTH = 100
@@ -53,7 +52,7 @@ async def ranked_documents(running: Trial, text: str, channels: Sequence[Channel
 
 async def ingested(running: Trial, documents: Sequence[TestDocument], overrides: Overrides = NONE) -> dict[str, str]:
     """Why a document is not there, by its id. Returns when the graph has settled too."""
-    bulk = Bulk(running.storage.log, running.storage.blobs, Codec(), overrides.clock, running.settings.ingest.inline_bytes, running.check)
+    bulk = Bulk(running.storage.log, running.storage.blobs, running.storage.codec, overrides.clock, running.settings.ingest.inline_bytes, running.check)
     texts = [Text(document.id, document.title, document.text) for document in documents]
     await bulk.ingest(texts)
     all_failed(bulk, texts)

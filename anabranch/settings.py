@@ -88,7 +88,15 @@ class IngestSettings(Section):
     url_allow: Names = Field((), description="host:port that may be fetched although its address is private")
     folders: Names = Field((), description="folders that sources may watch, with all below them; embedded, with none named: any")
     fetch_timeout_s: float = Field(60.0, gt=0, description="for one download")
-    sources: dict[str, tuple[str, ...]] = Field({}, description="ce_source → tenants it may write for; empty: any source for any tenant")
+    sources: dict[str, tuple[str, ...]] = Field(
+        {}, description="ce_source → tenants it may write for; `*`: sources that are not named. Required unless embedded, where any may write for `default`"
+    )
+    takeover: dict[str, tuple[str, ...]] = Field(
+        {}, description="ce_source → sources whose documents it may change besides its own; `*`: of all. The API may change every document"
+    )
+    topics: dict[Annotated[str, Field(pattern=r"^raw\.[a-z0-9_-]{1,40}$")], tuple[str, ...]] = Field(
+        {}, description="topic `raw.NAME` of one producer → its sources, which may write on no other topic"
+    )
 
 
 class ApiSettings(Section):

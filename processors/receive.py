@@ -6,11 +6,13 @@ Validates, fetches a URL once, pins the bytes as a blob, gives the document its 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
 
+from processors.admission import check_owner, check_producer, take_ownership
 from processors.pinning import Incoming, identity_of, numbered, pinned_bytes
-from schemas.errors import MalformedEvent, NotFound, PermanentError, TransientError
+from schemas.errors import MalformedEvent, NotFound, TransientError
 from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
 from schemas.ports.bundle import Latest, Ports
 from schemas.ports.engines import File, ParsePlan
@@ -28,7 +30,8 @@ async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
 
 
 async def _pass_on(fact: Fact[Incoming], ports: Ports) -> Statement:
-    _check_source(fact, ports)
+    _check_name(fact)
+    check_producer(fact, ports)
     if isinstance(fact.data, DocumentWithdrawn):
         return Statement(fact, await _removed(fact, fact.data, ports))
     if isinstance(fact.data, DocumentAmended):
@@ -36,18 +39,19 @@ async def _pass_on(fact: Fact[Incoming], ports: Ports) -> Statement:
     return Statement(fact, await _accepted(fact, fact.data, ports))
 
 
-def _check_source(fact: Fact[Incoming], ports: Ports) -> None:
-    allowed, tenant, name = ports.limits.sources, fact.data.tenant, fact.data.external_id or ""
+def _check_name(fact: Fact[Incoming]) -> None:
+    name = fact.data.external_id or ""
     if len(name.encode()) > MAX_NAME_BYTES:
         raise MalformedEvent(f"external_id has {len(name.encode())} bytes; {MAX_NAME_BYTES} are allowed")
-    if allowed and tenant not in allowed.get(fact.source, frozenset()):
-        remedy = "Name the source and its tenants in ANABRANCH_INGEST__SOURCES."
-        raise PermanentError(f"source {fact.source!r} may not write for tenant {tenant!r}", code="FORBIDDEN_TENANT", remedy=remedy)
 
 
 async def _accepted(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) -> DocumentAccepted:
+    if (named := data.document(numbered(fact))) is not None:
+        await check_owner(fact, named, ports)
     blob, filename = await pinned_bytes(fact, data, ports)
     plan = await _looked_at(blob, data, filename, ports)
+    # The last that may refuse it: what is not accepted owns nothing.
+    await take_ownership(fact, identity_of(fact, data, blob.sha256), ports)
     fields = data.model_dump(include=set(DocumentFields.model_fields))
     return DocumentAccepted.model_validate(
         fields
@@ -70,18 +74,19 @@ async def _accepted(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) 
 
 
 async def _removed(fact: Fact[Incoming], data: DocumentWithdrawn, ports: Ports) -> DocumentRemoved:
-    known, latest = await _known(fact, data, ports)
+    fact, known, latest = await _known(fact, data, ports)
     return DocumentRemoved(**known, order=_after_numbers(fact, latest, [1], ports), reason=data.reason)
 
 
 async def _amended(fact: Fact[Incoming], data: DocumentAmended, ports: Ports) -> AmendmentAccepted:
-    known, latest = await _known(fact, data, ports)
+    fact, known, latest = await _known(fact, data, ports)
     order = _after_numbers(fact, latest, [0, AMENDED, *_order(fact, ports)], ports)
     return AmendmentAccepted(**known, order=order, **data.model_dump(include=set(Amendment.model_fields)))
 
 
-async def _known(fact: Fact[Incoming], data: DocumentAmended | DocumentWithdrawn, ports: Ports) -> tuple[dict[str, Any], Latest | None]:
-    """Which document it speaks of, and its newest revision."""
+async def _known(fact: Fact[Incoming], data: DocumentAmended | DocumentWithdrawn, ports: Ports) -> tuple[Fact[Incoming], dict[str, Any], Latest | None]:
+    """The event, which document it speaks of, and its newest revision. Of a document without numbers the event has none either: it would stand before or behind
+    all that comes without."""
     identity = data.document(numbered(fact))
     if identity is None:
         raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID")
@@ -89,8 +94,11 @@ async def _known(fact: Fact[Incoming], data: DocumentAmended | DocumentWithdrawn
     if latest is None and data.external_id is None:
         # Its acceptance may still be on its way to the table.
         raise TransientError(f"tenant {data.tenant!r} has no document {identity}", code=NotFound.code, remedy="GET /v1/documents lists them.")
+    await check_owner(fact, identity, ports)
+    if latest is not None and not latest.numbered and data.external_id is None:
+        fact = replace(fact, sequence=None, epoch=None, step=0)
     external_id = data.external_id or (latest.external_id if latest else None)
-    return {
+    known = {
         "tenant": data.tenant,
         "document_id": identity,
         "origin": _origin(fact, external_id),
@@ -98,7 +106,8 @@ async def _known(fact: Fact[Incoming], data: DocumentAmended | DocumentWithdrawn
         "payload_sha256": fact.payload_sha256,
         "received_at": _moment(fact),
         "numbered": fact.sequence is not None or bool(latest and latest.numbered),
-    }, latest
+    }
+    return fact, known, latest
 
 
 def _after_numbers(fact: Fact[Incoming], latest: Latest | None, place: list[int], ports: Ports) -> list[int]:

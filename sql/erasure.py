@@ -161,6 +161,7 @@ class PgErasure:
                 await connection.execute("delete from dead_letters where coalesce(document_id, event_id) = any($1)", [*some, *events])
                 await connection.execute(statement("erase_jobs"), some, before)
                 await connection.execute(statement("erase_document_rows"), some, readable)
+                await connection.execute(statement("forget_owners"), some)
                 await connection.execute(statement("erase_amendments"), some)
                 await note_change(connection, EVERY_GENERATION, [tenant])
                 await self._count(connection, receipt, {"source_changes": changes})

@@ -63,6 +63,20 @@ class PgKeystore:
             found: datetime | None = await self._pool.fetchval("select min(since) from keystore.readable where tenant in ($1, $2)", tenant, EVERYBODY)
         return found
 
+    async def unsigned_below(self) -> tuple[bytes, bytes] | None:
+        """The offsets below which events without a signature are accepted, as JSON, and its authentication code; None before they are noted."""
+        with database_errors():
+            row = await self._pool.fetchrow("select below, mac from keystore.unsigned_events")
+        return (row["below"], row["mac"]) if row else None
+
+    async def note_unsigned_below(self, below: bytes, mac: bytes) -> tuple[bytes, bytes]:
+        """Unless another process did so first; returns what is noted."""
+        with database_errors():
+            await self._pool.execute("insert into keystore.unsigned_events (below, mac) values ($1, $2) on conflict do nothing", below, mac)
+        noted = await self.unsigned_below()
+        assert noted is not None, "the row is never deleted"
+        return noted
+
     async def agree(self, fingerprint: str) -> None:
         """The first master key to come holds. Raises ConfigurationError for another."""
         with database_errors():

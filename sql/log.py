@@ -63,6 +63,12 @@ class PgLog:
             for table in OF_A_TOPIC:
                 await self._pool.execute(f"delete from {table} where topic = any($1::text[])", list(topics))
 
+    async def topics(self) -> list[str]:
+        """That are there, those of generations included."""
+        with log_errors():
+            rows = await self._pool.fetch("select topic from topics union select topic from events order by topic")
+        return [row["topic"] for row in rows]
+
     async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
         with log_errors():
             [row] = await self._pool.fetch("select coalesce(min(position), 0), coalesce(max(position) + 1, 0) from events where topic = $1", topic)

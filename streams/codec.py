@@ -18,10 +18,12 @@ from pydantic import ValidationError
 
 from schemas.errors import MalformedEvent, NewerVersion, PermanentError
 from schemas.events import Event, Fact, declared
+from schemas.events.declaration import FOREIGN_BLOB
 from schemas.events.raw import is_tenant
 from schemas.ids import canonical_json, document_id, received_id, sha256_hex
 from schemas.ports.keys import Keys
 from schemas.records import Record, StoredRecord
+from streams.signatures import SIGNATURE, Signatures
 from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW
 
 SPECVERSION = "1.0"
@@ -67,10 +69,11 @@ def base_topic(topic: str) -> str:
 
 class Codec:
     """Raises MalformedEvent for what cannot be read, NewerVersion where an event of ours is newer than this program. Older versions of `events` are read as
-    the newest."""
+    the newest. Without `signatures` nothing is signed, and every record is taken for one that we wrote."""
 
-    def __init__(self, keys: Keys | None = None, events: Sequence[type[Event]] = declared()) -> None:
+    def __init__(self, keys: Keys | None = None, events: Sequence[type[Event]] = declared(), signatures: Signatures | None = None) -> None:
         self.keys = keys or PlainKeys()
+        self.signatures = signatures
         self.types = {(event.topic, f"{event.name}.v{version}"): (event, version) for event in events for version in range(1, event.version + 1)}
         self.newest = {(event.topic, event.name): event.version for event in events}
 
@@ -84,6 +87,8 @@ class Codec:
                 payload = sealed[1]
                 headers |= {"ce_keyid": str(sealed[0]).encode(), "content-type": SEALED.encode()}
                 headers |= await self._set_aside(headers, tenant, subject, sealed[0], fact)
+        if self.signatures is not None:
+            headers[SIGNATURE] = self.signatures.sign(topic, payload, headers)
         return Record(topic, key.encode(), payload, headers)
 
     async def _set_aside(self, headers: dict[str, bytes], tenant: str, subject: UUID, key: UUID, fact: Fact[Any]) -> dict[str, bytes]:
@@ -100,15 +105,26 @@ class Codec:
         told = (stored.record.headers.get("ce_keyid", b"").decode(errors="replace") for stored in records)
         await self.keys.fetch({key for text in told if (key := _as_uuid(text)) is not None})
 
+    def is_ours(self, stored: StoredRecord) -> bool:
+        """Whether a process with our master key wrote the record."""
+        return self.signatures is None or self.signatures.verify(stored)
+
     async def decode(self, stored: StoredRecord) -> Fact[Any]:
+        """Raises PermanentError with code UNSIGNED_EVENT for what others wrote behind ingress, whatever version it claims to have."""
         topic = base_topic(stored.position.topic)
+        if topic != RAW and self.signatures is not None:
+            self.signatures.check(stored)
         attributes, payload = self._attributes(stored.record)
         event, version = self._event_class(topic, attributes)
         if topic not in CLEAR_TOPICS and "keyid" in attributes:
             payload = await self.keys.open(_uuid(attributes, "keyid"), payload, context=_context(attributes["id"], attributes["type"]))
             attributes |= await self._put_back(attributes)
         data = _validated(event, payload if version == event.version else _upcast(event, payload, version))
-        return _foreign(attributes, data, payload, stored) if topic == RAW else _own(attributes, data, stored)
+        return (
+            _foreign(attributes, data, payload, stored, attributes["source"].startswith(OWN) and self.is_ours(stored))
+            if topic == RAW
+            else _own(attributes, data, stored)
+        )
 
     async def _put_back(self, attributes: Mapping[str, str]) -> dict[str, str]:
         if ASIDE not in attributes:
@@ -276,7 +292,8 @@ def _validated(event: type[Event], payload: bytes) -> Event:
         return event.model_validate_json(payload)
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, item['loc'])) or 'payload'}: {item['msg']}" for item in error.errors(include_input=False)[:5])
-        raise MalformedEvent(f"{event.event_type()}: {problems}") from error
+        foreign = any(item["type"] == FOREIGN_BLOB for item in error.errors())
+        raise MalformedEvent(f"{event.event_type()}: {problems}", code="FOREIGN_BLOB" if foreign else None) from error
 
 
 def _upcast(event: type[Event], payload: bytes, version: int) -> bytes:
@@ -310,7 +327,7 @@ def _number(attributes: Mapping[str, str], name: str) -> int | None:
     return int(given)
 
 
-def _foreign(attributes: Mapping[str, str], data: Event, payload: bytes, stored: StoredRecord) -> Fact[Any]:
+def _foreign(attributes: Mapping[str, str], data: Event, payload: bytes, stored: StoredRecord, ours: bool) -> Fact[Any]:
     tenant = str(getattr(data, "tenant", DEFAULT_TENANT))
     source, event_id = attributes["source"], attributes["id"]
     return Fact(
@@ -328,6 +345,7 @@ def _foreign(attributes: Mapping[str, str], data: Event, payload: bytes, stored:
         payload_sha256=sha256_hex(attributes["type"].encode() + b"\n" + canonical_json(_loaded(payload, "the payload"))),
         position=stored.position,
         appended_at=stored.appended_at,
+        ours=ours,
     )
 
 

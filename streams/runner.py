@@ -36,6 +36,7 @@ from streams.codec import Codec
 from streams.observe import Observer
 from streams.publisher import Publisher
 from streams.stage import Counted, Stage, Statement
+from streams.topics import CONTROL
 from streams.tries import Tries
 
 log = structlog.get_logger(__name__)
@@ -164,7 +165,8 @@ class Runner:
             return []
 
     async def prune(self, topic: str, partition: int, below: int) -> None:
-        if self.stage.counts != "door":
+        """A copy of a decision must stay a repeat for ever: it would come after all that was decided since."""
+        if self.stage.counts != "door" and self.stage.topic != CONTROL:
             await self._patiently(lambda: self.ledger.prune(self.stage.name, topic, partition, below))
 
     async def _claim(self, readable: Sequence[tuple[Work, Projected]]) -> None:

@@ -35,7 +35,7 @@ async def readers_there(storage: Storage) -> list[ReaderLine]:
     generations = await PgGenerations(storage.pool).undropped()
     if not generations:
         return [ReaderLine(stage.name, None, stage.topic, group_name(stage.name, None)) for stage in STAGES]
-    return [_line(reader) for reader in readers(generations, STAGES)]
+    return [_line(reader) for reader in readers(generations, STAGES, storage.producer_topics)]
 
 
 def _line(reader: Reader) -> ReaderLine:

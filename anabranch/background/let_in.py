@@ -18,6 +18,8 @@ from streams.topics import ACCEPTED, DEAD_LETTERS
 class LetIn:
     known: dict[UUID, str] = field(default_factory=dict)
     """Internal id of a producer's event → hash of its payload, or ERASED: of what was erased it is known that it came."""
+    owners: dict[UUID, tuple[str, str]] = field(default_factory=dict)
+    """Document → tenant and source of its newest accepted revision."""
     unreadable: list[StoredRecord] = field(default_factory=list)
     """Accepted, and erased since."""
 
@@ -48,6 +50,8 @@ async def let_in(storage: Storage, behind: Mapping[str, Mapping[int, int]] | Non
             continue
         if isinstance(fact.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved) and fact.causation_id is not None:
             found.known[fact.causation_id] = fact.data.payload_sha256
+            if isinstance(fact.data, DocumentAccepted):
+                found.owners[fact.data.document_id] = (fact.data.tenant, fact.data.origin.source)
     return found
 
 

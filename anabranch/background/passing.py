@@ -45,7 +45,7 @@ class Passing:
         """Until the tables know the documents of everything that producers had sent."""
         waited = [reader for reader in await self._readers() if not reader.silent]
         for topic in (RAW, ACCEPTED):
-            await self._topic([reader for reader in waited if reader.topic == topic])
+            await self._topic([reader for reader in waited if base_topic(reader.topic) == topic])
 
     async def builds(self) -> bool:
         """Whether anything that is waited for is being built."""
@@ -54,7 +54,7 @@ class Passing:
     async def _readers(self) -> list[Reader]:
         builds = await PgBuilds(self.storage.pool).all()
         still = {name for name, build in builds.items() if build.paused or build.error}
-        found = readers(await PgGenerations(self.storage.pool).undropped(), STAGES)
+        found = readers(await PgGenerations(self.storage.pool).undropped(), STAGES, self.storage.producer_topics)
         return [reader for reader in found if reader.topic != CONTROL and not (reader.silent and reader.generation.name in still)]
 
     async def _passed(self, waited: Sequence[Reader]) -> datetime:

@@ -27,6 +27,7 @@ from sql.generations import PgGenerations
 from sql.keystore import PgKeystore
 from sql.ledger import PgLedger
 from sql.log import PgLog
+from sql.owners import restore_owners
 from sql.receipts import PgReceipts
 from sql.recovery import claim_at_door, place_reader
 from sql.secondary_indexes import build_indexes
@@ -101,7 +102,7 @@ class Recovery:
     async def run(self) -> None:
         await self._decisions()
         generations = await PgGenerations(self.storage.pool).undropped()
-        found = readers(generations, STAGES)
+        found = readers(generations, STAGES, self.storage.producer_topics)
         for reader in _projecting(found):
             await self._fold(reader)
         await self._claim_at_door()
@@ -187,6 +188,7 @@ class Recovery:
         for stored in found.unreadable:
             self._note_unreadable(stored)
         await claim_at_door(self.storage.pool, list(found.known.items()))
+        await restore_owners(self.storage.pool, found.owners)
 
     async def _reach(self, reader: Reader) -> None:
         """What its group has acknowledged is in the tables now. The door begins at the start again: it knows what it has let in."""

@@ -34,10 +34,9 @@ class Declared(Protocol):
 
 @dataclass(slots=True)
 class Door:
-    """What the door reads of sources: the epoch of those that began anew, and whom they may write for (where nobody is named: everybody for everybody)."""
+    """What the door reads of sources: the epoch of those that began anew."""
 
     epochs: dict[str, int] = field(default_factory=dict)
-    allowed: dict[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -69,8 +68,6 @@ class SourceHosts:
     async def _look(self) -> None:
         sources = {source.spec.name: source for source in await self.declared.declared()}
         self.door.epochs.update(await self.declared.epochs())
-        if self.door.allowed:
-            self.door.allowed.update({source.spec.ce_source: frozenset({source.spec.tenant}) for source in sources.values()})
         await self._stop([name for name, (source, _) in self.running.items() if sources.get(name) != source])
         for name, source in sources.items():
             if name not in self.running:
@@ -96,8 +93,6 @@ class SourceHosts:
             await asyncio.sleep(AGAIN_S)
 
     async def _once(self, source: DeclaredSource) -> None:
-        if self.door.allowed:
-            await asyncio.sleep(3 * LOOK_S)  # until the doors of other workers know of it
         if source.removed:
             await self._alone(source, lambda: self.close_down(source))
             return

@@ -133,7 +133,7 @@ def _print_lag(
 
 
 async def _all(storage: Storage) -> list[dict[str, Any]]:
-    return [await _topic(storage, topic) for topic in _names()]
+    return [await _topic(storage, topic) for topic in (*_names(), *storage.producer_topics)]
 
 
 async def _topic(storage: Storage, topic: str) -> dict[str, Any]:

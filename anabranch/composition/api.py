@@ -103,7 +103,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
                 storage.blobs,
                 documents,
                 PgJobs(storage.pool),
-                Codec(),
+                storage.codec,
                 settings.ingest.max_bytes,
                 overrides.clock,
                 overrides.fresh_id,

@@ -98,7 +98,7 @@ class Hosting:
 
     async def _adapt(self, generations: Sequence[Generation], group: asyncio.TaskGroup) -> None:
         """Before there is any generation in the tables, what all share is read already: stage control makes the first."""
-        found = readers(generations or [self.first], self.stages)
+        found = readers(generations or [self.first], self.stages, self.storage.producer_topics)
         wanted = {reader.key: reader for reader in found if generations or reader.stage.shared}
         await self._stop([key for key in self.running if key not in wanted])
         await self._go_on([key for key in self.standing if key not in wanted])

@@ -37,7 +37,8 @@ async def lost_keys(storage: Storage, records: AsyncIterator[StoredRecord]) -> L
     """Those of these records that the keystore does not know."""
     used = LostKeys()
     async for stored in records:
-        used.note(stored)
+        if storage.codec.is_ours(stored):
+            used.note(stored)
     found = await PgKeystore(storage.pool).find(list(used.tenants))
     for key in found:
         used.tenants.pop(key)

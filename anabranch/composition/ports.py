@@ -8,13 +8,13 @@ from anabranch.composition.engines import Engines
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.sealing import readable
 from anabranch.composition.storage import Storage
-from anabranch.settings import Settings
+from anabranch.settings import IngestSettings, Settings
 from engines.fetch import HttpFetcher
 from schemas.generations import Generation
 from schemas.ports.bundle import Limits, Ports
 from sql.memo import PgMemo
+from sql.owners import PgOwners
 from sql.revisions import PgRevisions
-from streams.submission import SOURCE
 
 
 def ports_of(settings: Settings, storage: Storage, generation: Generation, engines: Engines, overrides: Overrides, door: Door) -> Ports:
@@ -31,15 +31,17 @@ def ports_of(settings: Settings, storage: Storage, generation: Generation, engin
         embedder=engines.embedder,
         languages=engines.languages,
         revisions=PgRevisions(storage.pool),
-        limits=Limits(ingest.max_bytes, ingest.inline_bytes, ingest.max_pages, door.allowed),
+        limits=limits_of(ingest),
         stamp=storage.stamp,
         source_epochs=door.epochs,
+        owners=PgOwners(storage.pool),
         eraser=LogEraser(storage, overrides.clock, readable(settings)),
         switches=PgRevisions(storage.pool),
     )
 
 
-def door_of(settings: Settings) -> Door:
-    """Our own API always may; where nobody is named, everybody may."""
-    named = {source: frozenset(tenants) for source, tenants in settings.ingest.sources.items()}
-    return Door(allowed={**named, SOURCE: frozenset({"default"})} if named else {})
+def limits_of(ingest: IngestSettings) -> Limits:
+    """Where no source is named, any may write for the default tenant."""
+    sources, takeover, topics = ({name: frozenset(values) for name, values in given.items()} for given in (ingest.sources, ingest.takeover, ingest.topics))
+    given = {"sources": sources} if sources else {}
+    return Limits(ingest.max_bytes, ingest.inline_bytes, ingest.max_pages, takeover=takeover, topics=topics, **given)

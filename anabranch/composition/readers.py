@@ -19,7 +19,7 @@ from schemas.ports.bundle import Ports
 from schemas.ports.ledger import Claim
 from streams.hosting import group_name
 from streams.stage import Counted, Stage, Statement, nothing
-from streams.topics import ACCEPTED, OCR_DONE
+from streams.topics import ACCEPTED, OCR_DONE, RAW
 
 ANSWERING = ("live", "standby")
 AGAIN = "retranscribe"
@@ -43,11 +43,11 @@ class Reader:
         return (self.group, self.topic, self.generation.name, self.stage, self.silent)
 
 
-def readers(generations: Sequence[Generation], stages: Sequence[Stage]) -> list[Reader]:
-    """Of all generations that are not dropped, the oldest first."""
+def readers(generations: Sequence[Generation], stages: Sequence[Stage], producer_topics: Sequence[str] = ()) -> list[Reader]:
+    """Of all generations that are not dropped, the oldest first. Each of `producer_topics` is read as topic `raw` is."""
     if not generations:
         return []
-    plan = _Plan(generations, [one for one in generations if one.state in ANSWERING] or list(generations))
+    plan = _Plan(generations, [one for one in generations if one.state in ANSWERING] or list(generations), producer_topics)
     return [reader for stage in stages for reader in plan.of(stage)]
 
 
@@ -55,10 +55,13 @@ def readers(generations: Sequence[Generation], stages: Sequence[Stage]) -> list[
 class _Plan:
     generations: Sequence[Generation]
     answering: Sequence[Generation]
+    producer_topics: Sequence[str]
 
     def of(self, stage: Stage) -> Iterator[Reader]:
         if stage.shared:
             yield Reader(stage, stage.name, self.answering[0], group_name(stage.name, None), stage.topic, silent=False)
+            for topic in self.producer_topics if stage.topic == RAW else ():
+                yield Reader(stage, stage.name, self.answering[0], group_name(stage.name, topic.partition(".")[2]), topic, silent=False)
         elif stage.counts == "latest":
             yield from self._of_documents(stage)
         else:

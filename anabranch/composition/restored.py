@@ -21,11 +21,13 @@ from schemas.records import StoredRecord
 from sql.generations import PgGenerations
 from sql.keystore import PgKeystore
 from sql.log import PgLog
+from sql.owners import restore_owners
 from sql.reached import Places
 from sql.receipts import PgReceipts
 from sql.recovery import claim_at_door
+from streams.codec import base_topic
 from streams.hosting import group_name
-from streams.topics import ACCEPTED, DEAD_LETTERS
+from streams.topics import ACCEPTED, DEAD_LETTERS, RAW
 
 log = structlog.get_logger(__name__)
 Reading = tuple[str, str]
@@ -49,7 +51,7 @@ async def check_current(storage: Storage, erasures: Mapping[UUID, int]) -> None:
         decided = await compared(storage, {CONTROL})
         generations = await PgGenerations(storage.pool).undropped()
         await decided.check_decisions(empty=not generations)
-        await (await compared(storage, _readings(readers(generations, STAGES)))).make_good()
+        await (await compared(storage, _readings(readers(generations, STAGES, storage.producer_topics)))).make_good()
 
 
 async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> None:
@@ -106,14 +108,18 @@ class Comparison:
             return
         start, end = ({partition: place[side] for partition, place in missed.items()} for side in (0, 1))
         async for stored in self.storage.log.read(control.STAGE.topic, start, end):
+            if not self.storage.codec.is_ours(stored):
+                continue
             kind = stored.record.headers.get("ce_type", b"").decode()
             if kind.startswith(NOT_READ_AGAIN):
                 raise _restored(f"these tables are older than what was read of the log: {kind} at {stored.position.offset} of topic control is not in them")
 
     async def _check_retained(self, behind: Behind) -> None:
         """What the door has read is told by what it let in."""
-        for reading in behind.keys() - {DOOR}:
+        for reading in behind:
             _, topic = reading
+            if base_topic(topic) == RAW:
+                continue
             there = await self.storage.log.ends(topic)
             for partition, (start, _) in behind[reading].items():
                 if start < (first := there[partition][0]):
@@ -147,9 +153,10 @@ class Comparison:
         """Readers go back by themselves to what the tables know; if that is nothing, to the beginning. What the door let in it would fetch once more: it is told."""
         for (group, topic), missed in behind.items():
             log.warning("tables from a backup: what they miss is read again", group=group, topic=topic, missed=missed)
-        if DOOR in behind:
+        if any(base_topic(topic) == RAW for _, topic in behind):
             found = await let_in(self.storage, {topic: self._known_of(topic) for topic in (ACCEPTED, DEAD_LETTERS)})
             await claim_at_door(self.storage.pool, list(found.known.items()))
+            await restore_owners(self.storage.pool, found.owners)
         for reading, missed in behind.items():
             await self.storage.reached.note(*reading, {partition: start for partition, (start, _) in missed.items()})
 

@@ -4,27 +4,71 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Callable
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from typing import Protocol
 from uuid import UUID
+
+import structlog
 
 from anabranch.secrets import master_key
 from anabranch.settings import Settings
-from schemas.errors import ConfigurationError
+from schemas.errors import ConfigurationError, PermanentError
 from schemas.events import KeysDestroyed
+from schemas.ids import canonical_json
 from schemas.ports.log import EventLog
 from sql.keystore import EVERYBODY, PgKeystore
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.keys import KEY_BYTES, SealingKeys, fingerprint
+from streams.signatures import Signatures, mac, signing_key
 from streams.topics import CONTROL
 
+logger = structlog.get_logger(__name__)
 
-async def sealing_codec(settings: Settings, pool: Pool) -> Codec:
+
+class ListedLog(EventLog, Protocol):
+    async def topics(self) -> list[str]:
+        """That are there, those of generations included."""
+
+
+async def sealing_codec(settings: Settings, pool: Pool, log: ListedLog) -> Codec:
     """Opens what is sealed also where nothing new is to be. Raises ConfigurationError where the keystore was made with another master key."""
     keystore, master = PgKeystore(pool), _master(settings)
     await keystore.agree(fingerprint(master))
     await keystore.leaves_readable(settings.log.plain_tenants if settings.log.encrypt else (EVERYBODY,))
-    return Codec(SealingKeys(keystore, master, plain=readable(settings)))
+    return Codec(SealingKeys(keystore, master, plain=readable(settings)), signatures=await _signatures(keystore, master, log))
+
+
+async def _signatures(keystore: PgKeystore, master: bytes, log: ListedLog) -> Signatures:
+    """A log that an older version began holds events without signatures: up to where it ends at the first start of this version they are accepted."""
+    keys = [signing_key(master)]
+    noted = await keystore.unsigned_below()
+    if noted is None:
+        below = {} if await _begins_signed(log, Signatures(keys)) else {topic: _ends(await log.ends(topic)) for topic in await log.topics()}
+        told = canonical_json(below)
+        noted = await keystore.note_unsigned_below(told, mac(keys[0], told))
+    told, tag = noted
+    if not hmac.compare_digest(tag, mac(keys[0], told)):
+        raise ConfigurationError(
+            "the table keystore.unsigned_events was changed by somebody else than this program",
+            code="WRONG_MASTER_KEY",
+            remedy="Restore schema `keystore` from its backup, or give this process the master key that the keystore was made with.",
+        )
+    found = json.loads(told)
+    return Signatures(keys, {topic: {int(partition): end for partition, end in ends.items()} for topic, ends in found.items()})
+
+
+async def _begins_signed(log: EventLog, signatures: Signatures) -> bool:
+    """Whether the log was begun by a version that signs: its first decision is, or there is none yet."""
+    async for stored in log.read(CONTROL):
+        return signatures.verify(stored)
+    return True
+
+
+def _ends(ends: Mapping[int, tuple[int, int]]) -> dict[str, int]:
+    return {str(partition): following for partition, (_, following) in ends.items()}
 
 
 async def destroy_again(log: EventLog, codec: Codec, pool: Pool) -> dict[UUID, int]:
@@ -34,7 +78,11 @@ async def destroy_again(log: EventLog, codec: Codec, pool: Pool) -> dict[UUID, i
     keystore, kind = PgKeystore(pool), f"{KeysDestroyed.name}.v".encode()
     async for stored in log.read(CONTROL):
         if stored.record.headers.get("ce_type", b"").startswith(kind):
-            fact = await codec.decode(stored)
+            try:
+                fact = await codec.decode(stored)
+            except PermanentError as error:
+                logger.warning("event_skipped", topic=CONTROL, offset=stored.position.offset, code=error.code)
+                continue
             await keystore.destroy(fact.data.tenant, fact.data.keys)
             told.setdefault(fact.data.receipt_id, stored.position.offset)
     return told

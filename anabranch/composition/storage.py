@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from anabranch.composition.overrides import NONE, Overrides
-from anabranch.composition.sealing import sealing_codec
+from anabranch.composition.sealing import ListedLog, sealing_codec
 from anabranch.settings import KafkaSettings as KafkaOptions
 from anabranch.settings import Settings
 from engines.blobs import open_blobs
@@ -26,7 +26,7 @@ from sql.pool import RELAXED, Pool, close_pool, open_pool, waits_for_locks
 from sql.reached import PgReached
 from streams.codec import Codec
 from streams.kafka.settings import KafkaSettings
-from streams.topics import RETENTION_MS, partition_counts
+from streams.topics import RAW, RETENTION_MS, partition_counts
 
 LOG_EPOCH = 1
 
@@ -42,6 +42,8 @@ class Storage:
     stamp: Callable[[Position, datetime], list[int]]
     reached: PgReached
     """By groups of Kafka; on the Postgres log cursors lie beside the tables anyway."""
+    producer_topics: tuple[str, ...] = ()
+    """Topics `raw.NAME`, each of one producer."""
 
     async def waiting(self, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
         """How many records of the topic (those below the offsets of their partitions) the group has still to finish."""
@@ -87,9 +89,9 @@ async def prepare_storage(
         reached = PgReached(pool)
         log, subscriber = _log(settings, dsn, pool, reached)
         try:
-            await log.create_topics(partition_counts(settings.kafka.partitions), retention_ms=RETENTION_MS)
-            codec = await sealing_codec(settings, pool)
-            yield Storage(dsn, pool, log, subscriber, overrides.blobs or blobs_of(settings), codec, _stamp(settings), reached)
+            await log.create_topics(topics_of(settings), retention_ms=retention_of(settings))
+            codec = await sealing_codec(settings, pool, log)
+            yield Storage(dsn, pool, log, subscriber, overrides.blobs or blobs_of(settings), codec, _stamp(settings), reached, tuple(settings.ingest.topics))
         finally:
             await log.close()
     finally:
@@ -100,7 +102,16 @@ def unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage:
     """To look at what is there: nothing is migrated, no topic made, and sealed payloads stay closed. Closing its log is the caller's."""
     reached = PgReached(pool)
     log, subscriber = _log(settings, dsn, pool, reached)
-    return Storage(dsn, pool, log, subscriber, blobs_of(settings), Codec(), _stamp(settings), reached)
+    return Storage(dsn, pool, log, subscriber, blobs_of(settings), Codec(), _stamp(settings), reached, tuple(settings.ingest.topics))
+
+
+def topics_of(settings: Settings) -> dict[str, int]:
+    """Partitions of every topic, those of producers of their own included."""
+    return partition_counts(settings.kafka.partitions) | dict.fromkeys(settings.ingest.topics, settings.kafka.partitions)
+
+
+def retention_of(settings: Settings) -> dict[str, int]:
+    return RETENTION_MS | dict.fromkeys(settings.ingest.topics, RETENTION_MS[RAW])
 
 
 def blobs_of(settings: Settings) -> Blobs:
@@ -135,7 +146,7 @@ def kafka_of(options: KafkaOptions) -> KafkaSettings:
     )
 
 
-def _log(settings: Settings, dsn: str, pool: Pool, reached: PgReached) -> tuple[EventLog, Subscriber]:
+def _log(settings: Settings, dsn: str, pool: Pool, reached: PgReached) -> tuple[ListedLog, Subscriber]:
     if settings.log_kind == "postgres":
         return PgLog(pool), PgSubscriber(pool, dsn, owner=uuid4())
     from streams.kafka.log import KafkaLog

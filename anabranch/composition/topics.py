@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from anabranch.composition.storage import kafka_of
+from anabranch.composition.storage import kafka_of, retention_of, topics_of
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError, InvalidRequest
-from streams.topics import CHUNKED, EMBEDDED, ENTITIES, OCR_DONE, RETENTION_MS, partition_counts
+from streams.topics import CHUNKED, EMBEDDED, ENTITIES, OCR_DONE
 
 if TYPE_CHECKING:
     from streams.kafka.log import KafkaLog
@@ -49,9 +49,9 @@ async def compared_topics(settings: Settings) -> Sequence[ComparedTopic]:
 
     log = KafkaLog(kafka_of(settings.kafka))
     try:
-        plain = partition_counts(settings.kafka.partitions)
+        plain, retention_ms = topics_of(settings), retention_of(settings)
         own = {topic: plain[found[1]] for topic in await log.topics() if (found := OF_GENERATION.fullmatch(topic))}
-        return [await _compared(log, topic, wanted) for topic, wanted in {**plain, **own}.items()]
+        return [await _compared(log, topic, wanted, retention_ms) for topic, wanted in {**plain, **own}.items()]
     finally:
         await log.close()
 
@@ -64,7 +64,7 @@ def unseen_settings(found: Sequence[ComparedTopic]) -> tuple[str, str] | None:
     return f"how long they keep their records is not known: the cluster does not let us look at the settings of {names}", "Allow DescribeConfigs on them."
 
 
-async def _compared(log: KafkaLog, topic: str, wanted: int) -> ComparedTopic:
+async def _compared(log: KafkaLog, topic: str, wanted: int, retention_ms: Mapping[str, int]) -> ComparedTopic:
     try:
         found = len(await log.ends(topic))
     except ConfigurationError as error:
@@ -72,32 +72,32 @@ async def _compared(log: KafkaLog, topic: str, wanted: int) -> ComparedTopic:
             raise
         return ComparedTopic(topic, None, wanted, problem="is not there", remedy=CREATE)
     settings = await log.forgets(topic)
-    problem, remedy = await _misfit(log, topic, wanted) or _kept_otherwise(topic, settings or {}) or (None, None)
+    problem, remedy = await _misfit(log, topic, wanted, retention_ms) or _kept_otherwise(topic, settings or {}, retention_ms) or (None, None)
     return ComparedTopic(topic, found, wanted, settings, problem, remedy)
 
 
-async def _misfit(log: KafkaLog, topic: str, wanted: int) -> tuple[str, str] | None:
+async def _misfit(log: KafkaLog, topic: str, wanted: int, retention_ms: Mapping[str, int]) -> tuple[str, str] | None:
     """What keeps a worker from starting: a topic that is there is only looked at."""
     try:
-        await log.create_topics({topic: wanted}, retention_ms=RETENTION_MS)
+        await log.create_topics({topic: wanted}, retention_ms=retention_ms)
     except ConfigurationError as error:
         return error.detail, error.remedy
     return None
 
 
-def _kept_otherwise(topic: str, settings: Mapping[str, str]) -> tuple[str, str] | None:
+def _kept_otherwise(topic: str, settings: Mapping[str, str], retention_ms: Mapping[str, int]) -> tuple[str, str] | None:
     """Against what a topic that we make has."""
     from streams.kafka.retention import kept_for
 
-    must = kept_for(RETENTION_MS.get(topic, -1))
+    must = kept_for(retention_ms.get(topic, -1))
     differing = [name for name, value in settings.items() if value != must[name]]
     if not differing:
         return None
     has, wanted = (", ".join(f"{name}={values[name]}" for name in differing) for values in (settings, must))
-    return f"has {has}, not {wanted}: {_why(topic)}", f"Set {wanted} for topic {topic}."
+    return f"has {has}, not {wanted}: {_why(topic, retention_ms)}", f"Set {wanted} for topic {topic}."
 
 
-def _why(topic: str) -> str:
-    if topic in RETENTION_MS:
-        return f"what it holds is in the clear, and is kept for {timedelta(milliseconds=RETENTION_MS[topic]).days} days"
+def _why(topic: str, retention_ms: Mapping[str, int]) -> str:
+    if topic in retention_ms:
+        return f"what it holds is in the clear, and is kept for {timedelta(milliseconds=retention_ms[topic]).days} days"
     return "no rebuild is whole without all that it ever held"

@@ -9,14 +9,13 @@ from dataclasses import dataclass
 
 from anabranch.background.maintenance import Maintenance
 from anabranch.background.replaying import Replaying
-from anabranch.background.source_hosting import SourceHosts
+from anabranch.background.source_hosting import Door, SourceHosts
 from anabranch.background.warming import warming
 from anabranch.composition.building import Builder
 from anabranch.composition.engines import Engines, models_folder, prepare_engines
 from anabranch.composition.genesis import current_generation, publish_first
 from anabranch.composition.hosting import Hosting
 from anabranch.composition.overrides import NONE, Overrides
-from anabranch.composition.ports import door_of
 from anabranch.composition.restored import check_current
 from anabranch.composition.sealing import destroy_again
 from anabranch.composition.shelf import EngineShelf
@@ -32,7 +31,6 @@ from sql.generations import PgGenerations
 from sql.index_changes import PrunedChanges, forget_foreign_changes
 from sql.pool import RELAXED, close_pool, open_pool
 from sql.restored_log import take_over_log
-from streams.codec import Codec
 from streams.observe import Observer, Silent
 from streams.stage import Stage
 
@@ -84,7 +82,7 @@ async def prepare_worker(
         shelf.keep(generation.config, engines)
         stale = await shelf.outdated(generation)
         await stack.enter_async_context(warming(_used(engines, stages), models_folder(settings)))
-        door = door_of(settings)
+        door = Door()
         hosting = Hosting(settings, storage, stages, generation, shelf, builds, observer or Silent(), overrides, storage.subscriber, door)
         decisions = Decisions(storage.log, storage.codec, overrides.clock, overrides.fresh_id)
         builder = Builder(storage, builds, tuple(dict.fromkeys((*STAGES, *stages))), decisions, hosting.keep_books)
@@ -105,14 +103,14 @@ async def _agreed(settings: Settings, storage: Storage, overrides: Overrides, st
 
 
 async def _found(storage: Storage) -> Generation | None:
-    return await current_generation(PgGenerations(storage.pool), storage.log, Codec())
+    return await current_generation(PgGenerations(storage.pool), storage.log, storage.codec)
 
 
 async def agreed_generation(wanted: IndexConfig, storage: Storage, overrides: Overrides = NONE) -> Generation:
     """The live generation, made as wanted where there is none."""
     found = await _found(storage)
     if found is None:
-        await publish_first(wanted, storage.log, Codec(), overrides.clock)
+        await publish_first(wanted, storage.log, storage.codec, overrides.clock)
         found = await _found(storage)
     assert found is not None
     check_same(wanted, found.config, found.name)

@@ -16,12 +16,14 @@ from typing import IO, Any, TypeVar
 import httpx2
 import structlog
 
+from anabranch.ingress import check_ingress
 from anabranch.process.children import Child
 from anabranch.process.data_folder import SERVER, Server, check_not_in_use, keep_log, left_behind, locked, write_server
 from anabranch.process.database import database, without_password
 from anabranch.process.listening import check_free, free_port
 from anabranch.settings import Settings
 from anabranch.stages import stages_named
+from processors import receive
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
@@ -67,7 +69,8 @@ async def running(plan: Plan) -> AsyncIterator[tuple[Server, asyncio.Future[None
 
 async def _check(plan: Plan) -> None:
     """What can be told before anything is made. The port of a server that was killed is waited for: its children take a moment to notice."""
-    stages_named(plan.stages)
+    if receive.STAGE in stages_named(plan.stages):
+        check_ingress(plan.settings)
     folder = plan.settings.data_dir
     if not plan.ephemeral:
         check_not_in_use(folder)

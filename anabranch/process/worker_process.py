@@ -14,6 +14,7 @@ from anabranch.background.gauges import Gauges
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
 from anabranch.indexing import outdated_error
+from anabranch.ingress import check_ingress
 from anabranch.process.database import database
 from anabranch.process.listening import check_free
 from anabranch.process.metrics import Metrics
@@ -21,6 +22,7 @@ from anabranch.process.metrics_server import metrics_server
 from anabranch.settings import Settings
 from anabranch.stages import stages_named
 from anabranch.version import program_version
+from processors import receive
 from schemas.errors import AnabranchError
 
 log = structlog.get_logger(__name__)
@@ -30,6 +32,8 @@ async def work(settings: Settings, stages: Iterable[str], report: Path | None) -
     """Until cancelled. Raises what stopped a stage, and ConfigurationError (unknown stage, port taken) before anything is made."""
     chosen, metrics = stages_named(stages), Metrics(program_version())
     metrics_at = (settings.worker.metrics_host, settings.worker.metrics_port)
+    if any(stage is receive.STAGE for stage in chosen):
+        check_ingress(settings)
     await check_free(*metrics_at, option="--metrics-port")
     async with AsyncExitStack() as stack:
         url = stack.enter_context(metrics_server(metrics.registry, *metrics_at))

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Literal, Self
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from schemas.events.declaration import Event
+from schemas.events.declaration import Event, check_blobs
 from schemas.values import BlobRef, Said, Value
 
 
@@ -42,6 +42,12 @@ class EventBuried(Event, name="event.buried", topic="dead_letters"):
     producer_event_id: str | None = None
     producer_source: str | None = None
     said: Said | None = Field(None, description="by an event of `raw`, as far as it could be read: nothing else tells of a document that came no further")
+
+    @model_validator(mode="after")
+    def has_own_blobs(self) -> Self:
+        """A redrive reads them as the record that came."""
+        check_blobs(self, f"_buried/{self.event_id}")
+        return self
 
 
 class BurialClosed(Event, name="burial.closed", topic="dead_letters"):

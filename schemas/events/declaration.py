@@ -9,8 +9,10 @@ from typing import Any, ClassVar, Generic, TypeVar
 from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
+from pydantic_core import PydanticCustomError
 
 from schemas.records import Position
+from schemas.values import BlobRef
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
 """The payload of one major version as the next has it. Pure: an event says the same whenever it is read."""
@@ -47,6 +49,17 @@ class Event(BaseModel):
         return payload
 
 
+FOREIGN_BLOB = "foreign_blob"
+
+
+def check_blobs(event: Event, prefix: str) -> None:
+    """Raises PydanticCustomError of type FOREIGN_BLOB where the event names bytes that do not lie under `prefix`."""
+    for name in event.model_fields_set:
+        blob = getattr(event, name)
+        if isinstance(blob, BlobRef) and (not blob.key.startswith(prefix) or ".." in blob.key.split("/")):
+            raise PydanticCustomError(FOREIGN_BLOB, "{name} {key} does not lie under {prefix}", {"name": name, "key": blob.key, "prefix": prefix})
+
+
 E = TypeVar("E", bound=Event, covariant=True)
 
 
@@ -73,6 +86,8 @@ class Fact(Generic[E]):
     """A correction of what was said under the same number of the sequence."""
     key: UUID | None = None
     """What its payload was sealed with; what follows from it is sealed with the same."""
+    ours: bool = False
+    """On `raw`: our API or a source of ours wrote it, by its signature."""
     payload_sha256: str = ""
     position: Position | None = None
     appended_at: datetime | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Self
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from schemas.events.declaration import Event
+from schemas.events.declaration import Event, check_blobs
 from schemas.values import Amendment, BlobRef, ChunkVector, Claim, DocumentFields, Mention, Notice, Order, Origin, ParentChunk, Relation, Transcript
 
 
@@ -18,6 +19,12 @@ class Derived(Event):
     document_id: UUID
     order: Order
     origin: Origin
+
+    @model_validator(mode="after")
+    def has_own_blobs(self) -> Self:
+        """Bytes of another document, or of another tenant, would become searchable under this one's name."""
+        check_blobs(self, f"{self.tenant}/{self.document_id}/")
+        return self
 
 
 class DocumentAccepted(DocumentFields, Derived, name="document.accepted", topic="accepted"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Protocol
@@ -14,6 +14,8 @@ from schemas.ports.erasure import Eraser
 from schemas.ports.ledger import Memo
 from schemas.records import Position
 
+ANY = "*"
+
 
 @dataclass(frozen=True, slots=True)
 class Limits:
@@ -22,8 +24,12 @@ class Limits:
     max_bytes: int = 512 * 1024 * 1024
     inline_bytes: int = 700_000
     max_pages: int = 3_000
-    sources: dict[str, frozenset[str]] = field(default_factory=dict)
-    """ce_source → tenants it may write for; a source that is not named may write for any tenant if this is empty, for none otherwise."""
+    sources: Mapping[str, frozenset[str]] = field(default_factory=lambda: {ANY: frozenset({"default"})})
+    """ce_source of a foreign producer → tenants it may write for; ANY stands for sources that are not named."""
+    takeover: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """ce_source → sources whose documents it may change too; ANY stands for all."""
+    topics: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Topic of a producer of its own → sources that may write on it, and on no other."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +39,15 @@ class Latest:
     numbered: bool
     external_id: str | None
     order: tuple[int, ...] | None
+
+
+class Owners(Protocol):
+    """By which source each document came. All raise DatabaseUnavailable."""
+
+    async def owner(self, tenant: str, document_id: UUID) -> str | None: ...
+
+    async def own(self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]) -> str:
+        """Make `source` the owner where there is none, or where the owner is one of `allowed` (ANY: whoever it is). Returns the owner after that."""
 
 
 class LatestRevisions(Protocol):
@@ -78,6 +93,8 @@ class Ports:
     limits: Limits
     stamp: Stamp
     source_epochs: dict[str, int] = field(default_factory=dict)
+    owners: Owners | None = None
+    """Where stage `receive` runs."""
     eraser: Eraser | None = None
     """Where stage `erase` runs."""
     switches: Switches | None = None

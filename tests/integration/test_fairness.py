@@ -77,7 +77,7 @@ class World:
 
     async def push(self, name: str, text: str) -> None:
         event = DocumentReceived(external_id=name, content=Content(text=text))
-        await self.storage.log.append([await submission(event, name, time=datetime(2026, 1, 1, tzinfo=UTC), codec=Codec())])
+        await self.storage.log.append([await submission(event, name, time=datetime(2026, 1, 1, tzinfo=UTC), codec=self.storage.codec)])
 
     async def searchable(self, count: int) -> list[str]:
         """The documents in the order in which they became searchable, once there are `count`."""

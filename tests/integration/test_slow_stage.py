@@ -140,7 +140,7 @@ async def running(worker: Worker) -> AsyncIterator[None]:
         await asyncio.gather(task, return_exceptions=True)
 
 
-async def chunked(number: int, kind: str, partition: int) -> Record:
+async def chunked(codec: Codec, number: int, kind: str, partition: int) -> Record:
     """One large part of a document whose events lie in this partition."""
     document = next(
         found for turn in range(1000) if partition_of(str(found := document_id("default", "", f"{kind}-{number}-{turn}")).encode(), PARTITIONS) == partition
@@ -154,7 +154,7 @@ async def chunked(number: int, kind: str, partition: int) -> Record:
         origin=Origin(accepted_id=identity, event_id=f"{kind}-{number}", source="test"),
     )  # fmt: skip
     fact = own_fact(event, identity, "test", lambda: datetime(2026, 1, 1, tzinfo=UTC), tenant="default", document_id=document)
-    return await Codec().encode(fact, CHUNKED, str(document))
+    return await codec.encode(fact, CHUNKED, str(document))
 
 
 async def embedded(worker: Worker) -> set[UUID]:
@@ -182,9 +182,10 @@ class Highest:
 
 
 async def test_a_slow_partition_is_paused_holds_few_bytes_and_loses_nothing(kafka_settings: KafkaSettings, database: str, tmp_path: Path) -> None:
-    slow = [await chunked(number, "slow", SLOW) for number in range(EVENTS)]
-    quick = [await chunked(number, "quick", QUICK) for number in range(EVENTS)]
     async with embedding(kafka_settings, database, tmp_path) as stage:
+        codec = stage.worker.storage.codec
+        slow = [await chunked(codec, number, "slow", SLOW) for number in range(EVENTS)]
+        quick = [await chunked(codec, number, "quick", QUICK) for number in range(EVENTS)]
         log, highest = stage.worker.storage.log, Highest(stage)
 
         async def have_embedded(count: int) -> None:

@@ -16,7 +16,6 @@ from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.events import Content, DocumentReceived
 from sql.pool import Pool
-from streams.codec import Codec
 from streams.submission import submission
 from tests.property.world import LineParser
 
@@ -43,7 +42,7 @@ async def said(pool: Pool, topic: str) -> int:
 async def test_stages_wait_for_the_tables_of_their_generation_whichever_worker_makes_them(database: str, tmp_path: Path) -> None:
     async with working(tmp_path, database, *ALL_BUT_CONTROL) as worker:
         pool, event = worker.storage.pool, DocumentReceived(external_id="early", content=Content(text="Herons wait."))
-        await worker.storage.log.append([await submission(event, "1", time=datetime(2026, 1, 1, tzinfo=UTC), codec=Codec())])
+        await worker.storage.log.append([await submission(event, "1", time=datetime(2026, 1, 1, tzinfo=UTC), codec=worker.storage.codec)])
         async with asyncio.timeout(60):
             while not await said(pool, "accepted"):
                 await asyncio.sleep(0.02)

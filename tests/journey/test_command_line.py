@@ -68,7 +68,11 @@ def test_what_was_sent_twice_counts_once_as_a_duplicate_and_says_that_it_changed
 def test_up_works_on_a_database_that_is_elsewhere_and_keeps_talk_off_stdout(folder: Path, tmp_path: Path, database: str) -> None:
     note = tmp_path / "lock.md"
     note.write_text(NOTE)
-    elsewhere = {"ANABRANCH_DATABASE__URL": database, "ANABRANCH_LOG__MASTER_KEY": base64.b64encode(bytes(32)).decode()}
+    elsewhere = {
+        "ANABRANCH_DATABASE__URL": database,
+        "ANABRANCH_INGEST__SOURCES": '{"*": ["default"]}',
+        "ANABRANCH_LOG__MASTER_KEY": base64.b64encode(bytes(32)).decode(),
+    }
     with up(folder, **elsewhere) as (first, server):
         assert (server["mode"], server["database_url"]) == ("external", None)
         assert told("ingest", str(note), "--wait", "--data", str(folder))["counts"]["searchable"] == 1

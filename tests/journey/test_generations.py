@@ -11,7 +11,6 @@ from anabranch.desk.decisions import Decisions
 from schemas.errors import PermanentError
 from sql.flips import flips_held
 from sql.switching import roll_back, switch
-from streams.codec import Codec
 from streams.hosting import group_name
 from tests.both_logs import on_both_logs
 from tests.generations import copied
@@ -47,7 +46,7 @@ async def forget(world: World, document: str) -> None:
 
 
 def decisions(world: World) -> Decisions:
-    return Decisions(world.worker.storage.log, Codec())
+    return Decisions(world.worker.storage.log, world.worker.storage.codec)
 
 
 async def test_a_question_names_the_generation_that_it_was_asked_of(world: World) -> None:

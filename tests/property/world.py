@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -19,7 +19,7 @@ from schemas.errors import EngineUnavailable, UnreadableDocument
 from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, GenerationCreated
 from schemas.generations import EmbedConfig, Generation, IndexConfig, chain_fingerprints
 from schemas.ids import content_id, sha256_hex
-from schemas.ports.bundle import Latest, LatestRevisions, Limits, Ports
+from schemas.ports.bundle import ANY, Latest, LatestRevisions, Limits, Ports
 from schemas.ports.engines import Embedded, EmbeddedQuery, File, ParsePlan
 from schemas.ports.ledger import Ledger
 from schemas.records import Position, Record, StoredRecord
@@ -184,6 +184,20 @@ class NoExtractor:
         return Extraction()
 
 
+@dataclass
+class MemoryOwners:
+    sources: dict[tuple[str, UUID], str] = field(default_factory=dict)
+
+    async def owner(self, tenant: str, document_id: UUID) -> str | None:
+        return self.sources.get((tenant, document_id))
+
+    async def own(self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]) -> str:
+        owner = self.sources.get((tenant, document_id))
+        if owner is None or owner in allowed or ANY in allowed:
+            self.sources[tenant, document_id] = source
+        return self.sources[tenant, document_id]
+
+
 class FolderBlobs:
     """As much of the blob port as the stages need, in a folder."""
 
@@ -249,6 +263,7 @@ class World:
         self.ports = Ports(
             generation=GENERATION, blobs=blobs, memo=MemoryMemo(), fetcher=unused, parser=LineParser(), chunker=LineChunker(), extractor=NoExtractor(), embedder=self.embedder,
             languages=_NoLanguage(), revisions=self.revisions or self, limits=Limits(), stamp=lambda position, _: [1, position.offset],
+            owners=MemoryOwners(),
         )  # fmt: skip
 
     async def latest(self, tenant: str, document_id: UUID) -> Latest | None:

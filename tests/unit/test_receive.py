@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import base64
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from pydantic import ValidationError
 
 from processors import receive
-from schemas.errors import AnabranchError, TransientError
+from schemas.errors import AnabranchError, PermanentError, TransientError
 from schemas.events import AmendmentAccepted, Content, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
 from schemas.ids import document_id, received_id
 from schemas.ports.bundle import Latest, Limits
@@ -27,11 +28,17 @@ def world(tmp_path: Path) -> World:
 
 
 async def through_the_door(
-    world: World, data: DocumentReceived | DocumentAmended | DocumentWithdrawn, *, sequence: int | None = None, offset: int = 5, **ports: Any
+    world: World,
+    data: DocumentReceived | DocumentAmended | DocumentWithdrawn,
+    *,
+    source: str = "shop",
+    topic: str = "raw",
+    offset: int = 5,
+    envelope: Mapping[str, Any] | None = None,
+    **ports: Any,
 ) -> Any:
-    fact = Fact(
-        received_id(data.tenant, "shop", "e1"), data, "shop", "e1", None, data.tenant, sequence=sequence, position=Position("raw", 0, offset), appended_at=EPOCH
-    )
+    identity = received_id(data.tenant, source, "e1")
+    fact = Fact(identity, data, source, "e1", None, data.tenant, position=Position(topic, 0, offset), appended_at=EPOCH, **(envelope or {}))
     statements = await receive.react([Counted(fact, Claim.OWED)], replace(world.ports, **ports))
     return statements[0].data
 
@@ -52,7 +59,7 @@ async def test_equal_bytes_without_a_name_are_one_document_and_under_a_name_anot
 
 
 async def test_a_source_that_numbers_its_changes_owns_its_documents_and_orders_them(world: World) -> None:
-    numbered = await through_the_door(world, DocumentReceived(external_id="a", content=Content(text="x")), sequence=77)
+    numbered = await through_the_door(world, DocumentReceived(external_id="a", content=Content(text="x")), envelope={"sequence": 77})
     assert numbered.order == [1, 77, 0]
     assert numbered.document_id == document_id("default", "shop", "a")
 
@@ -117,10 +124,106 @@ async def test_amending_a_numbered_document_without_a_number_comes_behind_its_co
     by_id = DocumentAmended(document_id=str(UUID(int=4)), title="t")
     first, second = [(await through_the_door(world, by_id, offset=offset, revisions=Known())).order for offset in (5, 6)]
     assert [1, 77, 0, 3] < first < second < [1, 77, 1]
-    assert (await through_the_door(world, by_id, sequence=78, revisions=Known())).order == [1, 78, 0]
+    assert (await through_the_door(world, by_id, envelope={"sequence": 78}, revisions=Known())).order == [1, 78, 0]
 
 
 async def test_amending_an_unknown_document_by_its_id_waits_for_it(world: World) -> None:
     with pytest.raises(TransientError) as raised:
         await through_the_door(world, DocumentAmended(document_id=str(UUID(int=4)), title="t"))
     assert raised.value.code == "NOT_FOUND"
+
+
+async def refused(world: World, data: Any, **given: Any) -> str:
+    with pytest.raises(PermanentError) as caught:
+        await through_the_door(world, data, **given)
+    assert caught.value.remedy
+    return caught.value.code
+
+
+def document(text: str = "x", name: str | None = "a") -> DocumentReceived:
+    return DocumentReceived(external_id=name, content=Content(text=text))
+
+
+class Uploaded:
+    """A document without numbers."""
+
+    async def latest(self, tenant: str, document_id: UUID) -> Latest:
+        return Latest(False, "a", (1, 3))
+
+
+async def test_foreign_epoch_above_the_declared_one_is_refused(world: World) -> None:
+    numbers = {"sequence": 1, "epoch": 2**63 - 2}
+    assert await refused(world, document(), envelope=numbers) == "FORBIDDEN_SEQUENCE"
+    assert await refused(world, document(), envelope={"sequence": 1, "epoch": 3}, source_epochs={"shop": 2}) == "FORBIDDEN_SEQUENCE"
+    assert await refused(world, document(), envelope={"sequence": 1, "step": 1}) == "FORBIDDEN_SEQUENCE"
+    assert (await through_the_door(world, document(), envelope={"sequence": 1, "epoch": 2}, source_epochs={"shop": 2})).order == [2, 1, 0]
+
+
+async def test_own_sources_may_name_epoch_and_step(world: World) -> None:
+    numbers = {"sequence": 1, "epoch": 9, "step": 4, "ours": True}
+    assert (await through_the_door(world, document(), source="anabranch/source/crm", envelope=numbers)).order == [9, 1, 0, 4]
+
+
+@pytest.mark.parametrize("source", ["anabranch/api", "anabranch/source/crm", "anabranch/bulk"])
+async def test_unsigned_event_of_an_own_source_is_refused(world: World, source: str) -> None:
+    assert await refused(world, document(), source=source) == "FORGED_SOURCE"
+
+
+@pytest.mark.parametrize("change", [DocumentWithdrawn, DocumentAmended])
+async def test_change_of_an_unnumbered_document_takes_no_number(world: World, change: Any) -> None:
+    named = {"title": "t"} if change is DocumentAmended else {}
+    found = await through_the_door(world, change(document_id=str(UUID(int=4)), **named), envelope={"sequence": 2**62}, revisions=Uploaded(), offset=9)
+    assert (found.order, found.numbered) == ([1, 9], False)
+
+
+@pytest.mark.parametrize("name", ["a", None])
+async def test_document_of_another_source_is_not_overwritten(world: World, name: str | None) -> None:
+    """Also where only its bytes name it."""
+    await through_the_door(world, document(name=name))
+    assert await refused(world, document(name=name), source="evil", offset=6) == "FOREIGN_DOCUMENT"
+    await through_the_door(world, document(name=name), offset=7)
+
+
+async def test_document_of_another_source_is_neither_withdrawn_nor_amended(world: World) -> None:
+    identity = (await through_the_door(world, document())).document_id
+    for data in (DocumentWithdrawn(document_id=str(identity)), DocumentWithdrawn(external_id="a"), DocumentAmended(external_id="a", title="t")):
+        assert await refused(world, data, source="evil", revisions=Uploaded()) == "FOREIGN_DOCUMENT"
+    assert isinstance(await through_the_door(world, DocumentWithdrawn(external_id="a"), revisions=Uploaded()), DocumentRemoved)
+
+
+async def test_granted_source_takes_a_document_over(world: World) -> None:
+    await through_the_door(world, document())
+    for grant in ("shop", "*"):
+        limits = Limits(takeover={"crm": frozenset({grant})})
+        assert (await through_the_door(world, document("y"), source="crm", limits=limits)).origin.source == "crm"
+        assert await refused(world, document(), limits=Limits()) == "FOREIGN_DOCUMENT", "it belongs to the source that it came by last"
+        await through_the_door(world, document(), limits=Limits(takeover={"shop": frozenset({"crm"})}))
+
+
+async def test_api_changes_documents_of_any_source(world: World) -> None:
+    await through_the_door(world, document())
+    api: dict[str, Any] = {"source": "anabranch/api", "envelope": {"ours": True}}
+    await through_the_door(world, DocumentAmended(external_id="a", title="t"), **api, revisions=Uploaded())
+    await through_the_door(world, document("z"), offset=6)
+    await through_the_door(world, document("y"), **api)
+    assert await refused(world, document()) == "FOREIGN_DOCUMENT", "an upload belongs to the API"
+
+
+async def test_refused_document_owns_nothing(world: World) -> None:
+    assert await refused(world, document(""), source="evil") == "EMPTY_DOCUMENT"
+    await through_the_door(world, document())
+
+
+async def test_own_topic_of_a_producer_carries_its_sources_only(world: World) -> None:
+    limits = Limits(topics={"raw.shop": frozenset({"shop"})})
+    assert await refused(world, document(), limits=limits) == "FORBIDDEN_TOPIC"
+    assert await refused(world, document(name="b"), source="crm", topic="raw.shop", limits=limits) == "FORBIDDEN_TOPIC"
+    await through_the_door(world, document(), topic="raw.shop", limits=limits)
+    await through_the_door(world, document(name="b"), source="crm", limits=limits)
+
+
+async def test_foreign_tenants_need_permission(world: World) -> None:
+    theirs = DocumentReceived(tenant="theirs", external_id="a", content=Content(text="x"))
+    assert await refused(world, theirs) == "FORBIDDEN_TENANT"
+    await through_the_door(world, theirs, limits=Limits(sources={"*": frozenset({"theirs"})}))
+    assert await refused(world, document(), limits=Limits(sources={"*": frozenset({"theirs"})})) == "FORBIDDEN_TENANT"

@@ -213,10 +213,9 @@ async def test_a_source_that_another_worker_holds_is_left_to_it(monkeypatch: pyt
         await until(world, lambda: world.started == ["library 1"])
 
 
-async def test_the_door_learns_of_sources_and_epochs(monkeypatch: pytest.MonkeyPatch) -> None:
-    world, door = World(), Door(allowed={"shop/contracts": frozenset({"default"})})
+async def test_ingress_learns_the_epochs_of_sources(monkeypatch: pytest.MonkeyPatch) -> None:
+    world, door = World(), Door()
     world.sources = [declared()]
     async with hosted(world, MemorySourceStore(), monkeypatch, door):
         await until(world, lambda: world.started)
     assert door.epochs == {"shop/contracts": 2}
-    assert door.allowed["anabranch/source/library"] == frozenset({"default"})
