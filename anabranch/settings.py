@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
 from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
 
 from schemas.generations import ChunkConfig
@@ -110,6 +111,40 @@ class ApiSettings(Section):
     disk_reserve: int = Field(512 * MIB, ge=0, description="bytes that stay free on the disk: below it uploads get 507, and questions are still answered")
 
 
+CLAIM = r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*){0,4}$"
+
+
+class AuthSettings(Section):
+    """Credentials of callers; API keys need no setting."""
+
+    jwks_url: str | None = Field(None, max_length=2048, description="public keys of the issuer of JSON Web Tokens; unset: none are accepted")
+    audience: str = Field("authenticated", min_length=1, max_length=255, description="required in the claim `aud`; Supabase writes `authenticated`")
+    issuer: str | None = Field(None, min_length=1, max_length=2048, description="required in the claim `iss`; unset: any issuer whose keys are at `jwks_url`")
+    tenant_claim: str = Field("app_metadata.tenant_id", max_length=255, pattern=CLAIM, description="dotted path of the claim that names the tenant")
+    role_claim: str = Field("app_metadata.anabranch_role", max_length=255, pattern=CLAIM, description="of the role; a token without it is a reader's")
+    groups_claim: str = Field("app_metadata.groups", max_length=255, pattern=CLAIM, description="of the list of the user's groups")
+    jwks_refresh_s: float = Field(30.0, ge=1, le=3600, description="seconds between two fetches of the keys because of an unknown one")
+    max_failures: int = Field(20, ge=1, le=100_000, description="failed authentications of one address in a minute, after which it is answered 429")
+
+    @field_validator("tenant_claim", "role_claim", "groups_claim")
+    @classmethod
+    def _not_of_the_user(cls, claim: str) -> str:
+        if claim.split(".")[0] in ("user_metadata", "raw_user_meta_data"):
+            raise ValueError("users can edit user_metadata; use a claim of app_metadata")
+        return claim
+
+    @field_validator("jwks_url")
+    @classmethod
+    def _secure(cls, url: str | None) -> str | None:
+        if url is not None:
+            parts = urlsplit(url)
+            on_this_machine = parts.hostname in ("localhost", "127.0.0.1", "::1")
+            in_a_container_network = "." not in (parts.hostname or ".") and ":" not in (parts.hostname or "")
+            if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and (on_this_machine or in_a_container_network))):
+                raise ValueError("keys are fetched over https, or over http from this machine or from a host without a domain")
+        return url
+
+
 class CacheSettings(Section):
     """Of each process that answers questions."""
 
@@ -162,6 +197,7 @@ class Settings(BaseSettings):
     ingest: IngestSettings = IngestSettings()
     sources: dict[str, SecretStr] = Field({}, description="by the name of a source of kind postgres: where its database is, with user and password")
     api: ApiSettings = ApiSettings()
+    auth: AuthSettings = AuthSettings()
     worker: WorkerSettings = WorkerSettings()
     cache: CacheSettings = CacheSettings()
     logging: LoggingSettings = LoggingSettings()

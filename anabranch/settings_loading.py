@@ -22,7 +22,6 @@ OTHER_NAMES = frozenset({"ANABRANCH_CONFIG", "ANABRANCH_SERVER", "ANABRANCH_TOKE
 
 LATER = {
     "graph.bolt_url": "the graph channel runs on the Postgres tables",
-    "auth.jwks_url": "there is one tenant, `default`, and no key",
     "plan": "questions are planned by rules",
     "route": "questions are routed by rules",
     "judge": "answers are checked by rules",

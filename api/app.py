@@ -10,7 +10,9 @@ from api import problems
 from api.authentication import Authentication
 from api.guard import clean_input
 from api.middleware import BodyLimit, RequestId, Slots
+from api.roles import NEEDED_ROLES, PUBLIC, require_role
 from api.routes import (
+    audit,
     builds,
     collections,
     config,
@@ -24,6 +26,7 @@ from api.routes import (
     generations,
     health,
     ingest,
+    keys,
     lineage,
     manual,
     past_runs,
@@ -41,12 +44,22 @@ RESPONSES: dict[int | str, dict[str, Any]] = {
     "5XX": {"description": "Not now: try again", "content": {problems.MEDIA_TYPE: {"schema": problems.Problem}}},
 }
 
+CREDENTIAL = "An API key, a JSON Web Token of the configured issuer, or the local token"
+REFUSALS: dict[str, Any] = {
+    status: {"description": description, "content": {problems.MEDIA_TYPE: {"schema": problems.Problem}}}
+    for status, description in {
+        "401": "No valid credential",
+        "403": "The credential's role, tenant or readers do not allow it",
+        "429": "Too many failed authentications from this address",
+    }.items()
+}
+
 
 def create_app(services: Services, *, most_requests: int = 256, requests_per_address: int = 128, min_upload_rate: int = 1024) -> FastAPI:
     """Answers as soon as the services do; starting and stopping them is the caller's."""
     app = routes_only()
     app.state.services = services
-    app.add_middleware(Authentication, authenticate=services.authenticate)
+    app.add_middleware(Authentication, authenticate=services.authenticate, max_failures=services.max_failures, count_failure=services.authentication_failed)
     app.add_middleware(BodyLimit, max_bytes=services.max_bytes, min_rate=min_upload_rate)
     app.add_middleware(Slots, most=most_requests, most_of_one=requests_per_address)
     app.add_middleware(RequestId)
@@ -78,10 +91,24 @@ def routes_only() -> FastAPI:
         events,
         dead_letters,
         sources,
+        keys,
+        audit,
         config,
     ):
-        app.include_router(resource.router, prefix="/v1", dependencies=[Depends(clean_input)])
-    app.include_router(health.router)
+        app.include_router(resource.router, prefix="/v1", dependencies=[Depends(clean_input), Depends(require_role)])
+    app.include_router(health.router, dependencies=[Depends(require_role)])
     app.include_router(manual.router)
     problems.install(app)
+    app.openapi = lambda: _with_security(FastAPI.openapi(app))  # type: ignore[method-assign]
     return app
+
+
+def _with_security(document: dict[str, Any]) -> dict[str, Any]:
+    """Adds the credential and the role that each operation needs."""
+    document.setdefault("components", {})["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "description": CREDENTIAL}}
+    for operation in (operation for path in document["paths"].values() for operation in path.values()):
+        if (name := operation["operationId"]) not in PUBLIC:
+            operation["security"] = [{"bearer": []}]
+            operation["x-needed-role"] = NEEDED_ROLES[name]
+            operation["responses"] |= REFUSALS
+    return document

@@ -15,11 +15,12 @@ from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
 from api.tracing import History, Lineage
 from evaluation.comparing import ComparisonRequest
 from evaluation.gate import PromotionRequest
+from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.events.erasure import Scope
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.ports.engines import Blobs
 from schemas.ports.search import Documents
-from schemas.principals import Authenticator
+from schemas.principals import Authenticator, Principal
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell
 from schemas.sources import SourceRequest
@@ -159,6 +160,32 @@ class GenerationDesk(Protocol):
         """Raises NotFound, PermanentError with code GENERATION_IS_LIVE."""
 
 
+class ApiKeys(Protocol):
+    """Keys of the caller's tenant. Raise NotFound, Forbidden, LogUnavailable."""
+
+    async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey: ...
+
+    async def list_keys(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[ApiKey], str | None]: ...
+
+    async def rotate(self, caller: Principal, key_id: str, request: RotationRequest, request_id: str | None = None) -> IssuedApiKey: ...
+
+    async def revoke(self, caller: Principal, key_id: str, request_id: str | None = None) -> ApiKey: ...
+
+
+class AuditLog(Protocol):
+    """Returns once the log has the event. Raises LogUnavailable."""
+
+    async def record(self, caller: Principal, what: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None: ...
+
+    async def visit(self, caller: Principal, request_id: str | None) -> None:
+        """Record that an operator acts for another tenant."""
+
+
+class AuditEvents(Protocol):
+    async def list_events(self, tenant: str | None, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
+        """Of all tenants where none is named. Raises InvalidRequest."""
+
+
 class Plan(Protocol):
     def body(self) -> dict[str, Any]: ...
 
@@ -195,6 +222,9 @@ class Dependency:
 class Services:
     tenant: str
     authenticate: Authenticator
+    max_failures: int
+    """Failed authentications of one address in a minute."""
+    authentication_failed: Callable[[], None]
     max_bytes: int
     intake: Intake
     documents: Documents
@@ -218,3 +248,6 @@ class Services:
     history: History
     lineage: Lineage
     feed: LogFeed
+    keys: ApiKeys
+    audit: AuditLog
+    audit_events: AuditEvents

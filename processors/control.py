@@ -1,10 +1,11 @@
-"""Decisions into the tables that hold them: generations, which of them is live, sources, and receipts of erasure."""
+"""Project decisions into their tables: generations, which of them is live, sources, receipts of erasure, and audit events."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
 from schemas.events import (
+    AuditRecorded,
     ErasureCompleted,
     ErasureRequested,
     Fact,
@@ -17,7 +18,20 @@ from schemas.events import (
     SourceRemoved,
     SourceReset,
 )
-from schemas.rows import BuiltRow, DestroyedRow, DroppedRow, ErasureRow, GenerationRow, LiveRow, ReceiptRow, Row, SourceEndRow, SourceResetRow, SourceRow
+from schemas.rows import (
+    AuditRow,
+    BuiltRow,
+    DestroyedRow,
+    DroppedRow,
+    ErasureRow,
+    GenerationRow,
+    LiveRow,
+    ReceiptRow,
+    Row,
+    SourceEndRow,
+    SourceResetRow,
+    SourceRow,
+)
 from streams.stage import Stage
 from streams.topics import CONTROL
 
@@ -25,7 +39,7 @@ Decision = GenerationCreated | GenerationBuilt | GenerationPromoted | Generation
 Erasing = ErasureRequested | KeysDestroyed | ErasureCompleted
 
 
-def project(fact: Fact[Decision | Erasing]) -> Iterable[Row]:
+def project(fact: Fact[Decision | Erasing | AuditRecorded]) -> Iterable[Row]:
     match fact.data:
         case GenerationCreated(generation=generation, base=base, purpose=purpose):
             yield GenerationRow(generation, base, purpose)
@@ -52,6 +66,8 @@ def project(fact: Fact[Decision | Erasing]) -> Iterable[Row]:
                     receipt.completed_at,
                 )
             )
+        case AuditRecorded() as act:
+            yield AuditRow(act.audit_id, act.tenant, act.at, act.who, act.role, act.what, act.subject, act.request_id, act.outcome)
         case SourceAdded(source=spec, epoch=epoch):
             yield SourceRow(spec, epoch)
         case SourceRemoved(source=name, withdraw=withdraw):

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol
+
+from schemas.errors import Forbidden, InvalidRequest
+from schemas.events.raw import is_tenant
 
 Role = Literal["reader", "writer", "admin", "operator"]
 ROLES: tuple[Role, ...] = ("reader", "writer", "admin", "operator")
@@ -21,8 +24,25 @@ class Principal:
     readers: tuple[str, ...] | None = None
     """Names such as `user:ana` and `group:finance` that a document's readers are matched with. None sees every document of the tenant."""
 
+    home: str | None = None
+    """The credential's own tenant, where an operator acts for another one."""
+
     def has_role(self, needed: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(needed)
+
+    def acting_for(self, tenant: str | None) -> Principal:
+        """Return this caller on behalf of the named tenant. Raises Forbidden unless it is an operator or the tenant its own."""
+        if tenant is None or tenant == self.tenant:
+            return self
+        if not is_tenant(tenant):
+            raise InvalidRequest(f"{tenant[:100]!r} is not a valid tenant name.", remedy="Correct the header X-Anabranch-Tenant.")
+        if self.role != "operator":
+            raise Forbidden(
+                f"The role {self.role!r} may not act for another tenant.",
+                code="FORBIDDEN_TENANT",
+                remedy="Leave out the header X-Anabranch-Tenant (--tenant), or use an operator's credential.",
+            )
+        return replace(self, tenant=tenant, home=self.tenant)
 
 
 class Authenticator(Protocol):

@@ -332,6 +332,21 @@ class FeedbackRow:
 
 
 @dataclass(frozen=True, slots=True)
+class AuditRow:
+    """An administrative act."""
+
+    audit_id: UUID
+    tenant: str
+    at: datetime
+    who: str
+    role: str
+    what: str
+    subject: str | None
+    request_id: str | None
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetterRow:
     event_id: UUID
     stage: str
@@ -393,6 +408,7 @@ Row = (
     | ReceiptRow
     | RunRow
     | FeedbackRow
+    | AuditRow
     | DeadLetterRow
     | ClosedRow
 )

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from schemas.rows import (
+    AuditRow,
     BuiltRow,
     ClosedRow,
     DeadLetterRow,
@@ -22,6 +23,7 @@ from schemas.rows import (
     SourceResetRow,
     SourceRow,
 )
+from sql.audit import insert_audit_event
 from sql.partitions import create_partitions
 from sql.pool import Connection
 from sql.receipts import record_erasure
@@ -50,6 +52,8 @@ async def write_decisions(connection: Connection, rows: Iterable[Row]) -> None:
                 await connection.execute(statement("answer_run"), *_run(row))
             case FeedbackRow():
                 await connection.execute(statement("give_feedback"), *_feedback(row))
+            case AuditRow():
+                await insert_audit_event(connection, row)
             case ClosedRow():
                 await connection.execute(statement("close_letter"), *(row.event_id, row.stage, row.generation or "", row.how, text(row.reason), row.closed_at))
             case DeadLetterRow():

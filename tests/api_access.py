@@ -10,6 +10,7 @@ import httpx2
 from pydantic import SecretStr
 
 from anabranch.desk.authentication import LocalTokenAuthenticator
+from anabranch.identity.authentication import CredentialAuthenticator
 from api.app import create_app
 from api.services import Services
 
@@ -18,7 +19,9 @@ BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
 
 def with_token(services: Services) -> Services:
-    return replace(services, authenticate=LocalTokenAuthenticator(SecretStr(TOKEN), "default"))
+    local = LocalTokenAuthenticator(SecretStr(TOKEN), "default")
+    known = services.authenticate
+    return replace(services, authenticate=replace(known, local=local) if isinstance(known, CredentialAuthenticator) else local)
 
 
 @asynccontextmanager

@@ -30,6 +30,11 @@ from anabranch.desk.readiness import Readiness
 from anabranch.desk.rebuilding import Reindexing
 from anabranch.desk.replays import ReplayDesk
 from anabranch.desk.usage import UsageBuffer
+from anabranch.identity.api_keys import ApiKeyAuthenticator, ApiKeyService
+from anabranch.identity.audit import AuditLog
+from anabranch.identity.authentication import CredentialAuthenticator
+from anabranch.identity.jwks import KeySet
+from anabranch.identity.tokens import TokenAuthenticator
 from anabranch.process.metrics import Metrics
 from anabranch.secrets import link_secret
 from anabranch.settings import Settings
@@ -43,6 +48,8 @@ from retrieval.pipeline import Retriever
 from schemas.generations import Generation
 from schemas.ports.feed import Feed
 from schemas.ports.log import EventLog
+from sql.api_keys import PgApiKeys
+from sql.audit import PgAudit
 from sql.document_events import PgDocumentEvents
 from sql.documents import PgDocuments
 from sql.entities import PgEntities
@@ -93,10 +100,13 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
         documents, records, past = PgDocuments(storage.pool), PgRecords(storage.pool), PgPastTexts(storage.pool)
         asking = Asking(ready, TENANT, metrics, overrides.fresh_id)
         profiles = profiles_of(settings)
+        api_keys, audit = PgApiKeys(storage.pool), AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
         readiness = Readiness(settings, storage, ready)
         yield Services(
             tenant=TENANT,
-            authenticate=LocalTokenAuthenticator(settings.api.token, TENANT),
+            authenticate=_authenticator(settings, api_keys),
+            max_failures=settings.auth.max_failures,
+            authentication_failed=metrics.authentication_failures.inc,
             max_bytes=settings.ingest.max_bytes,
             intake=LogIntake(
                 event_log,
@@ -132,7 +142,16 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
                 _feed(storage.log, storage.pool), Entries(storage.codec), PgGenerations(storage.pool), PgDocumentEvents(storage.pool), status_of(documents)
             ),
             lineage=Lineage(Walk(PgLineage(storage.pool), past, storage.log, storage.codec, storage.blobs), records),
+            keys=ApiKeyService(api_keys, audit, overrides.clock),
+            audit=audit,
+            audit_events=PgAudit(storage.pool),
         )
+
+
+def _authenticator(settings: Settings, keys: PgApiKeys) -> CredentialAuthenticator:
+    auth = settings.auth
+    tokens = TokenAuthenticator(auth, KeySet(auth.jwks_url, auth.jwks_refresh_s)) if auth.jwks_url else None
+    return CredentialAuthenticator(LocalTokenAuthenticator(settings.api.token, TENANT), ApiKeyAuthenticator(keys), tokens)
 
 
 def _desk(storage: Storage, event_log: EventLog, ready: Answering, overrides: Overrides) -> GenerationDesk:

@@ -24,4 +24,4 @@ class LocalTokenAuthenticator:
         expected = self.token.get_secret_value() if self.token else ""
         if not expected or not hmac.compare_digest(credential.encode(), expected.encode()):
             raise Unauthenticated("The bearer token is not valid here.")
-        return Principal(id="local", tenant=tenant or self.tenant, role="operator")
+        return Principal(id="local", tenant=self.tenant, role="operator").acting_for(tenant)

@@ -67,6 +67,7 @@ class Metrics:
         self.answers = Counter("anabranch_answers", "Questions by outcome", ["outcome"], **own)
         self.usage_lost = Counter("anabranch_usage_events_lost", "Facts about questions that the log did not take", **own)
         self.refused_busy = Counter("anabranch_requests_refused_busy", "Requests answered 503 because a pool was full", ["pool"], **own)
+        self.authentication_failures = Counter("anabranch_authentication_failures", "Requests refused for want of a valid credential", **own)
         Info("anabranch_build", "This program", registry=self.registry).info({"version": version})
 
     def finished(self, stage: str, buried_code: str | None) -> None:

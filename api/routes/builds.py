@@ -8,9 +8,10 @@ from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
 from api.access import Use
+from api.audit import AuditedRoute
 from api.replays import PerSecond
 
-router = APIRouter(tags=["generations"])
+router = APIRouter(tags=["generations"], route_class=AuditedRoute)
 Sets: Any = Field([], description="settings as `section.key=value`, on top of those that the live generation was made with")
 Rate: Any = Field(None, description="events a second that it reads at most; null: as fast as it can")
 

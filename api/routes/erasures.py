@@ -9,10 +9,11 @@ from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
 from api.access import Use
+from api.audit import AuditedRoute
 from schemas.errors import NotFound
 from schemas.events.erasure import Scope
 
-router = APIRouter(prefix="/erasures", tags=["erasures"])
+router = APIRouter(prefix="/erasures", tags=["erasures"], route_class=AuditedRoute)
 
 
 class ErasureRequest(BaseModel):

@@ -8,10 +8,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel, Field
 
 from api.access import Use
+from api.audit import AuditedRoute
 from evaluation.comparing import ComparisonBody
 from evaluation.gate import PromotionRequest
 
-router = APIRouter(tags=["generations"])
+router = APIRouter(tags=["generations"], route_class=AuditedRoute)
 
 
 class Promotion(BaseModel):

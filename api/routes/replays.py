@@ -8,9 +8,10 @@ from uuid import UUID
 from fastapi import APIRouter
 
 from api.access import Limit, Use
+from api.audit import AuditedRoute
 from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
 
-router = APIRouter(tags=["replays"])
+router = APIRouter(tags=["replays"], route_class=AuditedRoute)
 STATES: dict[str, str] = {"pause": "paused", "resume": "running", "cancel": "cancelled"}
 
 

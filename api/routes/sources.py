@@ -7,9 +7,10 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Path, Query
 
 from api.access import Use
+from api.audit import AuditedRoute
 from schemas.sources import SourceRequest
 
-router = APIRouter(tags=["sources"])
+router = APIRouter(tags=["sources"], route_class=AuditedRoute)
 Name = Annotated[str, Path(max_length=255)]
 
 

@@ -1,5 +1,6 @@
 """Every fact that the system can state, each declared once. The JSON Schemas and the AsyncAPI document are generated from these."""
 
+from schemas.events.audit import AuditRecorded
 from schemas.events.catalogue import declared, event_types
 from schemas.events.control import GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
 from schemas.events.dead_letters import BurialClosed, EventBuried
@@ -23,6 +24,7 @@ from schemas.events.usage import QueryAnswered, QueryReceived
 
 __all__ = [
     "AmendmentAccepted",
+    "AuditRecorded",
     "BurialClosed",
     "ChunksEmbedded",
     "Content",

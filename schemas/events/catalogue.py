@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from schemas.events import control, dead_letters, erasure, feedback, outcomes, pipeline, raw, sources, usage
+from schemas.events import audit, control, dead_letters, erasure, feedback, outcomes, pipeline, raw, sources, usage
 from schemas.events.declaration import Event
 
 
@@ -14,6 +14,7 @@ def declared() -> tuple[type[Event], ...]:
         *usage.EVENTS,
         *feedback.EVENTS,
         *control.EVENTS,
+        *audit.EVENTS,
         *sources.EVENTS,
         *erasure.EVENTS,
         *dead_letters.EVENTS,

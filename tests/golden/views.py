@@ -28,6 +28,7 @@ VIEWS = {
     "live": "select name from live_generation",
     "sources": "select name, ce_source, spec->'takes'->>'kind' as kind, epoch, removed, withdraw from sources",
     "erasures": "select scope, documents, removed, events, method, remains from erasures",
+    "audit": "select tenant, who, role, what, outcome from audit_events",
     "destroyed": "select count(*) from keystore.keys where wrapped is null",
 }
 

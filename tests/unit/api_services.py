@@ -13,7 +13,8 @@ from api.feeds import LogPage, Told
 from api.links import Links
 from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
 from api.services import Dependency, IngestRequest, Receipt, Services, Upcoming
-from schemas.errors import InvalidRequest, LimitExceeded, NotFound, PermanentError
+from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
+from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
 from schemas.events.erasure import Scope
 from schemas.ids import sha256_hex
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
@@ -304,6 +305,37 @@ async def feedback(tenant: str, said: FeedbackRequest) -> FeedbackReceipt:
     return FeedbackReceipt(feedback_id=JOB, judgements=len(said.graded()))
 
 
+class NoKeys:
+    async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey:
+        raise Forbidden("not here")
+
+    async def list_keys(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[ApiKey], str | None]:
+        return [], None
+
+    async def rotate(self, caller: Principal, key_id: str, request: RotationRequest, request_id: str | None = None) -> IssuedApiKey:
+        raise NotFound(f"no key {key_id}")
+
+    async def revoke(self, caller: Principal, key_id: str, request_id: str | None = None) -> ApiKey:
+        raise NotFound(f"no key {key_id}")
+
+
+@dataclass
+class MemoryAudit:
+    recorded: list[tuple[str, str, str | None, str]] = field(default_factory=list)
+    """Tenant, act, subject, outcome."""
+
+    async def record(self, caller: Principal, what: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None:
+        self.recorded.append((caller.tenant, what, subject, outcome))
+
+    async def visit(self, caller: Principal, request_id: str | None) -> None:
+        await self.record(caller, "tenant.entered", caller.tenant, request_id)
+
+
+class NoAuditEvents:
+    async def list_events(self, tenant: str | None, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
+        return [], None
+
+
 async def authenticate(credential: str | None, tenant: str | None) -> Principal:
     return Principal(id="local", tenant="default", role="operator")
 
@@ -318,6 +350,8 @@ def services(**replaced: Any) -> Services:
     parts: Mapping[str, Any] = {
         "tenant": "default",
         "authenticate": authenticate,
+        "max_failures": 20,
+        "authentication_failed": lambda: None,
         "max_bytes": MAX_BYTES,
         "intake": FakeIntake(),
         "documents": FakeDocuments(),
@@ -341,5 +375,8 @@ def services(**replaced: Any) -> Services:
         "history": NoPast(),
         "lineage": NoPast(),
         "feed": MemoryFeed(),
+        "keys": NoKeys(),
+        "audit": MemoryAudit(),
+        "audit_events": NoAuditEvents(),
     }
     return Services(**{**parts, **replaced})

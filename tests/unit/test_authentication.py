@@ -46,7 +46,7 @@ async def test_local_token_authenticates_the_operator(stranger: httpx2.AsyncClie
     assert (await stranger.get("/v1/documents", headers=BEARER)).status_code == 200
     found = await LocalTokenAuthenticator(SecretStr(TOKEN), "default")(TOKEN, None)
     assert found == Principal(id="local", tenant="default", role="operator")
-    assert await LocalTokenAuthenticator(SecretStr(TOKEN), "default")(TOKEN, "acme") == replace(found, tenant="acme")
+    assert await LocalTokenAuthenticator(SecretStr(TOKEN), "default")(TOKEN, "acme") == replace(found, tenant="acme", home="default")
 
 
 @pytest.mark.parametrize("credential", [None, "", "None", TOKEN])

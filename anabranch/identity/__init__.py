@@ -1,0 +1,1 @@
+"""Who calls: API keys, JSON Web Tokens, and what administrators did."""

@@ -1,0 +1,178 @@
+"""API keys of the form `ab_<key id>_<secret>`: issued once, stored as Argon2 hashes, verified at each request."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import secrets
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+
+from argon2 import PasswordHasher
+from argon2.exceptions import VerificationError
+
+from anabranch.composition.overrides import now
+from anabranch.identity.audit import AuditLog
+from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
+from schemas.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
+from schemas.principals import ROLES, Principal
+from sql.api_keys import PgApiKeys, StoredApiKey
+
+PREFIX = "ab_"
+FORM = re.compile(r"ab_([0-9a-f]{16})_([0-9a-f]{64})")
+HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
+"""The least that OWASP recommends, about 20 ms: a secret of 256 random bits needs no more, and two hashes are verified at a time."""
+DECOYS = (HASHER.hash(secrets.token_hex(32)), HASHER.hash(secrets.token_hex(32)))
+"""Verified in place of hashes that do not exist, so that unknown ids take as long as known ones. Two, since the outcome of one would be cached for the other."""
+CACHE_S = 10.0
+CACHE_SIZE = 4096
+MAX_VERIFICATIONS = 2
+"""At a time in one process: each takes a core and 19 MiB."""
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeyAuthenticator:
+    """Admits callers by API key. Each request reads the key's row, so a revocation holds from the next request on in every process; only the
+    outcome of Argon2 is cached, by the SHA-256 of the presented key and the hash it was compared with."""
+
+    keys: PgApiKeys
+    clock: Callable[[], float] = time.monotonic
+    _outcomes: OrderedDict[tuple[bytes, str], tuple[float, bool]] = field(default_factory=OrderedDict)
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_VERIFICATIONS))
+
+    async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
+        form = FORM.fullmatch(credential or "")
+        if form is None:
+            raise _refusal()
+        key = await self.keys.find(form[1])
+        matches = await self._matches(form[0], key)
+        if key is None or not matches or not key.valid:
+            raise _refusal()
+        return Principal(f"key:{key.id}", key.tenant, key.role, key.readers).acting_for(tenant)
+
+    async def _matches(self, credential: str, key: StoredApiKey | None) -> bool:
+        """Compare with both hashes that a key can have, whether or not it has them: the time tells nothing of the key."""
+        hashes = (key.hash if key else DECOYS[0], (key and key.previous_hash) or DECOYS[1])
+        digest = hashlib.sha256(credential.encode()).digest()
+        return any([await self._verify(credential, (digest, hashed)) for hashed in hashes])
+
+    async def _verify(self, credential: str, pair: tuple[bytes, str]) -> bool:
+        if (known := self._cached(pair)) is not None:
+            return known
+        async with self._slots:
+            if (known := self._cached(pair)) is not None:
+                return known
+            outcome = await asyncio.to_thread(_verifies, pair[1], credential)
+        self._outcomes[pair] = (self.clock() + CACHE_S, outcome)
+        while len(self._outcomes) > CACHE_SIZE:
+            self._outcomes.popitem(last=False)
+        return outcome
+
+    def _cached(self, pair: tuple[bytes, str]) -> bool | None:
+        until, outcome = self._outcomes.get(pair, (0.0, False))
+        return outcome if self.clock() < until else None
+
+
+@dataclass(frozen=True, slots=True)
+class ApiKeyService:
+    """Creates, lists, rotates and revokes keys for a caller, who never gives more than it has. Each change commits together with its audit event."""
+
+    keys: PgApiKeys
+    audit: AuditLog
+    clock: Callable[[], datetime] = now
+
+    async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey:
+        """Raises Forbidden for more than the caller may do itself, InvalidRequest for an expiry in the past."""
+        if request.expires_at is not None and request.expires_at <= self.clock():
+            raise InvalidRequest(f"expires_at {request.expires_at.isoformat()} is in the past.", remedy="Name a later moment, or leave it out.")
+        readers = request.readers()
+        identity, secret = secrets.token_hex(8), secrets.token_hex(32)
+        key = ApiKey(
+            id=identity,
+            tenant=caller.tenant,
+            name=request.name,
+            role=request.role,
+            readers=None if readers is None else list(readers),
+            created_at=self.clock(),
+            created_by=caller.id,
+            expires_at=request.expires_at,
+            rotated_at=None,
+            previous_until=None,
+            revoked_at=None,
+        )
+        _check_covers(caller, key)
+        presented = f"{PREFIX}{identity}_{secret}"
+        hashed = await asyncio.to_thread(HASHER.hash, presented)
+        async with self.keys.changes() as changes:
+            made = await changes.insert(key, hashed)
+            await self.audit.record(caller, "api_key.created", f"{identity} {request.role}", request_id)
+        return IssuedApiKey(**dict(made), key=presented)
+
+    async def list_keys(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[ApiKey], str | None]:
+        found = await self.keys.list_keys(caller.tenant, after=after, limit=limit + 1)
+        return found[:limit], found[limit - 1].id if len(found) > limit else None
+
+    async def rotate(self, caller: Principal, key_id: str, request: RotationRequest, request_id: str | None = None) -> IssuedApiKey:
+        """Raises NotFound also for a key that is revoked, Forbidden."""
+        _check_covers(caller, await self._of_tenant(caller, key_id))
+        presented = f"{PREFIX}{key_id}_{secrets.token_hex(32)}"
+        hashed = await asyncio.to_thread(HASHER.hash, presented)
+        until = self.clock() + timedelta(seconds=request.grace_s) if request.grace_s else None
+        async with self.keys.changes() as changes:
+            rotated = await changes.rotate(key_id, hashed, until)
+            if rotated is None:
+                raise _unknown(key_id)
+            await self.audit.record(caller, "api_key.rotated", key_id, request_id)
+        return IssuedApiKey(**dict(rotated), key=presented)
+
+    async def revoke(self, caller: Principal, key_id: str, request_id: str | None = None) -> ApiKey:
+        """Raises NotFound, Forbidden."""
+        _check_covers(caller, await self._of_tenant(caller, key_id))
+        async with self.keys.changes() as changes:
+            revoked = await changes.revoke(key_id)
+            if revoked is None:
+                raise _unknown(key_id)
+            await self.audit.record(caller, "api_key.revoked", key_id, request_id)
+        return revoked
+
+    async def _of_tenant(self, caller: Principal, key_id: str) -> ApiKey:
+        key = await self.keys.get(key_id)
+        if key is None or key.tenant != caller.tenant:
+            raise _unknown(key_id)
+        return key
+
+
+def _check_covers(caller: Principal, key: ApiKey) -> None:
+    """Raises Forbidden for a key that may do or read more than the caller: its secret would lift the caller's own limits."""
+    if ROLES.index(key.role) > ROLES.index(caller.role):
+        raise Forbidden(
+            f"A caller with role {caller.role!r} may not manage a key with role {key.role!r}.",
+            code="FORBIDDEN_ROLE",
+            remedy="Use a credential whose role is at least that of the key.",
+        )
+    if caller.readers is not None and (key.readers is None or not set(key.readers) <= set(caller.readers)):
+        raise Forbidden(
+            "The key could read documents that the caller may not read.",
+            code="FORBIDDEN_READERS",
+            remedy="Name only a user and groups of the caller's own.",
+        )
+
+
+def _verifies(hashed: str, credential: str) -> bool:
+    try:
+        return HASHER.verify(hashed, credential)
+    except VerificationError:
+        return False
+
+
+def _refusal() -> Unauthenticated:
+    """One text for every reason: it tells nothing of which ids exist."""
+    return Unauthenticated("The API key is unknown, expired or revoked.")
+
+
+def _unknown(key_id: str) -> NotFound:
+    return NotFound(f"No API key {key_id!r}.", remedy="`anabranch keys list` or GET /v1/keys lists the keys of the tenant.")

@@ -1,0 +1,60 @@
+"""Audit events: administrative acts, on their way into topic `control`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import datetime
+from uuid import UUID
+
+from anabranch.composition.overrides import NONE
+from schemas.events import AuditRecorded
+from schemas.ports.log import EventLog
+from schemas.principals import Principal
+from streams.codec import Codec
+from streams.publisher import own_fact
+from streams.topics import CONTROL
+
+AUTHOR = "anabranch/audit"
+VISIT_S = 900.0
+MAX_VISITS = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class AuditLog:
+    """Publishes what was done and by whom. Returns once the log has it; raises LogUnavailable."""
+
+    log: EventLog
+    codec: Codec
+    clock: Callable[[], datetime] = NONE.clock
+    fresh_id: Callable[[], UUID] = NONE.fresh_id
+    _visits: dict[tuple[str, str], datetime] = field(default_factory=dict)
+
+    async def record(self, caller: Principal, what: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None:
+        recorded = AuditRecorded(
+            audit_id=self.fresh_id(),
+            who=caller.id,
+            role=caller.role,
+            what=what,
+            subject=subject,
+            tenant=caller.tenant,
+            at=self.clock(),
+            request_id=request_id,
+            outcome=outcome,
+        )
+        fact = own_fact(recorded, recorded.audit_id, AUTHOR, self.clock, tenant=caller.tenant)
+        await self.log.append([await self.codec.encode(fact, CONTROL, caller.tenant)])
+
+    async def visit(self, caller: Principal, request_id: str | None) -> None:
+        """Record that an operator acts for another tenant: once for a while, not for every request."""
+        if caller.home is None:
+            return
+        visit, moment = (caller.id, caller.tenant), self.clock()
+        last = self._visits.get(visit)
+        if last is not None and (moment - last).total_seconds() < VISIT_S:
+            return
+        await self.record(caller, "tenant.entered", caller.tenant, request_id)
+        self._visits.pop(visit, None)
+        self._visits[visit] = moment
+        if len(self._visits) > MAX_VISITS:
+            del self._visits[next(iter(self._visits))]

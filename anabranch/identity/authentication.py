@@ -1,0 +1,34 @@
+"""Which kind of credential a caller presents, and what is said where there is none."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from anabranch.desk.authentication import LocalTokenAuthenticator
+from anabranch.identity.api_keys import FORM, ApiKeyAuthenticator
+from anabranch.identity.tokens import TokenAuthenticator
+from schemas.errors import Unauthenticated
+from schemas.principals import Principal
+
+FIRST_KEY = (
+    "Make the first key where the settings of this server are: `anabranch keys create first --role operator`; "
+    "then send it as `Authorization: Bearer KEY`, or store it with `anabranch login --server URL`."
+)
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialAuthenticator:
+    """An API key, a JSON Web Token where an issuer is configured, or the local token. The form of the credential alone decides who checks it."""
+
+    local: LocalTokenAuthenticator
+    keys: ApiKeyAuthenticator
+    tokens: TokenAuthenticator | None
+
+    async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
+        if self.local.token is None and self.tokens is None and not await self.keys.keys.exists_any():
+            raise Unauthenticated("No credential is configured for this server, so it refuses every call.", remedy=FIRST_KEY)
+        if credential is not None and FORM.fullmatch(credential):
+            return await self.keys(credential, tenant)
+        if self.tokens is not None and credential is not None and credential.count(".") == 2:
+            return await self.tokens(credential, tenant)
+        return await self.local(credential, tenant)

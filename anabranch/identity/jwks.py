@@ -1,0 +1,120 @@
+"""The public keys that sign JSON Web Tokens (RFC 7517), fetched from one address and cached."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+import httpx2
+import structlog
+from jwt import PyJWK
+from jwt.exceptions import PyJWTError
+
+from schemas.errors import TransientError, Unauthenticated
+
+log = structlog.get_logger(__name__)
+ALGORITHMS = ("RS256", "ES256", "EdDSA")
+"""Asymmetric ones only: a public key must never serve as a shared secret (RFC 8725, section 3.1)."""
+MAX_BYTES = 256 * 1024
+MAX_KEYS = 100
+TIMEOUT_S = 5.0
+LIFETIME_S = 600.0
+"""After so long the keys are fetched again, so that one withdrawn by the issuer is refused."""
+
+Fetch = Callable[[str], Awaitable[bytes]]
+
+
+async def fetch_jwks(url: str) -> bytes:
+    """Raises TransientError unless a complete answer of at most MAX_BYTES comes within TIMEOUT_S."""
+    try:
+        async with (
+            asyncio.timeout(TIMEOUT_S),
+            httpx2.AsyncClient(timeout=TIMEOUT_S, follow_redirects=False) as client,
+            client.stream("GET", url, headers={"Accept": "application/json"}) as response,
+        ):
+            if response.status_code != 200:
+                raise _unavailable(f"it answers {response.status_code}")
+            body = bytearray()
+            async for chunk in response.aiter_bytes():
+                body += chunk
+                if len(body) > MAX_BYTES:
+                    raise _unavailable(f"it sends more than {MAX_BYTES} bytes")
+            return bytes(body)
+    except (httpx2.HTTPError, TimeoutError, OSError) as error:
+        raise _unavailable(str(error) or type(error).__name__) from error
+
+
+@dataclass(slots=True)
+class KeySet:
+    """Keys by `kid`. An unknown one triggers a fetch, at most one in `refresh_s`; keys that were fetched stay in use while the address does not answer."""
+
+    url: str
+    refresh_s: float
+    fetch: Fetch = fetch_jwks
+    clock: Callable[[], float] = time.monotonic
+    keys: dict[str, PyJWK] = field(default_factory=dict)
+    fetched_at: float | None = None
+    attempted_at: float | None = None
+    failure: TransientError | None = None
+    _refreshing: asyncio.Task[None] | None = None
+    _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    async def find(self, kid: str) -> PyJWK:
+        """Raises Unauthenticated for a key that the address does not list, TransientError where it cannot be asked."""
+        if key := self.keys.get(kid):
+            if self._is_old() and (self._refreshing is None or self._refreshing.done()):
+                # In the background: an issuer that does not answer must not hold up callers whose key is known.
+                self._refreshing = asyncio.create_task(self._refresh())
+            return key
+        await self._refresh()
+        if kid in self.keys:
+            return self.keys[kid]
+        if self.failure is not None:
+            raise self.failure
+        raise Unauthenticated("The token is signed with a key that the issuer does not list.")
+
+    def _is_old(self) -> bool:
+        return self.fetched_at is None or self.clock() - self.fetched_at > LIFETIME_S
+
+    async def _refresh(self) -> None:
+        async with self._lock:
+            if self.attempted_at is not None and self.clock() - self.attempted_at < self.refresh_s:
+                return
+            self.attempted_at = self.clock()
+            try:
+                self.keys = parse_jwks(await self.fetch(self.url))
+            except TransientError as error:
+                self.failure = error
+                log.warning("jwks_unavailable", detail=error.detail)
+            else:
+                self.failure, self.fetched_at = None, self.clock()
+
+
+def parse_jwks(body: bytes) -> dict[str, PyJWK]:
+    """Verification keys by `kid`; entries of other kinds are left out. Raises TransientError for what is no key set."""
+    try:
+        entries = json.loads(body)["keys"][:MAX_KEYS]
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise _unavailable("it answers something else than a JSON Web Key Set") from error
+    return {entry["kid"]: key for entry in entries if (key := _verification_key(entry)) is not None}
+
+
+def _verification_key(entry: object) -> PyJWK | None:
+    if not isinstance(entry, dict) or not isinstance(entry.get("kid"), str) or entry.get("kty") == "oct" or entry.get("use", "sig") != "sig":
+        return None
+    try:
+        key = PyJWK.from_dict(entry)
+    except (PyJWTError, ValueError, TypeError, KeyError):
+        return None
+    return key if key.algorithm_name in ALGORITHMS else None
+
+
+def _unavailable(why: str) -> TransientError:
+    return TransientError(
+        f"The signing keys of tokens cannot be fetched from AUTH__JWKS_URL: {why}.",
+        code="JWKS_UNAVAILABLE",
+        remedy="Repeat the request later; check that the address of ANABRANCH_AUTH__JWKS_URL answers.",
+    )

@@ -1,0 +1,95 @@
+"""JSON Web Tokens of an issuer such as Supabase Auth, verified with its published keys."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import jwt
+from jwt.exceptions import PyJWTError
+
+from anabranch.identity.jwks import ALGORITHMS, KeySet
+from anabranch.settings import AuthSettings
+from schemas.api_keys import MAX_GROUPS
+from schemas.errors import Forbidden, Unauthenticated
+from schemas.events.raw import is_tenant
+from schemas.principals import ROLES, Principal, Role
+
+LEEWAY_S = 30
+MAX_TOKEN_CHARS = 16_384
+NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
+
+
+@dataclass(frozen=True, slots=True)
+class TokenAuthenticator:
+    """Admits callers by token. Tenant, role and groups come from claims that users cannot write."""
+
+    settings: AuthSettings
+    keys: KeySet
+
+    async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
+        claims = await self._verify(credential or "")
+        return self._principal(claims).acting_for(tenant)
+
+    async def _verify(self, token: str) -> Mapping[str, Any]:
+        """The key is chosen by `kid` alone, and its own algorithm holds: `jku`, `jwk` and `x5u` of the token are never read."""
+        if len(token) > MAX_TOKEN_CHARS:
+            raise Unauthenticated(f"The token is longer than {MAX_TOKEN_CHARS} characters.")
+        try:
+            header = jwt.get_unverified_header(token)
+        except (PyJWTError, ValueError, RecursionError) as error:
+            raise Unauthenticated("The bearer token is not a JSON Web Token.") from error
+        kid, algorithm = header.get("kid"), header.get("alg")
+        if algorithm not in ALGORITHMS:
+            raise Unauthenticated(f"The token is not signed by one of {', '.join(ALGORITHMS)}.")
+        if not isinstance(kid, str):
+            raise Unauthenticated("The token names no key (`kid`).")
+        key = await self.keys.find(kid)
+        if key.algorithm_name != algorithm:
+            raise Unauthenticated("The token is signed by another algorithm than its key is for.")
+        try:
+            return cast(
+                "Mapping[str, Any]",
+                jwt.decode(
+                    token,
+                    key,
+                    algorithms=[key.algorithm_name],
+                    audience=self.settings.audience,
+                    issuer=self.settings.issuer,
+                    leeway=LEEWAY_S,
+                    options={"require": ["exp", "sub", "aud", *(["iss"] if self.settings.issuer else [])]},
+                ),
+            )
+        except (PyJWTError, ValueError, ArithmeticError, RecursionError) as error:
+            raise Unauthenticated(f"The token is not valid: {error}.") from error
+
+    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+        """Raises Forbidden for a token that is genuine, but whose claims give no access."""
+        subject = claims["sub"]
+        if not isinstance(subject, str) or not NAME.fullmatch(subject):
+            raise Forbidden("The claim 'sub' is not a name of at most 200 characters without spaces.", code="FORBIDDEN_CLAIMS")
+        tenant = _claim(claims, self.settings.tenant_claim)
+        if not isinstance(tenant, str) or not is_tenant(tenant):
+            raise Forbidden(
+                f"The claim {self.settings.tenant_claim!r} names no tenant.",
+                code="FORBIDDEN_CLAIMS",
+                remedy="Let the issuer write the tenant there, or name the claim that holds it in ANABRANCH_AUTH__TENANT_CLAIM.",
+            )
+        role = _claim(claims, self.settings.role_claim)
+        if role is not None and role not in ROLES:
+            raise Forbidden(f"The claim {self.settings.role_claim!r} is not one of {', '.join(ROLES)}.", code="FORBIDDEN_CLAIMS")
+        groups = _claim(claims, self.settings.groups_claim) or []
+        if not isinstance(groups, list) or len(groups) > MAX_GROUPS or not all(isinstance(group, str) and NAME.fullmatch(group) for group in groups):
+            raise Forbidden(f"The claim {self.settings.groups_claim!r} is not a list of at most {MAX_GROUPS} names.", code="FORBIDDEN_CLAIMS")
+        readers = (f"user:{subject}", *(f"group:{group}" for group in groups))
+        return Principal(f"jwt:{subject}", tenant, cast("Role", role or "reader"), readers)
+
+
+def _claim(claims: Mapping[str, Any], path: str) -> Any:
+    """The value at a dotted path, or None."""
+    found: Any = claims
+    for name in path.split("."):
+        found = found.get(name) if isinstance(found, Mapping) else None
+    return found

@@ -1,0 +1,46 @@
+"""The role that each operation of the API needs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from fastapi import Request
+
+from api.access import caller, services
+from schemas.errors import Forbidden
+from schemas.principals import Role
+
+READER = (
+    "search query list_documents get_document list_revisions list_chunks get_markdown get_file document_events document_lineage "
+    "list_entities get_entity get_subgraph list_collections list_runs get_run rerun_run diff_run run_lineage list_profiles get_profile "
+    "ingest_status ingest_status_by_event list_events stream give_feedback get_config_schema health whoami"
+)
+WRITER = "ingest amend_document delete_document"
+ADMIN = (
+    "list_sources get_source add_source remove_source reset_source erase list_erasures get_erasure "
+    "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays get_replay change_replay "
+    "list_generations get_generation create_key list_keys rotate_key revoke_key list_audit metrics"
+)
+OPERATOR = "build_generation plan_generation get_build pace_build compare_generations promote_generation roll_back roll_back_from drop_generation"
+PUBLIC = frozenset({"livez", "readyz"})
+"""Operations that no credential is needed for: probes, which hold nothing of any tenant."""
+
+OPERATIONS: Mapping[Role, str] = {"reader": READER, "writer": WRITER, "admin": ADMIN, "operator": OPERATOR}
+NEEDED_ROLES: Mapping[str, Role] = {operation: role for role, operations in OPERATIONS.items() for operation in operations.split()}
+"""By operation id. A role may do everything that the roles before it may do."""
+
+
+async def require_role(request: Request) -> None:
+    """Raises Forbidden for a caller whose role does not suffice."""
+    operation = request.scope["route"].operation_id
+    if operation in PUBLIC:
+        return
+    principal, needed = caller(request), NEEDED_ROLES[operation]
+    if not principal.has_role(needed):
+        raise Forbidden(
+            f"This call needs the role {needed!r}; the credential has {principal.role!r}.",
+            code="FORBIDDEN_ROLE",
+            remedy=f"Use a credential with the role {needed!r}: an administrator makes one with `anabranch keys create`.",
+        )
+    if principal.home is not None:
+        await services(request).audit.visit(principal, request.scope.get("request_id"))

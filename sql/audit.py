@@ -1,0 +1,38 @@
+"""Audit events over the table `audit_events`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from schemas.rows import AuditRow
+from sql.cursor import cursor, read_cursor
+from sql.errors import database_errors
+from sql.pool import Connection, Pool
+from sql.storable import text
+
+INSERT = """
+    insert into audit_events (id, tenant, at, who, role, what, subject, request_id, outcome) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
+    on conflict do nothing"""
+SELECT = """
+    select id as audit_id, tenant, at, who, role, what, subject, request_id, outcome from audit_events
+    where ($1::text is null or tenant = $1) and ($2::timestamptz is null or (at, id) < ($2, $3::uuid))
+    order by at desc, id desc limit $4"""
+
+
+async def insert_audit_event(connection: Connection, row: AuditRow) -> None:
+    texts = [text(value) for value in (row.who, row.role, row.what, row.subject, row.request_id, row.outcome)]
+    await connection.execute(INSERT, row.audit_id, text(row.tenant), row.at, *texts)
+
+
+class PgAudit:
+    """Every call may raise DatabaseUnavailable, and InvalidRequest for an `after` that is not ours."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def list_events(self, tenant: str | None, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
+        """The latest first; without a tenant those of all."""
+        with database_errors():
+            rows = await self._pool.fetch(SELECT, tenant, *read_cursor(after), limit + 1)
+        last = rows[limit - 1] if len(rows) > limit else None
+        return [dict(row) for row in rows[:limit]], cursor(last["at"], last["audit_id"]) if last else None
