@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from cyclopts import App
 
 from anabranch.cli.exits import exit_code
+from anabranch.process.terminal import escape_streams, unescaped
 from schemas.errors import AnabranchError
 
 GROUPS = {
@@ -79,14 +81,15 @@ def application() -> App:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code."""
+    """Runs one command; returns its exit code. Whatever it prints is escaped on its way: titles and texts come from others."""
+    escape_streams()
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     if tokens == ["--version"]:
         tokens = ["version"]
     # A lone dash would be taken for an option.
     tokens = ["/dev/stdin" if token == "-" else token for token in tokens]
     try:
-        return int(application()(tokens) or 0)
+        return int(application()(tokens, **_colored_consoles()) or 0)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -102,6 +105,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
         _tell(ours)
         return exit_code(ours)
+
+
+def _colored_consoles() -> dict[str, Any]:
+    """For help and usage errors, which bring colors of their own to a terminal."""
+    if not (sys.stdout.isatty() or sys.stderr.isatty()):
+        return {}
+    from rich.console import Console
+
+    return {"console": Console(file=unescaped(sys.stdout)), "error_console": Console(file=unescaped(sys.stderr))}
 
 
 def _tell(error: AnabranchError) -> None:

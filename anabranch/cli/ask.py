@@ -13,6 +13,7 @@ from cyclopts.validators import Number
 
 from anabranch.cli.exits import OK, REFUSED
 from anabranch.cli.options import Remote
+from anabranch.cli.output import one_line
 
 if TYPE_CHECKING:
     from anabranch.cli.answer_stream import Watch
@@ -118,4 +119,4 @@ def _place(item: dict[str, Any]) -> str:
     source = item["source_uri"] or item["external_id"] or ""
     name = item["title"] or (Path(source).name if source else str(item["document_id"]))
     section = "" if item["section"] == name else (item["section"] or "").removeprefix(f"{name} > ")
-    return " · ".join(part for part in (name, section, pages) if part)
+    return one_line(" · ".join(part for part in (name, section, pages) if part))

@@ -12,7 +12,7 @@ from cyclopts import Parameter
 
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import say
+from anabranch.cli.output import one_line, say
 from schemas.errors import InvalidRequest
 
 Flag = Parameter(negative="")
@@ -78,14 +78,14 @@ def _told_of_run(found: dict[str, Any]) -> Iterable[str]:
     yield f"{found['question']}\n{found['answer'] or 'refused'}"
     for one in found["citations"]:
         pages = f" · p. {', '.join(map(str, one['pages']))}" if one["pages"] else ""
-        yield f"\n[{one['n']}] {one['title'] or one['external_id'] or one['document_id']} · revision {one['revision']}{pages}"
+        yield f"\n[{one['n']}] {one_line(one['title'] or one['external_id'] or one['document_id'])} · revision {one['revision']}{pages}"
         yield f"    “{one['quote']}”  [{one['char_start']}, {one['char_end']})"
         yield from (f"    box {span['box']} on page {span['page']}" for span in one["spans"] if span.get("box"))
         yield from map(_hop, one["hops"])
 
 
 def _told_of_document(found: dict[str, Any]) -> Iterable[str]:
-    yield f"{found['title'] or found['external_id'] or found['document_id']} · revision {found['revision']} · sha256 {found['content_sha256']}"
+    yield f"{one_line(found['title'] or found['external_id'] or found['document_id'])} · revision {found['revision']} · sha256 {found['content_sha256']}"
     yield from map(_hop, found["hops"])
 
 

@@ -7,6 +7,8 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from anabranch.process.terminal import escape_controls
+
 SCHEMA_VERSION = 1
 
 
@@ -62,4 +64,9 @@ def cell(value: object) -> str:
         case list() | tuple():
             return ", ".join(map(cell, value)) or "-"
         case _:
-            return str(value).replace("\n", " ")
+            return one_line(str(value))
+
+
+def one_line(text: str) -> str:
+    """Without line breaks, so that no title passes for a line of ours; escaped here already, so that columns are as wide as what is shown."""
+    return escape_controls(text.replace("\n", " "))

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from anabranch.cli.output import say
+from anabranch.process.terminal import escape_controls, escape_streams, unescaped
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -61,7 +62,8 @@ def _table(job: Ingestion, over: threading.Event) -> None:
     from rich.console import Console
     from rich.live import Live
 
-    with Live(_rendered(job), console=Console(stderr=True), refresh_per_second=5, transient=False) as live:
+    with Live(_rendered(job), console=Console(file=unescaped(sys.stderr)), refresh_per_second=5, transient=False) as live:
+        escape_streams()  # the streams that it has put in their place
         while not over.wait(TICK_S):
             live.update(_rendered(job))
         live.update(_rendered(job))
@@ -69,14 +71,17 @@ def _table(job: Ingestion, over: threading.Event) -> None:
 
 def _rendered(job: Ingestion) -> Table:
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(title=_summary(job), title_justify="left", box=None)
+    # As Text: in a plain string square brackets are markup, links included.
+    table = Table(title=Text(escape_controls(_summary(job))), title_justify="left", box=None)
     table.add_column("document", max_width=32, overflow="ellipsis", no_wrap=True)
     table.add_column(f"{STAGES[0]} → {STAGES[-1]}", no_wrap=True)
     table.add_column("at")
     active = [source for source in job.sources if not source.ended] + [source for source in reversed(job.sources) if source.ended]
     for source in active[:SHOWN]:
-        table.add_row(Path(source.path).name or source.path, " ".join(_mark(source, stage) for stage in STAGES), _now(source))
+        cells = (Path(source.path).name or source.path, " ".join(_mark(source, stage) for stage in STAGES), _now(source))
+        table.add_row(*(Text(escape_controls(cell)) for cell in cells))
     return table
 
 

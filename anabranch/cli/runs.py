@@ -11,7 +11,7 @@ from cyclopts import App
 
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_table, say
+from anabranch.cli.output import one_line, print_table, say
 
 app = App(name="runs", help="Questions that were asked: list, show, answer again, compare.", result_action="return_value")
 DEFAULT = Remote()
@@ -111,7 +111,7 @@ def _told(found: dict[str, Any]) -> Iterable[str]:
         yield f"because: {reason['detail']}"
     for kind in ("gone", "new", "moved"):
         for one in found[kind]:
-            yield f"{kind:5} {_rank(one['rank_then'])} → {_rank(one['rank_now'])}  {one['title'] or one['external_id'] or one['document_id']}  {one['section']}"
+            yield f"{kind:5} {_rank(one['rank_then'])} → {_rank(one['rank_now'])}  {one_line(one['title'] or one['external_id'] or one['document_id'])}  {one_line(one['section'] or '')}"
 
 
 def _rank(rank: int | None) -> str:
@@ -122,9 +122,9 @@ def _print_response(response: dict[str, Any]) -> None:
     if "answer" in response:
         print(response["answer"] or response["message"])
     for citation in response.get("citations", []):
-        print(f"[{citation['n']}] {citation['title'] or citation['external_id']}: {citation['quote']}")
+        print(f"[{citation['n']}] {one_line(citation['title'] or citation['external_id'] or '-')}: {citation['quote']}")
     for result in response.get("results", []):
-        print(f"{result['rank']:>2}. {result['title'] or result['external_id']}: {result['snippet']}")
+        print(f"{result['rank']:>2}. {one_line(result['title'] or result['external_id'] or '-')}: {result['snippet']}")
 
 
 async def _call(method: str, path: str, common: Remote, **options: Any) -> dict[str, Any]:

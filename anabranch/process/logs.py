@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import logging
 import sys
-from typing import Any
+from collections.abc import MutableMapping
+from io import StringIO
+from typing import Any, TextIO
 
 import structlog
+from structlog.typing import ExcInfo
 
+from anabranch.process.terminal import escape_controls, unescaped
 from anabranch.settings import LoggingSettings
 
 QUIETER = {
@@ -18,6 +22,8 @@ QUIETER = {
     "httpx2": logging.WARNING,
     "uvicorn": logging.WARNING,
 }
+
+WITH_LINES = frozenset({"exception", "stack"})
 
 
 def configure_logs(settings: LoggingSettings) -> None:
@@ -35,7 +41,7 @@ def configure_logs(settings: LoggingSettings) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler = logging.StreamHandler(unescaped(sys.stderr))
     handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_renderers(settings)))
     logging.basicConfig(handlers=[handler], level=level, force=True)
     for name, floor in QUIETER.items():
@@ -45,5 +51,19 @@ def configure_logs(settings: LoggingSettings) -> None:
 def _renderers(settings: LoggingSettings) -> list[Any]:
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if settings.format == "console" or (settings.format == "auto" and sys.stderr.isatty()):
-        return [remove, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+        return [remove, _escape_fields, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_format_traceback)]
     return [remove, structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _escape_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """Texts only: the renderer shows other values by their `repr`, which escapes. A line break would forge a line of the log."""
+    for name, value in event.items():
+        if isinstance(value, str):
+            event[name] = escape_controls(value) if name in WITH_LINES else escape_controls(value).replace("\n", "\\n")
+    return event
+
+
+def _format_traceback(out: TextIO, exc_info: ExcInfo) -> None:
+    told = StringIO()
+    structlog.dev.plain_traceback(told, exc_info)
+    out.write(escape_controls(told.getvalue()))

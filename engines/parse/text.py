@@ -17,7 +17,7 @@ _MARKS = (
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
 _CONTROLS = bytes(byte for byte in range(32) if byte not in b"\t\n\r\f\x1b\x00")
-_UNSEEN = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f]")
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f-\x9f]")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ def _known(name: str) -> bool:
 
 
 def _clean(found: str, encoding: str) -> Decoded:
-    found = found.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    found = found.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\x85", "\n")
     seen = _UNSEEN.sub("", found)
     notices = (
         [Notice(code="CONTROL_CHARACTERS_REMOVED", detail=f"{len(found) - len(seen)} NUL or control characters were left out")]

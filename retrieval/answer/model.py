@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from typing import Any
@@ -22,6 +24,10 @@ LEAST_SUPPORT = 0.4
 """Share of a sentence's words that the quotes it cites must hold together. Where the passages are in another language, only its numbers can be compared."""
 MOST_QUOTES = 2
 """Quotes taken from one cited passage."""
+
+MAX_TITLE, MAX_SECTION = 200, 400
+MAX_REMARKS, MAX_REMARK = 5, 300
+CONTROLS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
 
 
 class Written(BaseModel):
@@ -52,14 +58,23 @@ def system_prompt(language: str | None) -> str:
 
 
 def user_prompt(contexts: Sequence[Context], question: str) -> str:
-    """One passage a line, `[n] title > section: text`; line breaks inside a passage are closed up so that none can pass for another."""
-    lines = [f"[{context.n}] {_heading(context)}{' '.join(context.text.split())}" for context in contexts]
-    return "Passages:\n" + "\n".join(lines) + f"\n\nQuestion: {question}"
+    """Write one JSON object, a passage a line: no title, section or text can pass for another passage or for the question."""
+    passages = [
+        {
+            "n": context.n,
+            "title": closed_up(context.parent.best.chunk.title or "", MAX_TITLE),
+            "section": closed_up(context.view.section or "", MAX_SECTION),
+            "text": closed_up(context.text),
+        }
+        for context in contexts
+    ]
+    lines = ",\n".join(json.dumps(passage, ensure_ascii=False) for passage in passages)
+    return f'{{"passages": [\n{lines}\n],\n"question": {json.dumps(closed_up(question), ensure_ascii=False)}}}'
 
 
-def _heading(context: Context) -> str:
-    parts = [part for part in (context.parent.best.chunk.title, context.view.section) if part]
-    return f"{' > '.join(parts)}: " if parts else ""
+def closed_up(text: str, most: int | None = None) -> str:
+    """Replace control characters and line breaks by single spaces; keep at most `most` characters."""
+    return " ".join(CONTROLS.sub(" ", text).split())[:most]
 
 
 def answer_schema() -> Mapping[str, Any]:
@@ -92,17 +107,23 @@ def _verified(written: Written, reply: ChatReply, items: Sequence[Quotable], pla
         if numbers := _cited(text, set(part.citations), items, plan, citations):
             kept.append(Sentence(text, numbers))
     dropped = len(written.sentences) - len(kept) if written.sufficient else 0
-    limitations = [*written.limitations, *([f"Sentences without a verified citation were left out: {dropped}."] if dropped else [])]
+    limitations = [*_stated(written.limitations), *([f"Sentences without a verified citation were left out: {dropped}."] if dropped else [])]
     return Draft(
         tuple(kept),
         tuple(citations.values()),
         reply.model,
-        tuple(written.assumptions),
+        _stated(written.assumptions),
         tuple(limitations),
         calls=reply.calls,
         tokens=reply.usage.input_tokens + reply.usage.output_tokens,
         reply=reply,
     )
+
+
+def _stated(remarks: Sequence[str]) -> tuple[str, ...]:
+    """Nothing proves what a model says of its own answer: it is short, and called the model's."""
+    closed = [closed_up(remark, MAX_REMARK) for remark in remarks[:MAX_REMARKS]]
+    return tuple(f"Stated by the model: {remark}" for remark in closed if remark)
 
 
 def _cited(text: str, named: set[int], items: Sequence[Quotable], plan: Plan, citations: dict[tuple[object, int], Citation]) -> tuple[int, ...]:

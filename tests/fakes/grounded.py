@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import unicodedata
 from typing import Any
@@ -64,7 +65,11 @@ def grounded_answer(prompt: str) -> dict[str, Any]:
 
 
 def parts(prompt: str) -> tuple[dict[int, str], str]:
-    """Numbered contexts and the question: the line that is marked so, else what stands before the first context, else after the last."""
+    """Numbered contexts and the question: the line that is marked so, else what stands before the first context, else after the last.
+    A prompt of the answer step is one JSON object."""
+    if prompt.startswith("{"):
+        told = json.loads(prompt)
+        return {passage["n"]: f"{passage['title']} {passage['section']}: {passage['text']}" for passage in told["passages"]}, told["question"]
     marked = _QUESTION.search(prompt)
     body = prompt[: marked.start()] + prompt[marked.end() :] if marked else prompt
     pieces = _CONTEXT.split(body)

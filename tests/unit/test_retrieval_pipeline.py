@@ -338,7 +338,7 @@ async def test_an_insufficient_context_is_a_refusal_of_its_own() -> None:
     built = house()
     built.chat = ScriptedChat({"sufficient": False, "sentences": [], "assumptions": [], "limitations": ["no price is given"]})
     response = await built.retriever().query("default", QueryRequest(query=COST), RUN)
-    assert response.code == "INSUFFICIENT_CONTEXT" and response.answer is None and response.limitations == ["no price is given"]
+    assert response.code == "INSUFFICIENT_CONTEXT" and response.answer is None and response.limitations == ["Stated by the model: no price is given"]
 
 
 async def test_results_carry_the_place_of_the_best_child() -> None:

@@ -1,0 +1,46 @@
+"""Control characters in texts of others: a terminal would obey them, so they are shown as escapes."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Any, TextIO
+
+CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+"""C0 but for tab and line feed, DEL, C1, marks that turn the direction of text, separators of lines, and halves of surrogate pairs."""
+
+
+def escape_controls(text: str) -> str:
+    """Show control characters as `\\x1b` and `\\u202e`. JSON stays JSON: what its writer leaves as it is becomes an escape of JSON."""
+    return CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}" if found[0] < " " else f"\\u{ord(found[0]):04x}", text)
+
+
+class EscapedStream:
+    """A text stream that escapes whatever is written to it; `unescaped` is the stream below it."""
+
+    def __init__(self, unescaped: TextIO) -> None:
+        self.unescaped = unescaped
+
+    def write(self, text: str) -> int:
+        self.unescaped.write(escape_controls(text))
+        return len(text)
+
+    def writelines(self, lines: list[str]) -> None:
+        for line in lines:
+            self.write(line)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.unescaped, name)
+
+
+def escape_streams() -> None:
+    """From here on stdout and stderr escape; calling it again changes nothing."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if not isinstance(stream, EscapedStream):
+            setattr(sys, name, EscapedStream(stream))
+
+
+def unescaped(stream: TextIO) -> TextIO:
+    """For output that brings colors of its own, and escapes each text that it prints itself."""
+    return stream.unescaped if isinstance(stream, EscapedStream) else stream
