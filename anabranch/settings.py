@@ -104,11 +104,18 @@ class ApiSettings(Section):
     host: str = "127.0.0.1"
     port: int = Field(8420, ge=0, le=65535, description="0 takes a free one")
     token: SecretStr | None = Field(None, min_length=16, description="operator's bearer token; unset: `up` makes one at each start, `api` has none")
+    hosts: Names = Field((), description="names under which clients reach this server, beside those of the loopback address and `API__HOST`")
+    public_url: str = Field("", pattern=r"^(https?://[^/?#\s]+/?)?$", description="links to files begin with it; unset: they are relative")
     requests_per_address: int = Field(
         128, ge=1, le=256, description="requests of one remote address that run at once, of 256 in all; behind a proxy, which is one address, 256"
     )
     min_upload_rate: int = Field(1024, ge=1, description="bytes a second that an upload must keep up after its first 10 s; a slower one gets 408")
     disk_reserve: int = Field(512 * MIB, ge=0, description="bytes that stay free on the disk: below it uploads get 507, and questions are still answered")
+
+    def own_hosts(self) -> tuple[str, ...]:
+        """Names that a `Host` header may have; a wildcard address is none."""
+        bound = () if self.host in ("0.0.0.0", "::", "") else (self.host,)
+        return (*bound, *self.hosts, *((urlsplit(self.public_url).netloc,) if self.public_url else ()))
 
 
 CLAIM = r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*){0,4}$"

@@ -8,6 +8,7 @@ from fastapi import Depends, FastAPI
 
 from api import problems
 from api.authentication import Authentication
+from api.browser_guard import BrowserGuard, SecurityHeaders
 from api.guard import clean_input
 from api.middleware import BodyLimit, RequestId, Slots
 from api.roles import NEEDED_ROLES, PUBLIC, require_role
@@ -28,6 +29,7 @@ from api.routes import (
     ingest,
     keys,
     lineage,
+    login,
     manual,
     past_runs,
     profiles,
@@ -37,6 +39,7 @@ from api.routes import (
     sources,
 )
 from api.services import Services
+from api.sessions import SessionCookie
 
 VERSION = "0.1.0"
 RESPONSES: dict[int | str, dict[str, Any]] = {
@@ -62,7 +65,10 @@ def create_app(services: Services, *, most_requests: int = 256, requests_per_add
     app.add_middleware(Authentication, authenticate=services.authenticate, max_failures=services.max_failures, count_failure=services.authentication_failed)
     app.add_middleware(BodyLimit, max_bytes=services.max_bytes, min_rate=min_upload_rate)
     app.add_middleware(Slots, most=most_requests, most_of_one=requests_per_address)
+    app.add_middleware(SessionCookie, sessions=services.sessions)
+    app.add_middleware(BrowserGuard, hosts=services.hosts)
     app.add_middleware(RequestId)
+    app.add_middleware(SecurityHeaders)
     return app
 
 
@@ -93,6 +99,7 @@ def routes_only() -> FastAPI:
         sources,
         keys,
         audit,
+        login,
         config,
     ):
         app.include_router(resource.router, prefix="/v1", dependencies=[Depends(clean_input), Depends(require_role)])

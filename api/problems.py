@@ -32,6 +32,13 @@ from schemas.errors import (
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 CLIENT_GONE = 499
+SECURITY_HEADERS = {
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
+    "Referrer-Policy": "no-referrer",
+    "X-Frame-Options": "DENY",
+}
+"""Of every answer."""
 UNTYPED = "Send JSON with the header Content-Type: application/json, and compare it with /openapi.json."
 
 STATUS_OF_CODE = {
@@ -97,8 +104,8 @@ def problem(request: Request, status: int, code: str, detail: str, remedy: str =
         "instance": request.url.path,
         "request_id": request.scope.get("request_id", ""),
     }
-    # The answer to a bug is written outside of all middleware, so it brings its id along.
-    own = {"X-Request-ID": body["request_id"]} if status == HTTPStatus.INTERNAL_SERVER_ERROR else {}
+    # The answer to a bug is written outside of all middleware, so it brings its id and the other headers along.
+    own = {"X-Request-ID": body["request_id"], **SECURITY_HEADERS} if status == HTTPStatus.INTERNAL_SERVER_ERROR else {}
     extra = {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
     return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=own | extra | (headers or {}))
 

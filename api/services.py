@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from api.feeds import LogFeed
 from api.links import Links
 from api.replays import DiscardRequest, RedriveRequest, ReplayRequest
+from api.sessions import Sessions
 from api.tracing import History, Lineage
 from evaluation.comparing import ComparisonRequest
 from evaluation.gate import PromotionRequest
@@ -245,6 +246,12 @@ class Services:
     metrics: Callable[[], tuple[bytes, str]]
     config_schema: Callable[[], dict[str, Any]]
     links: Links
+    sessions: Sessions | None
+    """None where there is no local token."""
+    hosts: Sequence[str]
+    """Names of this server beside those of the loopback address."""
+    public_url: str
+    """Links begin with it; empty for relative ones."""
     history: History
     lineage: Lineage
     feed: LogFeed

@@ -17,6 +17,7 @@ from schemas.errors import AnabranchError
 
 GROUPS = {
     "up": "anabranch.cli.up:up",
+    "open": "anabranch.cli.open_browser:open_browser",
     "api": "anabranch.cli.up:api",
     "worker": "anabranch.cli.up:worker",
     "ingest": "anabranch.cli.ingest:ingest",
@@ -45,6 +46,7 @@ GROUPS = {
 }
 HELP = {
     "up": "Run everything in one data folder: Postgres, log, stages, API.",
+    "open": "Print a link that opens the server in a browser.",
     "api": "Run the HTTP API alone, on a database and log that are elsewhere.",
     "worker": "Run stages of the pipeline.",
     "ingest": "Take in files, folders, addresses or stdin.",

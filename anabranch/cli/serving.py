@@ -43,7 +43,7 @@ def tell_who_goes_on(client: ApiClient, common: Remote) -> None:
 @asynccontextmanager
 async def _client(common: Remote, stages: Sequence[str], *, allowed: Callable[[Settings], None]) -> AsyncIterator[ApiClient]:
     """`allowed` is asked before a server is started, and raises where none should be."""
-    if lasting := await _lasting(common):
+    if lasting := await lasting_server(common):
         async with ApiClient(*lasting) as client:
             yield client
         return
@@ -53,7 +53,7 @@ async def _client(common: Remote, stages: Sequence[str], *, allowed: Callable[[S
         yield client
 
 
-async def _lasting(common: Remote) -> tuple[str, str | None] | None:
+async def lasting_server(common: Remote) -> tuple[str, str | None] | None:
     """Address and token of the server that is there, and will be when the command has ended. A token belongs to one address: that of the data folder's
     server is in its file, that of `--server` in ANABRANCH_TOKEN."""
     if common.server:

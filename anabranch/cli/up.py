@@ -53,13 +53,16 @@ def up(
 
 
 async def _serve(plan: Plan, ready_file: Path | None, common: Common) -> None:
+    from anabranch.client import ApiClient
     from anabranch.process.data_folder import write_server
     from anabranch.process.supervisor import running
 
     say("starting…", quiet=common.quiet)
     with _no_file(ready_file):
         async with running(plan) as (server, failed):
-            _announce(server, plan, common)
+            async with ApiClient(server.url, server.token) as client:
+                login = server.url + (await client.post("/v1/login-links", {}))["url"].removeprefix(plan.settings.api.public_url.rstrip("/"))
+            _announce(server, login, plan, common)
             if ready_file is not None:
                 write_server(ready_file, server)
             await failed
@@ -78,13 +81,14 @@ def _no_file(path: Path | None) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def _announce(server: Server, plan: Plan, common: Common) -> None:
+def _announce(server: Server, login: str, plan: Plan, common: Common) -> None:
     if common.json:
-        common.show({name: value for name, value in asdict(server).items() if name != "token"})
+        common.show({name: value for name, value in asdict(server).items() if name != "token"} | {"login": login})
         return
     kept = "kept when this stops" if server.persistent else "gone when this stops"
     lines = {
-        "API": f"{server.url}   (docs: {server.url}/docs)",
+        "API": server.url,
+        "UI": f"{login}   (opens once, within ten minutes; `anabranch open` makes another)",
         "data": f"{server.data_dir}   ({kept})",
         "Postgres": server.database_url or "as set",
         "log": "Kafka" if server.log == "kafka" else "Postgres table",

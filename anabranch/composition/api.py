@@ -42,6 +42,7 @@ from anabranch.settings_schema import config_schema
 from anabranch.version import program_version
 from api.links import Links
 from api.services import Services
+from api.sessions import Sessions
 from engines.sentences import RuleSentences
 from retrieval.lineage.walk import Walk
 from retrieval.pipeline import Retriever
@@ -137,6 +138,9 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             metrics=metrics.exposition,
             config_schema=config_schema,
             links=Links(link_secret(settings.data_dir)),
+            sessions=Sessions(settings.api.token.get_secret_value()) if settings.api.token else None,
+            hosts=settings.api.own_hosts(),
+            public_url=settings.api.public_url.rstrip("/"),
             history=History(records, past, PgGenerations(storage.pool), ready.asked, overheard, RuleSentences(), overrides.fresh_id),
             feed=EventFeed(
                 _feed(storage.log, storage.pool), Entries(storage.codec), PgGenerations(storage.pool), PgDocumentEvents(storage.pool), status_of(documents)

@@ -11,7 +11,7 @@ from uuid import uuid4
 from httptools import HttpParserCallbackError
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from api.problems import MEDIA_TYPE
+from api.problems import MEDIA_TYPE, SECURITY_HEADERS
 
 REMEDY = "Send well-formed HTTP/1.1: Content-Length is a number of bytes, and header names and values are plain text."
 HEADERS_REMEDY = "Send fewer and shorter headers."
@@ -118,11 +118,6 @@ def refusal(status: int, code: str, detail: str, remedy: str, request_id: str) -
     title = HTTPStatus(status).phrase
     fields = {"type": "about:blank", "title": title, "status": status, "detail": detail, "code": code, "remedy": remedy}
     body = json.dumps(fields | {"request_id": request_id}).encode()
-    lines = (
-        f"HTTP/1.1 {status} {title}",
-        f"Content-Type: {MEDIA_TYPE}",
-        f"Content-Length: {len(body)}",
-        f"X-Request-ID: {request_id}",
-        "Connection: close",
-    )
-    return "\r\n".join((*lines, "", "")).encode() + body
+    headers = {"Content-Type": MEDIA_TYPE, "Content-Length": len(body), "X-Request-ID": request_id, "Connection": "close", **SECURITY_HEADERS}
+    lines = [f"HTTP/1.1 {status} {title}", *(f"{name}: {value}" for name, value in headers.items()), "", ""]
+    return "\r\n".join(lines).encode() + body

@@ -53,7 +53,7 @@ async def file(
         raise NotFound(f"no file of document {document}", remedy="GET /v1/documents lists the documents.")
     key, size = found["blob"]["key"], found["blob"]["size"]
     if signed:
-        return await _signed(document, key, use, str(request.url_for("file", document=str(document))))
+        return await _signed(document, key, use, f"{use.public_url}{request.app.url_path_for('file', document=str(document))}")
     part = requested_range(range_, size)
     start, end = part or (0, size)
     headers = _headers(found) | {"Content-Length": str(end - start)} | ({"Content-Range": f"bytes {start}-{end - 1}/{size}"} if part else {})
@@ -75,8 +75,7 @@ def _headers(found: dict[str, object]) -> dict[str, str]:
         "Accept-Ranges": "bytes",
         "ETag": f'"{found.get("content_sha256")}"',
         "Content-Disposition": f"inline; filename*=UTF-8''{name}",
-        "X-Content-Type-Options": "nosniff",
-        "Content-Security-Policy": "sandbox",
+        "Content-Security-Policy": "sandbox; frame-ancestors 'none'",
     }
 
 

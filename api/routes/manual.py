@@ -4,32 +4,71 @@ from __future__ import annotations
 
 from importlib.resources import files
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from fastapi import APIRouter
-from fastapi.openapi.docs import get_swagger_ui_html
-from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse
+from fastapi import APIRouter, Query, Request
+from fastapi.responses import FileResponse, HTMLResponse, RedirectResponse, Response
+
+from api.access import Use
+from api.sessions import EXPIRED, SESSION_S, cookie_name
+from schemas.errors import Unauthenticated
 
 router = APIRouter(include_in_schema=False)
 PARTS = Path(str(files("fastapi_offline"))) / "static"
 Part = Literal["swagger-ui-bundle.js", "swagger-ui.css", "favicon.png"]
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
+"""Swagger UI sets styles inline; its scripts are files."""
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<title>Anabranch</title>
+<link rel="stylesheet" href="/docs/swagger-ui.css">
+<link rel="icon" href="/docs/favicon.png">
+</head>
+<body>
+<div id="swagger-ui"></div>
+<script src="/docs/swagger-ui-bundle.js"></script>
+<script src="/docs/start.js"></script>
+</body>
+</html>
+"""
+START = """SwaggerUIBundle({
+  url: "/openapi.json",
+  dom_id: "#swagger-ui",
+  deepLinking: true,
+  requestInterceptor: (request) => {
+    request.headers["X-Anabranch-Request"] = "1";
+    return request;
+  },
+});
+"""
 
 
 @router.get("/")
-async def begin() -> RedirectResponse:
-    """Whoever opens the server's address wants to know what it can do."""
-    return RedirectResponse("/docs")
+async def begin(request: Request, use: Use, login: Annotated[str | None, Query(max_length=512)] = None) -> Response:
+    """Lead to the documentation; exchange the code of a login link for a session first."""
+    if login is None:
+        return RedirectResponse("/docs")
+    if use.sessions is None:
+        raise Unauthenticated("This server has no token, so there are no login links.", remedy=EXPIRED)
+    response = RedirectResponse("/", 303, headers={"Cache-Control": "no-store"})
+    secure = use.public_url.startswith("https://")
+    cookie = use.sessions.exchange(login)
+    response.set_cookie(cookie_name(request.scope), cookie, max_age=SESSION_S, httponly=True, samesite="strict", secure=secure)
+    return response
 
 
 @router.get("/docs")
 async def manual() -> HTMLResponse:
-    return get_swagger_ui_html(
-        openapi_url="/openapi.json",
-        title="Anabranch",
-        swagger_js_url="/docs/swagger-ui-bundle.js",
-        swagger_css_url="/docs/swagger-ui.css",
-        swagger_favicon_url="/docs/favicon.png",
-    )
+    return HTMLResponse(PAGE, headers={"Content-Security-Policy": POLICY})
+
+
+@router.get("/docs/start.js")
+async def start() -> Response:
+    return Response(START, media_type="text/javascript", headers={"Cache-Control": "public, max-age=86400"})
 
 
 @router.get("/docs/{part}")

@@ -60,7 +60,7 @@ async def answer(port: int, request: bytes) -> tuple[int, dict[str, str], dict[s
 @pytest.mark.parametrize("header", [b"Content-Length: -5", b"Content-Length: many", b"Bad\x00Name: x"])
 async def test_what_is_no_http_is_a_problem_with_a_way_out(header: bytes) -> None:
     async with serving() as port:
-        status, headers, problem = await answer(port, b"POST /v1/query HTTP/1.1\r\nHost: a\r\n" + header + b"\r\n\r\n")
+        status, headers, problem = await answer(port, b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\n" + header + b"\r\n\r\n")
     assert (status, headers["content-type"], problem["code"]) == (400, "application/problem+json", "BAD_REQUEST")
     assert problem["detail"]
     assert "Content-Length" in problem["remedy"]
@@ -76,7 +76,7 @@ async def test_callers_who_do_not_read_their_stream_do_not_keep_the_server_from_
     port = server.servers[0].sockets[0].getsockname()[1]
     opened = [await asyncio.open_connection(sock=caller(port)) for _ in range(6)]
     for _, writer in opened:
-        writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: a\r\n\r\n")
+        writer.write(b"GET /v1/stream HTTP/1.1\r\nHost: localhost\r\n\r\n")
     reading = [asyncio.create_task(reader.read()) for reader, _ in opened[:3]]
     await until(lambda: sum(isinstance(one, Protocol) and one.flow.write_paused for one in server.server_state.connections) >= 3)
     feed.stop()
@@ -103,7 +103,7 @@ async def test_a_caller_who_leaves_in_the_middle_of_an_upload_is_no_error() -> N
     with capture_logs() as lines:
         async with serving(intake=Waiting()) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
-            head = b"POST /v1/ingest HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000\r\n\r\n"
+            head = b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000\r\n\r\n"
             writer.write(head + b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhalf of')
             await writer.drain()
             await asyncio.wait_for(begun.wait(), 20)

@@ -118,7 +118,7 @@ class Reader:
     async def open(cls, port: int, **headers: str) -> Reader:
         reader, writer = await asyncio.open_connection(sock=caller(port), limit=SMALL)
         lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in headers.items())
-        writer.write(f"GET /v1/stream?topics=queries HTTP/1.1\r\nHost: a\r\n{lines}\r\n".encode())
+        writer.write(f"GET /v1/stream?topics=queries HTTP/1.1\r\nHost: localhost\r\n{lines}\r\n".encode())
         return cls(reader, writer)
 
     async def take(self, enough: Callable[[dict[str, Any]], bool]) -> None:

@@ -77,7 +77,7 @@ def test_up_works_on_a_database_that_is_elsewhere_and_keeps_talk_off_stdout(fold
         assert (server["mode"], server["database_url"]) == ("external", None)
         assert told("ingest", str(note), "--wait", "--data", str(folder))["counts"]["searchable"] == 1
         assert first.stop() == 0
-        assert [line.split()[0] for line in first.out.read_text().splitlines()] == ["API", "data", "Postgres", "log", "stages", "metrics", "profile"]
+        assert [line.split()[0] for line in first.out.read_text().splitlines()] == ["API", "UI", "data", "Postgres", "log", "stages", "metrics", "profile"]
         assert any(line.startswith("{") for line in first.err.read_text().splitlines())
     assert not (folder / FOLDER).exists(), "no Postgres of its own"
     found = told("search", "keeper of the lock", "--data", str(tmp_path / "another"), **elsewhere)

@@ -23,7 +23,7 @@ from tests.unit.api_services import DOCUMENT, FILE, JOB, MAX_BYTES, FakeIntake, 
 
 def client_of(of: Services) -> httpx2.AsyncClient:
     transport = httpx2.ASGITransport(create_app(of), raise_app_exceptions=False)
-    return httpx2.AsyncClient(transport=transport, base_url="http://api")
+    return httpx2.AsyncClient(transport=transport, base_url="http://localhost")
 
 
 @pytest.fixture
@@ -322,7 +322,7 @@ async def test_one_request_too_many_is_told_to_come_back_and_health_still_answer
             return await super().accept(*arguments)
 
     transport = httpx2.ASGITransport(create_app(services(intake=Slow()), most_requests=1))
-    async with httpx2.AsyncClient(transport=transport, base_url="http://api") as client:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         first = asyncio.create_task(client.post("/v1/ingest", json={"text": "x"}))
         await entered.wait()
         second = await client.get("/v1/documents")

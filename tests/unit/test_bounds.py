@@ -15,7 +15,7 @@ from tests.unit.api_services import services
 @pytest.fixture
 async def client() -> AsyncIterator[httpx2.AsyncClient]:
     transport = httpx2.ASGITransport(create_app(services()), raise_app_exceptions=False)
-    async with httpx2.AsyncClient(transport=transport, base_url="http://api") as http:
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as http:
         yield http
 
 

@@ -1,0 +1,31 @@
+"""One-time links that open the user interface in a browser."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from fastapi import APIRouter
+from pydantic import BaseModel
+
+from api.access import Caller, Use
+from api.sessions import LINK_S
+from schemas.errors import Forbidden
+
+router = APIRouter(tags=["login"])
+
+
+class LoginLink(BaseModel):
+    """A browser that opens it once gets a session of the operator."""
+
+    url: str
+    """Relative, unless `API__PUBLIC_URL` is set."""
+    expires_at: datetime
+
+
+@router.post("/login-links", status_code=201, operation_id="create_login_link")
+async def create(use: Use, caller: Caller) -> LoginLink:
+    """Make a link that can be opened once, within ten minutes. Only for the holder of the local token."""
+    if caller.id != "local" or use.sessions is None:
+        raise Forbidden(f"{caller.id} cannot open a session of the operator.", remedy="Use the token of `anabranch up`, or that of ANABRANCH_API__TOKEN.")
+    expires = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LINK_S)
+    return LoginLink(url=f"{use.public_url}/?login={use.sessions.make_code()}", expires_at=expires)

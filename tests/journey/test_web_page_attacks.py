@@ -1,0 +1,86 @@
+"""Attacks on a server as `up` runs it: of web pages in the owner's browser, and of other accounts on the machine."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx2
+import pytest
+
+from tests.journey.served import Up, anabranch, http_of, up
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, dict[str, Any]]]:
+    with up(tmp_path_factory.mktemp("attacked") / "data") as found:
+        yield found
+
+
+@pytest.mark.parametrize("stolen", [False, True], ids=["without token", "with the token"])
+def test_rebound_page_cannot_read_a_folder(server: tuple[Up, dict[str, Any]], tmp_path: Path, stolen: bool) -> None:
+    """The chain: the page's name resolves to 127.0.0.1, it adds a folder as source, and searches what comes in."""
+    (tmp_path / "id_ed25519.txt").write_text("The private key of the owner is swordfish.")
+    _, ready = server
+    evil = f"rebind.evil.example:{urlsplit(ready['url']).port}"
+    headers = {"Host": evil, "Origin": f"http://{evil}", "Sec-Fetch-Site": "same-origin"}
+    with http_of(ready) as http:
+        if not stolen:
+            del http.headers["Authorization"]
+        source = {"name": "pwn", "takes": {"kind": "folder", "path": str(tmp_path)}}
+        for response in (
+            http.post("/v1/sources", json=source, headers=headers),
+            http.post("/v1/search", json={"query": "private key"}, headers=headers),
+            http.get("/v1/documents", headers=headers),
+            http.get("/readyz", headers=headers),
+        ):
+            assert (response.status_code, response.json()["code"]) == (421, "UNKNOWN_HOST")
+    with http_of(ready) as owner:
+        assert owner.get("/v1/sources").json()["items"] == []
+
+
+def test_form_of_a_foreign_page_writes_nothing(server: tuple[Up, dict[str, Any]]) -> None:
+    _, ready = server
+    headers = {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}
+    with http_of(ready) as http:
+        cookie = session_of(http)
+        del http.headers["Authorization"]
+        for given in ({}, {"Cookie": cookie}):
+            form = http.post("/v1/ingest", files={"file": ("a.md", b"planted")}, headers=headers | given)
+            assert (form.status_code, form.json()["code"]) == (403, "FOREIGN_ORIGIN")
+            for path in ("/v1/generations/g1/promote", "/v1/generations/rollback", "/v1/sources/reset?name=x"):
+                assert http.post(path, headers=headers | given).status_code == 403
+                # An old browser that sends neither header.
+                assert http.post(path, headers=given).status_code == 401
+    with http_of(ready) as owner:
+        assert owner.get("/v1/documents").json()["items"] == []
+
+
+def test_login_link_of_up_opens_one_session(server: tuple[Up, dict[str, Any]]) -> None:
+    process, ready = server
+    link = re.search(r"http://\S+\?login=\S+", process.out.read_text())
+    assert link is not None
+    with httpx2.Client(base_url=ready["url"], follow_redirects=True) as browser:
+        page = browser.get(link[0])
+        assert (page.status_code, page.url.path) == (200, "/docs")
+        assert browser.get("/v1/documents").status_code == 200
+    with httpx2.Client(base_url=ready["url"]) as thief:
+        assert thief.get(link[0]).status_code == 401
+    fresh = anabranch("open", "--data", ready["data_dir"])
+    assert fresh.returncode == 0, fresh.stderr
+    with httpx2.Client(base_url=ready["url"]) as browser:
+        assert browser.get(fresh.stdout.strip()).status_code == 303
+
+
+def session_of(http: httpx2.Client) -> str:
+    opened = http.get(http.post("/v1/login-links").json()["url"])
+    return str(opened.headers["set-cookie"].partition(";")[0])
+
+
+def test_open_without_a_server_says_how_to_start_one(tmp_path: Path) -> None:
+    found = anabranch("open", "--data", str(tmp_path / "nothing"))
+    assert found.returncode == 3 and "anabranch up" in found.stderr
+    assert not (tmp_path / "nothing").exists()
