@@ -21,7 +21,9 @@ ADMIN = (
     "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays get_replay change_replay "
     "list_generations get_generation create_key list_keys rotate_key revoke_key list_audit metrics"
 )
-OPERATOR = "build_generation plan_generation get_build pace_build compare_generations promote_generation create_login_link roll_back roll_back_from drop_generation"
+OPERATOR = (
+    "build_generation plan_generation get_build pace_build compare_generations promote_generation create_login_link roll_back roll_back_from drop_generation"
+)
 PUBLIC = frozenset({"livez", "readyz"})
 """Operations that no credential is needed for: probes, which hold nothing of any tenant."""
 
