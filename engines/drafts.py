@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
@@ -81,11 +82,45 @@ class Piece:
         self.ocr_pages = sorted({*self.ocr_pages, page})
 
 
-def table(rows: list[list[str]], headers: int = 1) -> tuple[str, int]:
-    """Rows as a Markdown pipe table, and the offset where its header rows end. Cells hold no line breaks; `|` is escaped."""
+_VALUE = re.compile(r"[\s(+\-–~<>≤≥]*(?:[A-Z]{2,3}\s|[A-Z]{0,3}[$€£¥]\s?)?[+\-–]?[.,]?\d")
+"""A cell that begins with a number, an amount or a date."""
+_YEAR = re.compile(r"\s*(?:FY\s?|[QH][1-4]\s)?(?:19|20)\d\d\s*[*†]?\s*")
+"""Names a column in reports, although it begins with a digit."""
+_MOSTLY = 0.6
+
+
+def has_header(rows: Sequence[Sequence[str]], *, by_convention: bool) -> bool:
+    """Tell whether the first row names the columns.
+
+    A column speaks for it where values stand below a name, against it where a value stands on top of values. `by_convention` decides
+    where no column speaks: spreadsheets and printed tables begin with names, tables of a web page say so by `th`.
+    """
+    evidence = [_speaks([row[i] if i < len(row) else "" for row in rows]) for i in range(len(rows[0]))]
+    if len(rows) < 2 or min(evidence) < 0:
+        return False
+    return by_convention or max(evidence) > 0
+
+
+def _speaks(column: Sequence[str]) -> int:
+    first, below = column[0], [cell for cell in column[1:] if cell.strip()]
+    if not first.strip() or not below:
+        return 0
+    values = sum(bool(_VALUE.match(cell)) for cell in below) >= _MOSTLY * len(below)
+    if not _VALUE.match(first):
+        return int(values)
+    if _YEAR.fullmatch(first) and not all(_YEAR.fullmatch(cell) for cell in below):
+        return int(values)
+    return -1 if values else 0
+
+
+def table(rows: Sequence[Sequence[str]], headers: int = 1) -> tuple[str, int]:
+    """Format rows as a Markdown pipe table; return it with the offset where its header rows end.
+
+    Cells hold no line breaks; `|` is escaped. Without headers the header row, which Markdown demands, is blank.
+    """
     width = max(len(row) for row in rows)
     lines = ["| " + " | ".join(_cell(row[i]) if i < len(row) else "" for i in range(width)) + " |" for row in rows]
-    head = [*lines[:headers], "|" + " --- |" * width]
+    head = [*(lines[:headers] or ["|" + "  |" * width]), "|" + " --- |" * width]
     return "\n".join(head + lines[headers:]), len("\n".join(head))
 
 

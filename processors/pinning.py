@@ -47,7 +47,7 @@ async def _incoming(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) 
         return await _uploaded(fact, content.storage_key, data, ports), data.filename
     if content.url is not None:
         return await _fetched(fact, content.url, data, ports)
-    return await _put(fact, data, _inline(content, ports), ports), data.filename or _text_name(content)
+    return await _put(fact, data, _inline(content, ports), ports), data.filename
 
 
 async def _put(fact: Fact[Incoming], data: DocumentReceived, payload: bytes, ports: Ports) -> BlobRef:
@@ -58,10 +58,6 @@ async def _put(fact: Fact[Incoming], data: DocumentReceived, payload: bytes, por
 
 def _pinned_key(fact: Fact[Incoming], data: DocumentReceived, sha256: str) -> str:
     return blob_key(data.tenant, identity_of(fact, data, sha256), sha256)
-
-
-def _text_name(content: Content) -> str | None:
-    return "document.md" if content.text is not None else None
 
 
 def _inline(content: Content, ports: Ports) -> bytes:

@@ -133,10 +133,15 @@ def _moment(fact: Fact[Incoming]) -> datetime:
     return fact.appended_at or datetime.fromtimestamp(0, UTC)
 
 
+def _type_of_text(data: DocumentReceived, filename: str | None) -> str | None:
+    """Text in an event is Markdown unless its name says otherwise."""
+    return "text/markdown" if data.content.text is not None and filename is None else None
+
+
 async def _looked_at(blob: BlobRef, data: DocumentReceived, filename: str | None, ports: Ports) -> ParsePlan:
     """Type, page and archive limits, before anything else is spent on the document."""
     async with ports.blobs.local(blob.key) as path:
-        return await ports.parser.plan(File(path, filename, data.media_type, blob.size, data.title, data.language))
+        return await ports.parser.plan(File(path, filename, data.media_type or _type_of_text(data, filename), blob.size, data.title, data.language))
 
 
 STAGE = Stage("receive", RAW, VERSION, counts="door", react=react, batch=1, shared=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import textwrap
 from collections.abc import Iterable, Sequence
 
 from processors.outcomes import amended, indexed, removed, superseded
@@ -18,7 +19,8 @@ from streams.memo import memo_key, remembered
 from streams.stage import Counted, Stage, Statement
 from streams.topics import ACCEPTED, OCR_DONE
 
-VERSION = 1
+VERSION = 2
+TITLE_CHARACTERS = 80
 INLINE_BYTES = 120_000
 INLINE_BLOCKS = 2_000
 """A transcript with more of either lies in a blob, so that the event stays under the log's limit."""
@@ -110,7 +112,7 @@ async def _transcribed(data: DocumentAccepted, ports: Ports) -> DocumentTranscri
         document_id=data.document_id,
         order=data.order,
         origin=data.origin,
-        title=data.title or transcript.title or data.filename,
+        title=data.title or transcript.title or data.filename or data.external_id or _first_words(transcript.markdown),
         language=language,
         media_type=plan.media_type,
         content_sha256=data.blob.sha256,
@@ -144,6 +146,12 @@ def _doubts(transcript: Transcript) -> list[Notice]:
     if not transcript.markdown.strip():
         notices.append(Notice(code="NO_TEXT", detail="no text was found in this document; it can be listed but not searched"))
     return notices
+
+
+def _first_words(markdown: str) -> str | None:
+    """A name for a text that came without one, from its first line."""
+    line = next((words for words in markdown.split("\n", 50) if any(char.isalnum() for char in words)), "").strip("#>*-|_ ")
+    return textwrap.shorten(line[:1000], TITLE_CHARACTERS, placeholder=" …") or None
 
 
 async def _stored(transcript: Transcript, data: DocumentAccepted, ports: Ports) -> BlobRef:

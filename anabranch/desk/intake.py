@@ -77,7 +77,7 @@ class LogIntake:
         if request.text is not None:
             await self.blobs.put(content.storage_key or "", request.text.encode())
         duplicate = sha256 is not None and await self._has(tenant, identity, sha256)
-        fields = request.model_dump(include=set(DocumentFields.model_fields)) | ({"filename": "document.md"} if _nameless_text(request) else {})
+        fields = request.model_dump(include=set(DocumentFields.model_fields)) | ({"media_type": "text/markdown"} if _nameless_text(request) else {})
         data = DocumentReceived.model_validate(fields | {"tenant": tenant, "external_id": request.external_id, "content": content, "force": request.force})
         job = await self._publish(data, event.event_id, identity)
         if before and before["stages"][0]["state"] == "done" and content.storage_key and request.storage_key is None:

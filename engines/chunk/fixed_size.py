@@ -14,7 +14,7 @@ from schemas.generations import ChunkConfig
 from schemas.ids import fingerprint
 from schemas.values import ParentChunk, Transcript
 
-VERSION = 1
+VERSION = 2
 
 
 class FixedSizeChunker:

@@ -99,4 +99,5 @@ class _Naming:
         block = self._places.blocks(cut.start, cut.end)[0]
         if block.header_end is None or cut.start < block.header_end:
             return ""
-        return self._markdown[block.span.char_start : block.header_end].rsplit("\n", 1)[0][:_LONGEST_HEADER]
+        header = self._markdown[block.span.char_start : block.header_end].rsplit("\n", 1)[0][:_LONGEST_HEADER]
+        return header if header.strip("| \n") else ""

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 
 from schemas.values import Block, Transcript
 
+SHORTEST_REACH = 3
 _MARKS = re.compile(r"^#{1,6}\s+|\s+#+\s*$")
 
 
@@ -33,32 +37,62 @@ class Section:
         return self.body or self.headings
 
 
+@dataclass(frozen=True, slots=True)
+class _Heading:
+    level: int
+    name: str
+    page: int | None
+    is_first: bool
+    """The document's own title, which holds to the end."""
+
+
 def sections(transcript: Transcript) -> list[Section]:
     found: list[Section] = []
-    path: list[tuple[int, str]] = []
+    path: list[_Heading] = []
     headings: list[Block] = []
-    for block, run in _runs(transcript.blocks):
+    reach = _reach(transcript.blocks)
+    for block, run in _runs(transcript.blocks, reach):
         if block.kind == "heading":
             level = block.level or 1
-            path = [(other, name) for other, name in path if other < level] + [(level, heading(transcript.markdown, block))]
+            last = _Heading(level, heading(transcript.markdown, block), block.span.page, is_first=not found and not headings)
+            path = [other for other in path if other.level < level] + [last]
             headings.append(block)
         else:
-            found.append(Section(tuple(name for _, name in path), tuple(headings), tuple(run)))
+            path = [other for other in path if other.is_first or _holds(other.page, block.span.page, reach)]
+            found.append(Section(tuple(other.name for other in path), tuple(headings), tuple(run)))
             headings = []
     if headings:
-        found.append(Section(tuple(name for _, name in path), tuple(headings), ()))
+        found.append(Section(tuple(other.name for other in path), tuple(headings), ()))
     return found
 
 
-def _runs(blocks: Sequence[Block]) -> Iterator[tuple[Block, list[Block]]]:
-    """Each heading by itself, other blocks in unbroken runs."""
+def _reach(blocks: Sequence[Block]) -> int:
+    """Return for how many pages a heading holds.
+
+    Headings of pages are guessed from their looks, and a heading that was missed would leave everything after it under the last one found.
+    So where headings stand close together, none holds for long: twice the usual distance, at least three pages.
+    """
+    pages = sorted({block.span.page for block in blocks if block.kind == "heading" and block.span.page is not None})
+    gaps = [after - before for before, after in pairwise(pages)]
+    return max(SHORTEST_REACH, 2 * round(median(gaps))) if gaps else sys.maxsize
+
+
+def _holds(heading: int | None, page: int | None, reach: int) -> bool:
+    return heading is None or page is None or page - heading <= reach
+
+
+def _runs(blocks: Sequence[Block], reach: int) -> Iterator[tuple[Block, list[Block]]]:
+    """Yield each heading by itself, other blocks in runs that end where the last heading's reach does."""
     run: list[Block] = []
+    last: int | None = None
     for block in blocks:
-        if block.kind == "heading":
-            if run:
-                yield run[0], run
-            yield block, [block]
+        ends = bool(run) and _holds(last, run[-1].span.page, reach) and not _holds(last, block.span.page, reach)
+        if run and (block.kind == "heading" or ends):
+            yield run[0], run
             run = []
+        if block.kind == "heading":
+            yield block, [block]
+            last = block.span.page
         else:
             run.append(block)
     if run:

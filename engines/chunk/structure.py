@@ -17,7 +17,7 @@ from schemas.generations import ChunkConfig
 from schemas.ids import fingerprint
 from schemas.values import Block, ParentChunk, Transcript
 
-VERSION = 1
+VERSION = 2
 _ROOM = 1.35
 """Packs that nothing more fits into are three quarters full on average; with this much room children have about `child_tokens`."""
 _OWN = frozenset({"code", "table", "summary", "formula"})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from engines.drafts import Draft, table
+from engines.drafts import Draft, has_header, table
 from engines.layout.lines import Line, Measure, Text, measure, texts
 from engines.layout.order import regions
 from engines.layout.runs import JOIN_GAP, Page, Row, Run, body_size, bounds, line_height, rows
@@ -48,7 +48,7 @@ def _stretch(page: Page, found: Sequence[Row], body: float, styled: bool) -> Ite
 
 
 def _table(page: Page, cells: list[list[str]], runs: Sequence[Run]) -> Draft:
-    text, end = table(cells)
+    text, end = table(cells, int(has_header(cells, by_convention=True)))
     return _placed(page, Draft("table", text, header_end=end), runs)
 
 

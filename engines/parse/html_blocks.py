@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from engines.drafts import Draft
+from engines.drafts import Draft, has_header
 from engines.parse.html_tree import Element
 
 _SKIPPED = frozenset(
@@ -106,16 +106,26 @@ def rows_of(element: Element) -> Iterator[Element]:
 
 
 def grid(element: Element) -> tuple[list[list[str]], int]:
-    """Cells by row, with a spanned cell's text in each place it covers, and the number of header rows (at least 1)."""
+    """Return cells by row, with a spanned cell's text in each place it covers, and the number of header rows.
+
+    Header rows consist of `th`, or of bold cells; else the cells below the first row tell.
+    """
     rows: list[list[str]] = []
     below: dict[tuple[int, int], str] = {}
     headers = 0
     for i, row in enumerate(rows_of(element)):
         cells = [cell for cell in row.elements() if cell.tag in ("td", "th")]
-        headers += i == headers and bool(cells) and all(cell.tag == "th" for cell in cells)
+        headers += i == headers and bool(cells) and all(cell.tag == "th" or (i == 0 and _is_bold(cell)) for cell in cells)
         rows.append(_row(i, cells, below))
     rows = [row for row in rows if any(row)]
-    return rows, min(max(1, headers), len(rows))
+    if not headers and rows and has_header(rows, by_convention=False):
+        headers = 1
+    return rows, min(headers, len(rows))
+
+
+def _is_bold(cell: Element) -> bool:
+    inner = list(cell.elements())
+    return bool(inner) and all(part.tag in ("b", "strong") for part in inner) and not any(isinstance(part, str) and part.strip() for part in cell.children)
 
 
 def _row(i: int, cells: list[Element], below: dict[tuple[int, int], str]) -> list[str]:

@@ -17,7 +17,7 @@ from schemas.ids import fingerprint
 from schemas.ports.engines import File, ParsePlan
 from schemas.values import Notice, Transcript
 
-VERSION = 1
+VERSION = 2
 _LIBRARIES = ("pypdfium2", "docling-rs", "markdown-it-py", "python-calamine", "pillow")
 _WARM = ("engines.parse.pdf", "engines.parse.markdown", "engines.parse.worker")
 _PAGES_AT_ONCE = 4

@@ -11,7 +11,7 @@ from typing import Any
 
 from docling_rs import ConversionError, DocumentConverter, DocumentStream, InputFormat
 
-from engines.drafts import Draft, Piece, table
+from engines.drafts import Draft, Piece, has_header, table
 from engines.parse import detect
 from engines.parse.archive import corrupt
 from engines.parse.html_blocks import code
@@ -92,7 +92,9 @@ class _Walk:
                 break
             headers += 1
         if any(any(cell.strip() for cell in row) for row in rows):
-            text, end = table(rows, min(max(1, headers), len(rows)))
+            if headers <= 1:
+                headers = int(has_header(rows, by_convention=True))
+            text, end = table(rows, min(headers, len(rows)))
             self._add(Draft("table", text, header_end=end), node)
 
     def _items(self, group: Any, depth: int) -> Iterator[str]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import datetime
 import io
+import zipfile
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 
 from python_calamine import CalamineError, PasswordError, SheetTypeEnum, load_workbook
 
-from engines.drafts import Draft, Piece, table
+from engines.drafts import Draft, Piece, has_header, table
 from engines.parse import text
 from engines.parse.archive import corrupt
+from engines.parse.number_formats import Formats, read_formats, show
 from schemas.errors import LimitExceeded, UnreadableDocument
 
 MAX_CELLS = 5_000_000
@@ -27,10 +29,11 @@ def read_workbook(path: Path) -> Piece:
     """Raises UnreadableDocument (ENCRYPTED_DOCUMENT, CORRUPT_DOCUMENT), LimitExceeded (TOO_MANY_CELLS)."""
     piece = Piece()
     try:
+        formats = read_formats(path) if zipfile.is_zipfile(path) else {}
         with load_workbook(str(path)) as workbook:
             for sheet in workbook.sheets_metadata:
                 if sheet.typ == SheetTypeEnum.WorkSheet:
-                    piece.drafts += _sheet(workbook.get_sheet_by_name(sheet.name))
+                    piece.drafts += _sheet(workbook.get_sheet_by_name(sheet.name), formats.get(sheet.name, {}))
     except PasswordError as error:
         raise UnreadableDocument("the workbook is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.") from error
     except CalamineError as error:
@@ -62,15 +65,18 @@ def _check_size(cells: int) -> None:
         raise LimitExceeded(f"the sheet has {cells} cells, more than {MAX_CELLS}", code="TOO_MANY_CELLS", remedy="Split the sheet into smaller files.")
 
 
-def _sheet(sheet: Any) -> Iterator[Draft]:
+def _sheet(sheet: Any, formats: Formats) -> Iterator[Draft]:
     yield Draft("heading", sheet.name, level=1, sheet=sheet.name)
     if sheet.start is not None:
         _check_size(sheet.height * sheet.width)
         top, left = sheet.start
-        yield from _drafts([[_shown(value) for value in row] for row in sheet.to_python()], sheet.name, top, left)
+        rows = [[_shown(value, formats.get((i, j))) for j, value in enumerate(row, left)] for i, row in enumerate(sheet.to_python(), top)]
+        yield from _drafts(rows, sheet.name, top, left)
 
 
-def _shown(value: Any) -> str:
+def _shown(value: Any, code: str | None) -> str:
+    if code and isinstance(value, (int, float)) and not isinstance(value, bool) and (shown := show(float(value), code)) is not None:
+        return shown
     match value:
         case bool():
             return "TRUE" if value else "FALSE"
@@ -95,15 +101,24 @@ def _drafts(rows: Rows, sheet: str | None, top: int, left: int) -> Iterator[Draf
 
 
 def _summary(rows: Rows, found: list[Draft], sheet: str | None, top: int, left: int) -> Draft:
-    """What a person sees at a glance: size, and the names of the largest table's columns."""
-    filled = [i for i, row in enumerate(rows) if any(cell.strip() for cell in row)]
-    name = f"Sheet {sheet}: " if sheet else ""
-    words = f"{name}{len(filled)} rows, {len(rows[0])} columns."
+    """Describe the sheet for search: size, and the names of the largest table's columns.
+
+    The words are ours and not the document's, so they stand in a comment and no answer quotes them.
+    """
     tables = [draft for draft in found if draft.kind == "table"]
-    if tables:
-        largest = max(tables, key=lambda draft: len(draft.text))
-        words += " Columns: " + ", ".join(cell.strip() for cell in largest.text.split("\n", 1)[0].strip("| ").split(" | ") if cell.strip())[:1500] + "."
-    return Draft("summary", words, sheet=sheet, cells=_address(top, left, top + len(rows) - 1, left + len(rows[0]) - 1))
+    largest = max(tables, key=lambda draft: len(draft.text), default=None)
+    names = [cell.strip() for cell in largest.text.split("\n", 1)[0].strip("| ").split(" | ") if cell.strip()] if largest else []
+    filled = sum(any(cell.strip() for cell in row) for row in rows) - bool(names)
+    words = f"Sheet {sheet}: " if sheet else ""
+    words += f"{_counted(filled, 'row')}, {_counted(len(rows[0]), 'column')}."
+    if names:
+        words += f" Columns: {', '.join(names)[:1500]}."
+    comment = f"<!-- {words.replace('--', '- -')} -->"
+    return Draft("summary", comment, sheet=sheet, cells=_address(top, left, top + len(rows) - 1, left + len(rows[0]) - 1))
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
 
 
 def _islands(rows: Rows, top: int, left: int, turns: int) -> Iterator[tuple[Rows, int, int]]:
@@ -142,7 +157,7 @@ def _island(rows: Rows, top: int, left: int, sheet: str | None) -> Iterator[Draf
         words = " ".join(" ".join(row).split())
         yield Draft("paragraph", words, sheet=sheet, cells=_address(top + i, left, top + i, left + len(row) - 1))
     if rows[lone:]:
-        body, end = table(rows[lone:])
+        body, end = table(rows[lone:], int(has_header(rows[lone:], by_convention=True)))
         yield Draft("table", body, header_end=end, sheet=sheet, cells=_address(top + lone, left, top + len(rows) - 1, left + len(rows[0]) - 1))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from retrieval.answer.headings import section_at
 from retrieval.answer.quotables import Quotable
 from retrieval.results import link, pages_of, spans_of
 from schemas.questions import Citation
@@ -28,7 +29,7 @@ def cite(n: int, item: Quotable) -> Citation | None:
         title=chunk.title,
         source_uri=chunk.source_uri,
         link=link(chunk.document_id, pages, start, end),
-        section=view.section,
+        section=section_at(view.text, view.section, item.chunk.char_start + item.start - view.char_start),
         pages=pages,
         spans=spans,
         quote=quote,

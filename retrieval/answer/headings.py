@@ -16,12 +16,31 @@ LONGEST = 10
 """Words of a line that may be a heading by its form."""
 _CLOSED = re.compile(r"[.!?…:;,|][\"'”’»)\]*_`]*$")
 _STATEMENT = re.compile(r"[:=|]|,\s")
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 _VALUES: Sequence[ValueKind] = ("money", "percentage", "date", "contact")
 
 
 def marked_headings(text: str) -> Iterator[tuple[int, int]]:
     """Places of the words of headings that Markdown marks."""
     yield from (match.span("words") for line in re.finditer(r"[^\n]+", text) if (match := MARKED.match(text, line.start(), line.end())))
+
+
+def section_at(text: str, section: str, offset: int) -> str:
+    """Return the heading path that holds at `offset` of a passage whose own path is `section`: a short document is one passage with several headings."""
+    path: list[tuple[int, str]] = []
+    fence = ""
+    for line in re.finditer(r"[^\n]+", text[:offset]):
+        mark = _FENCE.match(line.group())
+        if mark and (not fence or mark[1].startswith(fence)):
+            fence = "" if fence else mark[1]
+        elif not fence and (found := MARKED.match(line.group())):
+            level = len(line.group().split(None, 1)[0])
+            path = [(other, name) for other, name in path if other < level] + [(level, " ".join(found["words"].strip("# ").split()))]
+    names = [name for _, name in path]
+    above = section.split(" > ") if section else []
+    if names and names[0] in above:
+        above = above[: above.index(names[0])]
+    return " > ".join([*above, *names])
 
 
 def is_name(text: str, names: Iterable[str]) -> bool:

@@ -62,11 +62,14 @@ def _said(context: Context, chunk: ChunkView, sentences: Sentences) -> Iterator[
 
 
 def _of_chunk(context: Context, chunk: ChunkView, sentences: Sentences, *, headings: bool = False) -> Iterator[Quotable]:
+    if chunk.kind == "summary":
+        return  # written by the parser, not by the document's author
     header: tuple[str, ...] | None = prefix_header(chunk.prefix) if chunk.text.lstrip().startswith("|") else None
     yield from (Quotable(context, chunk, start, end) for start, end in marked_headings(chunk.text) if headings)
     for kind, start, end in blocks(chunk.text):
         if kind == "header":
-            header = tuple(cells(chunk.text[start:end]))
+            names = tuple(cells(chunk.text[start:end]))
+            header = names if any(names) else None
         elif kind == "row":
             yield Quotable(context, chunk, start, end, header)
         else:

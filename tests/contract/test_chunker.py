@@ -184,3 +184,24 @@ def test_fixed_windows_overlap_by_their_share() -> None:
 
 def test_the_fingerprints_of_two_strategies_differ() -> None:
     assert len({chunker_for(ChunkConfig(strategy=name)).fingerprint for name in ("structure", "fixed_size")}) == 2  # type: ignore[arg-type]
+
+
+def test_a_guessed_heading_does_not_hold_for_all_later_pages(structure: Chunker) -> None:
+    """Headings on every page up to the fourth, then none: the fourth's must not name page 19."""
+    drafts = [Draft("heading", "Annual report", level=1, page=1)]
+    for page in range(1, 20):
+        drafts += [Draft("heading", f"Part {page}", level=2, page=page)] if page <= 4 else []
+        drafts.append(Draft("paragraph", " ".join(SENTENCES[page * 12 : page * 12 + 12]), page=page))
+    parents = structure.chunk(DOCUMENT, None, assemble([Piece(drafts)], pages=19))
+    sections = {page: parent.section for parent in parents for page in parent.pages}
+    assert sections[3] == "Annual report > Part 3" and sections[6] == "Annual report > Part 4"
+    assert {sections[page] for page in range(9, 20)} == {"Annual report"}
+
+
+def test_a_chapter_may_be_as_long_as_its_neighbors(structure: Chunker) -> None:
+    drafts = []
+    for page in range(1, 61):
+        drafts += [Draft("heading", f"Chapter {page}", level=1, page=page)] if page % 20 == 1 else []
+        drafts.append(Draft("paragraph", " ".join(SENTENCES[page * 6 : page * 6 + 6]), page=page))
+    parents = structure.chunk(DOCUMENT, None, assemble([Piece(drafts)], pages=60))
+    assert {parent.section for parent in parents} == {"Chapter 1", "Chapter 21", "Chapter 41"}

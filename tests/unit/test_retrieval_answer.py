@@ -13,8 +13,9 @@ from engines.sentences import RuleSentences
 from engines.server_settings import ServerSettings
 from retrieval.answer.asked_for import find_value, marked, value_kind
 from retrieval.answer.citations import spans_between, verified
+from retrieval.answer.headings import section_at
 from retrieval.answer.model import answer_schema, system_prompt, written_answer
-from retrieval.answer.quotables import blocks, cells, prefix_header, quotables
+from retrieval.answer.quotables import Quotable, blocks, cells, prefix_header, quotables
 from retrieval.answer.spoken import Spoken
 from retrieval.answer.support import share_held, unsupported_numbers
 from retrieval.expand import RankedParent
@@ -129,6 +130,20 @@ async def test_an_answer_in_another_language_than_its_passages_is_checked_by_its
     assert response.answer == "A substituição do rolamento custa 18,740 euros. [1]"
 
 
+@pytest.mark.parametrize(
+    ("place", "section"),
+    [("floor area", "Lease > Premises"), ("monthly rent", "Lease > Rent"), ("# not a heading", "Lease > Rent"), ("at the end", "Lease > Rent > Index")],
+)
+def test_section_is_the_heading_path_at_the_quote(place: str, section: str) -> None:
+    text = "# Lease\n\n## Premises\n\nfloor area\n\n## Rent\n\nmonthly rent\n\n```\n# not a heading\n```\n\n### Index\n\nat the end"
+    assert section_at(text, "Lease", text.index(place)) == section
+
+
+def test_section_of_a_passage_without_headings_is_its_own() -> None:
+    assert section_at("monthly rent", "Lease > Rent", 0) == "Lease > Rent"
+    assert section_at("## Rent\n\nmonthly rent", "Lease > Rent", 12) == "Lease > Rent"
+
+
 def test_the_schema_is_strict_and_the_prompt_names_the_language() -> None:
     schema = answer_schema()
     assert schema["required"] == ["sufficient", "sentences", "assumptions", "limitations"] and schema["additionalProperties"] is False
@@ -151,12 +166,21 @@ def test_blocks_leave_headings_and_table_rules_out() -> None:
 HEADED = "Buoy 14 moved\n\nIt lies 40 metres further east since March.\n\nCláusula 2. Preço\n\nO preço é de 9 euros.\n\n- free parking\n\nCaptain Nora Kestrel"
 
 
-def quoted(text: str, title: str | None = None) -> list[str]:
+def quotables_of(text: str, title: str | None = None) -> list[Quotable]:
     index = MemoryIndex()
     index.add(Document("note", [[Child(text)]], title))
     (chunk,) = index.views.values()
     parent = RankedParent(chunk.parent_id, chunk.document_id, 1.0, Fused(chunk, 1.0, {}, {}), 1)
-    return [item.text for item in quotables([Context(1, parent, index.parent_views[chunk.parent_id], (chunk,))], RuleSentences())]
+    return quotables([Context(1, parent, index.parent_views[chunk.parent_id], (chunk,))], RuleSentences())
+
+
+def quoted(text: str, title: str | None = None) -> list[str]:
+    return [item.text for item in quotables_of(text, title)]
+
+
+def test_row_of_a_table_without_header_is_quoted_by_its_cells() -> None:
+    found = quotables_of("|  |  |\n| --- | --- |\n| North quay | 7.4 m |\n| South quay | 9.1 m |")
+    assert [item.readable for item in found] == ["North quay; 7.4 m", "South quay; 9.1 m"]
 
 
 def test_headings_without_a_mark_are_not_quoted_and_what_says_something_is() -> None:

@@ -105,7 +105,7 @@ def test_a_sheet_has_a_heading_a_summary_and_its_cells_addresses(tmp_path: Path)
     book.save(tmp_path / "x.xlsx")
     drafts = sheets.read_workbook(tmp_path / "x.xlsx").drafts
     assert [(draft.kind, draft.cells) for draft in drafts] == [("heading", None), ("summary", "B2:C6"), ("paragraph", "B2"), ("table", "B4:C6")]
-    assert drafts[1].text == "Sheet Prices: 4 rows, 2 columns. Columns: part, price."
+    assert drafts[1].text == "<!-- Sheet Prices: 3 rows, 2 columns. Columns: part, price. -->"
     assert drafts[3].text.split("\n")[2:] == ["| seal | 12.5 |", "| pump | 300 |"]
     assert all(draft.sheet == "Prices" for draft in drafts)
 

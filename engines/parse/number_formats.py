@@ -1,0 +1,120 @@
+"""How an XLSX workbook shows its numbers: 21.3 under the format `0.00` is read as 21.30 by a person, and so by us.
+
+Source: ECMA-376 part 1, 18.8.30 (number formats), 18.8.10 (cell formats), 18.3.1.4 (cells).
+"""
+
+from __future__ import annotations
+
+import re
+import zipfile
+from collections.abc import Iterator, Mapping
+from decimal import ROUND_HALF_UP, Decimal
+from pathlib import Path, PurePosixPath
+from typing import IO
+from xml.etree import ElementTree
+from xml.parsers import expat
+
+Formats = Mapping[tuple[int, int], str]
+"""(row, column), both from 0 → the cell's format code; only cells whose format changes how a number looks."""
+
+_BUILT_IN = {1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 37: "#,##0", 38: "#,##0", 39: "#,##0.00", 40: "#,##0.00"}
+_LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
+_DIGITS = re.compile(r"[#0?,]*[#0?](?:\.([0#?]*))?")
+_CURRENCY = re.compile(r"\[\$([^\]\-]*)[^\]]*\]")
+_PLACE = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
+
+
+def read_formats(path: Path) -> dict[str, Formats]:
+    """Return the formats of each sheet by its name; nothing for a workbook without styles, or one that cannot be read in this way."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            styles = _styles(archive)
+            return {name: dict(_cells(archive.open(part), styles)) for name, part in _sheets(archive)} if styles else {}
+    except (zipfile.BadZipFile, KeyError, ValueError, ElementTree.ParseError, expat.ExpatError):
+        return {}  # the values are still read, by another library
+
+
+def show(value: float, code: str) -> str | None:
+    """Format a number as `code` shows it; None where the code shows something else than one decimal number."""
+    sections = code.split(";")
+    section = sections[1] if value < 0 and len(sections) > 1 and sections[1] else sections[0]
+    bare = _LITERAL.sub("", section)
+    digits = _DIGITS.search(bare)
+    if not digits or re.search(r"[dmyhsE@/]", bare, re.I):
+        return None
+    percent = "%" in bare
+    decimals = len((digits[1] or "").rstrip("#?"))
+    shown = Decimal(repr(value)) * (100 if percent else 1)
+    most = len(digits[1] or "")
+    shown = shown.quantize(Decimal(1).scaleb(-most), ROUND_HALF_UP)
+    text = f"{abs(shown):{',' if ',' in digits[0] else ''}.{most}f}"
+    while most > decimals and text.endswith("0"):
+        text, most = text[:-1], most - 1
+    currency = _CURRENCY.search(section) or re.search(r'"([^"]*[$€£¥A-Z][^"]*)"', section) or re.search(r"([$€£¥])", section)
+    symbol = currency[1].strip() if currency else ""
+    before = bool(symbol) and section.find(currency[0]) < section.find(digits[0][-1]) if currency else False
+    text = text.rstrip(".") + ("%" if percent else "")
+    if symbol:
+        gap = " " if len(symbol) > 1 else ""
+        text = f"{symbol}{gap}{text}" if before else f"{text} {symbol}"
+    return f"-{text}" if shown < 0 else text
+
+
+def _styles(archive: zipfile.ZipFile) -> dict[int, str]:
+    """Cell style → format code, for the styles that show numbers in a way of their own."""
+    codes = dict(_BUILT_IN)
+    styles: dict[int, str] = {}
+    root = ElementTree.fromstring(archive.read("xl/styles.xml"))
+    for element in root.iter():
+        if _name(element.tag) == "numFmt":
+            codes[int(element.attrib["numFmtId"])] = element.attrib["formatCode"]
+    cell_styles = next((element for element in root if _name(element.tag) == "cellXfs"), None)
+    for number, element in enumerate(cell_styles if cell_styles is not None else ()):
+        code = codes.get(int(element.attrib.get("numFmtId", 0)))
+        if code and code != "General" and show(1.5, code) is not None:
+            styles[number] = code
+    return styles
+
+
+def _sheets(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
+    """Names of sheets with the parts of the archive that hold them."""
+    targets = {element.attrib["Id"]: element.attrib["Target"] for element in ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))}
+    for element in ElementTree.fromstring(archive.read("xl/workbook.xml")).iter():
+        if _name(element.tag) == "sheet":
+            relation = next((value for name, value in element.attrib.items() if _name(name) == "id"), "")
+            target = targets.get(relation, "")
+            if "worksheets/" in target:
+                yield element.attrib["name"], target.lstrip("/") if target.startswith("/") else str(PurePosixPath("xl", target))
+
+
+def _cells(part: IO[bytes], styles: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
+    """Read the start tags of a sheet's cells, in one pass and without building a tree."""
+    found: list[tuple[tuple[int, int], str]] = []
+
+    def start(tag: str, attributes: dict[str, str]) -> None:
+        if _name(tag) != "c" or attributes.get("t", "n") != "n":
+            return
+        code, place = styles.get(int(attributes.get("s", 0))), _PLACE.fullmatch(attributes.get("r", ""))
+        if code and place:
+            found.append(((int(place[2]) - 1, _column(place[1])), code))
+
+    parser = expat.ParserCreate(namespace_separator="}")
+    parser.StartElementHandler = start
+    with part:
+        for block in iter(lambda: part.read(2**18), b""):
+            parser.Parse(block, False)
+            yield from found
+            found.clear()
+        parser.Parse(b"", True)
+    yield from found
+
+
+def _name(tag: str) -> str:
+    return tag.rpartition("}")[2]
+
+
+def _column(letters: str) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + ord(letter) - 64
+    return number - 1
