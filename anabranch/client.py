@@ -63,6 +63,8 @@ class ApiClient:
         """Raises NotFound, InvalidRequest or PermanentError for problems that the server tells of, TransientError where it does not answer."""
         try:
             response = await self._sent(method, path, options)
+        except httpx2.InvalidURL as error:
+            raise InvalidRequest(f"{path!r} is not a path: {error}", remedy="Check the name: it holds characters that no name has.") from error
         except httpx2.HTTPError as error:
             raise self._unreachable(error) from error
         if response.is_error:

@@ -18,6 +18,7 @@ from engines.addresses import Address, is_public
 from schemas.errors import AnabranchError, EngineUnavailable, ForbiddenAddress, LimitExceeded, UnreadableDocument
 from schemas.ports.engines import Blobs, Fetched
 from schemas.ports.sources import Revisited
+from schemas.urls import redact_urls
 
 T = TypeVar("T")
 Receive = Callable[[httpx.Response, httpx.URL], Awaitable[T]]
@@ -25,6 +26,8 @@ SCHEMES = {"http": 80, "https": 443}
 BUSY = frozenset({408, 425, 429})
 GONE = frozenset({404, 410})
 CONNECT_S = 10.0
+SILENCE_S = 10.0
+"""Without a byte from the server, after which a fetch ends."""
 LONGEST_CONDITION = 1_000
 """Of a tag or a date that is said again; without it the document is sent once more."""
 LONGEST_TYPE = 255
@@ -67,7 +70,10 @@ class HttpFetcher:
 
     def _client(self) -> httpx.AsyncClient:
         client = httpx.AsyncClient(
-            follow_redirects=False, trust_env=False, timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_S), headers={"Accept-Encoding": "identity"}
+            follow_redirects=False,
+            trust_env=False,
+            timeout=httpx.Timeout(self._timeout_s, connect=CONNECT_S, read=SILENCE_S),
+            headers={"Accept-Encoding": "identity"},
         )
         return httpx_ssrf_protection(client, check_globally_reachable=False, custom_validator=self._admits, dns_cache_ttl=0)
 
@@ -99,6 +105,10 @@ class HttpFetcher:
 
     async def _stored(self, response: httpx.Response, place: httpx.URL, key_prefix: str) -> Fetched:
         _check_status(response, place)
+        if (coding := response.headers.get("content-encoding", "identity").strip().lower()) not in ("", "identity"):
+            # A small answer may decode into a text without end, and what was not asked for is not needed.
+            remedy = "Serve it without Content-Encoding where the client does not accept one, or upload the file."
+            raise UnreadableDocument(f"{place} answered with Content-Encoding {coding[:40]!r}, which was not asked for.", code="FETCH_FAILED", remedy=remedy)
         claimed = int(length) if (length := response.headers.get("content-length", "")).isdecimal() else 0
         if claimed > self._max_bytes:
             raise LimitExceeded(
@@ -108,7 +118,7 @@ class HttpFetcher:
         blob = await self._blobs.put_stream(
             key_prefix, _body(response), limit=self._max_bytes, media_type=media_type if 0 < len(media_type) <= LONGEST_TYPE else None
         )
-        return Fetched(blob, str(place.copy_with(username=None, password=None)), blob.media_type, _filename(response, place))
+        return Fetched(blob, redact_urls(str(place)), blob.media_type, _filename(response, place))
 
 
 async def _addresses(host: str, port: int) -> list[Address]:
@@ -131,7 +141,7 @@ def _check_status(response: httpx.Response, place: httpx.URL) -> None:
 
 
 async def _body(response: httpx.Response) -> AsyncIterator[bytes]:
-    async for chunk in response.aiter_bytes():
+    async for chunk in response.aiter_raw():
         yield chunk
 
 
@@ -152,6 +162,8 @@ def _translated(url: str, error: Exception) -> AnabranchError:
         return ForbiddenAddress(f"{url} leads to an address that is not public: {error}.")
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol | UnicodeError):
         return ForbiddenAddress(f"{url[:500]!r} is no address: {error}.")
+    if isinstance(error, httpx.ReadTimeout):
+        return LimitExceeded(f"{url} sent nothing for {SILENCE_S:g} s.", code="FETCH_TIMEOUT", remedy="Upload the file instead.")
     if isinstance(error, httpx.DecodingError):
         return UnreadableDocument(f"{url[:500]!r} cannot be fetched: {error}.", code="FETCH_FAILED", remedy="Check the address.")
     return EngineUnavailable(f"{url} could not be fetched: {error or type(error).__name__}.", remedy="Check the network; the fetch is tried again.")

@@ -9,13 +9,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
+from urllib.parse import urlsplit
 
 from processors.admission import check_owner, check_producer, take_ownership
 from processors.pinning import Incoming, identity_of, numbered, pinned_bytes
-from schemas.errors import MalformedEvent, NotFound, TransientError
+from schemas.errors import CredentialsInUrl, MalformedEvent, NotFound, TransientError
 from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
 from schemas.ports.bundle import Latest, Ports
 from schemas.ports.engines import File, ParsePlan
+from schemas.urls import has_user_info, redact_urls
 from schemas.values import MAX_NAME_BYTES, Amendment, BlobRef, DocumentFields, Origin
 from streams.stage import Counted, Stage, Statement
 from streams.topics import RAW
@@ -46,6 +48,9 @@ def _check_name(fact: Fact[Incoming]) -> None:
 
 
 async def _accepted(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) -> DocumentAccepted:
+    for name, url in (("content.url", data.content.url), ("source_uri", data.source_uri)):
+        if url is not None and has_user_info(url):
+            raise CredentialsInUrl(f"{name} holds a user name or password")
     if (named := data.document(numbered(fact))) is not None:
         await check_owner(fact, named, ports)
     blob, filename = await pinned_bytes(fact, data, ports)
@@ -63,7 +68,7 @@ async def _accepted(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) 
             "external_id": data.external_id,
             "filename": filename,
             "media_type": plan.media_type,
-            "source_uri": data.source_uri or data.content.url,
+            "source_uri": redact_urls(uri) if (uri := data.source_uri or data.content.url) else None,
             "blob": blob.model_copy(update={"media_type": plan.media_type}),
             "payload_sha256": fact.payload_sha256,
             "received_at": _moment(fact),
@@ -144,4 +149,13 @@ async def _looked_at(blob: BlobRef, data: DocumentReceived, filename: str | None
         return await ports.parser.plan(File(path, filename, data.media_type or _type_of_text(data, filename), blob.size, data.title, data.language))
 
 
-STAGE = Stage("receive", RAW, VERSION, counts="door", react=react, batch=1, shared=True)
+def host(fact: Fact[Incoming]) -> str | None:
+    """The server that the document is fetched from."""
+    url = fact.data.content.url if isinstance(fact.data, DocumentReceived) else None
+    try:
+        return urlsplit(url).netloc.lower() if url is not None else None
+    except ValueError:
+        return None  # not a URL: refused without a fetch
+
+
+STAGE = Stage("receive", RAW, VERSION, counts="door", react=react, batch=1, shared=True, host=host)

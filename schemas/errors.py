@@ -12,6 +12,7 @@
     │   ├── UnreadableDocument
     │   ├── LimitExceeded
     │   ├── ForbiddenAddress
+    │   ├── CredentialsInUrl
     │   ├── Unauthenticated     no valid credential (HTTP 401)
     │   ├── Forbidden           the caller's role, tenant or origin does not allow it (HTTP 403)
     │   ├── NotFound
@@ -30,12 +31,16 @@ Each carries a `code` for programs, a `detail` for people and a `remedy` that na
 
 from __future__ import annotations
 
+from schemas.urls import redact_urls
+
 
 class AnabranchError(Exception):
     code = "ERROR"
     remedy = ""
 
     def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None) -> None:
+        # Details go into dead letters, logs and answers: no credential that stands in a URL may go with them.
+        detail = redact_urls(detail)
         super().__init__(detail)
         self.detail = detail
         self.code = code or type(self).code
@@ -103,6 +108,11 @@ class LimitExceeded(PermanentError):
 class ForbiddenAddress(PermanentError):
     code = "FORBIDDEN_ADDRESS"
     remedy = "Only public http and https addresses are fetched; exempt a host with ANABRANCH_INGEST__URL_ALLOW=host:port."
+
+
+class CredentialsInUrl(PermanentError):
+    code = "CREDENTIALS_IN_URL"
+    remedy = "Send a URL without user and password: it would be kept in the log. A presigned URL is fetched, and kept without its signature."
 
 
 class Unauthenticated(PermanentError):

@@ -16,6 +16,7 @@ from schemas.events.raw import is_tenant
 from schemas.ids import content_id
 from schemas.ports.bundle import Ports
 from schemas.records import StoredRecord
+from schemas.urls import redact_urls
 from schemas.values import Said
 from streams.codec import base_topic, clues, guessed_document, guessed_text, owner
 from streams.stage import Stage, Statement
@@ -123,6 +124,7 @@ def _said(stored: StoredRecord, fact: Fact[Any] | None) -> Said | None:
     told = {name: getattr(fact.data, name, None) if fact else guessed_text(stored.record, name) for name in Said.model_fields}
     if fact and isinstance(fact.data, DocumentReceived):
         told["source_uri"] = told["source_uri"] or fact.data.content.url
+    told["source_uri"] = redact_urls(told["source_uri"]) if told["source_uri"] else None
     return Said(**told) if any(told.values()) else None
 
 

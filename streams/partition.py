@@ -40,8 +40,27 @@ class Bounds:
     reactions: int = 32
     reactions_of_one: int = 8
     """Of one document."""
+    fetches: int = 8
+    """Reactions that wait for a foreign server: a quarter of `reactions`, beside them."""
+    fetches_of_one: int = 4
+    """From one host."""
+    fetches_waiting: int = 20_000
+    """Claimed events that wait for such a place, so that what comes behind them goes on."""
     group_bytes: int = 64 * 1024
     prune_every: int = 5_000
+
+
+@dataclass(slots=True)
+class Lane:
+    """Reactions that share places."""
+
+    room: WaitingRoom
+    places: int
+    reacting: int = 0
+
+    @property
+    def free(self) -> int:
+        return self.places - self.reacting if self.room.ready else 0
 
 
 @dataclass(slots=True)
@@ -87,12 +106,13 @@ class PartitionSink:
         self.standing = standing
         self.queue: deque[StoredRecord] = deque()
         self.waiting = WaitingRoom(self.bounds.reactions_of_one)
+        self.fetching = WaitingRoom(self.bounds.fetches_of_one, key=self._host)
+        self.lanes = (Lane(self.waiting, self.bounds.reactions), Lane(self.fetching, self.bounds.fetches))
         self.done: deque[Work] = deque()
         self.order: deque[int] = deque()
         """Offsets not yet acknowledged, in reading order. Of what is finished nothing else is kept: much may wait behind one long document."""
         self.finished: Counter[int] = Counter()
         self.bytes = 0
-        self.reacting = 0
         self.paused = self.closing = False
         self.acknowledged = 0
         self.prunable = 0
@@ -150,7 +170,7 @@ class PartitionSink:
     async def _claim_loop(self) -> None:
         while True:
             await self._until(self.arrived, lambda: bool(self.queue))
-            await self._until(self.changed, lambda: self.waiting.count < self.bounds.waiting)
+            await self._until(self.changed, lambda: self.waiting.count < self.bounds.waiting and self.fetching.count < self.bounds.fetches_waiting)
             records = [self.queue.popleft() for _ in range(min(len(self.queue), self.bounds.claim_records))]
             try:
                 works = await self.runner.claim(records)
@@ -165,32 +185,38 @@ class PartitionSink:
             if work.left:
                 self._hold(-work.stored.size)
             elif work.burial is None and work.counted is not None:
-                self.waiting.add(work)
+                (self.waiting if self._host(work) is None else self.fetching).add(work)
             else:
                 self.done.append(work)
         self._resume()
         self.changed.set()
         self.ended.set()
 
+    def _host(self, work: Work) -> str | None:
+        return self.runner.stage.host(work.counted.fact) if work.counted else None
+
     async def _react_loop(self) -> None:
         while True:
-            await self._until(self.changed, lambda: self.waiting.ready and self.reacting < self.bounds.reactions)
+            await self._until(self.changed, lambda: any(lane.free for lane in self.lanes))
             stage = self.runner.stage
-            group = self.waiting.take(min(stage.batch, self.bounds.reactions - self.reacting), self.bounds.group_bytes)
-            self.reacting += len(group)
-            self.changed.set()
-            self.runner.observer.in_flight(stage.name, len(group))
-            self._start(partial(self._react, group))
+            for lane in self.lanes:
+                if not lane.free:
+                    continue
+                group = lane.room.take(min(stage.batch, lane.free), self.bounds.group_bytes)
+                lane.reacting += len(group)
+                self.changed.set()
+                self.runner.observer.in_flight(stage.name, len(group))
+                self._start(partial(self._react, group, lane))
 
-    async def _react(self, group: list[Work]) -> None:
+    async def _react(self, group: list[Work], lane: Lane) -> None:
         started = asyncio.get_running_loop().time()
         ended = group
         try:
             alone = {id(work) for work in await self.runner.react(group)}
             ended = [work for work in group if id(work) not in alone]
         finally:
-            self.reacting -= len(ended)
-            self.waiting.give_back(ended)
+            lane.reacting -= len(ended)
+            lane.room.give_back(ended)
             self.runner.observer.in_flight(self.runner.stage.name, -len(ended))
         self.runner.observer.took(self.runner.stage.name, asyncio.get_running_loop().time() - started)
         self.done.extend(ended)
@@ -198,7 +224,7 @@ class PartitionSink:
         self.ended.set()
         for work in group:
             if id(work) in alone:
-                self._start(partial(self._react, [work]))
+                self._start(partial(self._react, [work], lane))
 
     async def _finish_loop(self) -> None:
         while True:

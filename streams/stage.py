@@ -44,6 +44,10 @@ def nothing(fact: Fact[Any]) -> Iterable[Row]:
     return ()
 
 
+def no_host(fact: Fact[Any]) -> str | None:
+    return None
+
+
 def never(counted: Counted) -> bool:
     return False
 
@@ -67,5 +71,7 @@ class Stage:
     """The topic of what it states, outcomes aside: of several generations that share it, one states it for all."""
     shared: bool = False
     """True where one reader serves all generations (the door, control, runs, dead letters)."""
+    host: Callable[[Fact[Any]], str | None] = no_host
+    """The foreign server that a reaction waits for. Such reactions have places of their own, so that a slow server holds up none but its own."""
     left: Callable[[Counted], bool] = never
     """Whether a reaction is left to another program: it stays owed in the log, unacknowledged, and what comes behind it goes on."""

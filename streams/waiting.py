@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from streams.runner import Work
 
 
 class WaitingRoom:
     """First come, first served within a document; round robin among documents. None has more than `at_once` works taken and not yet given back,
-    so that a long one leaves room for those that come later."""
+    so that a long one leaves room for those that come later. With another `key` works take turns by that in place of their document."""
 
-    def __init__(self, at_once: int) -> None:
-        self.at_once = at_once
+    def __init__(self, at_once: int, key: Callable[[Work], object] | None = None) -> None:
+        self.at_once, self.key = at_once, key or document_of
         self.queues: dict[object, deque[Work]] = {}
         self.held: dict[object, deque[Work]] = {}
         """Of documents that have their share."""
@@ -25,7 +25,7 @@ class WaitingRoom:
         return bool(self.queues)
 
     def add(self, work: Work) -> None:
-        document = _document(work)
+        document = self.key(work)
         self._place(document).setdefault(document, deque()).append(work)
         self.count += 1
 
@@ -49,7 +49,7 @@ class WaitingRoom:
 
     def give_back(self, works: Sequence[Work]) -> None:
         """The reaction of these has ended."""
-        for document, ended in Counter(map(_document, works)).items():
+        for document, ended in Counter(map(self.key, works)).items():
             self.taken -= Counter({document: ended})
             if document in self.held:
                 self.queues[document] = self.held.pop(document)
@@ -58,6 +58,6 @@ class WaitingRoom:
         return self.held if self.taken[document] >= self.at_once else self.queues
 
 
-def _document(work: Work) -> object:
+def document_of(work: Work) -> object:
     fact = work.counted.fact if work.counted else None
     return (fact.document_id or fact.id) if fact else None

@@ -14,13 +14,14 @@ from uuid import UUID
 from api.services import IngestRequest, Receipt, Upcoming
 from engines.disk import DiskReserve
 from processors.pinning import check_storage_key
-from schemas.errors import ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
+from schemas.errors import CredentialsInUrl, ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import document_id, received_id, sha256_hex, sha256_of_file
 from schemas.ports.engines import Blobs
 from schemas.ports.log import EventLog
 from schemas.ports.search import Documents
 from schemas.staging import staged_prefix
+from schemas.urls import has_user_info
 from schemas.values import Amendment, BlobRef, DocumentFields, Notice
 from streams.codec import Codec
 from streams.submission import SOURCE, submission
@@ -132,6 +133,9 @@ class LogIntake:
     async def _content(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> tuple[Content, str | None]:
         """Text is not stored yet."""
         given = [name for name in ("url", "text", "storage_key") if getattr(request, name) is not None]
+        for name, url in (("url", request.url), ("source_uri", request.source_uri)):
+            if url is not None and has_user_info(url):
+                raise CredentialsInUrl(f"{name} holds a user name or password")
         if len(given) + (upload is not None) != 1:
             names = ", ".join(given + (["file"] if upload else [])) or "nothing"
             raise InvalidRequest(f"one document a request: a file, url, text or storage_key; got {names}", remedy="Send exactly one of them.")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from ipaddress import ip_address
 from urllib.parse import urlencode, urlsplit
 
 import pytest
 
+from engines import fetch
+from engines.addresses import Address
 from engines.blobs import open_blobs
 from engines.fetch import HttpFetcher
 from schemas.errors import AnabranchError, EngineUnavailable, ForbiddenAddress, LimitExceeded, UnreadableDocument
@@ -144,6 +147,41 @@ async def test_a_slow_server_costs_no_more_than_the_deadline(blobs: Blobs, web: 
     with pytest.raises(LimitExceeded) as caught:
         await fetcher(blobs, web, timeout_s=0.2).fetch(f"{web}/slow", "u/")
     assert caught.value.code == "FETCH_TIMEOUT"
+
+
+async def test_silent_server_ends_the_fetch(blobs: Blobs, web: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fetch, "SILENCE_S", 0.2)
+    with pytest.raises(LimitExceeded, match=r"sent nothing for 0.2 s") as caught:
+        await fetcher(blobs, web).fetch(f"{web}/slow", "u/")
+    assert caught.value.code == "FETCH_TIMEOUT"
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "deflate, gzip", "x-unknown"])
+async def test_content_encoding_that_was_not_asked_for_is_refused(blobs: Blobs, web: str, coding: str) -> None:
+    with pytest.raises(UnreadableDocument, match="Content-Encoding"):
+        await fetcher(blobs, web).fetch(f"{web}/odd?{urlencode({'content-encoding': coding})}", "u/")
+    assert await blobs.listed("u/") == []
+
+
+async def test_presigned_url_is_fetched_and_its_signature_cut(blobs: Blobs, web: str) -> None:
+    fetched = await fetcher(blobs, web).fetch(f"{web}/files/a.pdf?X-Amz-Signature=s3cret&page=2", "u/")
+    assert fetched.final_url == f"{web}/files/a.pdf?X-Amz-Signature=REDACTED&page=2"
+    for path in ("status/404?token=s3cret", "status/500?sig=s3cret", "redirect?to=http%3A%2F%2F10.0.0.1%2F%3Fkey%3Ds3cret"):
+        with pytest.raises(AnabranchError) as caught:
+            await fetcher(blobs, web).fetch(f"{web}/{path}", "u/")
+        assert "s3cret" not in str(caught.value) + caught.value.detail
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "192.0.0.1", "192.88.99.1", "64:ff9b:1::7f00:1", "fec0::1", "::7f00:1", "5f00::1", "3fff::1", "fe80::1%1"])
+async def test_name_that_stands_for_an_inner_address_is_refused(blobs: Blobs, address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a resolver of the test's own; among public addresses, too."""
+    monkeypatch.setattr(fetch, "_addresses", lambda host, port: resolved("1.1.1.1", address))
+    with pytest.raises(ForbiddenAddress, match="not a public address"):
+        await HttpFetcher(blobs, max_bytes=1000, timeout_s=20).fetch("http://documents.example/a", "u/")
+
+
+async def resolved(*addresses: str) -> list[Address]:
+    return [ip_address(address) for address in addresses]
 
 
 @pytest.mark.parametrize(

@@ -66,7 +66,18 @@ def _app() -> FastAPI:
             await asyncio.sleep(0.02)
         return Response(b"too late")
 
+    @app.get("/drip/{number}")
+    async def drip(number: int) -> Response:
+        """Never silent for long, and never done."""
+        return StreamingResponse(_drops())
+
     return app
+
+
+async def _drops() -> AsyncIterator[bytes]:
+    while True:
+        yield b"x"
+        await asyncio.sleep(0.2)
 
 
 async def _endless() -> AsyncIterator[bytes]:

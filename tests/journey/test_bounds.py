@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import AsyncIterator
+from pathlib import Path
+from urllib.parse import urlsplit
 
 import obstore
 import pytest
@@ -13,6 +16,7 @@ from anabranch.composition.overrides import Overrides
 from anabranch.doctor.machine import data_folder
 from anabranch.settings import Settings
 from anabranch.settings_loading import load_settings
+from tests.fakes.web_server import fake_web
 from tests.journey.conftest import World, running
 
 SCARCE = "the reserve"
@@ -58,3 +62,48 @@ async def test_erasure_is_known_right_after_its_request(settings: Settings, data
             shown = await world.http.get(f"/v1/erasures/{asked.json()['receipt_id']}")
             assert (shown.status_code, shown.json()["state"] in ("running", "done")) == (200, True)
             assert asked.json()["receipt_id"] in [item["receipt_id"] for item in (await world.http.get("/v1/erasures")).json()["items"]]
+
+
+SLOW = 100
+
+
+async def test_slow_urls_do_not_delay_an_upload(tmp_path: Path, database: str, overrides: Overrides) -> None:
+    with fake_web() as web:
+        settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", f"ingest.url_allow={urlsplit(web).netloc}"])
+        async with running(settings, database, overrides) as world:
+            await world.searchable("# Warm-up\n\nEngines are loaded now.")
+            alone_s = await searchable_s(world, "alone")
+            for number in range(SLOW):
+                response = await world.http.post("/v1/ingest", json={"url": f"{web}/drip/{number}"})
+                assert response.status_code == 202, response.text
+            beside_s = await searchable_s(world, "beside")
+            waiting = (await world.http.get("/v1/documents", params={"state": "searchable", "limit": 200})).json()["items"]
+            assert len(waiting) == 3, "the slow ones are still on their way"
+    assert beside_s < 4 * alone_s + 2, (alone_s, beside_s)
+
+
+async def searchable_s(world: World, name: str) -> float:
+    started = time.monotonic()
+    await world.searchable(f"# {name}\n\nThe weir of {name} was mended in 1999.")
+    return time.monotonic() - started
+
+
+async def test_url_with_a_password_is_refused_at_once(world: World) -> None:
+    for body in ({"url": "http://user:s3cret@192.0.2.1/a"}, {"text": "x", "source_uri": "http://user:s3cret@192.0.2.1/a"}):
+        response = await world.http.post("/v1/ingest", json=body)
+        assert (response.status_code, response.json()["code"]) == (422, "CREDENTIALS_IN_URL")
+        assert "s3cret" not in response.text
+
+
+async def test_presigned_url_leaves_no_signature_where_it_is_shown(tmp_path: Path, database: str, overrides: Overrides) -> None:
+    with fake_web() as web:
+        settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", f"ingest.url_allow={urlsplit(web).netloc}"])
+        async with running(settings, database, overrides) as world:
+            for path in ("odd?content-type=text/plain&X-Amz-Signature=s3cret", "status/404?token=s3cret"):
+                receipt = (await world.http.post("/v1/ingest", json={"url": f"{web}/{path}"})).json()
+                await world.ended(receipt)
+            found = await world.search("data")
+            shown = [await world.http.get(path) for path in ("/v1/documents", "/v1/dead-letters", "/v1/events?after=begin&limit=500")]
+            assert found[0]["source_uri"].endswith("X-Amz-Signature=REDACTED")
+            assert "s3cret" not in str(found) + "".join(response.text for response in shown)
+            assert shown[1].json()["items"][0]["code"] == "FETCH_FAILED"

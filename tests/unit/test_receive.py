@@ -227,3 +227,25 @@ async def test_foreign_tenants_need_permission(world: World) -> None:
     assert await refused(world, theirs) == "FORBIDDEN_TENANT"
     await through_the_door(world, theirs, limits=Limits(sources={"*": frozenset({"theirs"})}))
     assert await refused(world, document(), limits=Limits(sources={"*": frozenset({"theirs"})})) == "FORBIDDEN_TENANT"
+
+
+async def test_url_with_a_password_is_refused_without_repeating_it(world: World) -> None:
+    for data in (
+        DocumentReceived(content=Content(url="http://user:s3cret@192.0.2.1/a")),
+        DocumentReceived(source_uri="http://user:s3cret@192.0.2.1/a", content=Content(text="x")),
+    ):
+        with pytest.raises(AnabranchError) as caught:
+            await through_the_door(world, data)
+        assert (caught.value.code, "s3cret" in caught.value.detail) == ("CREDENTIALS_IN_URL", False)
+
+
+async def test_accepted_source_uri_has_no_signature(world: World) -> None:
+    accepted: DocumentAccepted = await through_the_door(world, DocumentReceived(source_uri="https://h.example/a?sig=s3cret&p=1", content=Content(text="x")))
+    assert accepted.source_uri == "https://h.example/a?sig=REDACTED&p=1"
+    assert "s3cret" not in accepted.model_dump_json()
+
+
+@pytest.mark.parametrize(("url", "expected"), [("http://H.example:8/a", "h.example:8"), (None, None), ("http://[::1", None)])
+def test_fetches_take_turns_by_host(url: str | None, expected: str | None) -> None:
+    content = Content(url=url) if url else Content(text="x")
+    assert receive.host(Fact(received_id("default", "shop", "e"), DocumentReceived(content=content), "shop", "e", None, "default")) == expected
