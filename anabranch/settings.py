@@ -43,6 +43,9 @@ class KafkaSettings(Section):
     ssl_cafile: Path | None = None
     ssl_certfile: Path | None = None
     ssl_keyfile: Path | None = None
+    principals: Names = Field(
+        (), description="of API and workers, as the cluster's access rules name them (`User:NAME`); unset: the one that this process signs in as"
+    )
     session_timeout_s: float = Field(20.0, ge=6, le=1800, description="after which a worker that fell silent is given up and others take its partitions")
 
 

@@ -57,7 +57,7 @@ class Signatures:
         raise PermanentError(
             f"an event came {what} on topic {stored.position.topic}, which only this system writes",
             code=UNSIGNED,
-            remedy="Producers write topic `raw` only; restrict the others with the broker's ACLs. Every process of ours needs the same master key.",
+            remedy="Producers write topic `raw` only: `anabranch topics acls` prints the ACLs that enforce it. Every process of ours needs the same master key.",
         )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from uuid import uuid4
@@ -21,10 +21,10 @@ FOR_TESTS = {"group.min.session.timeout.ms": "1000", "log.index.size.max.bytes":
 
 
 @contextmanager
-def own_broker() -> Iterator[Broker]:
-    """A node of one's own. It and its files are gone when the context is left."""
+def own_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
+    """A node of one's own, with more `properties`. It and its files are gone when the context is left."""
     folder = Path(tempfile.mkdtemp(prefix="anabranch-kafka-"))
-    broker = Broker(folder, heap_mb=256, properties=FOR_TESTS)
+    broker = Broker(folder, heap_mb=256, properties={**FOR_TESTS, **(properties or {})})
     try:
         elsewhere(broker.start)
         yield broker

@@ -92,6 +92,45 @@ def verify(*, common: Common = DEFAULT) -> int:
 
 
 @app.command
+def acls(
+    *,
+    api: str = "User:anabranch-api",
+    worker: str = "User:anabranch-worker",
+    producer: str = "User:producer",
+    admin: str = "User:anabranch-admin",
+    commands: Annotated[bool, Parameter(negative="")] = False,
+    common: Common = DEFAULT,
+) -> int:
+    """Print the access rules that the Kafka cluster needs: producers write `raw` alone, and nobody but the API and workers writes the rest. Changes nothing.
+
+    Parameters
+    ----------
+    api
+        Principal of the API.
+    worker
+        Principal of the workers.
+    producer
+        Principal of producers on topic `raw`. A producer with a topic `raw.NAME` is `User:NAME`.
+    admin
+        Principal that creates topics and runs `doctor`.
+    commands
+        Print commands for Kafka's own `kafka-acls.sh`.
+    """
+    from anabranch.composition.acls import Principals, as_commands, required_grants
+
+    settings = common.settings()
+    grants = required_grants(settings, Principals(api, worker, producer, admin))
+    if common.json:
+        common.show({"acls": [asdict(grant) for grant in grants]})
+    elif commands:
+        print("\n".join(as_commands(grants, settings.kafka.bootstrap_servers or "BOOTSTRAP_SERVER")))
+    else:
+        columns = ("principal", "resource", "name", "pattern", "operations")
+        print_table(columns, [[" ".join(value) if isinstance(value := getattr(grant, column), tuple) else value for column in columns] for grant in grants])
+    return OK
+
+
+@app.command
 def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Common = DEFAULT) -> int:
     """How far each reader of every generation has read, how long what it has not read waits, and why: who holds the log back, or tables locked, included.
 

@@ -7,11 +7,12 @@ from typing import Any
 
 import httpx2
 
-from anabranch.composition.storage import blobs_of
+from anabranch.composition.storage import blobs_of, kafka_of
 from anabranch.composition.topics import compared_topics, unseen_settings
 from anabranch.doctor.findings import Finding
 from anabranch.process.data_folder import find_server
 from anabranch.settings import ModelSettings, Settings
+from schemas.errors import ConfigurationError
 from sql.generations import PgGenerations
 from sql.inspection import inspect
 from sql.pool import close_pool, open_pool, waits_for_locks
@@ -99,7 +100,34 @@ async def kafka(settings: Settings) -> Sequence[Finding]:
     wrong = [Finding(f"Kafka topic {one.topic}", "warn", one.problem, one.remedy or "") for one in found if one.problem]
     if unseen := unseen_settings(found):
         wrong.append(Finding("Kafka topics", "warn", *unseen))
-    return wrong or [Finding("Kafka", "pass", f"{len(found)} topics at {settings.kafka.bootstrap_servers}")]
+    wrong += await _access(settings)
+    return wrong or [Finding("Kafka", "pass", f"{len(found)} topics at {settings.kafka.bootstrap_servers}; nobody else writes our own")]
+
+
+async def _access(settings: Settings) -> Sequence[Finding]:
+    """What the cluster lets others do to topics that only we write."""
+    from anabranch.composition.acls import foreign_writers
+    from streams.kafka.log import KafkaLog
+
+    log = KafkaLog(kafka_of(settings.kafka))
+    try:
+        grants = await log.grants()
+    except ConfigurationError as error:
+        return [Finding("Kafka ACLs", "warn", f"not known: {error.detail}", "Allow this principal Describe on the cluster.")]
+    finally:
+        await log.close()
+    if grants is None:
+        detail = "the cluster has no access rules: without an authorizer, whoever reaches it may write every topic"
+        return [Finding("Kafka ACLs", "warn", detail, "Configure an authorizer on the brokers, then apply `anabranch topics acls`.")]
+    return [
+        Finding(
+            "Kafka ACLs",
+            "warn",
+            f"{principal} may write {', '.join(topics)}",
+            "Remove the rule, or name the principal in ANABRANCH_KAFKA__PRINCIPALS if it is the API's or a worker's.",
+        )
+        for principal, topics in foreign_writers(settings, grants).items()
+    ]
 
 
 async def blobs(settings: Settings) -> Sequence[Finding]:

@@ -14,6 +14,7 @@ from confluent_kafka.admin._listoffsets import OffsetSpec
 from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import AnabranchError, ConfigurationError, LogUnavailable
+from streams.kafka.acls import Grant, describe_grants
 from streams.kafka.retention import kept_for
 from streams.kafka.settings import KafkaSettings
 from streams.kafka.timestamps import check_clocks
@@ -92,6 +93,14 @@ class Administration:
             return await look(client, self._settings.topic_prefix + topic)
         except KafkaException as error:
             raise translated(error, f"looking at the settings of topic {topic}") from error
+
+    async def grants(self) -> list[Grant] | None:
+        """Access rules of the cluster; None where it has no authorizer. Raises ConfigurationError with code KAFKA_DENIED where it does not let us look."""
+        client = await self._call(lambda client: client)
+        try:
+            return await describe_grants(client)
+        except KafkaException as error:
+            raise translated(error, "looking at the access rules") from error
 
     async def _check_clocks(self, partitions: Mapping[str, int]) -> None:
         client = await self._call(lambda client: client)

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from datetime import timedelta
 
 from schemas.records import Position, Record, StoredRecord
+from streams.kafka.acls import Grant
 from streams.kafka.administration import Administration
 from streams.kafka.groups import Groups
 from streams.kafka.publishing import Publishing
@@ -63,6 +64,10 @@ class KafkaLog:
     async def forgets(self, topic: str) -> Mapping[str, str] | None:
         """The settings by which the topic loses records, as Kafka names them; None where the cluster does not let us look."""
         return await self._administration.looked(forgets, topic)
+
+    async def grants(self) -> list[Grant] | None:
+        """See `Administration.grants`."""
+        return await self._administration.grants()
 
     async def topics(self) -> list[str]:
         """That are there, those of generations included."""

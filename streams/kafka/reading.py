@@ -60,9 +60,9 @@ class Reading:
 
     def _wanted(self, message: Message) -> bool:
         """Whether it lies before the end; takes note of what is finished."""
+        is_record = self._is_record(message)  # first: an error that is about the group has no place
         partition, offset = _place(message)
         end = self._ends.get(partition, 0)
-        is_record = self._is_record(message)
         if offset + is_record >= end:
             self._ends.pop(partition, None)
         return is_record and offset < end
@@ -84,7 +84,8 @@ class Reading:
         return {
             **self._settings.for_librdkafka(),
             "client.id": "anabranch-reading",
-            "group.id": "anabranch-reading",  # asked for by the library; nothing joins it and nothing is committed
+            # Asked for by the library; nothing joins it and nothing is committed. The prefix is the one that access rules for groups are made for.
+            "group.id": f"{self._settings.topic_prefix}anabranch.reading",
             "enable.auto.commit": False,
             "enable.partition.eof": True,
             "auto.offset.reset": "earliest",

@@ -20,6 +20,7 @@ from schemas.rows import GenerationRow
 from sql.recovery import claim_at_door
 from streams.codec import Codec
 from streams.hosting import group_name
+from streams.signatures import SIGNATURE
 from streams.submission import submission
 from tests.generations import decide
 from tests.shared_log import SharedLog, acknowledge, storage_over
@@ -49,13 +50,16 @@ def log_of(storage: Storage) -> SharedLog:
     return storage.log
 
 
-async def sealed(storage: Storage, reading: tuple[str, str], *causes: UUID, document: bool = True) -> None:
+async def sealed(storage: Storage, reading: tuple[str, str], *causes: UUID, document: bool = True, signed: bool = True) -> None:
     """A record for each, that the reading has acknowledged and the tables do not know."""
-    log = log_of(storage)
+    log, signatures = log_of(storage), storage.codec.signatures
+    assert signatures is not None
     headers = {"ce_keyid": str(KEY), "ce_tenant": "default", **({"ce_document": str(uuid4())} if document else {})}
-    await log.append(
-        [Record(reading[1], b"k", b"?", {name: text.encode() for name, text in {**headers, "ce_causationid": str(cause)}.items()}) for cause in causes]
-    )
+    for cause in causes:
+        encoded = {name: text.encode() for name, text in {**headers, "ce_causationid": str(cause)}.items()}
+        if signed:
+            encoded[SIGNATURE] = signatures.sign(reading[1], b"?", encoded)
+        await log.append([Record(reading[1], b"k", b"?", encoded)])
     log.places[reading] = {0: len(causes)}
 
 
@@ -76,6 +80,12 @@ async def test_a_key_of_what_the_door_reads_again_is_given_up(storage: Storage) 
     await sealed(storage, EMBED, uuid4())
     await check_current(storage, {})
     assert await given_up(storage)
+
+
+async def test_key_that_a_forged_event_names_is_not_given_up(storage: Storage) -> None:
+    await sealed(storage, TRANSCRIBE, *CAUSES[1:], signed=False)
+    await check_current(storage, {})
+    assert not await given_up(storage)
 
 
 async def test_a_key_of_a_document_that_is_read_beyond_a_slow_one_is_given_up(storage: Storage) -> None:

@@ -1,0 +1,70 @@
+"""Access rules of a cluster, as its authorizer has them."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (
+    AclBinding,
+    AclBindingFilter,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    ResourcePatternType,
+    ResourceType,
+)
+
+from streams.kafka.settings import KafkaSettings
+
+TIMEOUT_S = 10.0
+ANY_NAME = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Operations that a principal may perform on a resource. `resource` is topic, group or cluster; `pattern` is literal or prefixed; names carry the prefix."""
+
+    principal: str
+    resource: str
+    name: str
+    pattern: str
+    operations: tuple[str, ...]
+
+    def covers(self, topic: str) -> bool:
+        if self.resource != "topic":
+            return False
+        return topic.startswith(self.name) if self.pattern == "prefixed" else self.name in (topic, ANY_NAME)
+
+    @property
+    def writes(self) -> bool:
+        return not {"Write", "All"}.isdisjoint(self.operations)
+
+
+async def describe_grants(client: AdminClient) -> list[Grant] | None:
+    """What is allowed; None where no rule guards anything: without an authorizer everybody may do everything. Raises KafkaException.
+
+    librdkafka 2.16 reports a refusal, and a cluster without an authorizer, as an empty list. What this principal may do to the cluster tells them apart.
+    """
+    # The type hints of confluent-kafka want a principal and a host; None stands for all of them.
+    every = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)  # type: ignore[arg-type]
+    bindings = await asyncio.wrap_future(client.describe_acls(every, request_timeout=TIMEOUT_S))
+    if not bindings:
+        cluster = await asyncio.wrap_future(client.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT_S))
+        if AclOperation.ALTER not in (cluster.authorized_operations or ()):
+            raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
+        return None
+    return [_grant(binding) for binding in bindings if binding.permission_type == AclPermissionType.ALLOW]
+
+
+def _grant(binding: AclBinding) -> Grant:
+    resource = ResourceType(binding.restype)
+    operation = "".join(part.capitalize() for part in AclOperation(binding.operation).name.split("_"))
+    pattern = ResourcePatternType(binding.resource_pattern_type).name.lower()
+    return Grant(binding.principal, "cluster" if resource == ResourceType.BROKER else resource.name.lower(), binding.name, pattern, (operation,))
+
+
+def principal_of(settings: KafkaSettings) -> str:
+    """As whom the cluster knows a client with these settings, unless it signs in with a certificate."""
+    return f"User:{settings.sasl_username}" if settings.uses_sasl else "User:ANONYMOUS"
