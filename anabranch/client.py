@@ -18,9 +18,10 @@ TIMEOUT_S = 300.0
 class ApiClient:
     """Answers as dictionaries; problems as our errors. `token` is sent to this address only. `passing`: the server stops with the one who asks, and what it has only accepted stays undone."""
 
-    def __init__(self, url: str, token: str | None = None, *, passing: bool = False) -> None:
+    def __init__(self, url: str, token: str | None = None, *, tenant: str | None = None, passing: bool = False) -> None:
         self.url, self.passing = url.rstrip("/"), passing
         headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers |= {"X-Anabranch-Tenant": tenant} if tenant else {}
         self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=httpx2.Timeout(TIMEOUT_S, connect=10))
 
     async def __aenter__(self) -> ApiClient:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 REMEDIES = {
-    "UNAUTHENTICATED": "Set ANABRANCH_TOKEN to a token of that server: `token` in server.json of its data folder, or in the ready file of `anabranch up`.",
+    "UNAUTHENTICATED": "Store an API key of that server with `anabranch login --server URL`, or set ANABRANCH_TOKEN: to a key, "
+    "or to `token` in server.json of its data folder or in the ready file of `anabranch up`.",
     "NO_SUCH_DEAD_LETTER": "`anabranch dlq list` shows what is open.",
     "NO_SUCH_GENERATION": "`anabranch generations list` shows them.",
     "BUSY": "Ask again in a few seconds, or raise ANABRANCH_DATABASE__API_POOL where the server runs.",

@@ -8,7 +8,7 @@ from fastapi import Request
 
 from api.access import caller, services
 from schemas.errors import Forbidden
-from schemas.principals import Role
+from schemas.roles import Role
 
 READER = (
     "search query list_documents get_document list_revisions list_chunks get_markdown get_file document_events document_lineage "

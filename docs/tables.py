@@ -98,7 +98,7 @@ def metrics() -> str:
     return table(("metric", "kind", "what it counts"), [(f"`{one.name}{suffix.get(one.type, '')}`", one.type, one.documentation) for one in families])
 
 
-_SHARED = tuple(f"* `--{name}" for name in ("data ", "config ", "set ", "json`", "quiet", "verbose", "no-color"))
+_SHARED = tuple(f"* `--{name}" for name in ("data ", "config ", "tenant ", "set ", "json`", "quiet", "verbose", "no-color"))
 
 
 @contextmanager

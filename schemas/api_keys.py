@@ -8,7 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from schemas.moments import Moment
-from schemas.principals import Role
+from schemas.roles import Role
 
 MAX_GROUPS = 100
 PlainName = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]{1,200}$")]

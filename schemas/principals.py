@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Literal, Protocol
+from typing import Protocol
 
 from schemas.errors import Forbidden, InvalidRequest
 from schemas.events.raw import is_tenant
-
-Role = Literal["reader", "writer", "admin", "operator"]
-ROLES: tuple[Role, ...] = ("reader", "writer", "admin", "operator")
-"""In ascending order: each role may do everything that the roles before it may do. Only an operator may act for another tenant."""
+from schemas.roles import ROLES, Role
 
 
 @dataclass(frozen=True, slots=True)

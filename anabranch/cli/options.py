@@ -79,3 +79,4 @@ class Remote(Common):
     """The same, for commands that speak to a server."""
 
     server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", help="Address of a running server, in place of a data folder.")] = None
+    tenant: Annotated[str | None, Parameter(help="Tenant to act for, in place of the credential's own: for operators only.")] = None

@@ -7,6 +7,7 @@ import os
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+from anabranch.cli.credentials import find_token
 from anabranch.cli.options import Remote
 from anabranch.cli.output import say
 from anabranch.client import ApiClient
@@ -44,20 +45,20 @@ def tell_who_goes_on(client: ApiClient, common: Remote) -> None:
 async def _client(common: Remote, stages: Sequence[str], *, allowed: Callable[[Settings], None]) -> AsyncIterator[ApiClient]:
     """`allowed` is asked before a server is started, and raises where none should be."""
     if lasting := await lasting_server(common):
-        async with ApiClient(*lasting) as client:
+        async with ApiClient(*lasting, tenant=common.tenant) as client:
             yield client
         return
     settings = common.settings()
     allowed(settings)
-    async with own_server(common, settings, stages) as server, ApiClient(server.url, server.token, passing=True) as client:
+    async with own_server(common, settings, stages) as server, ApiClient(server.url, server.token, tenant=common.tenant, passing=True) as client:
         yield client
 
 
 async def lasting_server(common: Remote) -> tuple[str, str | None] | None:
     """Address and token of the server that is there, and will be when the command has ended. A token belongs to one address: that of the data folder's
-    server is in its file, that of `--server` in ANABRANCH_TOKEN."""
+    server is in its file, that of `--server` in ANABRANCH_TOKEN, else where `anabranch login` stored it."""
     if common.server:
-        return common.server, os.environ.get("ANABRANCH_TOKEN")
+        return common.server, os.environ.get("ANABRANCH_TOKEN") or find_token(common.server)
     settings = common.settings()
     configure_logs(settings.logging)
     found = await living_server(settings)

@@ -19,7 +19,8 @@ from anabranch.composition.overrides import now
 from anabranch.identity.audit import AuditLog
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
-from schemas.principals import ROLES, Principal
+from schemas.principals import Principal
+from schemas.roles import ROLES
 from sql.api_keys import PgApiKeys, StoredApiKey
 
 PREFIX = "ab_"

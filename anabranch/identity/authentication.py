@@ -11,7 +11,7 @@ from schemas.errors import Unauthenticated
 from schemas.principals import Principal
 
 FIRST_KEY = (
-    "Make the first key where the settings of this server are: `anabranch keys create first --role operator`; "
+    "Make the first key where the settings of this server are: `anabranch keys create --role operator`; "
     "then send it as `Authorization: Bearer KEY`, or store it with `anabranch login --server URL`."
 )
 
@@ -26,7 +26,7 @@ class CredentialAuthenticator:
 
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
         if self.local.token is None and self.tokens is None and not await self.keys.keys.exists_any():
-            raise Unauthenticated("No credential is configured for this server, so it refuses every call.", remedy=FIRST_KEY)
+            raise Unauthenticated("No credential is configured for this server, so it refuses every call.", code="NO_CREDENTIALS", remedy=FIRST_KEY)
         if credential is not None and FORM.fullmatch(credential):
             return await self.keys(credential, tenant)
         if self.tokens is not None and credential is not None and credential.count(".") == 2:

@@ -15,7 +15,8 @@ from anabranch.settings import AuthSettings
 from schemas.api_keys import MAX_GROUPS
 from schemas.errors import Forbidden, Unauthenticated
 from schemas.events.raw import is_tenant
-from schemas.principals import ROLES, Principal, Role
+from schemas.principals import Principal
+from schemas.roles import ROLES, Role
 
 LEEWAY_S = 30
 MAX_TOKEN_CHARS = 16_384

@@ -8,7 +8,7 @@ from uuid import UUID
 from pydantic import Field
 
 from schemas.events.declaration import Event
-from schemas.principals import Role
+from schemas.roles import Role
 
 
 class AuditRecorded(Event, name="audit.recorded", topic="control"):

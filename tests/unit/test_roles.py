@@ -17,7 +17,8 @@ from api.audit import ACTS
 from api.failures import MAX_ADDRESSES, WINDOW_S, FailureLimit
 from api.roles import NEEDED_ROLES, PUBLIC
 from schemas.errors import LogUnavailable, Unauthenticated
-from schemas.principals import ROLES, Principal, Role
+from schemas.principals import Principal
+from schemas.roles import ROLES, Role
 from tests.unit.api_services import MemoryAudit, services
 
 OPERATIONS = {

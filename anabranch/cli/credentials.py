@@ -1,0 +1,80 @@
+"""Credentials of servers, stored for the command line in a file that only its owner may read."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from schemas.errors import ConfigurationError, InvalidRequest
+
+FILE = "credentials.json"
+
+
+def config_folder() -> Path:
+    """XDG Base Directory Specification: relative paths in the variable are ignored."""
+    given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (given if given.is_absolute() else Path.home() / ".config") / "anabranch"
+
+
+def find_token(server: str) -> str | None:
+    """The stored credential of this server only. Raises ConfigurationError for a file that others may read."""
+    return _read().get(normalize_server(server))
+
+
+def store_token(server: str, token: str) -> Path:
+    return _write({**_read(), normalize_server(server): token})
+
+
+def remove_token(server: str) -> bool:
+    stored = _read()
+    found = stored.pop(normalize_server(server), None) is not None
+    if found:
+        _write(stored)
+    return found
+
+
+def normalize_server(server: str) -> str:
+    """Scheme, host, port and path. Raises InvalidRequest for anything else than a plain http or https address."""
+    try:
+        parts = urlsplit(server)
+        port = f":{parts.port}" if parts.port else ""
+    except ValueError:
+        parts, port = urlsplit(""), ""
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
+        raise InvalidRequest(f"{server!r} is not the address of a server.", remedy="Write it as https://HOST or http://HOST:PORT.")
+    host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+    return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
+
+
+def is_private(server: str) -> bool:
+    """Whether nobody on the way can read the credential."""
+    parts = urlsplit(server)
+    return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
+
+
+def _read() -> dict[str, str]:
+    path = config_folder() / FILE
+    try:
+        with path.open(encoding="utf-8") as file:
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                raise ConfigurationError(
+                    f"{path} may be read by others.", code="CREDENTIALS_EXPOSED", remedy=f"Replace the keys in it, then run: chmod 600 {path}"
+                )
+            return {str(server): str(token) for server, token in json.load(file).items()}
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError, AttributeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {error}", code="BAD_SETTINGS_FILE", remedy="Delete it, and log in again.") from error
+
+
+def _write(stored: dict[str, str]) -> Path:
+    """In one step: a reader sees the whole file or none."""
+    folder = config_folder()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    draft = folder / f".{FILE}.{os.getpid()}"
+    draft.unlink(missing_ok=True)
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump(stored, file, indent=1)
+    return draft.replace(folder / FILE)

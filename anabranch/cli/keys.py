@@ -1,0 +1,217 @@
+"""`anabranch keys`: API keys of a tenant."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
+
+from cyclopts import App, Parameter
+from cyclopts.validators import Number
+from pydantic import ValidationError
+
+from anabranch.cli.options import Remote
+from anabranch.cli.output import print_table, say
+from schemas.api_keys import MAX_GRACE_S, ApiKeyRequest, RotationRequest
+from schemas.errors import InvalidRequest
+from schemas.principals import Principal
+from schemas.roles import Role
+
+if TYPE_CHECKING:
+    from anabranch.client import ApiClient
+    from anabranch.identity.api_keys import ApiKeyService
+
+app = App(name="keys", help="Create, list, rotate and revoke API keys.", result_action="return_value")
+DEFAULT = Remote()
+ONCE = "this is the only time that the key is shown"
+
+
+class Keys(Protocol):
+    async def create(self, request: ApiKeyRequest) -> dict[str, Any]: ...
+
+    async def list_keys(self, after: str | None, limit: int) -> dict[str, Any]: ...
+
+    async def rotate(self, key_id: str, request: RotationRequest) -> dict[str, Any]: ...
+
+    async def revoke(self, key_id: str) -> dict[str, Any]: ...
+
+
+@app.command
+def create(
+    *,
+    role: Role = "reader",
+    name: str | None = None,
+    user: str | None = None,
+    group: Annotated[tuple[str, ...], Parameter(negative="")] = (),
+    expires_at: datetime | None = None,
+    common: Remote = DEFAULT,
+) -> int:
+    """Create a key and print it, once.
+
+    With --server over HTTP, for the caller's tenant. Without, directly in the database of the settings: so is the first key of a cluster made.
+
+    Parameters
+    ----------
+    role
+        What the key allows; each role includes those before it.
+    name
+        What the key is for.
+    user
+        The key reads only documents that this user may read.
+    group
+        And documents that this group may read.
+    expires_at
+        When the key expires.
+    """
+    try:
+        request = ApiKeyRequest(name=name or f"{role} key", role=role, user=user, groups=list(group), expires_at=expires_at)
+    except ValidationError as error:
+        [first, *_] = error.errors(include_url=False)
+        option = str(first["loc"][0]).replace("_", "-").replace("groups", "group")
+        raise InvalidRequest(
+            f"--{option} {first['input']!r}: {first['msg']}.", remedy="Names have at most 200 characters; users and groups no spaces."
+        ) from error
+    return _print_key(_call(common, lambda keys: keys.create(request)), common)
+
+
+@app.command(name="list")
+def list_keys(*, after: str | None = None, limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50, common: Remote = DEFAULT) -> int:
+    """List the tenant's keys, the newest first, without their secrets.
+
+    Parameters
+    ----------
+    after
+        Continue behind the page before.
+    limit
+        Keys on one page.
+    """
+    page = _call(common, lambda keys: keys.list_keys(after, limit))
+    if common.json:
+        common.show(page)
+        return 0
+    rows = [(key["id"], key["name"], key["role"], key["readers"], _state(key), key["created_by"], key["created_at"]) for key in page["items"]]
+    print_table(("id", "name", "role", "readers", "state", "created by", "created"), rows)
+    if page["next"]:
+        say(f"more: --after {page['next']}", quiet=common.quiet)
+    return 0
+
+
+@app.command
+def rotate(key_id: str, /, *, grace: Annotated[int, Parameter(validator=Number(gte=0, lte=MAX_GRACE_S))] = 0, common: Remote = DEFAULT) -> int:
+    """Give a key a new secret and print it, once.
+
+    Parameters
+    ----------
+    key_id
+        The part of the key between `ab_` and the secret.
+    grace
+        Seconds for which the old secret stays valid.
+    """
+    return _print_key(_call(common, lambda keys: keys.rotate(key_id, RotationRequest(grace_s=grace))), common)
+
+
+@app.command
+def revoke(key_id: str, /, *, common: Remote = DEFAULT) -> int:
+    """Refuse a key from now on.
+
+    Parameters
+    ----------
+    key_id
+        The part of the key between `ab_` and the secret.
+    """
+    revoked = _call(common, lambda keys: keys.revoke(key_id))
+    if common.json:
+        common.show(revoked)
+    else:
+        say(f"revoked {key_id}", quiet=common.quiet)
+    return 0
+
+
+def _print_key(issued: dict[str, Any], common: Remote) -> int:
+    """The key alone is on stdout, so that it can be piped into a file or a secret store."""
+    if common.json:
+        common.show(issued)
+        return 0
+    readers = f", readers {', '.join(issued['readers'])}" if issued["readers"] is not None else ""
+    say(f"{issued['id']}: tenant {issued['tenant']}, role {issued['role']}{readers}; {ONCE}", quiet=common.quiet)
+    print(issued["key"])
+    return 0
+
+
+def _state(key: dict[str, Any]) -> str:
+    if key["revoked_at"]:
+        return "revoked"
+    return f"until {key['expires_at']}" if key["expires_at"] else "valid"
+
+
+def _call(common: Remote, call: Callable[[Keys], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+    async def run() -> dict[str, Any]:
+        async with _remote(common) if common.server else _direct(common) as keys:
+            return await call(keys)
+
+    return asyncio.run(run())
+
+
+class RemoteKeys:
+    """Over HTTP."""
+
+    def __init__(self, client: ApiClient) -> None:
+        self.client = client
+
+    async def create(self, request: ApiKeyRequest) -> dict[str, Any]:
+        return await self.client.post("/v1/keys", request.model_dump(mode="json"))
+
+    async def list_keys(self, after: str | None, limit: int) -> dict[str, Any]:
+        return await self.client.get("/v1/keys", after=after, limit=limit)
+
+    async def rotate(self, key_id: str, request: RotationRequest) -> dict[str, Any]:
+        return await self.client.post(f"/v1/keys/{key_id}/rotate", request.model_dump(mode="json"))
+
+    async def revoke(self, key_id: str) -> dict[str, Any]:
+        return await self.client.delete(f"/v1/keys/{key_id}")
+
+
+class DirectKeys:
+    """Through the database of the settings, whose holder may do everything."""
+
+    def __init__(self, service: ApiKeyService, caller: Principal) -> None:
+        self.service, self.caller = service, caller
+
+    async def create(self, request: ApiKeyRequest) -> dict[str, Any]:
+        return (await self.service.create(self.caller, request)).model_dump(mode="json")
+
+    async def list_keys(self, after: str | None, limit: int) -> dict[str, Any]:
+        keys, following = await self.service.list_keys(self.caller, after=after, limit=limit)
+        return {"items": [key.model_dump(mode="json") for key in keys], "next": following}
+
+    async def rotate(self, key_id: str, request: RotationRequest) -> dict[str, Any]:
+        return (await self.service.rotate(self.caller, key_id, request)).model_dump(mode="json")
+
+    async def revoke(self, key_id: str) -> dict[str, Any]:
+        return (await self.service.revoke(self.caller, key_id)).model_dump(mode="json")
+
+
+@asynccontextmanager
+async def _remote(common: Remote) -> AsyncIterator[Keys]:
+    from anabranch.cli.serving import api_client
+
+    async with api_client(common) as client:
+        yield RemoteKeys(client)
+
+
+@asynccontextmanager
+async def _direct(common: Remote) -> AsyncIterator[Keys]:
+    from anabranch.cli.storing import database_url
+    from anabranch.composition.api import TENANT
+    from anabranch.composition.storage import prepare_storage
+    from anabranch.identity.api_keys import ApiKeyService
+    from anabranch.identity.audit import AuditLog
+    from sql.api_keys import PgApiKeys
+
+    settings = common.settings()
+    caller = Principal(f"cli:{getpass.getuser()}", TENANT, "operator").acting_for(common.tenant)
+    async with database_url(settings) as dsn, prepare_storage(settings, dsn, pool_size=2, name="anabranch keys") as storage:
+        yield DirectKeys(ApiKeyService(PgApiKeys(storage.pool), AuditLog(storage.log, storage.codec)), caller)
