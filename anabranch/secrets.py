@@ -18,6 +18,16 @@ def master_key(data_dir: Path) -> bytes:
     return _kept(data_dir, "master.key")
 
 
+def overwrite(path: Path) -> None:
+    """Overwrite a file with zeros, write that to the disk, and delete it. A filesystem that copies on write may keep the old blocks."""
+    with suppress(FileNotFoundError):
+        with path.open("r+b") as file:
+            file.write(bytes(path.stat().st_size))
+            file.flush()
+            os.fsync(file.fileno())
+        path.unlink()
+
+
 def _kept(data_dir: Path, name: str) -> bytes:
     """Made once, readable by its owner only. Processes may race for it; the first one's holds."""
     path = data_dir / name

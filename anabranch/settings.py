@@ -28,6 +28,9 @@ class Section(BaseModel):
 
 class DatabaseSettings(Section):
     url: SecretStr | None = Field(None, description="a Postgres with pgvector; unset: the embedded one in the data folder")
+    tcp: int | None = Field(
+        None, ge=1, le=65535, description="port of 127.0.0.1 for the embedded Postgres, with a password (`postgres/pgpass`); unset: its Unix socket only"
+    )
     api_pool: int = Field(12, ge=4, le=200, description="connections of the API: one question takes up to four")
     worker_pool: int = Field(10, ge=2, le=200, description="connections of a worker")
 

@@ -5,12 +5,17 @@ from __future__ import annotations
 import fcntl
 import hashlib
 import os
+import pwd
+import re
+import secrets
 import shutil
 import socket
+import stat
 import subprocess
+import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +25,17 @@ from sql.server_account import can_enter, server_account
 
 STATE_DIR = Path("/var/lib/anabranch")
 LOCATION = "postgres-location.txt"
+ROLE = DATABASE = "anabranch"
+"""The application's role, without superuser, and the database that it owns."""
+ROLES_SQL = Path(__file__).with_name("embedded_roles.sql")
+ROLES_MARKER = "anabranch-roles"
+PASSWORD_FILE = "pgpass"
+SOCKET_PORT = 5432
+"""Names the socket file; without TCP nothing listens on it."""
+SOCKET_PATH_BYTES = 107
+"""sockaddr_un, less the final zero (unix(7))."""
+PLAIN_PATH = re.compile(r"[A-Za-z0-9/._-]+")
+"""Paths that need no quoting in a list setting of Postgres, a shell and a URL."""
 START_TRIES_S = 10.0
 START_LIMIT_S = 600
 SHARED_BUFFERS = (256, 1024)
@@ -27,8 +43,8 @@ SHARED_BUFFERS = (256, 1024)
 CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Of control groups, version 2 and 1: a number of bytes, or `max`."""
 SETTINGS: Mapping[str, str] = {
-    "listen_addresses": "127.0.0.1",
-    "unix_socket_directories": "",
+    "listen_addresses": "",
+    "unix_socket_permissions": "0700",
     "wal_level": "logical",
     "max_slot_wal_keep_size": "2GB",
     "jit": "off",
@@ -42,11 +58,17 @@ SETTINGS: Mapping[str, str] = {
 THROWAWAY: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
 """Settings for tests and trials: what was committed survives a killed server, though not a lost machine."""
 # The builtin C.UTF-8 folds accented capitals; plain C, which an empty environment would give, leaves them unsearchable.
-INITDB = ("-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--locale-provider=builtin", "--builtin-locale=C.UTF-8", "-k", "--no-instructions")
+INITDB = (
+    *("-U", "postgres", "--auth-local=peer", "--auth-host=reject", "-E", "UTF8", "--locale=C.UTF-8"),
+    *("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "-k", "--no-instructions"),
+)
 
 
 class EmbeddedPostgres:
     """The server whose data lie in `root`. It is a daemon shared by all processes that use the folder: `start` finds a running one, `stop` stops it for all.
+
+    It listens on a Unix socket in a folder of mode 0700, and only the account that runs it, and root, may sign in there (`peer`). With `tcp` (a port, 0 for
+    a free one) it also listens on 127.0.0.1, for the application's role and its password (`password_file`).
 
     As root it runs under another account (`account`, `postgres`, ours or `nobody`). Where that account cannot enter `root`, the data lie under
     `state_dir` instead and a file in `root` says so; no other folder's mode is touched.
@@ -57,64 +79,104 @@ class EmbeddedPostgres:
         root: Path,
         *,
         settings: Mapping[str, str] | None = None,
-        port: int = 0,
+        tcp: int | None = None,
         state_dir: Path | None = None,
         binaries: Path | None = None,
         account: str | None = None,
     ) -> None:
         self._account = server_account(account)
         self.settings = {**SETTINGS, "shared_buffers": _shared_buffers(), **(settings or {})}
-        self._wanted_port = port
-        self.root = self._own_folder(root.resolve(), state_dir or STATE_DIR)
+        self._tcp = tcp
+        self._state_dir = state_dir or STATE_DIR
+        self.root = self._own_folder(root.resolve())
         self.data = self.root / "data"
         self._log = self.root / "postgres.log"
         self._binaries = self._reachable(binaries or wheel_binaries())
 
     @property
     def dsn(self) -> str:
-        """Raises DatabaseUnavailable when the server does not run."""
-        return f"postgresql://postgres@127.0.0.1:{self._running_port()}/postgres"
+        """Address of our database for the application's role, by the socket and without a password. Raises DatabaseUnavailable when the server does not run."""
+        return self._address(ROLE, DATABASE)
+
+    @property
+    def superuser_dsn(self) -> str:
+        """For maintenance that the application's role may not do. Raises DatabaseUnavailable when the server does not run."""
+        return self._address("postgres", "postgres")
+
+    @property
+    def tcp_dsn(self) -> str | None:
+        """Address by TCP, without its password; None where the server does not listen there."""
+        lines = self._pid_file()
+        return f"postgresql://{ROLE}@127.0.0.1:{lines[3]}/{DATABASE}" if len(lines) > 5 and lines[5].strip() else None
+
+    @property
+    def password_file(self) -> Path:
+        """A password file of libpq (`passfile`), mode 0600; made when TCP is first asked for."""
+        return self.root / PASSWORD_FILE
 
     @property
     def running(self) -> bool:
         return self._pid() is not None
 
-    def start(self) -> None:
+    def start(self, *, shared: bool = False) -> None:
         """Create the database where there is none, start the server where none runs, and wait until it answers.
 
-        Raises ConfigurationError where the data were written by another major version, DatabaseUnavailable where Postgres will not start.
+        A running server that does not listen as asked is started again: one of an older version listens on TCP only. TCP that was not asked for
+        stays open while the server is `shared`.
+        Raises ConfigurationError where the data were written by another major version or the TCP port is taken, DatabaseUnavailable where Postgres will not start.
         """
         with self._locked():
+            if self.running and not self._listens_as_asked(shared):
+                self._stop()
             self._create_or_check()
             deadline = time.monotonic() + START_TRIES_S
             while not self.running:
                 self._try_start(deadline)
+            self._make_roles()
 
     def stop(self) -> None:
         with self._locked():
             if self.running:
-                self._run("pg_ctl", "-D", str(self.data), "-w", "-t", "60", "-m", "fast", "stop")
+                self._stop()
 
-    def _own_folder(self, root: Path, state_dir: Path) -> Path:
+    def _stop(self) -> None:
+        folder = self._running_socket()
+        self._run("pg_ctl", "-D", str(self.data), "-w", "-t", "60", "-m", "fast", "stop")
+        if folder is not None:
+            with suppress(OSError):
+                folder.rmdir()
+
+    def _own_folder(self, root: Path) -> Path:
         root.mkdir(parents=True, exist_ok=True)
-        if self._account is None:
-            return root
-        folder = root if can_enter(root.parent, self._account) else self._elsewhere(root, state_dir)
-        os.chown(folder, self._account.pw_uid, self._account.pw_gid)
+        elsewhere = self._account is not None and ((root / LOCATION).exists() or not can_enter(root.parent, self._account))
+        folder = self._elsewhere(root) if elsewhere else root
+        if folder.stat().st_uid in (os.geteuid(), self._account.pw_uid if self._account else -1):
+            folder.chmod(0o700)
+        if self._account is not None:
+            os.chown(folder, self._account.pw_uid, self._account.pw_gid)
         return folder
 
-    def _elsewhere(self, root: Path, state_dir: Path) -> Path:
+    def _elsewhere(self, root: Path) -> Path:
         assert self._account is not None
-        folder = state_dir / hashlib.sha256(str(root).encode()).hexdigest()[:10]
-        if not state_dir.exists():
-            state_dir.mkdir(parents=True)
-            state_dir.chmod(0o755)
-        folder.mkdir(exist_ok=True)
-        if not can_enter(folder.parent, self._account):
+        folder = state_folder(root, self._state_dir)
+        if not self._state_dir.exists():
+            self._state_dir.mkdir(parents=True)
+            self._state_dir.chmod(0o755)
+        if not can_enter(self._state_dir, self._account):
             raise ConfigurationError(
-                f"Neither {root} nor {state_dir} can be entered by {self._account.pw_name}.", remedy="Use a --data folder that other accounts may enter."
+                f"Neither {root} nor {self._state_dir} can be entered by {self._account.pw_name}.",
+                remedy="Use a --data folder that other accounts may enter.",
+            )
+        if folder.exists() and not (root / LOCATION).exists():
+            raise ConfigurationError(
+                f"The tables of an earlier data folder {root.parent} are still in {folder}.",
+                code="TABLES_LEFT_BEHIND",
+                remedy=f"Remove them with `anabranch down --erase --data {root.parent}`, or restore that data folder from its backup.",
             )
         (root / LOCATION).write_text(f"{folder}\n{self._account.pw_name}, who runs Postgres, cannot enter {root}: the tables lie in the folder above.\n")
+        folder.mkdir(mode=0o700, exist_ok=True)
+        if (root / "data").exists() and not (folder / "data").exists():
+            shutil.move(root / "data", folder / "data")
         return folder
 
     def _reachable(self, binaries: Path) -> Path:
@@ -143,7 +205,8 @@ class EmbeddedPostgres:
 
     def _try_start(self, deadline: float) -> None:
         """After a kill -9 the old server may linger as a zombie for seconds, and Postgres refuses meanwhile."""
-        options = self.settings | {"port": str(self._choose_port())} | _shared_memory()
+        options = self.settings | self._listening() | _shared_memory()
+        self._write_authentication()
         switches = " ".join(f"-c {name}='{value}'" for name, value in options.items())
         try:
             self._run("pg_ctl", "-D", str(self.data), "-l", str(self._log), "-w", "-t", str(START_LIMIT_S), "-o", switches, "start")
@@ -152,13 +215,84 @@ class EmbeddedPostgres:
                 raise
             time.sleep(0.3)
 
-    def _choose_port(self) -> int:
-        """The port of last time, so that what was told it still finds us; another one where it is taken."""
-        kept = self.root / "port"
-        wanted = self._wanted_port or (int(kept.read_text()) if kept.exists() else 0)
-        port = _free_port(wanted) or self._wanted_port or _free_port(0)
-        kept.write_text(str(port))
-        return port
+    def _listening(self) -> dict[str, str]:
+        folder = {"unix_socket_directories": str(self._socket_folder())}
+        if self._tcp is None:
+            return {**folder, "port": str(SOCKET_PORT)}
+        port = _free_port(self._tcp)
+        if not port:
+            raise ConfigurationError(
+                f"Port {self._tcp} of 127.0.0.1 is taken.", code="PORT_TAKEN", remedy="Name another port for Postgres, or 0 for a free one."
+            )
+        self._tcp = port  # and no other when the server has to be started again
+        return {**folder, "port": str(port), "listen_addresses": "127.0.0.1"}
+
+    def _listens_as_asked(self, shared: bool) -> bool:
+        if self._running_socket() is None:
+            return False
+        if self._tcp is None:
+            return shared or self.tcp_dsn is None
+        return self.tcp_dsn is not None and self._tcp in (0, int(self._pid_file()[3]))
+
+    def _socket_folder(self) -> Path:
+        """Below `root` where its path is short and plain enough for a socket, else one of our own, named after `root`."""
+        folder = self.root / "socket"
+        if not _holds_socket(folder):
+            base = self._state_dir if self._account else Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
+            folder = base / f"anabranch-{self._account.pw_uid if self._account else os.geteuid()}-{_digest(self.root)}"
+            if not _holds_socket(folder):
+                raise ConfigurationError(
+                    f"{folder} is too long, or too unusual, for a Unix socket.", remedy="Set XDG_RUNTIME_DIR to a short path, or use a shorter --data folder."
+                )
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        with suppress(FileExistsError):
+            folder.mkdir(mode=0o700)
+            if self._account is not None:
+                os.chown(folder, self._account.pw_uid, self._account.pw_gid)
+        found, owner = folder.lstat(), self._account.pw_uid if self._account else os.geteuid()
+        # Its parent may be /tmp, where anybody could have made it first.
+        if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o077:
+            raise ConfigurationError(f"{folder} is not a folder of mode 0700 that belongs to us.", remedy=f"Remove {folder}, and start again.")
+        return folder
+
+    def _write_authentication(self) -> None:
+        """Who may sign in: by the socket the account that runs the server, and root; by TCP only the application, with its password."""
+        accounts = {"root", (self._account or pwd.getpwuid(os.geteuid())).pw_name}
+        self._write("pg_ident.conf", "".join(f'own "{account}" {role}\n' for account in sorted(accounts) for role in ("postgres", ROLE)))
+        tcp = f"host all {ROLE} 127.0.0.1/32 scram-sha-256\n" if self._tcp is not None else ""
+        self._write("pg_hba.conf", f"local all all peer map=own\n{tcp}")
+
+    def _write(self, name: str, text: str) -> None:
+        """A file of Postgres', in one step; as root through no link that its account may have put there."""
+        draft = self.data / f".{name}.{os.getpid()}"
+        draft.unlink(missing_ok=True)
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write(text)
+            if self._account is not None:
+                os.fchown(file.fileno(), self._account.pw_uid, self._account.pw_gid)
+        draft.replace(self.data / name)
+
+    def _make_roles(self) -> None:
+        """Once for each data folder and version of the script: the application's role and database, and what an older version made as superuser."""
+        script = ROLES_SQL.read_text()
+        marker, version = self.data / ROLES_MARKER, hashlib.sha256(script.encode()).hexdigest()
+        if not marker.exists() or marker.read_text() != version:
+            self._psql("template1", script)
+            self._write(ROLES_MARKER, version)
+        if self._tcp is not None:
+            self._set_password()
+
+    def _set_password(self) -> None:
+        password = secrets.token_urlsafe(32)
+        self.password_file.unlink(missing_ok=True)
+        with os.fdopen(os.open(self.password_file, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
+            file.write(f"127.0.0.1:*:*:{ROLE}:{password}\n")
+        self._psql("postgres", f"alter role {ROLE} password '{password}';")
+
+    def _psql(self, database: str, script: str) -> None:
+        """As superuser. The script goes by stdin: arguments are seen by every account."""
+        lines = self._pid_file()
+        self._run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", lines[4].strip(), "-p", lines[3], "-U", "postgres", "-d", database, given=script)
 
     def _pid_file(self) -> list[str]:
         try:
@@ -170,18 +304,23 @@ class EmbeddedPostgres:
         lines = self._pid_file()
         return int(lines[0]) if lines and _alive(int(lines[0])) else None
 
-    def _running_port(self) -> int:
+    def _running_socket(self) -> Path | None:
+        """The folder of the running server's socket; None for one of an older version, which has none."""
         lines = self._pid_file()
-        if len(lines) < 4:
-            raise DatabaseUnavailable(f"The embedded Postgres in {self.root} is not running.")
-        return int(lines[3])
+        return Path(lines[4].strip()) if len(lines) > 4 and lines[4].strip() else None
 
-    def _run(self, program: str, *arguments: str) -> str:
+    def _address(self, role: str, database: str) -> str:
+        folder = self._running_socket()
+        if folder is None:
+            raise DatabaseUnavailable(f"The embedded Postgres in {self.root} is not running.")
+        return f"postgresql://{role}@/{database}?host={folder}&port={self._pid_file()[3]}"
+
+    def _run(self, program: str, *arguments: str, given: str | None = None) -> str:
         # Output goes to a file: the server inherits it from pg_ctl, and would hold a pipe open for ever.
-        with (self.root / ".output").open("w+b") as output:
+        with tempfile.TemporaryFile() as output:
             done = subprocess.run(
                 [self._binaries / program, *arguments],
-                stdin=subprocess.DEVNULL,
+                input=given.encode() if given is not None else b"",
                 stdout=output,
                 stderr=output,
                 cwd="/",
@@ -206,6 +345,25 @@ class EmbeddedPostgres:
 
     def _last_words(self) -> str:
         return self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
+
+
+def tables_elsewhere(root: Path) -> Path | None:
+    """Where the tables of this folder lie because the account that runs Postgres cannot enter it; None where they lie in `root`."""
+    file = root / LOCATION
+    return Path(file.read_text().splitlines()[0]) if file.exists() else None
+
+
+def state_folder(root: Path, state_dir: Path = STATE_DIR) -> Path:
+    """Where the tables of a data folder lie that the account running Postgres cannot enter."""
+    return state_dir / _digest(root)
+
+
+def _digest(root: Path) -> str:
+    return hashlib.sha256(str(root).encode()).hexdigest()[:10]
+
+
+def _holds_socket(folder: Path) -> bool:
+    return bool(PLAIN_PATH.fullmatch(str(folder))) and len(f"{folder}/.s.PGSQL.65535".encode()) <= SOCKET_PATH_BYTES
 
 
 def _alive(pid: int) -> bool:

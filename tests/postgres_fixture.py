@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import os
 import shutil
 import subprocess
@@ -19,7 +20,7 @@ import asyncpg
 import pytest
 
 from sql.binaries import wheel_binaries
-from sql.embedded import THROWAWAY, EmbeddedPostgres
+from sql.embedded import ROLE, ROLES_SQL, THROWAWAY, EmbeddedPostgres
 from sql.migrate import migrate
 from sql.server_account import server_account
 
@@ -52,9 +53,17 @@ def database_dsn(dsn: str, database: str) -> str:
     return urlunsplit(urlsplit(dsn)._replace(path=f"/{database}"))
 
 
+def tcp_dsn(server: EmbeddedPostgres, dsn: str) -> str:
+    """The address of the same database by TCP, with its password, for clients that know no Unix sockets."""
+    password = server.password_file.read_text().strip().rpartition(":")[2]
+    tcp = urlsplit(server.tcp_dsn or "")
+    return urlunsplit(tcp._replace(netloc=f"{tcp.username}:{password}@{tcp.hostname}:{tcp.port}", path=urlsplit(dsn).path))
+
+
 def _initialised() -> Path:
     """A data folder as initdb leaves it, made once on this machine for this version of the binaries."""
-    stamp = f"{os.geteuid()}-{wheel_binaries().stat().st_mtime_ns:x}"
+    roles = hashlib.sha256(ROLES_SQL.read_bytes()).hexdigest()[:8]
+    stamp = f"{os.geteuid()}-{wheel_binaries().stat().st_mtime_ns:x}-{roles}"
     kept = Path(tempfile.gettempdir()) / f"anabranch-initdb-{stamp}"
     if not (kept / "data" / "PG_VERSION").exists():
         draft = Path(tempfile.mkdtemp(prefix="anabranch-initdb-"))
@@ -79,11 +88,14 @@ def fresh_root() -> Path:
 
 @contextmanager
 def own_postgres() -> Iterator[EmbeddedPostgres]:
-    """A server without a past, that waits for no disk. It is gone when the context is left."""
+    """A server without a past, that waits for no disk. It is gone when the context is left.
+
+    The role may also create databases and replicate, as the user of a source's database would."""
     root = fresh_root()
-    server = EmbeddedPostgres(root, settings={**THROWAWAY, "max_connections": "200", "max_wal_size": "1GB"})
+    server = EmbeddedPostgres(root, settings={**THROWAWAY, "max_connections": "200", "max_wal_size": "1GB"}, tcp=0)
     server.start()
     try:
+        administer(server.superuser_dsn, f"alter role {ROLE} createdb replication")
         yield server
     finally:
         server.stop()

@@ -18,6 +18,7 @@ from schemas.errors import AnabranchError
 GROUPS = {
     "up": "anabranch.cli.up:up",
     "open": "anabranch.cli.open_browser:open_browser",
+    "down": "anabranch.cli.down:down",
     "api": "anabranch.cli.up:api",
     "worker": "anabranch.cli.up:worker",
     "ingest": "anabranch.cli.ingest:ingest",
@@ -52,6 +53,7 @@ GROUPS = {
 HELP = {
     "up": "Run everything in one data folder: Postgres, log, stages, API.",
     "open": "Print a link that opens the server in a browser.",
+    "down": "Stop the server of a data folder, or delete the folder with its tables.",
     "api": "Run the HTTP API alone, on a database and log that are elsewhere.",
     "worker": "Run stages of the pipeline.",
     "ingest": "Take in files, folders, addresses or stdin.",

@@ -26,6 +26,7 @@ def up(
     port: int | None = None,
     stages: str = "all",
     ephemeral: Annotated[bool, Parameter(negative="")] = False,
+    postgres_port: int | None = None,
     ready_file: Path | None = None,
     common: Common = Common(),  # noqa: B008
 ) -> int:
@@ -39,6 +40,8 @@ def up(
         Which stages run here, separated by commas; `none` for the API alone.
     ephemeral
         A new folder that is gone afterwards.
+    postgres_port
+        Let the embedded Postgres also listen on this port of 127.0.0.1, with a password; without it, on a Unix socket only.
     ready_file
         Written as JSON once everything answers.
     """
@@ -46,7 +49,7 @@ def up(
     from anabranch.process.stopping import until_stopped
     from anabranch.process.supervisor import Plan
 
-    settings = common.settings(*([f"api.port={port}"] if port is not None else []))
+    settings = common.settings(*([f"api.port={port}"] if port is not None else []), *([f"database.tcp={postgres_port}"] if postgres_port is not None else []))
     configure_logs(settings.logging)
     chosen = () if stages == "none" else tuple(stages.split(","))
     return asyncio.run(until_stopped(_serve(Plan(settings, common.arguments(), chosen, ephemeral), ready_file, common)))
@@ -96,10 +99,27 @@ def _announce(server: Server, login: str, plan: Plan, common: Common) -> None:
         "metrics": f"{server.url}/metrics" + (f", worker: {server.worker_metrics_url}" if server.worker_metrics_url else ""),
         "profile": "default",
     }
+    if server.mode == "embedded":
+        lines |= _postgres_lines(server, plan)
     if server.outdated:
         lines["index"] = server.outdated
     print("\n".join(f"{name:9} {value}" for name, value in lines.items()), flush=True)
     say("Ctrl-C stops everything.", quiet=common.quiet)
+
+
+def _postgres_lines(server: Server, plan: Plan) -> dict[str, str]:
+    """What the address does not tell: the password for TCP, and tables outside the data folder."""
+    from anabranch.process.database import FOLDER
+    from sql.embedded import DATABASE, PASSWORD_FILE, ROLE, tables_elsewhere
+
+    root = Path(server.data_dir) / FOLDER
+    elsewhere = tables_elsewhere(root)
+    lines = {}
+    if tcp := plan.settings.database.tcp:
+        lines["TCP"] = f"postgresql://{ROLE}@127.0.0.1:{tcp}/{DATABASE}?passfile={(elsewhere or root) / PASSWORD_FILE}"
+    if elsewhere:
+        lines["tables"] = f"{elsewhere}   (outside the data folder; `anabranch down --erase` deletes both)"
+    return lines
 
 
 def api(

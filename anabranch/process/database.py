@@ -29,9 +29,9 @@ async def database(settings: Settings, *, throwaway: bool = False, shared: bool 
         yield settings.database.url.get_secret_value()
         return
     make_folder(settings.data_dir)
-    server = EmbeddedPostgres(embedded_root(settings), settings=THROWAWAY if throwaway else None)
+    server = EmbeddedPostgres(embedded_root(settings), settings=THROWAWAY if throwaway else None, tcp=settings.database.tcp)
     left_running = shared and server.running
-    await asyncio.to_thread(server.start)
+    await asyncio.to_thread(server.start, shared=shared)
     keeping = asyncio.create_task(_keep(server))
     try:
         yield server.dsn

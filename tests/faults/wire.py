@@ -1,4 +1,4 @@
-"""A TCP relay before a server, that loses answers and is away when it is told to."""
+"""A TCP relay before a server on TCP or on a Unix socket, that loses answers and is away when it is told to."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from contextlib import contextmanager, suppress
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import parse_qs, urlsplit, urlunsplit
 
 CHUNK = 1 << 16
 
@@ -16,6 +16,7 @@ class Wire:
     has given it. While `away` is set nobody is let in, and whoever is in is thrown out."""
 
     def __init__(self, host: str, port: int) -> None:
+        """A host that begins with a slash is the folder of a Postgres' socket."""
         self.lose: Callable[[bytes], bool] = lambda _: False
         self.lost = 0
         self.refused = 0
@@ -39,7 +40,7 @@ class Wire:
         """The URL with this relay's port in place of the server's."""
         parts = urlsplit(url)
         user, at, _ = parts.netloc.rpartition("@")
-        return urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{self.port}"))
+        return urlunsplit(parts._replace(netloc=f"{user}{at}127.0.0.1:{self.port}", query=""))
 
     def run(self, ready: threading.Event) -> None:
         """Until stopped, in a thread of its own."""
@@ -71,7 +72,11 @@ class Wire:
             writer.transport.abort()
             return
         with suppress(OSError):
-            server_reader, server_writer = await asyncio.open_connection(*self._target)
+            host, port = self._target
+            if host.startswith("/"):
+                server_reader, server_writer = await asyncio.open_unix_connection(f"{host}/.s.PGSQL.{port}")
+            else:
+                server_reader, server_writer = await asyncio.open_connection(host, port)
             losing = asyncio.Event()
             self._inside |= {writer, server_writer}
             try:
@@ -111,7 +116,9 @@ class Wire:
 def wire(url: str) -> Iterator[Wire]:
     """Before the server of this URL."""
     parts = urlsplit(url)
-    found, ready = Wire(parts.hostname or "127.0.0.1", parts.port or 0), threading.Event()
+    query = parse_qs(parts.query)
+    host, port = query.get("host", [parts.hostname or "127.0.0.1"])[0], int(query.get("port", [parts.port or 0])[0])
+    found, ready = Wire(host, port), threading.Event()
     thread = threading.Thread(target=found.run, args=(ready,), name="wire")
     thread.start()
     ready.wait()

@@ -13,9 +13,11 @@ import pytest
 
 from anabranch.composition.overrides import Overrides
 from engines.embed.null import NullEmbedder
+from sql.embedded import EmbeddedPostgres
 from streams.kafka.settings import KafkaSettings
 from tests.debezium.connect import kafka_connect
 from tests.integration.sources_world import source_world
+from tests.postgres_fixture import tcp_dsn
 from tests.property.world import LineParser
 
 pytestmark = pytest.mark.kafka
@@ -47,7 +49,7 @@ def connector(dsn: str, prefix: str, **more: str) -> dict[str, Any]:
         "database.hostname": place.hostname,
         "database.port": str(place.port),
         "database.user": place.username,
-        "database.password": "",
+        "database.password": place.password,
         "database.dbname": place.path[1:],
         "topic.prefix": prefix,
         "table.include.list": "public.notes",
@@ -64,7 +66,13 @@ def connector(dsn: str, prefix: str, **more: str) -> dict[str, Any]:
 
 @pytest.mark.parametrize("schemas", [True, False], ids=["with schema", "without"])
 async def test_a_table_behind_debezium_is_what_its_documents_say(
-    shop: asyncpg.Connection, empty_database: str, database: str, kafka_settings: KafkaSettings, tmp_path: Path, schemas: bool
+    shop: asyncpg.Connection,
+    postgres_server: EmbeddedPostgres,
+    empty_database: str,
+    database: str,
+    kafka_settings: KafkaSettings,
+    tmp_path: Path,
+    schemas: bool,
 ) -> None:
     prefix, rows = f"shop-{uuid4().hex[:8]}", 1000 if schemas else 20
     await shop.execute(
@@ -83,7 +91,7 @@ async def test_a_table_behind_debezium_is_what_its_documents_say(
         kafka_connect(kafka_settings.bootstrap_servers, tmp_path, prefix, schemas=schemas) as connect,
     ):
         await world.add("crm", {"kind": "debezium", "topic": f"{prefix}.public.notes", "mapping": mapping})
-        await connect.start(prefix, connector(empty_database, prefix))
+        await connect.start(prefix, connector(tcp_dsn(postgres_server, empty_database), prefix))
         expected = {str(key): f"Heron {key} stands." for key in range(1, rows + 1)}
         await world.ends_as("crm", expected)
         metadata = await world.worker.storage.pool.fetchval("select metadata from documents where external_id = '2'")
@@ -99,7 +107,7 @@ async def test_a_table_behind_debezium_is_what_its_documents_say(
 
         await connect.stop(prefix)
         await shop.execute("delete from notes where id > 10 and id < 3000")
-        again = connector(empty_database, prefix, **{"snapshot.mode": "always"})
+        again = connector(tcp_dsn(postgres_server, empty_database), prefix, **{"snapshot.mode": "always"})
         await connect.start(prefix, again)
         expected = {key: text for key, text in expected.items() if int(key) <= 10 or int(key) >= 3000}
         await world.ends_as("crm", expected)

@@ -1,13 +1,18 @@
 from __future__ import annotations
 
+import asyncio
 import multiprocessing
 import os
 import shutil
 import signal
+import socket
 import stat
+import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
 
 import asyncpg
 import pytest
@@ -15,8 +20,9 @@ import pytest
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from sql.binaries import copied_binaries, wheel_binaries
 from sql.embedded import LOCATION, THROWAWAY, EmbeddedPostgres, memory_bytes
+from sql.migrate import migrate, pending
 from sql.server_account import Account, can_enter, server_account
-from tests.postgres_fixture import fresh_root
+from tests.postgres_fixture import elsewhere, fresh_root, tcp_dsn
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run Postgres as another account")
 
@@ -40,8 +46,8 @@ def server() -> Iterator[EmbeddedPostgres]:
     shutil.rmtree(root)
 
 
-async def ask(server: EmbeddedPostgres, sql: str) -> object:
-    connection = await asyncpg.connect(server.dsn)
+async def ask(server: EmbeddedPostgres, sql: str, dsn: str | None = None) -> object:
+    connection = await asyncpg.connect(dsn or server.dsn)
     try:
         return await connection.fetchval(sql)
     finally:
@@ -123,7 +129,7 @@ def run_as(account: Account, home: Path) -> None:
     os.setuid(account.pw_uid)
     server = EmbeddedPostgres(home / "data", settings=THROWAWAY)
     server.start()
-    assert server.dsn.startswith("postgresql://postgres@127.0.0.1:")
+    assert asyncio.run(ask(server, "select current_user")) == "anabranch"
     server.stop()
 
 
@@ -155,3 +161,161 @@ def test_the_memory_of_a_container_is_its_limit(folder: Path, monkeypatch: pytes
     for told, found in (("max\n", 16 << 30), (f"{1 << 30}\n", 1 << 30), ("9223372036854771712\n", 16 << 30)):
         limit.write_text(told)
         assert memory_bytes([limit]) == found
+
+
+def socket_folder(server: EmbeddedPostgres) -> Path:
+    return Path(parse_qs(urlsplit(server.dsn).query)["host"][0])
+
+
+def error_as(account: str, work: Callable[[], Awaitable[Any]]) -> str:
+    """Class and text of what `work` fails with when another account runs it; empty where it succeeds."""
+    found, mine = multiprocessing.Pipe()
+
+    def run() -> None:
+        other = server_account(account)
+        assert other is not None and other.pw_name == account
+        os.setgroups([])
+        os.setgid(other.pw_gid)
+        os.setuid(other.pw_uid)
+        try:
+            elsewhere(work)
+        except Exception as error:
+            mine.send(f"{type(error).__name__}: {error}")
+        else:
+            mine.send("")
+
+    child = multiprocessing.get_context("fork").Process(target=run)
+    child.start()
+    child.join(60)
+    assert found.poll(), "the other account's process ended without an answer"
+    return str(found.recv())
+
+
+async def test_nothing_listens_on_tcp_unless_asked(server: EmbeddedPostgres) -> None:
+    assert await ask(server, "show listen_addresses") == ""
+    port = int(parse_qs(urlsplit(server.dsn).query)["port"][0])
+    with socket.socket() as probe:
+        assert probe.connect_ex(("127.0.0.1", port)) != 0 or port == 5432, "another Postgres of this machine may listen on 5432"
+    assert server.tcp_dsn is None
+
+
+@as_root
+def test_another_account_cannot_connect_by_the_socket(server: EmbeddedPostgres) -> None:
+    assert stat.S_IMODE(socket_folder(server).stat().st_mode) == 0o700
+    assert "PermissionError" in error_as("nobody", lambda: asyncpg.connect(server.dsn))
+
+
+@as_root
+def test_another_account_is_refused_where_the_folder_is_opened(server: EmbeddedPostgres) -> None:
+    for path in (server.root, folder := socket_folder(server)):
+        path.chmod(0o755)
+    (folder / ".s.PGSQL.5432").chmod(0o777)
+    for dsn in (server.dsn, server.superuser_dsn):
+        assert "Peer authentication failed" in error_as("nobody", lambda dsn=dsn: asyncpg.connect(dsn))  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    "attack",
+    [
+        "copy (select 1) to program 'id'",
+        "copy pg_class from '/etc/passwd'",
+        "select pg_read_file('/etc/passwd')",
+        "select lo_import('/etc/passwd')",
+        "create extension file_fdw",
+        "alter role anabranch superuser",
+        "grant pg_execute_server_program to anabranch",
+        "set role postgres",
+        "alter system set archive_command = 'id'",
+    ],
+)
+async def test_the_application_role_reaches_neither_files_nor_programs(postgres_server: EmbeddedPostgres, attack: str) -> None:
+    with pytest.raises(asyncpg.InsufficientPrivilegeError):
+        await ask(postgres_server, attack)
+
+
+async def test_the_application_role_migrates_vacuums_and_makes_roles(server: EmbeddedPostgres) -> None:
+    assert await migrate(server.dsn)
+    assert await ask(server, "select rolsuper from pg_roles where rolname = current_user") is False
+    for work in ("vacuum full keystore.keys", "create role app_reader", "checkpoint", "select pg_switch_wal()"):
+        await ask(server, work)
+
+
+def test_a_client_of_libpq_connects_with_the_address(postgres_server: EmbeddedPostgres) -> None:
+    command = [wheel_binaries() / "psql", "-XAt", "-c", "select current_user || ' ' || current_database()", postgres_server.dsn]
+    assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "anabranch anabranch"
+
+
+@pytest.mark.parametrize("name", ["deep/" * 30, "with a space, and 'quotes'"])
+async def test_a_folder_whose_path_suits_no_socket_has_one_elsewhere(folder: Path, name: str) -> None:
+    deep = folder / name / "data"
+    deep.parent.mkdir(parents=True)
+    state = folder / "state"
+    server = EmbeddedPostgres(deep, settings=THROWAWAY, state_dir=state)
+    server.start()
+    try:
+        assert await ask(server, "select 1") == 1
+        assert not socket_folder(server).is_relative_to(deep)
+        found = socket_folder(server)
+        assert stat.S_IMODE(found.stat().st_mode) == 0o700
+    finally:
+        server.stop()
+    assert not found.exists()
+
+
+async def test_tcp_on_request_takes_the_password_only(folder: Path) -> None:
+    server = EmbeddedPostgres(folder / "postgres", settings=THROWAWAY, tcp=0)
+    server.start()
+    try:
+        assert stat.S_IMODE(server.password_file.stat().st_mode) == 0o600
+        assert await ask(server, "select current_user", tcp_dsn(server, server.dsn)) == "anabranch"
+        for dsn in (f"{server.tcp_dsn}?passfile={folder}/none", str(server.tcp_dsn).replace("anabranch@", "anabranch:guess@")):
+            with pytest.raises(asyncpg.InvalidPasswordError):
+                await ask(server, "select 1", dsn)
+        with pytest.raises(asyncpg.InvalidAuthorizationSpecificationError):
+            await ask(server, "select 1", str(server.tcp_dsn).replace("anabranch@", "postgres@"))
+    finally:
+        server.stop()
+    again = EmbeddedPostgres(folder / "postgres", settings=THROWAWAY)
+    again.start()
+    try:
+        assert again.tcp_dsn is None
+    finally:
+        again.stop()
+
+
+async def test_a_folder_of_an_older_version_is_closed_at_its_start(folder: Path) -> None:
+    """Its server, left running by a killed process, trusts every account on a TCP port; its tables are the superuser's."""
+    server = EmbeddedPostgres(folder / "postgres", settings=THROWAWAY)
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    options = f"-c port={port} -c listen_addresses=127.0.0.1 -c unix_socket_directories='' -c fsync=off"
+    older = f"postgresql://postgres@127.0.0.1:{port}/postgres"
+    server._run("initdb", "-D", str(server.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
+    server._run("pg_ctl", "-D", str(server.data), "-l", str(server.root / "postgres.log"), "-w", "-o", options, "start")
+    await migrate(older)
+    await ask(server, "insert into keystore.keys (id, tenant) values (gen_random_uuid(), 'default')", older)
+
+    server.start()
+    try:
+        with pytest.raises(OSError):
+            await ask(server, "select 1", older)
+        assert "trust" not in (server.data / "pg_hba.conf").read_text()
+        assert await ask(server, "select count(*) from keystore.keys") == 1
+        assert await pending(server.dsn) == []
+        owned = "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where nspname in ('anabranch', 'keystore') and relowner <> current_role::regrole"
+        assert await ask(server, owned) == 0
+        await ask(server, "alter table anabranch.documents add column another int")
+    finally:
+        server.stop()
+
+
+@as_root
+def test_tables_of_a_deleted_data_folder_are_named(folder: Path) -> None:
+    closed = folder / "home"
+    closed.mkdir(mode=0o700)
+    EmbeddedPostgres(closed / "data" / "postgres", settings=THROWAWAY, state_dir=folder / "state")
+    shutil.rmtree(closed / "data")
+    with pytest.raises(ConfigurationError, match="earlier data folder") as refused:
+        EmbeddedPostgres(closed / "data" / "postgres", settings=THROWAWAY, state_dir=folder / "state")
+    assert refused.value.code == "TABLES_LEFT_BEHIND" and "down --erase" in refused.value.remedy
