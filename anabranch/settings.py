@@ -55,6 +55,11 @@ class KafkaSettings(Section):
 class LogSettings(Section):
     encrypt: bool = Field(True, description="seal what the log says of a document with a key of its own, so that it can be erased")
     plain_tenants: Names = Field((), description="whose events stay readable on the topics; their receipts of erasure say what remains")
+    key_file: Path | None = Field(
+        None,
+        description="holds a share of each key, which an erasure overwrites; on one machine, or a file system that all share; "
+        "unset: `shares.key` in the data folder beside the embedded Postgres, else none",
+    )
     master_key: SecretStr | None = Field(
         None, description="wraps the documents' keys: 32 bytes in base64, the same for every process; unset: `master.key` in the data folder"
     )

@@ -12,7 +12,7 @@ from sql.errors import database_errors
 from sql.pool import Connection, Pool
 from sql.statements import statement
 
-COLUMNS = "id, tenant, subject, wrapped, lost_at is not null and destroyed_at is null and wrapped is null as lost"
+COLUMNS = "id, tenant, subject, wrapped, slot, lost_at is not null and destroyed_at is null and wrapped is null as lost"
 EVERYBODY = ""
 DESTROY = (
     "insert into keystore.keys (id, tenant, destroyed_at) select id, $1, clock_timestamp() from unnest($2::uuid[]) k (id) order by id "
@@ -27,7 +27,13 @@ class PgKeystore:
         self._pool = pool
 
     async def obtain(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
-        columns = ([key.id for key in proposed], [key.tenant for key in proposed], [key.subject for key in proposed], [key.wrapped for key in proposed])
+        columns = (
+            [key.id for key in proposed],
+            [key.tenant for key in proposed],
+            [key.subject for key in proposed],
+            [key.wrapped for key in proposed],
+            [key.slot for key in proposed],
+        )
         with database_errors():
             rows = await self._pool.fetch(statement("obtain_keys"), *columns)
         found = {(row["tenant"], row["subject"]): StoredKey(**row) for row in rows}
@@ -46,6 +52,18 @@ class PgKeystore:
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
         with database_errors():
             await self._pool.execute(DESTROY, tenant, list(keys))
+
+    async def destroyed_slots(self) -> list[int]:
+        """Slots of the key file whose shares must be overwritten."""
+        with database_errors():
+            rows = await self._pool.fetch("select slot from keystore.keys where slot is not null and wrapped is null order by slot")
+        return [row["slot"] for row in rows]
+
+    async def last_slot(self) -> int | None:
+        """The highest slot that any key refers to."""
+        with database_errors():
+            found: int | None = await self._pool.fetchval("select max(slot) from keystore.keys")
+        return found
 
     async def lose(self, keys: Mapping[UUID, str]) -> None:
         insert = "insert into keystore.keys (id, tenant, lost_at) select *, clock_timestamp() from unnest($1::uuid[], $2::text[]) on conflict do nothing"
@@ -77,17 +95,37 @@ class PgKeystore:
         assert noted is not None, "the row is never deleted"
         return noted
 
-    async def agree(self, fingerprint: str) -> None:
-        """The first master key to come holds. Raises ConfigurationError for another."""
+    async def key_file(self) -> UUID | None:
+        """The key file that holds the shares of these keys; None where no key has one."""
+        with database_errors():
+            found: UUID | None = await self._pool.fetchval("select key_file from keystore.master")
+        return found
+
+    async def agree(self, fingerprint: str, key_file: UUID | None = None) -> None:
+        """The first master key and the first key file to come hold. Raises ConfigurationError for others."""
         with database_errors():
             await self._pool.execute("insert into keystore.master (fingerprint) values ($1) on conflict do nothing", fingerprint)
+            if key_file is not None:
+                await self._pool.execute("update keystore.master set key_file = $1 where key_file is null", key_file)
             known = await self._pool.fetchval("select fingerprint from keystore.master")
+            file = await self._pool.fetchval("select key_file from keystore.master")
         if known != fingerprint:
             raise ConfigurationError(
                 f"the keys in this database are wrapped by another master key ({known}) than this process has ({fingerprint})",
                 code="WRONG_MASTER_KEY",
                 remedy="Give every process the same ANABRANCH_LOG__MASTER_KEY, or the data folder whose `master.key` made this database.",
             )
+        if file != key_file:
+            raise wrong_key_file(file, key_file)
+
+
+def wrong_key_file(wanted: UUID, given: UUID | None) -> ConfigurationError:
+    has = f"has another one ({given})" if given else "has none"
+    return ConfigurationError(
+        f"The keys in this database have shares in the key file {wanted}; this process {has}.",
+        code="WRONG_KEY_FILE",
+        remedy="Restore `shares.key` of the data folder from its backup, or name the file with ANABRANCH_LOG__KEY_FILE.",
+    )
 
 
 async def destroyed(connection: Connection, keys: Collection[UUID]) -> set[UUID]:

@@ -21,7 +21,7 @@ from schemas.events import Event, Fact, declared
 from schemas.events.declaration import FOREIGN_BLOB
 from schemas.events.raw import is_tenant
 from schemas.ids import canonical_json, document_id, received_id, sha256_hex
-from schemas.ports.keys import Keys
+from schemas.ports.keys import TAMPERED, Keys
 from schemas.records import Record, StoredRecord
 from streams.signatures import SIGNATURE, Signatures
 from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW
@@ -82,21 +82,22 @@ class Codec:
         headers = _headers(fact)
         subject, tenant = _subject(fact), fact.tenant or getattr(fact.data, "tenant", None)
         if subject is not None and tenant is not None:
-            sealed = await self.keys.seal(tenant, subject, payload, context=_context(fact.event_id, fact.data.event_type()), key=fact.key)
+            context = _context(fact.event_id, fact.data.event_type(), fact.tenant, topic)
+            sealed = await self.keys.seal(tenant, subject, payload, context=context, key=fact.key)
             if sealed is not None:
                 payload = sealed[1]
                 headers |= {"ce_keyid": str(sealed[0]).encode(), "content-type": SEALED.encode()}
-                headers |= await self._set_aside(headers, tenant, subject, sealed[0], fact)
+                headers |= await self._set_aside(headers, tenant, subject, sealed[0], fact, topic)
         if self.signatures is not None:
             headers[SIGNATURE] = self.signatures.sign(topic, payload, headers)
         return Record(topic, key.encode(), payload, headers)
 
-    async def _set_aside(self, headers: dict[str, bytes], tenant: str, subject: UUID, key: UUID, fact: Fact[Any]) -> dict[str, bytes]:
+    async def _set_aside(self, headers: dict[str, bytes], tenant: str, subject: UUID, key: UUID, fact: Fact[Any], topic: str) -> dict[str, bytes]:
         """Takes what a producer wrote into attributes that are carried on, unless it can only be a number, and gives it back sealed."""
         told = {name: headers.pop(f"ce_{name}").decode() for name, form in _CORRELATING.items() if not form.fullmatch(headers.get(f"ce_{name}", b"").decode())}
         if not told:
             return {}
-        sealed = await self.keys.seal(tenant, subject, json.dumps(told).encode(), context=_context(fact.event_id, ASIDE), key=key)
+        sealed = await self.keys.seal(tenant, subject, json.dumps(told).encode(), context=_context(fact.event_id, ASIDE, fact.tenant, topic), key=key)
         assert sealed is not None, "a key that sealed the payload seals this too"
         return {f"ce_{ASIDE}": base64.b64encode(sealed[1])}
 
@@ -117,8 +118,8 @@ class Codec:
         attributes, payload = self._attributes(stored.record)
         event, version = self._event_class(topic, attributes)
         if topic not in CLEAR_TOPICS and "keyid" in attributes:
-            payload = await self.keys.open(_uuid(attributes, "keyid"), payload, context=_context(attributes["id"], attributes["type"]))
-            attributes |= await self._put_back(attributes)
+            payload = await self._open(attributes, payload, attributes["type"], stored.position.topic)
+            attributes |= await self._put_back(attributes, stored.position.topic)
         data = _validated(event, payload if version == event.version else _upcast(event, payload, version))
         return (
             _foreign(attributes, data, payload, stored, attributes["source"].startswith(OWN) and self.is_ours(stored))
@@ -126,11 +127,20 @@ class Codec:
             else _own(attributes, data, stored)
         )
 
-    async def _put_back(self, attributes: Mapping[str, str]) -> dict[str, str]:
+    async def _put_back(self, attributes: Mapping[str, str], topic: str) -> dict[str, str]:
         if ASIDE not in attributes:
             return {}
-        told = await self.keys.open(_uuid(attributes, "keyid"), base64.b64decode(attributes[ASIDE]), context=_context(attributes["id"], ASIDE))
-        return dict(json.loads(told))
+        return dict(json.loads(await self._open(attributes, base64.b64decode(attributes[ASIDE]), ASIDE, topic)))
+
+    async def _open(self, attributes: Mapping[str, str], sealed: bytes, event_type: str, topic: str) -> bytes:
+        """Older versions bound a payload to its event only. What is bound to tenant and topic does not open that way, so trying it loses nothing."""
+        key, identity = _uuid(attributes, "keyid"), attributes["id"]
+        try:
+            return await self.keys.open(key, sealed, context=_context(identity, event_type, attributes.get("tenant"), topic))
+        except PermanentError as error:
+            if error.code != TAMPERED:
+                raise
+            return await self.keys.open(key, sealed, context=f"{identity} {event_type}".encode())
 
     def _attributes(self, record: Record) -> tuple[dict[str, str], bytes]:
         if record.value is None:
@@ -383,9 +393,9 @@ def _subject(fact: Fact[Any]) -> UUID | None:
     return None if fact.data.topic in CLEAR_TOPICS else subject
 
 
-def _context(identity: str, event_type: str) -> bytes:
-    """What a sealed payload is bound to, so that it cannot be moved to another event."""
-    return f"{identity} {event_type}".encode()
+def _context(identity: str, event_type: str, tenant: str | None, topic: str) -> bytes:
+    """What a sealed payload is bound to, so that it opens in no other event, tenant or topic."""
+    return json.dumps([identity, event_type, tenant, topic]).encode()
 
 
 def _headers(fact: Fact[Any]) -> dict[str, bytes]:

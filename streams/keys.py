@@ -1,14 +1,15 @@
-"""Sealing of payloads: AES-256-GCM (NIST SP 800-38D) with a key for each document and run, each wrapped by one master key."""
+"""Sealing of payloads: AES-256-GCM (NIST SP 800-38D) with a key for each document and run, each wrapped by the master key and a share of its own."""
 
 from __future__ import annotations
 
 import asyncio
+import hmac
 import os
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Generic, TypeVar
 from uuid import UUID, uuid4
 
@@ -17,7 +18,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from schemas.errors import DatabaseUnavailable, Erased, KeyLost, PermanentError
 from schemas.ids import sha256_hex
-from schemas.ports.keys import Keystore, StoredKey
+from schemas.ports.keys import TAMPERED, Keystore, Shares, StoredKey
 
 KEY_BYTES = 32
 NONCE_BYTES = 12
@@ -64,11 +65,11 @@ class Together(Generic[A, B]):
 
 
 class SealingKeys:
-    """Keys over a keystore. Of one event loop. `plain` says whose payloads stay readable."""
+    """Keys over a keystore. Of one event loop. `plain` says whose payloads stay readable. Without `shares` the master key alone wraps new keys."""
 
-    def __init__(self, keystore: Keystore, master: bytes, *, plain: Callable[[str], bool] = lambda tenant: False) -> None:
+    def __init__(self, keystore: Keystore, master: bytes, *, shares: Shares | None = None, plain: Callable[[str], bool] = lambda tenant: False) -> None:
         self._keystore, self._plain = keystore, plain
-        self._master = AESGCM(master)
+        self._wrapping = Wrapping(master, shares)
         self._known: OrderedDict[UUID, tuple[float, AESGCM]] = OrderedDict()
         self._find: Together[UUID, StoredKey] = Together(keystore.find)
         self._obtain: Together[tuple[str, UUID], StoredKey] = Together(self._obtained)
@@ -91,7 +92,7 @@ class SealingKeys:
         try:
             return cipher.decrypt(payload[:NONCE_BYTES], payload[NONCE_BYTES:], context)
         except (InvalidTag, ValueError) as error:
-            raise PermanentError(f"a payload does not open with its key {key}: it was changed", code="TAMPERED") from error
+            raise PermanentError(f"a payload does not open with its key {key}: it was changed", code=TAMPERED) from error
 
     async def _current(self, tenant: str, subject: UUID) -> tuple[UUID, AESGCM]:
         """Asked each time: a key that is destroyed meanwhile must not seal what comes after."""
@@ -114,7 +115,7 @@ class SealingKeys:
         if stored.wrapped is None:
             self._known.pop(stored.id, None)
             raise KeyLost(f"key {stored.id} is in no backup of the keystore") if stored.lost else Erased(f"key {stored.id} was destroyed")
-        cipher = AESGCM(self._unwrapped(stored.id, stored.wrapped))
+        cipher = AESGCM(self._wrapping.unwrap(stored))
         self._known[stored.id] = (time.monotonic() + REMEMBERED_S, cipher)
         self._known.move_to_end(stored.id)
         while len(self._known) > REMEMBERED:
@@ -122,20 +123,64 @@ class SealingKeys:
         return cipher
 
     async def _obtained(self, subjects: Sequence[tuple[str, UUID]]) -> Mapping[tuple[str, UUID], StoredKey]:
-        found = await self._keystore.obtain([self._proposed(tenant, subject) for tenant, subject in subjects])
+        proposed = await asyncio.to_thread(self._wrapping.propose, subjects)
+        found = await self._keystore.obtain(proposed)
+        self._wrapping.give_back(set(proposed) - set(found))
         return {(stored.tenant, stored.subject): stored for stored in found}
 
-    def _proposed(self, tenant: str, subject: UUID) -> StoredKey:
-        identity, nonce = uuid4(), os.urandom(NONCE_BYTES)
-        wrapped = nonce + self._master.encrypt(nonce, AESGCM.generate_key(8 * KEY_BYTES), identity.bytes)
-        return StoredKey(identity, tenant, subject, wrapped)
 
-    def _unwrapped(self, identity: UUID, wrapped: bytes) -> bytes:
+class Wrapping:
+    """Wraps keys with a master key and, where there are shares, with one share for each key: without its share a wrapped key is noise."""
+
+    def __init__(self, master: bytes, shares: Shares | None) -> None:
+        self._master, self._shares = master, shares
+
+    def propose(self, subjects: Sequence[tuple[str, UUID]]) -> list[StoredKey]:
+        """New keys. Blocks where shares are written."""
+        slots: Sequence[tuple[int | None, bytes]] = self._shares.take(len(subjects)) if self._shares else [(None, b"")] * len(subjects)
+        return [
+            self.wrap(StoredKey(uuid4(), tenant, subject, None, slot=slot), AESGCM.generate_key(8 * KEY_BYTES), share)
+            for (tenant, subject), (slot, share) in zip(subjects, slots, strict=True)
+        ]
+
+    def give_back(self, unused: Iterable[StoredKey]) -> None:
+        """Proposals in whose place the keystore had another key."""
+        if self._shares:
+            self._shares.give_back([(key.slot, share) for key in unused if key.slot is not None and (share := self._shares.read(key.slot))])
+
+    def wrap(self, stored: StoredKey, key: bytes, share: bytes) -> StoredKey:
+        nonce = os.urandom(NONCE_BYTES)
+        return replace(stored, wrapped=nonce + self._cipher(share).encrypt(nonce, key, _bound(stored)))
+
+    def rewrap(self, stored: StoredKey, key: bytes) -> StoredKey:
+        """Also for a key of an older version, which gets a share of its own."""
+        if self._shares is None:
+            return self.wrap(replace(stored, slot=None), key, b"")
+        [(slot, share)] = self._shares.take(1)
+        return self.wrap(replace(stored, slot=slot), key, share)
+
+    def unwrap(self, stored: StoredKey) -> bytes:
+        """Raises KeyLost where its share is gone, PermanentError where the master key is another."""
+        assert stored.wrapped is not None
+        share = b""
+        if stored.slot is not None:
+            found = self._shares.read(stored.slot) if self._shares else None
+            if found is None:
+                raise KeyLost(f"key {stored.id} has no share in the key file")
+            share = found
         try:
-            return self._master.decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], identity.bytes)
+            return self._cipher(share).decrypt(stored.wrapped[:NONCE_BYTES], stored.wrapped[NONCE_BYTES:], _bound(stored))
         except InvalidTag as error:
-            remedy = "Give this process the master key that the keystore was made with (ANABRANCH_LOG__MASTER_KEY)."
-            raise PermanentError(f"key {identity} does not open with this master key", code="WRONG_MASTER_KEY", remedy=remedy) from error
+            remedy = "Give this process the master key and the key file that the keystore was made with (ANABRANCH_LOG__MASTER_KEY, ANABRANCH_LOG__KEY_FILE)."
+            raise PermanentError(f"key {stored.id} does not open with this master key", code="WRONG_MASTER_KEY", remedy=remedy) from error
+
+    def _cipher(self, share: bytes) -> AESGCM:
+        return AESGCM(hmac.digest(self._master, b"anabranch key share" + share, "sha256") if share else self._master)
+
+
+def _bound(stored: StoredKey) -> bytes:
+    """What a wrapped key is bound to, so that it opens in no other row. Without a share: as older versions wrapped it."""
+    return stored.id.bytes if stored.slot is None else f"{stored.id} {stored.tenant} {stored.subject} {stored.slot}".encode()
 
 
 def fingerprint(master: bytes) -> str:

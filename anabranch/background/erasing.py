@@ -14,6 +14,7 @@ import structlog
 from anabranch.background.erased_blobs import blobs_of
 from anabranch.background.erasure_receipt import written
 from anabranch.background.passing import Passing
+from anabranch.composition.sealing import overwrite_destroyed
 from anabranch.composition.storage import Storage
 from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ids import content_id
@@ -79,6 +80,7 @@ class LogEraser:
         await self._withdraw(tables, request, left)
         await tables.note(request.receipt_id, {AGAIN: len(left)})
         await self._compact()
+        await overwrite_destroyed(self.storage.pool, self.storage.key_file)  # also those that a killed worker had destroyed only in the table
         await tables.wipe()
 
     async def _once(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
@@ -117,6 +119,7 @@ class LogEraser:
             fact = own_fact(told, content_id("event", "key.destroyed", *map(str, keys)), AUTHOR, self.clock, tenant=request.tenant)
             await self.storage.log.append([await self.storage.codec.encode(fact, CONTROL, str(request.receipt_id))])
             await keystore.destroy(request.tenant, keys)
+            await overwrite_destroyed(self.storage.pool, self.storage.key_file)
 
     async def _clear(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], before: datetime) -> None:
         """What cites the documents goes first: without them nobody would find it again."""

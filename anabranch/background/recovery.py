@@ -49,7 +49,7 @@ async def recover(settings: Settings, dsn: str) -> dict[str, Any] | None:
         generations = PgGenerations(storage.pool)
         if await generations.names() or await current_generation(generations, storage.log, storage.codec) is None:
             return None
-        await destroy_again(storage.log, storage.codec, storage.pool)
+        await destroy_again(storage.log, storage.codec, storage.pool, storage.key_file)
         await _check_keys(storage)
         began = time.perf_counter()
         recovery = Recovery(storage)

@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import hmac
 import json
 from collections.abc import Callable, Mapping
+from pathlib import Path
 from typing import Protocol
 from uuid import UUID
 
 import structlog
 
+from anabranch.key_file import KeyFile
 from anabranch.secrets import master_key
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError, PermanentError
 from schemas.events import KeysDestroyed
 from schemas.ids import canonical_json
 from schemas.ports.log import EventLog
-from sql.keystore import EVERYBODY, PgKeystore
+from sql.keystore import EVERYBODY, PgKeystore, wrong_key_file
 from sql.pool import Pool
 from streams.codec import Codec
 from streams.keys import KEY_BYTES, SealingKeys, fingerprint
@@ -26,6 +29,7 @@ from streams.signatures import Signatures, mac, signing_key
 from streams.topics import CONTROL
 
 logger = structlog.get_logger(__name__)
+SHARES = "shares.key"
 
 
 class ListedLog(EventLog, Protocol):
@@ -33,12 +37,14 @@ class ListedLog(EventLog, Protocol):
         """That are there, those of generations included."""
 
 
-async def sealing_codec(settings: Settings, pool: Pool, log: ListedLog) -> Codec:
-    """Opens what is sealed also where nothing new is to be. Raises ConfigurationError where the keystore was made with another master key."""
+async def sealing_codec(settings: Settings, pool: Pool, log: ListedLog, key_file: KeyFile | None) -> Codec:
+    """Opens what is sealed also where nothing new is to be. Raises ConfigurationError where the keystore was made with another master key or key file."""
     keystore, master = PgKeystore(pool), _master(settings)
-    await keystore.agree(fingerprint(master))
+    await keystore.agree(fingerprint(master), key_file.id if key_file else None)
+    if key_file is not None and (last := await keystore.last_slot()) is not None:
+        key_file.skip_to(last)
     await keystore.leaves_readable(settings.log.plain_tenants if settings.log.encrypt else (EVERYBODY,))
-    return Codec(SealingKeys(keystore, master, plain=readable(settings)), signatures=await _signatures(keystore, master, log))
+    return Codec(SealingKeys(keystore, master, shares=key_file, plain=readable(settings)), signatures=await _signatures(keystore, master, log))
 
 
 async def _signatures(keystore: PgKeystore, master: bytes, log: ListedLog) -> Signatures:
@@ -71,7 +77,31 @@ def _ends(ends: Mapping[int, tuple[int, int]]) -> dict[str, int]:
     return {str(partition): following for partition, (_, following) in ends.items()}
 
 
-async def destroy_again(log: EventLog, codec: Codec, pool: Pool) -> dict[UUID, int]:
+async def open_key_file(settings: Settings, pool: Pool) -> KeyFile | None:
+    """That of the settings, else the one in the data folder beside an embedded Postgres; None where several machines share a database.
+    Raises ConfigurationError where it is missing."""
+    path, known = key_file_path(settings), await PgKeystore(pool).key_file()
+    if path is None and known is not None:
+        path = settings.data_dir / SHARES  # the database of a data folder, named by its address
+    if path is None:
+        return None
+    if known is not None and not path.exists():
+        raise wrong_key_file(known, None)
+    return KeyFile(path)
+
+
+def key_file_path(settings: Settings) -> Path | None:
+    beside = settings.data_dir / SHARES if settings.mode == "embedded" else None
+    return settings.log.key_file or beside
+
+
+async def overwrite_destroyed(pool: Pool, key_file: KeyFile | None) -> None:
+    """Overwrite the shares of destroyed keys, also of those whose destruction a crash interrupted."""
+    if key_file is not None:
+        await asyncio.to_thread(key_file.overwrite, await PgKeystore(pool).destroyed_slots())
+
+
+async def destroy_again(log: EventLog, codec: Codec, pool: Pool, key_file: KeyFile | None = None) -> dict[UUID, int]:
     """Apply what the log says of destroyed keys: the keystore may come from a backup that is older. Returns the receipts for which they
     were, each with the offset at which that was said first. Raises NewerVersion where a newer program said it."""
     told: dict[UUID, int] = {}
@@ -85,6 +115,7 @@ async def destroy_again(log: EventLog, codec: Codec, pool: Pool) -> dict[UUID, i
                 continue
             await keystore.destroy(fact.data.tenant, fact.data.keys)
             told.setdefault(fact.data.receipt_id, stored.position.offset)
+    await overwrite_destroyed(pool, key_file)
     return told
 
 

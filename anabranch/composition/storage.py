@@ -11,7 +11,8 @@ from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
 from anabranch.composition.overrides import NONE, Overrides
-from anabranch.composition.sealing import ListedLog, sealing_codec
+from anabranch.composition.sealing import ListedLog, open_key_file, sealing_codec
+from anabranch.key_file import KeyFile
 from anabranch.settings import KafkaSettings as KafkaOptions
 from anabranch.settings import Settings
 from engines.blobs import open_blobs
@@ -44,6 +45,7 @@ class Storage:
     """By groups of Kafka; on the Postgres log cursors lie beside the tables anyway."""
     producer_topics: tuple[str, ...] = ()
     """Topics `raw.NAME`, each of one producer."""
+    key_file: KeyFile | None = None
 
     async def waiting(self, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
         """How many records of the topic (those below the offsets of their partitions) the group has still to finish."""
@@ -90,8 +92,10 @@ async def prepare_storage(
         log, subscriber = _log(settings, dsn, pool, reached)
         try:
             await log.create_topics(topics_of(settings), retention_ms=retention_of(settings))
-            codec = await sealing_codec(settings, pool, log)
-            yield Storage(dsn, pool, log, subscriber, overrides.blobs or blobs_of(settings), codec, _stamp(settings), reached, tuple(settings.ingest.topics))
+            key_file = await open_key_file(settings, pool)
+            codec = await sealing_codec(settings, pool, log, key_file)
+            blobs = overrides.blobs or blobs_of(settings)
+            yield Storage(dsn, pool, log, subscriber, blobs, codec, _stamp(settings), reached, tuple(settings.ingest.topics), key_file)
         finally:
             await log.close()
     finally:

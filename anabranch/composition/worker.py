@@ -74,7 +74,7 @@ async def prepare_worker(
         await forget_foreign_changes(storage.pool)
         if settings.log_kind == "postgres":
             await take_over_log(storage.pool)
-        await check_current(storage, await destroy_again(storage.log, storage.codec, storage.pool))
+        await check_current(storage, await destroy_again(storage.log, storage.codec, storage.pool, storage.key_file))
         generation, engines = await _agreed(settings, storage, overrides, stack)
         builds = await open_pool(dsn, size=BUILD_CONNECTIONS, name="anabranch builds", settings=RELAXED if settings.log_kind == "postgres" else None)
         stack.push_async_callback(close_pool, builds)

@@ -16,6 +16,7 @@ from typing import IO, Any, TypeVar
 import httpx2
 import structlog
 
+from anabranch.composition.sealing import key_file_path
 from anabranch.ingress import check_ingress
 from anabranch.process.children import Child
 from anabranch.process.data_folder import SERVER, Server, check_not_in_use, keep_log, left_behind, locked, write_server
@@ -91,6 +92,8 @@ def _folder(plan: Plan) -> Iterator[Settings]:
 
 def _children(plan: Plan, dsn: str, port: int, token: str) -> list[Child]:
     environment = {**os.environ, "ANABRANCH_DATA_DIR": str(plan.settings.data_dir), "ANABRANCH_DATABASE__URL": dsn}
+    if key_file := key_file_path(plan.settings):
+        environment["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
     host = ["--host", plan.settings.api.host]
     report = worker_report(plan.settings)
     # Unlike an argument, the environment of a process is shown to its own account only.

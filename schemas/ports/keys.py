@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from typing import Protocol
 from uuid import UUID
 
+TAMPERED = "TAMPERED"
+"""Code of a payload that does not open with its key."""
+
 
 @dataclass(frozen=True, slots=True)
 class StoredKey:
@@ -17,8 +20,23 @@ class StoredKey:
     subject: UUID
     """The document or the run."""
     wrapped: bytes | None
-    """Encrypted with the master key; None when it was destroyed or lost."""
+    """Encrypted with the master key and the share in `slot`; None when it was destroyed or lost."""
     lost: bool = False
+    slot: int | None = None
+    """Of the key file; None where the master key alone wraps it."""
+
+
+class Shares(Protocol):
+    """Random shares of keys, outside the database, where they can be overwritten. Calls may block for the disk."""
+
+    def take(self, count: int) -> list[tuple[int, bytes]]:
+        """Slots that nobody else has, each with its share, which a crash does not lose."""
+
+    def give_back(self, unused: Iterable[tuple[int, bytes]]) -> None:
+        """Slots that were taken and that no key refers to."""
+
+    def read(self, slot: int) -> bytes | None:
+        """None where it was overwritten, or is in no file."""
 
 
 class Keystore(Protocol):

@@ -1,8 +1,8 @@
 -- The current key of each subject; the proposed one where there is none. In one order, so that two writers do not wait for each other.
 with wanted as (
-  select * from unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[]) k (id, tenant, subject, wrapped)
+  select * from unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[], $5::bigint[]) k (id, tenant, subject, wrapped, slot)
 )
-insert into keystore.keys (id, tenant, subject, wrapped)
-select id, tenant, subject, wrapped from wanted order by subject, tenant
+insert into keystore.keys (id, tenant, subject, wrapped, slot)
+select id, tenant, subject, wrapped, slot from wanted order by subject, tenant
 on conflict (subject, tenant) where destroyed_at is null do update set subject = excluded.subject
-returning id, tenant, subject, wrapped
+returning id, tenant, subject, wrapped, slot

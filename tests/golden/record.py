@@ -191,6 +191,7 @@ def record(folder: Path) -> None:
             postgres.start()
             try:
                 sets = ["logging.level=error", f"log.encrypt={'true' if name == 'sealed' else 'false'}", f"log.master_key={b64encode(os.urandom(32)).decode()}"]
+                sets.append(f"database.url={postgres.dsn}")  # without a key file, whose shares the recording could not hold
                 settings = load_settings(data_dir=Path(data) / "data", sets=sets)
                 said[name] = asyncio.run(recorded(folder, name, postgres.dsn, settings))
             finally:

@@ -117,6 +117,22 @@ async def test_a_payload_belongs_to_its_event(codec: Codec) -> None:
         await codec.decode(appended(replace(first, value=second.value)))
 
 
+async def test_a_payload_opens_in_no_other_topic_or_tenant(codec: Codec) -> None:
+    record = await codec.encode(removed("x"), "accepted", "k")
+    assert (await codec.decode(appended(record))).data.reason == "x"
+    moved = replace(record, headers={**record.headers, "ce_tenant": b"other"})
+    for stored in (appended(record, "accepted.g2"), appended(moved)):
+        with pytest.raises(PermanentError, match="changed"):
+            await codec.decode(stored)
+
+
+async def test_a_payload_that_an_older_version_sealed_opens(codec: Codec, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("streams.codec._context", lambda identity, event_type, tenant, topic: f"{identity} {event_type}".encode())
+    record = await codec.encode(removed("old"), "accepted", "k")
+    monkeypatch.undo()
+    assert (await codec.decode(appended(record))).data.reason == "old"
+
+
 async def test_another_master_key_opens_nothing(codec: Codec, shelf: Shelf) -> None:
     record = await codec.encode(removed("x"), "accepted", "k")
     with pytest.raises(PermanentError, match="master key"):
