@@ -51,6 +51,11 @@ SETTINGS: Mapping[str, str] = {
     "max_connections": "100",
     "max_wal_size": "2GB",
     "wal_compression": "on",
+    # Removed, not renamed for use again: what an erasure deleted must not stay in a future segment.
+    "wal_recycle": "off",
+    # Statements and details of errors hold values, and the server's log outlives them.
+    "log_min_error_statement": "panic",
+    "log_error_verbosity": "terse",
     "checkpoint_timeout": "15min",
     "random_page_cost": "1.1",
     "log_checkpoints": "off",

@@ -24,6 +24,8 @@ BY_DOCUMENT = ("chunk_history", "memo", "judgements")
 COUNTED = (*DERIVED, *BY_DOCUMENT, "jobs")
 TOUCHED = (*COUNTED, "documents", "dead_letters", "runs", "feedback", "lexical_deltas", "source_changes", "source_rows", "source_notes", "keystore.keys")
 EVENTS, SUBJECTS, SEEN, AGAIN, DONE = "_events", "_subjects", "_seen", "_again", "_done"
+UNSCRUBBED, WRITE_AHEAD = "_unscrubbed ", "_wal"
+"""Before the name of a table whose files may still hold deleted rows; and whether the write-ahead log does."""
 """Kept with the counts of an erasure: what the log says of its documents, how many they are, how many their sources still have, how many were sent again and
 again meanwhile, and that it is done."""
 
@@ -199,13 +201,6 @@ class PgErasure:
         with database_errors():
             rows = await self._pool.fetch("select place, removed from erasure_counts where receipt_id = $1 and removed > 0 order by place", receipt)
         return {row["place"]: row["removed"] for row in rows}
-
-    async def wipe(self) -> None:
-        """Let Postgres use the room of what was deleted."""
-        with database_errors():
-            async with self._pool.acquire() as connection:
-                for table in TOUCHED:
-                    await connection.execute(f"vacuum {table}")
 
     async def _subjects(self, receipt: UUID) -> list[UUID]:
         with database_errors():

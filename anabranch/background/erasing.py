@@ -20,9 +20,10 @@ from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested
 from schemas.ids import content_id
 from schemas.records import Record
 from sql.compaction import compact_lexical
-from sql.erasure import AGAIN, PgErasure
+from sql.erasure import AGAIN, TOUCHED, UNSCRUBBED, WRITE_AHEAD, PgErasure
 from sql.generations import PgGenerations
 from sql.keystore import PgKeystore
+from sql.scrubbing import scrub, vacuum
 from streams.keys import REMEMBERED_S
 from streams.publisher import own_fact
 from streams.submission import submission
@@ -50,6 +51,8 @@ class LogEraser:
     clock: Callable[[], datetime]
     readable: Callable[[str], bool]
     """Whose events are not sealed now."""
+    versioned_blobs: bool = False
+    """Whether the blob store may keep versions of what was deleted."""
 
     async def erase(self, request: ErasureRequested) -> ErasureCompleted:
         tables = PgErasure(self.storage.pool)
@@ -59,7 +62,7 @@ class LogEraser:
             documents = await tables.begin(request.receipt_id, request.tenant, request.scope, request.subject)
             await self._erased(tables, request, documents)
             await tables.done(request.receipt_id)
-        return await written(request, self.storage, tables, self.clock(), readable_now=self.readable(request.tenant))
+        return await written(request, self.storage, tables, self.clock(), readable_now=self.readable(request.tenant), versioned_blobs=self.versioned_blobs)
 
     async def _await_what_was_sent(self, tables: PgErasure, request: ErasureRequested) -> None:
         """Only who has come is found by collection or tenant. A document that may answer is withdrawn at once, however long an engine is at work: what is on its
@@ -81,7 +84,7 @@ class LogEraser:
         await tables.note(request.receipt_id, {AGAIN: len(left)})
         await self._compact()
         await overwrite_destroyed(self.storage.pool, self.storage.key_file)  # also those that a killed worker had destroyed only in the table
-        await tables.wipe()
+        await self._scrub(tables, request)
 
     async def _once(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
         await self._withdraw(tables, request, documents)
@@ -133,6 +136,15 @@ class LogEraser:
             await tables.come_upon(request.receipt_id, "blobs", [content_id("blob", key) for key in keys])
             await self.storage.blobs.delete(keys)
             await tables.sweep(request.receipt_id, request.tenant, some, before=before, readable=bare)
+
+    async def _scrub(self, tables: PgErasure, request: ErasureRequested) -> None:
+        """Of a server of our own; of another one rows are only vacuumed, and the receipt says what that leaves."""
+        if self.storage.key_file is None:
+            await vacuum(self.storage.pool, TOUCHED)
+            return
+        scrubbed = await scrub(self.storage.pool)
+        left = {f"{UNSCRUBBED}{table}": 1 for table in scrubbed.tables}
+        await tables.note(request.receipt_id, {**left, WRITE_AHEAD: int(scrubbed.log)})
 
     async def _compact(self) -> None:
         """Words that were in these documents only go from the statistics when their counts are folded."""

@@ -9,7 +9,7 @@ from typing import Annotated, Any, TypeVar
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.exits import FAILED, OK
+from anabranch.cli.exits import FAILED, OK, PARTLY
 from anabranch.cli.options import Common
 from anabranch.cli.output import print_table
 
@@ -112,6 +112,33 @@ def residue(*, settled: Annotated[bool, Flag] = False, common: Common = DEFAULT)
     else:
         print_table(("place", "rows"), list(found.items()))
     return FAILED if total else OK
+
+
+@app.command
+def scrub(*, common: Common = DEFAULT) -> int:
+    """Write all tables anew, so that no file of Postgres holds deleted rows. Each table is locked while it is written.
+
+    Exit code 5 if a table was in use, or the write-ahead log is held back."""
+    from anabranch.cli.storing import database_url
+    from sql.pool import close_pool, open_pool
+    from sql.scrubbing import Scrubbed
+    from sql.scrubbing import scrub as scrub_tables
+
+    async def run(dsn: str) -> Scrubbed:
+        pool = await open_pool(dsn, size=1, name="anabranch scrub")
+        try:
+            return await scrub_tables(pool, limit_bytes=None)
+        finally:
+            await close_pool(pool)
+
+    found = asyncio.run(_with_database(database_url(common.settings()), run))
+    if common.json:
+        common.show({"left": list(found.tables), "write_ahead_log": found.log})
+    else:
+        print("\n".join(f"in use: {table}" for table in found.tables) or "all tables written anew")
+        if found.log:
+            print("the write-ahead log keeps what was deleted until Postgres removes it")
+    return PARTLY if found.tables or found.log else OK
 
 
 async def _with_database(address: AbstractAsyncContextManager[str], work: Callable[[str], Awaitable[T]]) -> T:

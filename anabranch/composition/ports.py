@@ -35,7 +35,7 @@ def ports_of(settings: Settings, storage: Storage, generation: Generation, engin
         stamp=storage.stamp,
         source_epochs=door.epochs,
         owners=PgOwners(storage.pool),
-        eraser=LogEraser(storage, overrides.clock, readable(settings)),
+        eraser=LogEraser(storage, overrides.clock, readable(settings), (settings.storage.url or "").startswith("s3:")),
         switches=PgRevisions(storage.pool),
     )
 
