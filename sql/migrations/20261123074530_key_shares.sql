@@ -3,3 +3,9 @@ alter table keystore.keys add column slot bigint;
 
 -- Which key file holds the shares.
 alter table keystore.master add column key_file uuid;
+
+-- Keys that verify what former master keys signed, wrapped with the present one.
+create table keystore.signing_keys (
+  fingerprint text primary key,
+  wrapped bytea not null
+);
