@@ -15,6 +15,7 @@ from pathlib import Path
 from threading import Lock
 from uuid import UUID, uuid4
 
+from anabranch.secrets import sync
 from schemas.errors import ConfigurationError
 
 SHARE_BYTES = 32
@@ -39,7 +40,7 @@ class KeyFile:
             if os.fstat(self._file).st_size < HEADER_BYTES:
                 os.pwrite(self._file, MAGIC + uuid4().bytes, 0)
                 os.fsync(self._file)
-                _sync_folder(path.parent)
+                sync(path.parent)
         header = os.pread(self._file, HEADER_BYTES, 0)
         if header[: len(MAGIC)] != MAGIC:
             raise ConfigurationError(f"{path} is no key file.", code="WRONG_KEY_FILE", remedy="Restore the key file from its backup.")
@@ -112,11 +113,3 @@ class KeyFile:
 
 def _offset(slot: int) -> int:
     return HEADER_BYTES + slot * SHARE_BYTES
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

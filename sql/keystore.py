@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -18,6 +19,30 @@ DESTROY = (
     "insert into keystore.keys (id, tenant, destroyed_at) select id, $1, clock_timestamp() from unnest($2::uuid[]) k (id) order by id "
     "on conflict (id) do update set wrapped = null, destroyed_at = coalesce(keys.destroyed_at, excluded.destroyed_at)"
 )
+
+
+ROTATED = 5_000
+"""Keys wrapped anew in one statement."""
+LOCK_MASTER = "lock table keystore.master, keystore.keys in access exclusive mode"
+CONNECTED = """
+select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and application_name like 'anabranch%'
+"""
+REWRAP = (
+    "update keystore.keys k set wrapped = n.wrapped, slot = n.slot from unnest($1::uuid[], $2::bytea[], $3::bigint[]) n (id, wrapped, slot) where k.id = n.id"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class MasterChange:
+    """From one master key to another, by their fingerprints, and how the rows that depend on it are made."""
+
+    old: str
+    new: str
+    former: bytes
+    """The old one's signing key, wrapped with the new one."""
+    rewrap: Callable[[StoredKey], StoredKey]
+    rewrap_signing: Callable[[str, bytes], bytes]
+    mac: Callable[[bytes], bytes]
 
 
 class PgKeystore:
@@ -94,6 +119,44 @@ class PgKeystore:
         noted = await self.unsigned_below()
         assert noted is not None, "the row is never deleted"
         return noted
+
+    async def fingerprint(self) -> str | None:
+        """Of the master key that wraps these keys; None before the first one came."""
+        with database_errors():
+            found: str | None = await self._pool.fetchval("select fingerprint from keystore.master")
+        return found
+
+    async def signing_keys(self) -> dict[str, bytes]:
+        """Of former master keys by fingerprint, wrapped with the present one."""
+        with database_errors():
+            return {row["fingerprint"]: row["wrapped"] for row in await self._pool.fetch("select fingerprint, wrapped from keystore.signing_keys")}
+
+    async def rotate(self, change: MasterChange) -> int:
+        """All keys in one transaction; returns how many. A process that starts meanwhile waits, and finds another master key than its own.
+        Raises ConfigurationError with code PROCESSES_CONNECTED where others are connected: they would go on with the old one."""
+        with database_errors():
+            async with self._pool.acquire() as connection, connection.transaction():
+                await connection.execute("set local lock_timeout = '5s'")
+                await connection.execute(LOCK_MASTER)
+                if connected := await connection.fetchval(CONNECTED):
+                    raise ConfigurationError(
+                        f"{connected} connections of other processes are open on this database.",
+                        code="PROCESSES_CONNECTED",
+                        remedy="Stop every worker, API and `up`, then call it again: they hold the old master key in memory.",
+                    )
+                query = f"select {COLUMNS} from keystore.keys where wrapped is not null order by id"
+                keys = [StoredKey(**row) for row in await connection.fetch(query)]
+                for start in range(0, len(keys), ROTATED):
+                    made = [change.rewrap(key) for key in keys[start : start + ROTATED]]
+                    await connection.execute(REWRAP, [key.id for key in made], [key.wrapped for key in made], [key.slot for key in made])
+                for row in await connection.fetch("select fingerprint, wrapped from keystore.signing_keys"):
+                    update = "update keystore.signing_keys set wrapped = $2 where fingerprint = $1"
+                    await connection.execute(update, row["fingerprint"], change.rewrap_signing(row["fingerprint"], row["wrapped"]))
+                await connection.execute("insert into keystore.signing_keys values ($1, $2) on conflict do nothing", change.old, change.former)
+                for row in await connection.fetch("select below from keystore.unsigned_events"):
+                    await connection.execute("update keystore.unsigned_events set mac = $1", change.mac(row["below"]))
+                await connection.execute("update keystore.master set fingerprint = $1", change.new)
+        return len(keys)
 
     async def key_file(self) -> UUID | None:
         """The key file that holds the shares of these keys; None where no key has one."""

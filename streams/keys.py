@@ -153,9 +153,11 @@ class Wrapping:
         return replace(stored, wrapped=nonce + self._cipher(share).encrypt(nonce, key, _bound(stored)))
 
     def rewrap(self, stored: StoredKey, key: bytes) -> StoredKey:
-        """Also for a key of an older version, which gets a share of its own."""
+        """With the same share; a key of an older version gets one."""
         if self._shares is None:
-            return self.wrap(replace(stored, slot=None), key, b"")
+            return self.wrap(stored, key, b"")
+        if stored.slot is not None and (share := self._shares.read(stored.slot)):
+            return self.wrap(stored, key, share)
         [(slot, share)] = self._shares.take(1)
         return self.wrap(replace(stored, slot=slot), key, share)
 
@@ -181,6 +183,16 @@ class Wrapping:
 def _bound(stored: StoredKey) -> bytes:
     """What a wrapped key is bound to, so that it opens in no other row. Without a share: as older versions wrapped it."""
     return stored.id.bytes if stored.slot is None else f"{stored.id} {stored.tenant} {stored.subject} {stored.slot}".encode()
+
+
+def wrap_signing_key(master: bytes, name: str, key: bytes) -> bytes:
+    """A key that verifies what the master key of this fingerprint signed, under a later master key."""
+    nonce = os.urandom(NONCE_BYTES)
+    return nonce + AESGCM(master).encrypt(nonce, key, f"signing key {name}".encode())
+
+
+def unwrap_signing_key(master: bytes, name: str, wrapped: bytes) -> bytes:
+    return AESGCM(master).decrypt(wrapped[:NONCE_BYTES], wrapped[NONCE_BYTES:], f"signing key {name}".encode())
 
 
 def fingerprint(master: bytes) -> str:

@@ -74,7 +74,7 @@ HELP = {
     "login": "Store a credential for a server.",
     "logout": "Remove the stored credential of a server.",
     "whoami": "Show who the credential belongs to.",
-    "keys": "Create, list, rotate and revoke API keys.",
+    "keys": "Create, list, rotate and revoke API keys; rotate the master key.",
     "audit": "List administrative acts.",
     "topics": "The log: topics, and how far each stage has read.",
     "db": "The tables: migrations and checksum.",

@@ -1,4 +1,4 @@
-"""`anabranch keys`: API keys of a tenant."""
+"""`anabranch keys`: API keys of a tenant, and the master key."""
 
 from __future__ import annotations
 
@@ -7,13 +7,15 @@ import getpass
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from pydantic import ValidationError
 
-from anabranch.cli.options import Remote
+from anabranch.cli.exits import OK
+from anabranch.cli.options import Common, Remote
 from anabranch.cli.output import print_table, say
 from schemas.api_keys import MAX_GRACE_S, ApiKeyRequest, RotationRequest
 from schemas.errors import InvalidRequest
@@ -24,8 +26,9 @@ if TYPE_CHECKING:
     from anabranch.client import ApiClient
     from anabranch.identity.api_keys import ApiKeyService
 
-app = App(name="keys", help="Create, list, rotate and revoke API keys.", result_action="return_value")
+app = App(name="keys", help="Create, list, rotate and revoke API keys; rotate the master key.", result_action="return_value")
 DEFAULT = Remote()
+LOCAL = Common()
 ONCE = "this is the only time that the key is shown"
 
 
@@ -215,3 +218,31 @@ async def _direct(common: Remote) -> AsyncIterator[Keys]:
     caller = Principal(f"cli:{getpass.getuser()}", TENANT, "operator").acting_for(common.tenant)
     async with database_url(settings) as dsn, prepare_storage(settings, dsn, pool_size=2, name="anabranch keys") as storage:
         yield DirectKeys(ApiKeyService(PgApiKeys(storage.pool), AuditLog(storage.log, storage.codec)), caller)
+
+
+@app.command
+def rewrap(*, new_key_file: Path | None = None, common: Common = LOCAL) -> int:
+    """Rotate the master key: wrap the key of each document and run with a new one. Stop every other process first.
+
+    Parameters
+    ----------
+    new_key_file
+        File with the new key, 32 bytes in base64. Needed where ANABRANCH_LOG__MASTER_KEY is set; else one is made.
+    """
+    from anabranch.cli.storing import database_url
+    from anabranch.key_rotation import rotate_master_key
+
+    settings = common.settings()
+
+    async def run() -> int:
+        async with database_url(settings) as dsn:
+            return await rotate_master_key(settings, dsn, new_key_file)
+
+    count = asyncio.run(run())
+    if common.json:
+        common.show({"keys": count})
+        return OK
+    print(f"{count} keys wrapped with the new master key")
+    if settings.log.master_key is not None:
+        print(f"Set ANABRANCH_LOG__MASTER_KEY of every process to the content of {new_key_file}, and destroy the old key.")
+    return OK

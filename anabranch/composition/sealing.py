@@ -24,7 +24,7 @@ from schemas.ports.log import EventLog
 from sql.keystore import EVERYBODY, PgKeystore, wrong_key_file
 from sql.pool import Pool
 from streams.codec import Codec
-from streams.keys import KEY_BYTES, SealingKeys, fingerprint
+from streams.keys import KEY_BYTES, SealingKeys, fingerprint, unwrap_signing_key
 from streams.signatures import Signatures, mac, signing_key
 from streams.topics import CONTROL
 
@@ -39,7 +39,8 @@ class ListedLog(EventLog, Protocol):
 
 async def sealing_codec(settings: Settings, pool: Pool, log: ListedLog, key_file: KeyFile | None) -> Codec:
     """Opens what is sealed also where nothing new is to be. Raises ConfigurationError where the keystore was made with another master key or key file."""
-    keystore, master = PgKeystore(pool), _master(settings)
+    keystore = PgKeystore(pool)
+    master = configured_master_key(settings, await keystore.fingerprint())
     await keystore.agree(fingerprint(master), key_file.id if key_file else None)
     if key_file is not None and (last := await keystore.last_slot()) is not None:
         key_file.skip_to(last)
@@ -49,7 +50,8 @@ async def sealing_codec(settings: Settings, pool: Pool, log: ListedLog, key_file
 
 async def _signatures(keystore: PgKeystore, master: bytes, log: ListedLog) -> Signatures:
     """A log that an older version began holds events without signatures: up to where it ends at the first start of this version they are accepted."""
-    keys = [signing_key(master)]
+    former = (await keystore.signing_keys()).items()
+    keys = [signing_key(master), *(unwrap_signing_key(master, name, wrapped) for name, wrapped in former)]
     noted = await keystore.unsigned_below()
     if noted is None:
         below = {} if await _begins_signed(log, Signatures(keys)) else {topic: _ends(await log.ends(topic)) for topic in await log.topics()}
@@ -125,20 +127,20 @@ def readable(settings: Settings) -> Callable[[str], bool]:
     return lambda tenant: not settings.log.encrypt or tenant in plain
 
 
-def _master(settings: Settings) -> bytes:
+def configured_master_key(settings: Settings, known: str | None) -> bytes:
+    """Of the settings, else of the data folder. `known` is the fingerprint in the keystore: by it a rotation that was interrupted is finished."""
     given = settings.log.master_key
-    if given is None:
-        return master_key(settings.data_dir)
+    if given is not None:
+        return parse_master_key(given.get_secret_value(), "ANABRANCH_LOG__MASTER_KEY")
+    return master_key(settings.data_dir, lambda key: fingerprint(key) == known)
+
+
+def parse_master_key(text: str, whose: str) -> bytes:
+    """Raises ConfigurationError with code BAD_MASTER_KEY."""
     try:
-        key = base64.b64decode(given.get_secret_value(), validate=True)
-    except binascii.Error as error:
-        raise _not_a_key() from error
+        key = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        key = b""
     if len(key) != KEY_BYTES:
-        raise _not_a_key()
+        raise ConfigurationError(f"{whose} is not {KEY_BYTES} bytes in base64", code="BAD_MASTER_KEY", remedy="Make one with: openssl rand -base64 32")
     return key
-
-
-def _not_a_key() -> ConfigurationError:
-    return ConfigurationError(
-        f"ANABRANCH_LOG__MASTER_KEY is not {KEY_BYTES} bytes in base64", code="BAD_MASTER_KEY", remedy="Make one with: openssl rand -base64 32"
-    )

@@ -32,13 +32,21 @@ DECISIONS = {
     "source_states": "who reads",
     "source_tables": "positions of whole tables",
     "source_progress": "places",
+    "document_owners": "names of sources; an erasure forgets the documents' rows",
     "erasures": "receipts: names and counts",
     "erasure_counts": "counts",
     "audit_events": "who did what: names of sources and generations, ids of receipts, replays and keys",
     "erasure_items": "ids of keys, hashes of blobs' names",
     "erasure_subjects": "ids of documents that were",
 }
-KEYS = {"keystore.keys": "destroyed", "keystore.master": "a fingerprint", "keystore.readable": "tenants and times", "credentials.api_keys": "hashes of secrets"}
+KEYS = {
+    "keystore.keys": "destroyed",
+    "keystore.master": "a fingerprint",
+    "keystore.signing_keys": "keys that open nothing",
+    "keystore.readable": "tenants and times",
+    "keystore.unsigned_events": "offsets",
+    "credentials.api_keys": "hashes of secrets",
+}
 
 
 async def test_every_table_is_known_to_the_erasure(database: str) -> None:

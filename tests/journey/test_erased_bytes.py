@@ -11,9 +11,8 @@ import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.sealing import SHARES
+from anabranch.composition.sealing import SHARES, configured_master_key
 from anabranch.key_file import KeyFile
-from anabranch.secrets import master_key
 from anabranch.settings import Settings
 from schemas.errors import KeyLost
 from schemas.ports.keys import StoredKey
@@ -63,7 +62,7 @@ async def test_no_file_holds_a_destroyed_key_or_the_text(settings: Settings, emb
         await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
         await world.through(gone)
         keys = await keys_of(embedded.dsn, gone["document_id"])
-        shares, master = KeyFile(settings.data_dir / SHARES), master_key(settings.data_dir)
+        shares, master = KeyFile(settings.data_dir / SHARES), configured_master_key(settings, None)
         wanted = {"text": CANARY.encode(), "name": HEAD.encode()}
         for number, key in enumerate(keys):
             assert key.slot is not None and key.wrapped is not None
@@ -112,6 +111,6 @@ async def test_keys_made_while_others_are_destroyed_are_not_lost(settings: Setti
         await asyncio.gather(*erasing)
         found = {result["document_id"] for result in await world.search("heron stands", k=20)}
         assert {one["document_id"] for one in later} <= found
-        shares, master = KeyFile(settings.data_dir / SHARES), master_key(settings.data_dir)
+        shares, master = KeyFile(settings.data_dir / SHARES), configured_master_key(settings, None)
         for key in await keys_of(embedded.dsn):
             assert AESGCM(Wrapping(master, shares).unwrap(key))
