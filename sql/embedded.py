@@ -227,7 +227,7 @@ class EmbeddedPostgres:
         port = _free_port(self._tcp)
         if not port:
             raise ConfigurationError(
-                f"Port {self._tcp} of 127.0.0.1 is taken.", code="PORT_TAKEN", remedy="Name another port for Postgres, or 0 for a free one."
+                f"Port {self._tcp} of 127.0.0.1 is taken.", code="PORT_IN_USE", remedy="Name another port for Postgres, or 0 for a free one."
             )
         self._tcp = port  # and no other when the server has to be started again
         return {**folder, "port": str(port), "listen_addresses": "127.0.0.1"}
