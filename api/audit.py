@@ -38,6 +38,7 @@ ACTS: Mapping[str, Act] = {
     "promote_generation": Act("generation.promoted", "{name}"),
     "roll_back": Act("generation.rolled_back", "{previous}"),
     "roll_back_from": Act("generation.rolled_back", "{name}"),
+    "create_login_link": Act("login_link.created", "until {expires_at}"),
     "drop_generation": Act("generation.dropped", "{name}"),
 }
 """By operation id. The service of API keys records its own acts, in the transaction that changes a key."""

@@ -11,12 +11,13 @@ from uuid import UUID
 from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
-from api.access import Limit, Use
+from api.access import Caller, Limit, Use
 from api.feeds import LogPage, Told
 from api.streaming import MEDIA_TYPE, event
-from schemas.errors import InvalidRequest, NotFound
+from schemas.errors import Forbidden, InvalidRequest, NotFound
 from schemas.moments import Moment
-from streams.topics import partition_counts
+from schemas.principals import Principal
+from streams.topics import CONTROL, partition_counts
 
 router = APIRouter(tags=["events"])
 Topics = Annotated[str | None, Query(max_length=512, description="only these, separated by commas; without prefix or generation")]
@@ -41,9 +42,11 @@ STREAMED: dict[int | str, dict[str, Any]] = {200: {"content": {MEDIA_TYPE: {"sch
 
 
 @router.get("/events", operation_id="list_events")
-async def events(use: Use, after: Place = "begin", topics: Topics = None, document: Document = None, since: Since = None, limit: Limit = 100) -> LogPage:
+async def events(
+    use: Use, caller: Caller, after: Place = "begin", topics: Topics = None, document: Document = None, since: Since = None, limit: Limit = 100
+) -> LogPage:
     """Facts in the log, in the order in which they are read, from a place on. For polling: ask again with `after` = `next`."""
-    return await use.feed.page(use.tenant, after=after or "begin", topics=_names(topics), document=document, limit=limit, since=since)
+    return await use.feed.page(use.tenant, after=after or "begin", topics=_names(topics, caller), document=document, limit=limit, since=since)
 
 
 @router.get("/documents/{document}/events", operation_id="document_events")
@@ -58,13 +61,14 @@ async def document_events(document: UUID, use: Use, after: Annotated[int, Query(
 @router.get("/stream", operation_id="stream", response_class=StreamingResponse, responses=STREAMED)
 async def stream(
     use: Use,
+    caller: Caller,
     after: Place = None,
     topics: Topics = None,
     document: Document = None,
     last_event_id: Annotated[str | None, Header(max_length=8192)] = None,
 ) -> StreamingResponse:
     """The log as it grows, as server-sent events: from now on, or from a place on. One connection is enough for many views: browsers allow six to a server."""
-    told = use.feed.follow(use.tenant, after=last_event_id or after, topics=_names(topics), document=document)
+    told = use.feed.follow(use.tenant, after=last_event_id or after, topics=_names(topics, caller), document=document)
     opened = await anext(told)
     return StreamingResponse(_written(opened, told), media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 
@@ -81,10 +85,14 @@ def _message(told: Told) -> str:
     return place + event(told.event, json.dumps(told.data, ensure_ascii=False, default=str))
 
 
-def _names(topics: str | None) -> list[str] | None:
-    """Raises InvalidRequest for a topic that there is not."""
+def _names(topics: str | None, caller: Principal) -> list[str] | None:
+    """Raises InvalidRequest for a topic that there is not, Forbidden for decisions where the caller is no operator: they cross tenants."""
     names = [name.strip() for name in topics.split(",") if name.strip()] if topics else None
     unknown = sorted(set(names or ()) - set(partition_counts(1)))
     if unknown:
         raise InvalidRequest(f"no topic {', '.join(unknown)}", remedy=f"The topics are {', '.join(partition_counts(1))}.")
-    return names
+    if caller.has_role("operator"):
+        return names
+    if names and CONTROL in names:
+        raise Forbidden(f"Topic {CONTROL} is for the role 'operator'.", code="FORBIDDEN_ROLE", remedy="Leave it out; GET /v1/audit lists the tenant's acts.")
+    return names or [topic for topic in partition_counts(1) if topic != CONTROL]

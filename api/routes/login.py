@@ -8,10 +8,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from api.access import Caller, Use
+from api.audit import AuditedRoute
 from api.sessions import LINK_S
 from schemas.errors import Forbidden
 
-router = APIRouter(tags=["login"])
+router = APIRouter(tags=["login"], route_class=AuditedRoute)
 
 
 class LoginLink(BaseModel):

@@ -15,11 +15,12 @@ import pytest
 from api.app import create_app, routes_only
 from api.audit import ACTS
 from api.failures import MAX_ADDRESSES, WINDOW_S, FailureLimit
+from api.feeds import LogPage
 from api.roles import NEEDED_ROLES, PUBLIC
 from schemas.errors import LogUnavailable, Unauthenticated
 from schemas.principals import Principal
 from schemas.roles import ROLES, Role
-from tests.unit.api_services import MemoryAudit, services
+from tests.unit.api_services import MemoryAudit, MemoryFeed, services
 
 OPERATIONS = {
     operation["operationId"]: (method, path, operation) for path, methods in routes_only().openapi()["paths"].items() for method, operation in methods.items()
@@ -135,6 +136,23 @@ async def test_act_is_recorded_before_it_is_acknowledged() -> None:
         ("default", "erasure.requested", receipt, "done"),
         ("default", "source.removed", "orders", "NOT_FOUND"),
     ]
+
+
+async def test_decisions_in_the_feed_are_for_operators() -> None:
+    asked: list[list[str] | None] = []
+
+    class Feed(MemoryFeed):
+        async def page(self, *given: Any, topics: list[str] | None, **named: Any) -> LogPage:
+            asked.append(topics)
+            return LogPage(items=[], next="n", end=True, missed=0)
+
+    async with api("admin", feed=Feed()) as client:
+        for path in ("/v1/events?topics=control", "/v1/events?topics=raw,%20control", "/v1/stream?topics=control"):
+            assert (await client.get(path)).status_code == 403
+        assert (await client.get("/v1/events")).status_code == 200
+    assert asked[0] is not None and "control" not in asked[0] and "outcomes" in asked[0]
+    async with api("operator", feed=Feed()) as client:
+        assert (await client.get("/v1/events?topics=control")).status_code == 200
 
 
 async def test_failures_of_an_address_are_limited() -> None:

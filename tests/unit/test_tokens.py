@@ -17,8 +17,12 @@ import pytest
 from cryptography.hazmat.primitives import serialization
 from cryptography.hazmat.primitives.asymmetric import ec, ed25519, rsa
 from fastapi import FastAPI, Response
+from pydantic import SecretStr
 
+from anabranch.desk.authentication import LocalTokenAuthenticator
 from anabranch.identity import jwks
+from anabranch.identity.api_keys import ApiKeyAuthenticator
+from anabranch.identity.authentication import CredentialAuthenticator
 from anabranch.identity.jwks import KeySet
 from anabranch.identity.tokens import TokenAuthenticator
 from anabranch.settings import AuthSettings
@@ -270,3 +274,23 @@ async def test_silent_issuer_is_given_up(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_keys_are_not_fetched_over_an_open_network(url: str) -> None:
     with pytest.raises(ConfigurationError):
         load_settings(sets=[f"auth.jwks_url={url}"])
+
+
+async def test_form_of_the_credential_chooses_who_checks_it(issuer: Issuer) -> None:
+    class NoKeys:
+        async def find(self, key_id: str) -> None:
+            return None
+
+        async def exists_any(self) -> bool:
+            return True
+
+    keys = ApiKeyAuthenticator(NoKeys())  # type: ignore[arg-type]
+    local = LocalTokenAuthenticator(SecretStr("local-token-of-the-test"), "default")
+    chain = CredentialAuthenticator(local, keys, authenticator(issuer))
+    assert (await chain(signed(), None)).id == "jwt:ana"
+    assert (await chain("local-token-of-the-test", None)).id == "local"
+    for refused in (f"ab_{'0' * 16}_{'0' * 64}", confused(), None, "", "a.b"):
+        with pytest.raises(Unauthenticated):
+            await chain(refused, None)
+    with pytest.raises(Unauthenticated):
+        await CredentialAuthenticator(local, keys, None)(signed(), None)
