@@ -84,6 +84,15 @@ def test_up_works_on_a_database_that_is_elsewhere_and_keeps_talk_off_stdout(fold
     assert "five past six" in found["results"][0]["snippet"]
 
 
+@pytest.mark.parametrize("command", ["up", "worker"])
+@pytest.mark.parametrize("outside", ["kafka.bootstrap_servers=127.0.0.1:1", "database.url=postgresql://127.0.0.1:1/x"])
+def test_start_without_named_sources_is_refused_outside_the_embedded_mode(command: str, outside: str, tmp_path: Path) -> None:
+    done = anabranch(command, "--set", outside, "--data", str(tmp_path / "data"))
+    assert (done.returncode, "[SOURCES_REQUIRED]" in done.stderr) == (2, True)
+    assert "ANABRANCH_INGEST__SOURCES='{" in done.stderr
+    assert not (tmp_path / "data").exists()
+
+
 @pytest.mark.parametrize(
     "arguments",
     [
