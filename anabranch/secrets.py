@@ -75,7 +75,7 @@ def overwrite(path: Path) -> None:
 def _kept(data_dir: Path, name: str, given: bytes | None = None) -> bytes:
     """Made once, readable by its owner only. Processes may race for it; the first one's holds."""
     path = data_dir / name
-    data_dir.mkdir(parents=True, exist_ok=True)
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with suppress(FileExistsError):
         draft = data_dir / f"{name}.{os.getpid()}"
         draft.touch(mode=0o600)

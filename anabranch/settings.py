@@ -98,7 +98,9 @@ class IngestSettings(Section):
     inline_bytes: int = Field(700_000, ge=1, le=20 * MIB, description="of base64 or text in an event, decoded")
     max_pages: int = Field(3_000, ge=1)
     url_allow: Names = Field((), description="host:port that may be fetched although its address is private")
-    folders: Names = Field((), description="folders that sources may watch, with all below them; embedded, with none named: any")
+    folders: Names = Field(
+        (), description="folders that sources may watch, with all below them, beside those that `anabranch source add folder` approves in the data folder"
+    )
     fetch_timeout_s: float = Field(60.0, gt=0, description="for one download")
     sources: dict[str, tuple[str, ...]] = Field(
         {}, description="ce_source → tenants it may write for; `*`: sources that are not named. Required unless embedded, where any may write for `default`"

@@ -6,7 +6,7 @@ import difflib
 import json
 import os
 import tomllib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, get_args
 
@@ -17,6 +17,7 @@ from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
 
 PREFIX = "ANABRANCH_"
+MODEL_SECTIONS = ("chat", "embed", "rerank", "ocr", "extract")
 OTHER_NAMES = frozenset({"ANABRANCH_CONFIG", "ANABRANCH_SERVER", "ANABRANCH_TOKEN", "ANABRANCH_PG_BIN", "ANABRANCH_PG_USER", "ANABRANCH_REQUIRE_KAFKA"})
 """Names in the environment that are ours but no settings: of the command line, the embedded Postgres and the tests."""
 
@@ -46,7 +47,7 @@ def validated(origins: Mapping[str, dict[str, Any]]) -> Settings:
     merged: dict[str, Any] = {}
     for origin, values in origins.items():
         _refuse_unknown(values, origin)
-        merged = _merged(merged, values)
+        merged = _with_own_keys(merged, values, is_bound=lambda address: address is not None)
     return _made(merged)
 
 
@@ -58,10 +59,29 @@ def _made(merged: Mapping[str, Any]) -> Settings:
 
 
 def amended(settings: Settings, sets: Iterable[str]) -> Settings:
-    """The same with some keys set anew. Raises ConfigurationError."""
+    """The same with some settings changed; an API key does not follow to another address. Raises ConfigurationError."""
     given = _assignments(sets)
     _refuse_unknown(given, "--set")
-    return _made(_merged(settings.model_dump(), given))
+    return _made(_with_own_keys(settings.model_dump(), given, is_bound=lambda address: True))
+
+
+def _with_own_keys(low: Mapping[str, Any], high: Mapping[str, Any], *, is_bound: Callable[[str | None], bool]) -> dict[str, Any]:
+    """Merge, and drop each model server's key where its address changed and no new key is given: a key belongs to the address it was configured with.
+    `is_bound` says whether a key that stood beside such an address may go to no other."""
+    merged = _merged(low, high)
+    for section in MODEL_SECTIONS:
+        before, after = _address(low, section), _address(merged, section)
+        if before == after or not is_bound(before) or "api_key" in high.get(section, {}):
+            continue
+        if section in merged:
+            merged[section] = {**merged[section], "api_key": None}
+    return merged
+
+
+def _address(values: Mapping[str, Any], section: str) -> str | None:
+    """Where the section's key is sent: extraction uses the server of `CHAT__` unless it has its own."""
+    found = values.get(section, {}).get("base_url") or (values.get("chat", {}).get("base_url") if section == "extract" else None)
+    return str(found).rstrip("/") if found else None
 
 
 def known_keys(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:

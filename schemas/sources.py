@@ -51,7 +51,7 @@ class DebeziumSource(Value):
 
 class PostgresSource(Value):
     kind: Literal["postgres"] = "postgres"
-    dsn: str | None = Field(None, description="without a password; unset: ANABRANCH_SOURCES__NAME of the worker; only embedded")
+    dsn: str | None = Field(None, description="refused: the address is ANABRANCH_SOURCES__NAME of the worker")
     table: str = Field(pattern=TABLE, description="schema.table; the schema is `public` where none is given")
     slot: str | None = Field(None, pattern=SLOT, description="of its replication slot and publication; by default `anabranch_` and the name")
     mapping: RowMapping

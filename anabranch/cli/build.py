@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
+from anabranch.approvals import approve, closed_settings
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
@@ -115,6 +116,8 @@ async def _reindex(common: Remote, plan: bool, rate: float | None, wait: bool, p
 
     sets: Sequence[str] = common.set
     async with api_client(replace(common, set=()), stages=STAGES) as client:
+        if not common.server and (closed := closed_settings(sets)):
+            approve(common.settings().data_dir, "settings", closed)
         if pause or resume:
             pace = {"paused": bool(pause)} | ({"events_per_second": rate} if rate is not None else {})
             return _tell(await client.patch(f"/v1/generations/{pause or resume}/build", pace), common)

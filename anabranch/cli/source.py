@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
+from anabranch.approvals import approve
 from anabranch.cli.consent import agreed
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_fields, print_table, say
@@ -76,10 +77,8 @@ def debezium(
 
 
 @add.command
-def postgres(
-    name: str, /, *, table: str, dsn: str | None = None, slot: str | None = None, columns: Columns, marks: Marks = NO_MARKS, common: Remote = DEFAULT
-) -> int:
-    """Rows of a table, from its Postgres: a snapshot, then its replication slot.
+def postgres(name: str, /, *, table: str, slot: str | None = None, columns: Columns, marks: Marks = NO_MARKS, common: Remote = DEFAULT) -> int:
+    """Rows of a table, from its Postgres: a snapshot, then its replication slot. The address of the database is ANABRANCH_SOURCES__NAME of the worker.
 
     Parameters
     ----------
@@ -87,12 +86,10 @@ def postgres(
         What the source is called.
     table
         schema.table; it needs a primary key.
-    dsn
-        Address of the database, without a password. [default: ANABRANCH_SOURCES__NAME of the worker]
     slot
         Name of its replication slot and publication. [default: anabranch_NAME]
     """
-    takes = {"kind": "postgres", "table": table, "dsn": dsn, "slot": slot, "mapping": columns.mapping()}
+    takes = {"kind": "postgres", "table": table, "slot": slot, "mapping": columns.mapping()}
     return _add(name, takes, marks, common)
 
 
@@ -234,6 +231,7 @@ def _add(name: str, takes: dict[str, Any], marks: Marks, common: Remote) -> int:
         from anabranch.cli.serving import beginning_client, tell_who_goes_on
 
         async with beginning_client(common) as client:
+            approve_folder(takes, common)
             answer = await client.post("/v1/sources", body)
             tell_who_goes_on(client, common)
             return answer
@@ -244,6 +242,12 @@ def _add(name: str, takes: dict[str, Any], marks: Marks, common: Remote) -> int:
     else:
         say(f"accepted: `anabranch source status {name}` says how it is", quiet=common.quiet)
     return 0
+
+
+def approve_folder(takes: dict[str, Any], common: Remote) -> None:
+    """Whoever can write to the data folder may let its server watch any folder."""
+    if takes["kind"] == "folder" and not common.server:
+        approve(common.settings().data_dir, "folders", [takes["path"]])
 
 
 def _asked(common: Remote, ask: Callable[[ApiClient], Awaitable[dict[str, Any]]]) -> dict[str, Any]:

@@ -19,8 +19,10 @@ LOOK_S = 1.0
 async def watch_folder(name: str, body: dict[str, Any], common: Remote) -> int:
     """`body` declares the source. Until interrupted."""
     from anabranch.cli.serving import beginning_client
+    from anabranch.cli.source import approve_folder
 
     async with beginning_client(common) as client:
+        approve_folder(body["takes"], common)
         if await _declare(client, body):
             say(f"watching {body['takes']['path']} as source {name}; to end that for good: anabranch source remove {name}", quiet=common.quiet)
         await _follow(client, name, common)

@@ -3,19 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
+from anabranch.approvals import allowed_folders
 from anabranch.background.source_hosting import Door, Reader, SourceHosts
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.readers import readers
 from anabranch.composition.storage import Storage, kafka_of
-from anabranch.desk.sourcing import LogSources, setting_of
-from anabranch.process.database import embedded_root
+from anabranch.desk.sourcing import LogSources, check_folder, check_table, setting_of
 from anabranch.settings import Settings
 from engines.fetch import HttpFetcher
 from processors import STAGES
@@ -73,8 +73,8 @@ class Readers:
                 finally:
                     await reader.close()
             case FolderSource() as folder:
-                within = self._allowed_folders()
-                _check_folder(folder, within)
+                within = self.allowed_folders()
+                check_folder(folder, within)
                 yield FolderReader(folder, self._known(source), self.storage.blobs, self.settings.ingest.max_bytes, self.clock, within)
             case UrlsSource() as urls:
                 yield UrlsReader(urls, self._known(source), self._web(), self.clock)
@@ -101,7 +101,7 @@ class Readers:
 
     async def _drop_slot(self, spec: SourceSpec, table: PostgresSource) -> None:
         """Where nobody says what the address is, and nothing was read, there is none of ours."""
-        if self._dsn(spec, table) is None and set(await self.store.notes(spec.name)) <= {STATUS}:
+        if self._dsn(spec) is None and set(await self.store.notes(spec.name)) <= {STATUS}:
             return
         reader = self._changes(spec, table)
         try:
@@ -149,26 +149,21 @@ class Readers:
             return {partition: end for partition, (_, end) in (await topics.ends(topic)).items()}
 
     def _changes(self, spec: SourceSpec, table: PostgresSource) -> PgChangeReader:
-        dsn = self._dsn(spec, table)
+        check_table(table)
+        dsn = self._dsn(spec)
         if dsn is None:
             remedy = f"Set {setting_of(spec.name)} of the worker to its address."
             raise ConfigurationError(f"nobody says where the database of source {spec.name} is", code="SOURCE_ADDRESS", remedy=remedy)
         return PgChangeReader(dsn, *table.place, slot_name(spec.name, table))
 
-    def _dsn(self, spec: SourceSpec, table: PostgresSource) -> str | None:
+    def _dsn(self, spec: SourceSpec) -> str | None:
+        """From settings only: whoever may declare a source does not choose which databases the worker enters."""
         secret = self.settings.sources.get(spec.name.replace("-", "_"))
-        given = table.dsn if self._is_owned else None
-        return (secret.get_secret_value() if secret else given) or None
+        return secret.get_secret_value() if secret else None
 
-    @property
-    def _is_owned(self) -> bool:
-        """Whether whoever speaks to the API owns this machine: the tables lie in the data folder, also where `up` names their address to its worker."""
-        return self.settings.mode == "embedded" or embedded_root(self.settings).exists()
-
-    def _allowed_folders(self) -> list[Path] | None:
-        """Where others than the machine's owner speak to the API, it must not read the machine's files for them. None: everything."""
-        allowed = [Path(root).resolve() for root in self.settings.ingest.folders]
-        return allowed if allowed or not self._is_owned else None
+    def allowed_folders(self) -> list[Path]:
+        """Whoever may declare a source does not choose which files of this machine are read."""
+        return allowed_folders(self.settings.ingest.folders, self.settings.data_dir)
 
     def _applier(self, spec: SourceSpec, mapping: RowMapping) -> Applier:
         return Applier(self.store, self._delivery(spec), mapping, self.storage.log)
@@ -184,12 +179,6 @@ class Readers:
         return HttpFetcher(self.storage.blobs, allow=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s)
 
 
-def _check_folder(folder: FolderSource, within: Sequence[Path] | None) -> None:
-    if within is not None and not any(Path(folder.path).resolve().is_relative_to(root) for root in within):
-        remedy = "Name it, or a folder above it, in ANABRANCH_INGEST__FOLDERS of the worker."
-        raise ConfigurationError(f"{folder.path} may not be watched", code="FORBIDDEN_FOLDER", remedy=remedy)
-
-
 def slot_name(name: str, table: PostgresSource) -> str:
     return table.slot or f"anabranch_{name}".replace("-", "_")
 
@@ -197,7 +186,7 @@ def slot_name(name: str, table: PostgresSource) -> str:
 def sourcing(settings: Settings, storage: Storage, overrides: Overrides) -> LogSources:
     ours = Readers(settings, storage, overrides.clock)
     has_kafka = settings.log_kind == "kafka"
-    return LogSources(storage.log, storage.codec, ours.declared, ours.ends, has_kafka, overrides.clock, overrides.fresh_id)
+    return LogSources(storage.log, storage.codec, ours.declared, ours.ends, has_kafka, ours.allowed_folders, overrides.clock, overrides.fresh_id)
 
 
 def source_hosts(settings: Settings, storage: Storage, door: Door, overrides: Overrides) -> SourceHosts:

@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from anabranch.approvals import check_settings
 from anabranch.composition.engines import Engines, prepare_engines
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.storage import Storage
@@ -62,7 +63,7 @@ class Reindexing:
     overrides: Overrides = NONE
 
     async def plan(self, sets: Sequence[str]) -> Plan:
-        """Raises InvalidRequest (code NOTHING_CHANGES, or what is wrong with a setting), TransientError with code NO_GENERATION. Nothing is changed, no engine asked."""
+        """Raises InvalidRequest (code NOTHING_CHANGES, SETTING_NOT_APPROVED, or what is wrong with a setting), TransientError with code NO_GENERATION. Nothing is changed, no engine asked."""
         async with self._wanted(sets) as (live, config, engines):
             return await self._plan(live, config, engines)
 
@@ -113,6 +114,7 @@ class Reindexing:
     @asynccontextmanager
     async def _wanted(self, sets: Sequence[str]) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
         """Raises InvalidRequest for settings that nothing can be made with."""
+        check_settings(self.settings.data_dir, sets)
         live = await live_generation(self.storage)
         async with AsyncExitStack() as stack:
             with _mistaken():

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from pathlib import PurePath
+from pathlib import Path, PurePath
 from typing import Any, Protocol
 from urllib.parse import parse_qs, urlsplit
 from uuid import UUID
 
 from anabranch.desk.hearing import HEARD_S, heard
-from schemas.errors import ConfigurationError, InvalidRequest, NotFound
+from schemas.errors import AnabranchError, ConfigurationError, InvalidRequest, NotFound
 from schemas.events import Event, SourceAdded, SourceRemoved, SourceReset
 from schemas.ports.log import EventLog
 from schemas.sources import DebeziumSource, FolderSource, PostgresSource, Reset, SourceRequest, SourceSpec, UrlsSource
@@ -20,6 +20,7 @@ from streams.publisher import own_fact
 from streams.topics import CONTROL
 
 AUTHOR = "anabranch/sources"
+OWN_SCHEMAS = ("anabranch", "keystore", "credentials", "supabase_migrations", "information_schema")
 
 
 class Overview(Protocol):
@@ -37,6 +38,8 @@ class LogSources:
     tables: Overview
     ends: Callable[[str], Awaitable[dict[int, int]]]
     has_kafka: bool
+    folders: Callable[[], Sequence[Path]]
+    """That may be watched, with everything below them."""
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
     heard_s: float = HEARD_S
@@ -101,12 +104,14 @@ class LogSources:
                     code="NEEDS_KAFKA",
                     remedy="Read the table itself with `anabranch source add postgres`, or set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS in another data folder.",
                 )
-            case PostgresSource(dsn=str(dsn)) if _has_password(dsn):
+            case PostgresSource(dsn=str()):
                 raise InvalidRequest(
-                    "the address holds a password, which would stand in the log for ever",
-                    code="PASSWORD_IN_LOG",
-                    remedy=f"Leave --dsn out and set {setting_of(request.name)} of the worker to the whole address.",
+                    "The address of a database is not taken from a request.",
+                    code="DSN_IN_REQUEST",
+                    remedy=f"Leave `dsn` out and set {setting_of(request.name)} where the worker runs.",
                 )
+            case PostgresSource() as table:
+                check_table(table, InvalidRequest)
             case UrlsSource(urls=urls) if any(_has_password(url) for url in urls):
                 raise InvalidRequest(
                     "an address holds a password, which would stand in the log for ever", code="PASSWORD_IN_LOG", remedy="Name pages without one."
@@ -115,6 +120,8 @@ class LogSources:
                 raise InvalidRequest(
                     f"{path} is no absolute path", code="RELATIVE_PATH", remedy="Name the folder from the root, as the worker's machine has it."
                 )
+            case FolderSource() as folder:
+                check_folder(folder, self.folders(), InvalidRequest)
 
     async def _decide(self, decision: Event, name: str, holds: Callable[[Mapping[str, Any]], bool]) -> None:
         fact = own_fact(decision, self.fresh_id(), AUTHOR, self.clock)
@@ -124,6 +131,19 @@ class LogSources:
             return any(row["name"] == name and holds(row) for row in await self.tables.overview())
 
         await heard(is_there, within_s=self.heard_s)
+
+
+def check_folder(folder: FolderSource, within: Sequence[Path], error: type[AnabranchError] = ConfigurationError) -> None:
+    if not any(Path(folder.path).resolve().is_relative_to(root) for root in within):
+        remedy = "Run `anabranch source add folder` where the server's data folder is (--data), or name it in ANABRANCH_INGEST__FOLDERS of API and worker."
+        raise error(f"Folder {folder.path} may not be watched.", code="FORBIDDEN_FOLDER", remedy=remedy)
+
+
+def check_table(table: PostgresSource, error: type[AnabranchError] = ConfigurationError) -> None:
+    """The tables of this program and of Postgres are no documents: among them are keys, and what is read of them would come back as a change of them."""
+    schema, _ = table.place
+    if schema in OWN_SCHEMAS or schema.startswith("pg_"):
+        raise error(f"Tables of schema {schema!r} are not indexed.", code="FORBIDDEN_TABLE", remedy="Name a table of your own.")
 
 
 def setting_of(name: str) -> str:

@@ -13,6 +13,7 @@ from typing import IO
 
 from anabranch.settings import Settings
 from schemas.errors import ConfigurationError
+from sql.server_account import server_account
 
 LOCK = "anabranch.lock"
 SERVER = "server.json"
@@ -50,11 +51,24 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Raises ConfigurationError with code DATA_DIR_UNUSABLE."""
+    """Make the folder, and close it to other accounts whatever the umask. Raises ConfigurationError with code DATA_DIR_UNUSABLE."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
+        _close(folder)
     except OSError as error:
         raise _unusable(folder, error) from error
+
+
+def _close(folder: Path) -> None:
+    """As root, the account that runs Postgres may still pass through, though not list. A folder of another account is left as it is."""
+    if folder.stat().st_uid != os.geteuid():
+        return
+    account = server_account()
+    if account is None:
+        folder.chmod(0o700)
+    else:
+        os.chown(folder, -1, account.pw_gid)
+        folder.chmod(0o710)
 
 
 def _lock_file(folder: Path) -> IO[str]:

@@ -19,7 +19,7 @@ import structlog
 from anabranch.composition.sealing import key_file_path
 from anabranch.ingress import check_ingress
 from anabranch.process.children import Child
-from anabranch.process.data_folder import SERVER, Server, check_not_in_use, keep_log, left_behind, locked, write_server
+from anabranch.process.data_folder import SERVER, Server, check_not_in_use, keep_log, left_behind, locked, make_folder, write_server
 from anabranch.process.database import database, without_password
 from anabranch.process.listening import check_free, free_port
 from anabranch.settings import Settings
@@ -85,8 +85,7 @@ def _folder(plan: Plan) -> Iterator[Settings]:
         yield plan.settings.model_copy(update={"data_dir": plan.settings.data_dir.resolve()})
         return
     with tempfile.TemporaryDirectory(prefix="anabranch-", ignore_cleanup_errors=True) as folder:
-        # The account that runs Postgres for root must be able to enter.
-        Path(folder).chmod(0o711)
+        make_folder(Path(folder))
         yield plan.settings.model_copy(update={"data_dir": Path(folder)})
 
 

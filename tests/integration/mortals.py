@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from anabranch.approvals import approve
 from anabranch.composition.overrides import now
 from anabranch.composition.readers import readers
 from anabranch.composition.storage import Storage, prepare_storage
@@ -30,7 +31,7 @@ from streams.submission import submission
 from tests.forked import forked
 from tests.integration.cluster import Worker
 from tests.integration.mortal_worker import SILENT, Orders, run
-from tests.integration.test_reindex import OVERRIDES
+from tests.integration.test_reindex import APPROVED, OVERRIDES
 from tests.pipeline import PATIENCE_S, TIME, change
 
 SESSION_S = 6
@@ -86,6 +87,7 @@ class House:
 
     @property
     def reindexing(self) -> Reindexing:
+        approve(self.settings.data_dir, "settings", APPROVED)
         return Reindexing(self.settings, self.storage, self.decisions, OVERRIDES)
 
     @property

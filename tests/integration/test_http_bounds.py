@@ -16,9 +16,9 @@ from api.middleware import network_of
 from tests.integration.test_http_server import answer, serving
 from tests.unit.api_services import FakeIntake
 
-HALF_JSON = b"POST /v1/query HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
-LIST = b"GET /v1/documents HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n"
-UPLOAD = b"POST /v1/ingest HTTP/1.1\r\nHost: a\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 90000\r\n\r\n"
+HALF_JSON = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
+LIST = b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+UPLOAD = b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 90000\r\n\r\n"
 PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
 
 
@@ -101,11 +101,11 @@ async def test_upload_above_the_minimum_rate_may_take_its_time(monkeypatch: pyte
 )
 async def test_headers_over_the_limit_are_refused(headers: bytes) -> None:
     async with serving() as port:
-        status, _, problem = await answer(port, b"GET /v1/documents HTTP/1.1\r\nHost: a\r\n" + headers + b"\r\n\r\n")
+        status, _, problem = await answer(port, b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n")
     assert (status, problem["code"]) == (431, "HEADERS_TOO_LARGE")
 
 
-CHUNKED = b"POST /v1/query HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+CHUNKED = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
 
 
 @pytest.mark.parametrize(
@@ -132,7 +132,7 @@ async def test_unfinished_headers_time_out(monkeypatch: pytest.MonkeyPatch) -> N
 async def test_a_hundred_headers_are_served() -> None:
     headers = b"\r\n".join(b"X-%d: %b" % (number, b"y" * 500) for number in range(98))
     async with serving() as port:
-        assert await status_from("127.0.0.1", port, b"GET /v1/documents HTTP/1.1\r\nHost: a\r\n" + headers + b"\r\n\r\n") == 200
+        assert await status_from("127.0.0.1", port, b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n") == 200
 
 
 def test_ipv6_subscriber_counts_as_one_address() -> None:

@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 from pgvector import HalfVector
 
+from anabranch.approvals import approve, closed_settings
 from anabranch.composition.overrides import Overrides
 from anabranch.desk.rebuilding import Reindexing
 from anabranch.settings import Settings
@@ -39,6 +40,8 @@ CHANGES = {
     "extractor": (["extract.base_url=" + ONLY, "extract.model=all", "extract.engine=openai"], ["extract"]),
     "embedder": (["embed.base_url=" + ONLY, "embed.model=wide", "embed.dimension=24"], ["embed"]),
 }
+
+APPROVED = [one for sets, _ in CHANGES.values() for one in closed_settings(sets)]
 
 
 class ShoutingParser(LineParser):
@@ -80,6 +83,7 @@ OUTPUTS = {"transcribe": "ocr_done", "chunk": "chunked", "extract": "entities", 
 
 
 def reindexing(at_work: Pipeline) -> Reindexing:
+    approve(at_work.worker.hosting.settings.data_dir, "settings", APPROVED)
     return Reindexing(at_work.worker.hosting.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
 
 

@@ -34,8 +34,14 @@ async def shop(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
     await connection.close()
 
 
-def takes(dsn: str, **mapping: Any) -> dict[str, Any]:
-    return {"kind": "postgres", "dsn": dsn, "table": "notes", "mapping": {"body": ["body"], "title": "title"} | mapping}
+def takes(**mapping: Any) -> dict[str, Any]:
+    return {"kind": "postgres", "table": "notes", "mapping": {"body": ["body"], "title": "title"} | mapping}
+
+
+@pytest.fixture(autouse=True)
+def configured(monkeypatch: pytest.MonkeyPatch, empty_database: str) -> None:
+    for name in ("CRM", "AGAIN"):
+        monkeypatch.setenv(f"ANABRANCH_SOURCES__{name}", empty_database)
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +71,7 @@ async def while_nobody_reads(shop: asyncpg.Connection, accident: str) -> None:
 
 async def test_a_table_is_read_and_then_followed(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
     await shop.execute("insert into notes select g, 'note ' || g, 'Heron ' || g || ' stands.' from generate_series(1, 40) g")
-    await world.add("crm", takes(empty_database, metadata=["price", "made", "facts", "active"]))
+    await world.add("crm", takes(metadata=["price", "made", "facts", "active"]))
     expected = {str(key): f"Heron {key} stands." for key in range(1, 41)}
     await world.ends_as("crm", expected)
     await shop.execute("insert into notes values (41, 'new', 'Heron 41 comes.', 12.50, '2026-03-01 12:00+00', '{\"a\": [1]}', true)")
@@ -101,7 +107,7 @@ async def test_a_transaction_of_any_size_is_read_in_batches(shop: asyncpg.Connec
 
 async def test_a_long_text_outlives_changes_that_do_not_mention_it(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
     await shop.execute("insert into notes values (1, 'first', $$" + LONG + "$$)")
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await world.ends_as("crm", {"1": LONG})
     await shop.execute("update notes set title = 'second' where id = 1")
     await shop.execute("update notes set id = 7 where id = 1")
@@ -119,7 +125,7 @@ async def test_rows_that_come_and_go_during_the_snapshot_end_as_the_table_has_th
         await other.close()
 
     changing = asyncio.create_task(change())
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await changing
     rows = await shop.fetch("select id, body from notes")
     await world.ends_as("crm", {str(row["id"]): row["body"] for row in rows})
@@ -128,7 +134,7 @@ async def test_rows_that_come_and_go_during_the_snapshot_end_as_the_table_has_th
 async def test_a_reader_that_was_away_goes_on_where_it_was(shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with source_world(tmp_path, database) as world:
-        await world.add("crm", takes(empty_database))
+        await world.add("crm", takes())
         await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await shop.execute("delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')")
     async with source_world(tmp_path, database) as world:
@@ -138,7 +144,7 @@ async def test_a_reader_that_was_away_goes_on_where_it_was(shop: asyncpg.Connect
 async def test_a_lost_slot_is_made_anew_and_what_vanished_meanwhile_goes(shop: asyncpg.Connection, empty_database: str, database: str, tmp_path: Path) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with source_world(tmp_path, database) as world:
-        await world.add("crm", takes(empty_database))
+        await world.add("crm", takes())
         await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await shop.execute("select pg_drop_replication_slot('anabranch_crm')")
     await shop.execute("delete from notes where id = 1; insert into notes values (3, '', 'Heron 3.')")
@@ -151,7 +157,7 @@ async def test_what_a_reader_forgot_is_read_again_and_withdrawn_where_it_is_gone
 ) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with source_world(tmp_path, database) as world:
-        await world.add("crm", takes(empty_database))
+        await world.add("crm", takes())
         await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
         pool = world.worker.storage.pool
     mine = await asyncpg.connect(database)
@@ -165,7 +171,7 @@ async def test_what_a_reader_forgot_is_read_again_and_withdrawn_where_it_is_gone
 
 async def test_after_a_reset_the_restored_table_is_what_counts(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await world.worker.storage.pool.execute("update source_notes set value = value || '{\"sequence\": 9000000000000}' where key = 'position'")
     response = await world.http.post("/v1/sources/reset", params={"name": "crm"})
@@ -183,7 +189,7 @@ async def test_a_server_that_was_put_back_together_with_its_slot_is_noticed_and_
 ) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
     async with source_world(tmp_path, database) as world:
-        await world.add("crm", takes(empty_database))
+        await world.add("crm", takes())
         await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
     ours = await asyncpg.connect(database)
     await ours.execute(f"set search_path = anabranch; {AHEAD}")
@@ -204,7 +210,7 @@ async def test_a_server_that_is_put_back_under_the_reader_is_noticed(
         yield PeekedChanges(advanced=1, reached=1, batches=nothing())
 
     await shop.execute("insert into notes values (1, '', 'Heron 1.')")
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await world.ends_as("crm", {"1": "Heron 1."})
     monkeypatch.setattr(PgChangeReader, "peek", from_before)
     await fails(world, "SOURCE_WENT_BACK")
@@ -220,7 +226,7 @@ async def test_a_removed_source_leaves_no_slot_and_takes_its_documents_where_it_
     shop: asyncpg.Connection, empty_database: str, world: SourceWorld
 ) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.')")
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await world.ends_as("crm", {"1": "Heron 1."})
     assert await slots(shop) == 1
     await world.http.delete("/v1/sources/crm", params={"withdraw": True})
@@ -232,17 +238,17 @@ async def test_a_removed_source_leaves_no_slot_and_takes_its_documents_where_it_
     async with asyncio.timeout(30):
         while (await world.http.get("/v1/sources")).json()["items"]:
             await asyncio.sleep(0.05)
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await world.ends_as("crm", {"1": "Heron 1."})
 
 
 async def test_a_source_is_there_at_once_and_can_be_made_anew_at_once(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
     await shop.execute("insert into notes values (1, 'one', 'Heron 1.'), (2, 'two', 'Heron 2.')")
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     assert (await world.http.get("/v1/sources/crm")).status_code == 200
     await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
     assert (await world.http.delete("/v1/sources/crm", params={"withdraw": True})).status_code == 202
-    await world.add("crm", takes(empty_database, id=["title"]))
+    await world.add("crm", takes(id=["title"]))
     await world.ends_as("crm", {"one": "Heron 1.", "two": "Heron 2."})
 
 
@@ -256,20 +262,20 @@ async def test_a_column_that_is_renamed_under_the_reader_stops_it_and_empties_no
     shop: asyncpg.Connection, empty_database: str, world: SourceWorld
 ) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await shop.execute("alter table notes rename body to text; update notes set text = 'Egret 1.' where id = 1; delete from notes where id = 2")
     await fails(world, "NO_SUCH_COLUMN")
     await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await shop.execute("alter table notes rename text to body; insert into notes values (3, '', 'Heron 3.')")
     await world.http.delete("/v1/sources/crm")
-    await world.add("again", takes(empty_database))
+    await world.add("again", takes())
     await world.ends_as("again", {"1": "Egret 1.", "3": "Heron 3."})
 
 
 async def test_columns_that_come_go_and_change_their_type_are_followed(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
     await shop.execute("alter table notes add column rank int; insert into notes (id, body, rank) values (1, 'Heron 1.', 1)")
-    await world.add("crm", takes(empty_database, metadata=["rank"]))
+    await world.add("crm", takes(metadata=["rank"]))
     await world.ends_as("crm", {"1": "Heron 1."})
     await shop.execute("alter table notes add column more text, drop column price, alter column rank type text; alter table notes rename made to created")
     await shop.execute(
@@ -292,7 +298,7 @@ async def test_columns_that_come_go_and_change_their_type_are_followed(shop: asy
 )
 async def test_what_is_taken_away_under_the_reader_is_made_anew(accident: str, shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await while_nobody_reads(shop, accident)
     await shop.execute("delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')")
@@ -305,7 +311,7 @@ async def test_what_is_taken_away_under_the_reader_is_made_anew(accident: str, s
 async def test_rows_that_a_slot_of_the_same_name_never_saw_are_read_anew(shop: asyncpg.Connection, empty_database: str, world: SourceWorld) -> None:
     """Somebody made the slot again, or it is read by another installation too."""
     await shop.execute("insert into notes values (1, '', 'Heron 1.'), (2, '', 'Heron 2.')")
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await world.ends_as("crm", {"1": "Heron 1.", "2": "Heron 2."})
     await while_nobody_reads(shop, "select pg_drop_replication_slot('anabranch_crm')")
     await shop.execute("delete from notes where id = 2; insert into notes values (3, '', 'Heron 3.')")
@@ -320,7 +326,7 @@ async def test_a_table_in_partitions_is_followed_by_its_own_name(shop: asyncpg.C
         "create table low partition of parted for values from (0) to (10); create table high partition of parted for values from (10) to (20);"
         "insert into parted values (1, 'Heron 1.'), (11, 'Heron 11.')"
     )
-    await world.add("crm", {"kind": "postgres", "dsn": empty_database, "table": "parted", "mapping": {"body": ["body"]}})
+    await world.add("crm", {"kind": "postgres", "table": "parted", "mapping": {"body": ["body"]}})
     await world.ends_as("crm", {"1": "Heron 1.", "11": "Heron 11."})
     await shop.execute("insert into parted values (2, 'Heron 2.'); update parted set id = 12 where id = 1; delete from parted where id = 11")
     await world.ends_as("crm", {"2": "Heron 2.", "12": "Heron 1."})
@@ -336,7 +342,7 @@ async def test_a_table_that_cannot_be_followed_says_why(
     shop: asyncpg.Connection, empty_database: str, world: SourceWorld, table: str, mapping: dict[str, Any], code: str
 ) -> None:
     await shop.execute("create table keyless (body text)")
-    await world.add("crm", takes(empty_database) | {"table": table, "mapping": mapping})
+    await world.add("crm", takes() | {"table": table, "mapping": mapping})
     async with asyncio.timeout(30):
         while (await world.source("crm")).get("state") != "failed":
             await asyncio.sleep(0.05)
@@ -355,7 +361,7 @@ async def test_erasing_a_document_leaves_no_text_of_its_row_behind_also_under_an
     shop: asyncpg.Connection, empty_database: str, world: SourceWorld
 ) -> None:
     await shop.execute("insert into notes values (1, '', 'canary-4711'), (2, '', 'Heron 2.')")
-    await world.add("crm", takes(empty_database))
+    await world.add("crm", takes())
     await world.ends_as("crm", {"1": "canary-4711", "2": "Heron 2."})
     await shop.execute("update notes set id = 8 where id = 1")
     await shop.execute("insert into notes values (1, '', 'Another 1.')")

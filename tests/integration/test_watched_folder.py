@@ -31,7 +31,7 @@ async def test_a_folder_is_followed_also_through_what_nobody_watched(database: s
     put(folder, "deep/skip.log", "Not this one.")
     put(folder, ".hidden/c.md", "Nor this.")
     takes = {"kind": "folder", "path": str(folder), "glob": "*.[mt][dx]*", "every_s": 0.2}
-    async with source_world(tmp_path / "data", database) as world:
+    async with source_world(tmp_path / "data", database, f"ingest.folders={tmp_path}") as world:
         await world.add("library", takes, collection="birds", tags=["wild"])
         await world.ends_as("library", {"a.md": "# A\n\nHerons stand.", "deep/b.txt": "Egrets walk."})
         row = await world.worker.storage.pool.fetchrow("select collection, tags, filename, source_uri from documents where external_id = 'deep/b.txt'")
@@ -45,7 +45,7 @@ async def test_a_folder_is_followed_also_through_what_nobody_watched(database: s
         await world.ends_as("library", {"a.md": "# A\n\nHerons fly now."})
     put(folder, "a.md", "# A\n\nHerons are gone.")
     put(folder, "z.md", "Cranes came.")
-    async with source_world(tmp_path / "data", database) as world:
+    async with source_world(tmp_path / "data", database, f"ingest.folders={tmp_path}") as world:
         await world.ends_as("library", {"a.md": "# A\n\nHerons are gone.", "z.md": "Cranes came."})
         folder.rename(tmp_path / "elsewhere")
         while (await world.source("library"))["state"] != "failed":
@@ -102,7 +102,7 @@ async def test_addresses_are_asked_again_and_sent_only_when_they_changed(databas
     Site.pages = {"/a": "Herons stand.", "/b": "Egrets walk."}
     a, b, absent = (f"http://{site}/{name}" for name in ("a", "b", "absent"))
     takes = {"kind": "urls", "urls": [a, b, absent], "every_s": 0.1, "gone_after": 2}
-    async with source_world(tmp_path / "data", database, f"ingest.url_allow={site}") as world:
+    async with source_world(tmp_path / "data", database, f"ingest.url_allow={site}", f"ingest.folders={tmp_path}") as world:
         await world.add("site", takes)
         await world.ends_as("site", {a: "Herons stand.", b: "Egrets walk."})
         Site.pages["/b"] = "Egrets walk away."

@@ -11,6 +11,7 @@ from uuid import uuid4
 
 import pytest
 
+from anabranch.approvals import approve
 from anabranch.composition.overrides import Overrides, now
 from anabranch.desk.erasures import LogErasures
 from anabranch.desk.rebuilding import Reindexing, start_rebuild
@@ -176,6 +177,7 @@ async def test_what_a_source_keeps_sending_is_erased_while_another_index_is_buil
     (folder / f"{HEAD}.md").write_text(TEXT)
     (folder / "lights.md").write_text(OTHER)
     takes = {"kind": "folder", "path": str(folder), "every_s": 0.1}
+    approve(world.settings.data_dir, "folders", [str(folder)])
     assert (await world.http.post("/v1/sources", json={"name": "letters", "takes": takes})).status_code == 202
 
     async def there() -> str | None:

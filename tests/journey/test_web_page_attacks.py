@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -84,3 +86,32 @@ def test_open_without_a_server_says_how_to_start_one(tmp_path: Path) -> None:
     found = anabranch("open", "--data", str(tmp_path / "nothing"))
     assert found.returncode == 3 and "anabranch up" in found.stderr
     assert not (tmp_path / "nothing").exists()
+
+
+def test_cli_of_the_owner_may_watch_a_folder_that_http_may_not(server: tuple[Up, dict[str, Any]], tmp_path: Path) -> None:
+    _, ready = server
+    library = tmp_path / "library"
+    library.mkdir()
+    (library / "a.md").write_text("# A\n\nHerons stand.\n")
+    takes = {"kind": "folder", "path": str(library)}
+    with http_of(ready) as http:
+        refused = http.post("/v1/sources", json={"name": "library", "takes": takes})
+        assert (refused.status_code, refused.json()["code"]) == (422, "FORBIDDEN_FOLDER")
+        by_url = anabranch("source", "add", "folder", "library", str(library), "--server", ready["url"], ANABRANCH_TOKEN=ready["token"])
+        assert by_url.returncode == 2 and "--data" in by_url.stderr
+        added = anabranch("source", "add", "folder", "library", str(library), "--data", ready["data_dir"])
+        assert added.returncode == 0, added.stderr
+        deadline = time.monotonic() + 60
+        while not http.get("/v1/documents", params={"state": "searchable"}).json()["items"]:
+            assert time.monotonic() < deadline, http.get("/v1/sources").json()
+            time.sleep(0.2)
+        assert http.delete("/v1/sources/library", params={"withdraw": True}).status_code == 202
+
+
+def test_data_folder_is_closed_to_other_accounts(server: tuple[Up, dict[str, Any]]) -> None:
+    folder = Path(server[1]["data_dir"])
+    # As root, the group of the account that runs Postgres may pass through.
+    assert folder.stat().st_mode & 0o777 == (0o710 if os.geteuid() == 0 else 0o700)
+    for name in ("server.json", "master.key", "link.key", "approvals.json"):
+        if (folder / name).exists():
+            assert (folder / name).stat().st_mode & 0o777 == 0o600, name

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -49,7 +50,7 @@ async def desk(*rows: dict[str, Any], has_kafka: bool = True) -> tuple[LogSource
     async def ends(topic: str) -> dict[int, int]:
         return {0: 7, 1: 9}
 
-    return LogSources(log, Codec(), Tables(*rows), ends, has_kafka, lambda: MOMENT, uuid4, heard_s=0), log
+    return LogSources(log, Codec(), Tables(*rows), ends, has_kafka, lambda: [Path("/library")], lambda: MOMENT, uuid4, heard_s=0), log
 
 
 async def decided(log: MemoryLog) -> list[Any]:
@@ -71,8 +72,14 @@ async def test_a_source_that_comes_again_counts_above_its_former_self() -> None:
     ("takes", "code"),
     [
         (TOPIC, "NEEDS_KAFKA"),
-        (TABLE | {"dsn": "postgresql://me:secret@db/shop"}, "PASSWORD_IN_LOG"),
-        (TABLE | {"dsn": "postgresql://db/shop?password=secret"}, "PASSWORD_IN_LOG"),
+        (TABLE | {"dsn": "postgresql://me:secret@db/shop"}, "DSN_IN_REQUEST"),
+        (TABLE | {"dsn": "postgresql://127.0.0.1:1/shop"}, "DSN_IN_REQUEST"),
+        (TABLE | {"table": "keystore.keys"}, "FORBIDDEN_TABLE"),
+        (TABLE | {"table": "anabranch.documents"}, "FORBIDDEN_TABLE"),
+        (TABLE | {"table": "pg_catalog.pg_authid"}, "FORBIDDEN_TABLE"),
+        ({"kind": "folder", "path": "/root/.ssh"}, "FORBIDDEN_FOLDER"),
+        ({"kind": "folder", "path": "/library/../etc"}, "FORBIDDEN_FOLDER"),
+        ({"kind": "folder", "path": "/library-of-others"}, "FORBIDDEN_FOLDER"),
         ({"kind": "urls", "urls": ["https://me:secret@example.org/"]}, "PASSWORD_IN_LOG"),
         ({"kind": "folder", "path": "library"}, "RELATIVE_PATH"),
     ],

@@ -1,0 +1,37 @@
+"""The password of an external database stays out of every file and every line that `up` and its helpers write."""
+
+from __future__ import annotations
+
+import base64
+import os
+from pathlib import Path
+from urllib.parse import urlsplit
+
+from tests.journey.served import anabranch, up
+
+PASSWORD = "CANARY-password-7"
+
+
+def test_database_password_is_in_no_file_and_no_output(folder: Path, tmp_path: Path, database: str) -> None:
+    parts = urlsplit(database)
+    external = parts._replace(netloc=f"{parts.username}:{PASSWORD}@{parts.hostname}:{parts.port}").geturl()
+    settings = {
+        "ANABRANCH_DATABASE__URL": external,
+        "ANABRANCH_LOG__MASTER_KEY": base64.b64encode(bytes(32)).decode(),
+        "ANABRANCH_INGEST__SOURCES": '{"*": []}',
+    }
+    folder.mkdir(mode=0o777)
+    folder.chmod(0o777)
+    before = os.umask(0)
+    try:
+        with up(folder, "--json", **settings) as (process, server):
+            assert server["database_url"] is None
+            told = anabranch("doctor", "--data", str(folder), **settings)
+            shown = anabranch("config", "show", "--json", "--data", str(folder), **settings)
+            written = [file.read_bytes() for file in (*folder.rglob("*"), process.ready, process.out, process.err) if file.is_file()]
+            assert process.ready.stat().st_mode & 0o777 == 0o600
+            assert (folder / "server.json").stat().st_mode & 0o777 == 0o600
+            assert not folder.stat().st_mode & 0o007, "a folder of ours with a wider mode is closed"
+    finally:
+        os.umask(before)
+    assert not [one for one in (*written, told.stdout.encode(), told.stderr.encode(), shown.stdout.encode()) if PASSWORD.encode() in one]
