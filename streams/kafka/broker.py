@@ -107,6 +107,7 @@ class Broker:
 
     def _write_configuration(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
+        self.data_dir.chmod(0o700)  # its log holds what producers sent, in the clear
         settings = {
             "port": self._port or _free_port(self._saved_port("PLAINTEXT")),
             # The controllers' addresses are part of the cluster's own metadata: this one never changes.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import stat
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,12 @@ def test_a_folder_without_a_node_has_a_status_but_no_address(tmp_path: Path) -> 
     assert (status.running, status.pid, status.bootstrap_servers) == (False, None, None)
     with pytest.raises(ConfigurationError):
         _ = Broker(tmp_path).bootstrap_servers
+
+
+def test_other_accounts_cannot_enter_the_folder_of_the_log(tmp_path: Path) -> None:
+    node = Broker(tmp_path / "kafka")
+    node._write_configuration()
+    assert stat.S_IMODE((tmp_path / "kafka").stat().st_mode) == 0o700
 
 
 def test_a_recycled_process_number_is_not_taken_for_the_node(tmp_path: Path) -> None:
