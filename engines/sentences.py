@@ -14,8 +14,8 @@ _ABBREVIATIONS = frozenset(
     vols vs §""".split()  # noqa: SIM905
 )
 _CANDIDATE = re.compile(
-    r"""(?P<stop>[.!?…]+)(?P<close>["'”’»)\]*_`]*)(?P<space>\s+)   # a stop, what closes, white space
-      | [。！？]+["'”’」』)]*\s*                                      # stops that need no space
+    r"""(?<![.!?…])(?P<stop>[.!?…]++)(?P<close>["'”’»)\]*_`]*+)(?P<space>\s++)   # a stop, what closes, white space
+      | [。！？]++["'”’」』)]*+\s*+                                      # stops that need no space
       | \n\s*\n+                                                    # a blank line
       | \n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])                     # the next item of a list
     """,
@@ -45,6 +45,13 @@ def _ends(text: str, match: re.Match[str]) -> bool:
     return match["stop"] != "." or bool(match["close"]) or not _is_abbreviated(text, match.start())
 
 
+def _begins_line(text: str, at: int) -> bool:
+    """Only digits and blanks stand between the line's start and `at`: looks no further back than the first other sign."""
+    while at > 0 and (text[at - 1] in " \t" or text[at - 1].isdigit()):
+        at -= 1
+    return at == 0 or text[at - 1] == "\n"
+
+
 def _is_abbreviated(text: str, dot: int) -> bool:
     """What stands before the dot: an abbreviation, a single capital, or a number that begins its line."""
     found = _LAST_WORD.search(text, max(0, dot - 24), dot)
@@ -52,5 +59,5 @@ def _is_abbreviated(text: str, dot: int) -> bool:
         return False
     word = found[0]
     if word.isdigit():
-        return not text[:dot].rsplit("\n", 1)[-1].strip(" \t" + word)
+        return _begins_line(text, dot - len(word))
     return (len(word) == 1 and word.isupper()) or word.lower().rstrip(".") in _ABBREVIATIONS

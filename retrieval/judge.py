@@ -13,7 +13,7 @@ from schemas.questions import Check, Judgement
 COVERAGE = 1.0
 GROUNDED = 0.5
 _PII = {
-    "e-mail": re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+"),
+    "e-mail": re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++"),
     "US social security number": re.compile(r"\b\d{3}-\d{2}-\d{4}\b"),
     "CPF": re.compile(r"\b\d{3}\.\d{3}\.\d{3}-\d{2}\b"),
     "CNPJ": re.compile(r"\b\d{2}\.\d{3}\.\d{3}/\d{4}-\d{2}\b"),

@@ -107,7 +107,7 @@ def _is_all(verdict: Verdict) -> bool:
 
 def _claimed(row: asyncpg.Record) -> Claimed:
     flip = _flip(row["flip"]) if row["flip"] else None
-    return Claimed(Claim.DONE if row["reacted"] else Claim(row["claim"]), flip, row["unchanged"])
+    return Claimed(Claim.DONE if row["reacted"] else Claim(row["claim"]), flip, row["unchanged"], lost=row["begun"])
 
 
 def _place(row: asyncpg.Record) -> Position:

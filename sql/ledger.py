@@ -44,6 +44,14 @@ class PgLedger:
         with database_errors():
             return [claimed for part in _slices(events) for claimed in await self._claim_part(stage, counts, part)]
 
+    async def begin(self, stage: str, events: Sequence[UUID]) -> None:
+        with database_errors():
+            await self._pool.execute(statement("begin_attempts"), self._generations, stage, list(events))
+
+    async def release(self, stage: str, events: Sequence[UUID]) -> None:
+        with database_errors():
+            await self._pool.execute(statement("end_attempts"), self._generations, stage, list(events))
+
     async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
         if not reacted and not buried:
             return

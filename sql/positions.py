@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 
-ENTRY = re.compile(r"'((?:[^'\\]|''|\\\\)*)':([\d,ABCD]+)")
+ENTRY = re.compile(r"(?<!\S)'((?:[^'\\]|''|\\\\)*+)':([\d,ABCD]+)")
 
 
 class Positions(Mapping[str, Sequence[int]]):

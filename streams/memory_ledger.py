@@ -32,6 +32,7 @@ class _Handled:
     payload_sha256: str
     place: Position | None
     reacted: bool = False
+    begun: int = 0
 
 
 @dataclass(slots=True)
@@ -48,6 +49,14 @@ class MemoryLedger:
 
     async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
         return [self._claim(stage, counts, event) for event in events]
+
+    async def begin(self, stage: str, events: Sequence[UUID]) -> None:
+        for identity in events:
+            self.handled[stage, identity].begun += 1
+
+    async def release(self, stage: str, events: Sequence[UUID]) -> None:
+        for identity in events:
+            self.handled[stage, identity].begun -= 1
 
     async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
         for identity in (*reacted, *(event.event_id for event in buried)):
@@ -66,7 +75,7 @@ class MemoryLedger:
                 return Claimed(Claim.DUPLICATE)
             if counts == "door" and repeats(fact.position, before.place):
                 return Claimed(Claim.DONE)
-            return replace(before.answer, claim=Claim.DONE, revived=None) if before.reacted else before.answer
+            return replace(before.answer, claim=Claim.DONE, revived=None) if before.reacted else replace(before.answer, lost=before.begun)
         answer = self._judge(counts, event)
         self.handled[stage, fact.id] = _Handled(answer, fact.payload_sha256, fact.position)
         return answer

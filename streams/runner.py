@@ -11,8 +11,11 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
+from uuid import UUID
+from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -43,6 +46,11 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 BUGS_IN_A_ROW = 20
+LOST = 3
+"""Attempts at an event that no worker lived to end, after which it is dead-lettered."""
+_SUSPECTS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+"""Events with a lost attempt are reacted to one at a time in a process: if it dies again, only the culprit is charged."""
+RELEASE_S = 5.0
 LATE = 2
 """Tries of an event whose reaction does not end in time, the one in a group counted: no event holds its place for longer than so many deadlines."""
 
@@ -56,6 +64,8 @@ class Work:
     statements: list[Statement] = field(default_factory=list)
     burial: Burial | None = None
     attempts: int = 0
+    lost: int = 0
+    """Attempts that other workers did not live to end."""
     late: int = 0
     """Tries that did not end in time."""
     left: bool = False
@@ -111,7 +121,12 @@ class Runner:
     async def react(self, works: Sequence[Work]) -> list[Work]:
         """Run the reaction of a group and note its statements or its burial on each. A failing group is halved until the culprit stands alone.
         Returns those of which nothing is noted, since their group did not end in time: each is to be tried alone, and none need wait for another."""
-        error = await self._attempt(works)
+        suspects = [work for work in works if work.lost]
+        if suspects and len(works) > 1:
+            others = [work for work in works if not work.lost]
+            return [*(await self.react(others) if others else []), *suspects]
+        async with _SUSPECTS.setdefault(asyncio.get_running_loop(), asyncio.Lock()) if suspects else nullcontext():
+            error = await self._attempt(works)
         if error is None:
             return []
         if len(works) == 1:
@@ -232,6 +247,10 @@ class Runner:
         else:
             work.counted = Counted(fact, claimed.claim, claimed.flip, claimed.unchanged, claimed.revived, claimed.title)
             work.left = self.stage.left(work.counted)
+            work.lost = claimed.lost
+            if claimed.lost >= LOST and not work.left:
+                work.attempts = claimed.lost
+                self._bury(work, _worker_lost(claimed.lost))
 
     async def _attempt(self, works: Sequence[Work]) -> Exception | None:
         """Statements on success; the error that will not go away otherwise."""
@@ -266,13 +285,25 @@ class Runner:
         counted = [work.counted for work in works if work.counted is not None]
         for work in works:
             work.attempts += 1
-        async with asyncio.timeout(self.stage.deadline_s):
-            statements = await self.stage.react(counted, self.ports)
+        events = [item.fact.id for item in counted]
+        await self._patiently(lambda: self.ledger.begin(self.stage.name, events))
+        try:
+            async with asyncio.timeout(self.stage.deadline_s):
+                statements = await self.stage.react(counted, self.ports)
+        except BaseException:
+            await asyncio.shield(self._release(events))
+            raise
         by_cause: dict[Any, list[Statement]] = {}
         for statement in statements:
             by_cause.setdefault(statement.cause.id, []).append(statement)
         for work in works:
             work.statements = by_cause.get(work.counted.fact.id, []) if work.counted else []
+
+    async def _release(self, events: Sequence[UUID]) -> None:
+        """The attempt ended in order, also where it was cancelled. Closing a partition does not wait for a lost database: then the attempt counts as lost."""
+        with suppress(TransientError, TimeoutError):
+            async with asyncio.timeout(RELEASE_S):
+                await self.ledger.release(self.stage.name, events)
 
     def _late(self, works: Sequence[Work]) -> bool:
         """Whether it is over, alone or together: the next try might take as long, and others wait for it."""
@@ -312,3 +343,11 @@ class Runner:
                 self.observer.retried(self.stage.name, error.code)
                 log.warning("waiting", stage=self.stage.name, code=error.code, detail=error.detail, attempt=attempt)
                 await asyncio.sleep(self.patience.pause(attempt))
+
+
+def _worker_lost(attempts: int) -> PermanentError:
+    return PermanentError(
+        f"{attempts} workers were killed or expelled while they processed this event, and none ended its attempt",
+        code="WORKER_LOST",
+        remedy="Look at the workers' logs for what ended them (memory, a hung engine); then redrive the event, or send the document in smaller files.",
+    )

@@ -26,7 +26,15 @@ class OwingLedger:
     async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
         return await self.inner.claim(stage, counts, events)
 
+    async def begin(self, stage: str, events: Sequence[UUID]) -> None:
+        await self.inner.begin(stage, events)
+
+    async def release(self, stage: str, events: Sequence[UUID]) -> None:
+        await self.inner.release(stage, events)
+
     async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
+        if reacted:
+            await self.inner.release(stage, reacted)
         if buried:
             await self.inner.settle(stage, (), buried)
 
@@ -50,6 +58,12 @@ class UnrepeatingLedger:
         places = [(event.fact.data.document_id, tuple(event.fact.data.order)) for event in events]
         repeated = await self.revisions.repeated(places)
         return [replace(one, claim=Claim.DONE) if place in repeated else one for one, place in zip(claimed, places, strict=True)]
+
+    async def begin(self, stage: str, events: Sequence[UUID]) -> None:
+        await self.inner.begin(stage, events)
+
+    async def release(self, stage: str, events: Sequence[UUID]) -> None:
+        await self.inner.release(stage, events)
 
     async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
         await self.inner.settle(stage, reacted, buried)

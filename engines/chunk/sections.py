@@ -12,7 +12,7 @@ from statistics import median
 from schemas.values import Block, Transcript
 
 SHORTEST_REACH = 3
-_MARKS = re.compile(r"^#{1,6}\s+|\s+#+\s*$")
+_MARKS = re.compile(r"^#{1,6}\s++|(?<!\s)\s++#++\s*+$")
 
 
 @dataclass(frozen=True, slots=True)

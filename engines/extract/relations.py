@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
@@ -15,6 +16,8 @@ BY_VERB, TOGETHER = 0.8, 0.3
 RELATED = "related_to"
 FARTHEST = 80
 """Characters between two names that a verb may join."""
+FARTHEST_WORD = 400
+"""Characters before a value in which its property is looked for."""
 MOST_NAMES = 6
 """Of a sentence with more names only neighbours are related: it is a list."""
 
@@ -84,10 +87,12 @@ def relations(sentence: str, found: Sequence[Found]) -> Iterator[Related]:
 def claims(sentence: str, found: Sequence[Found]) -> Iterator[Claimed]:
     """Each value belongs to the last name before it, else to the first of the sentence."""
     subjects = [item for item in found if item.type in NAMES]
+    ends = [item.end for item in subjects]
     for value in found:
         if value.type in _FALLBACK and subjects:
-            before = [item for item in subjects if item.end <= value.start]
-            yield Claimed((before or subjects[:1])[-1], _property(sentence[: value.start], value), value)
+            before = bisect_right(ends, value.start)
+            words = sentence[max(0, value.start - FARTHEST_WORD) : value.start]
+            yield Claimed(subjects[max(before - 1, 0)], _property(words, value), value)
 
 
 def _by_verb(between: str, left: Found, right: Found) -> Related | None:

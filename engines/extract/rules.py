@@ -17,7 +17,7 @@ from schemas.values import ChildChunk, Claim, Extraction, Mention, ParentChunk, 
 
 VERSION = 1
 NAME = "rules"
-_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s+(?=[\"“«(]?[A-ZÀ-Ý0-9])|\s*\n[\s>#*-]*|\s*\|\s*")
+_END = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s++(?=[\"“«(]?[A-ZÀ-Ý0-9])|(?<!\s)\s*\n[\s>#*-]*+|(?:(?<!\s)\s++)?\|\s*+")
 _ABBREVIATED = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|Dra|Sr|Sra|Prof|Art|art|No|nº|n|Inc|Ltd|Co|Corp|vs|fls|pp?|[A-Z]))\.$")
 
 
@@ -110,7 +110,7 @@ def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
     """Sentences, lines and table cells: a name never goes on from one to the next."""
     start = 0
     for match in _END.finditer(text):
-        if not _ABBREVIATED.search(text[start : match.start()][-6:]) or "\n" in match[0]:
+        if not _ABBREVIATED.search(text[max(start, match.start() - 6) : match.start()]) or "\n" in match[0]:
             yield start, match.start()
             start = match.end()
     yield start, len(text)
@@ -119,7 +119,8 @@ def sentence_spans(text: str) -> Iterator[tuple[int, int]]:
 def _found(text: str) -> tuple[Found, ...]:
     """In order; a value comes before a name that overlaps it."""
     given = list(values(text))
-    named = [item for item in names(text) if not any(item.start < value.end and value.start < item.end for value in given)]
+    ends = [value.end for value in given]
+    named = [item for item in names(text) if (after := bisect_right(ends, item.start)) == len(given) or item.end <= given[after].start]
     return tuple(sorted((item for item in [*given, *named] if item.key), key=lambda item: item.start))
 
 

@@ -113,7 +113,7 @@ def _joins(token: _Token, institution: bool) -> bool:
 def _joined(text: str, tokens: Sequence[_Token], at: int) -> bool:
     gap = text[tokens[at - 1].end : tokens[at].start]
     return _GAP.fullmatch(gap) is not None or (
-        gap in {". ", "' "} and (len(tokens[at - 1].text) == 1 or bool(_TITLE_DOT.search(text[: tokens[at - 1].end + 1])))
+        gap in {". ", "' "} and (len(tokens[at - 1].text) == 1 or bool(_TITLE_DOT.search(text[max(0, tokens[at - 1].end - 5) : tokens[at - 1].end + 1])))
     )
 
 

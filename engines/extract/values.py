@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from engines.extract.words import MONTHS
 
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
-_NUMBER = r"\d{1,3}(?:[.,\s]\d{3})+(?:[.,]\d{1,2})?|\d+(?:[.,]\d+)?"
+_NUMBER = r"\d{1,3}(?:[.,\s]\d{3}){1,10}(?:[.,]\d{1,2})?|\d+(?:[.,]\d+)?"
 _SCALE = r"million|milhões|milhão|billion|bilhões|bilhão|thousand|trillion|trilhões|mil|bn|m|k"
 _CURRENCY = {"€": "EUR", "$": "USD", "£": "GBP", "r$": "BRL", "us$": "USD", "eur": "EUR", "usd": "USD", "gbp": "GBP", "brl": "BRL", "chf": "CHF", "euro": "EUR", "euros": "EUR",
              "dollar": "USD", "dollars": "USD", "dólar": "USD", "dólares": "USD", "real": "BRL", "reais": "BRL", "pound": "GBP", "pounds": "GBP", "libras": "GBP", "francs": "CHF"}  # fmt: skip
@@ -30,9 +30,9 @@ _SCALES = {
 }
 
 _PATTERNS = re.compile(
-    rf"""(?P<email>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)
+    rf"""(?P<email>(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++)
     |(?P<code>\b\d{{2}}\.\d{{3}}\.\d{{3}}/\d{{4}}-\d{{2}}\b|\b\d{{3}}\.\d{{3}}\.\d{{3}}-\d{{2}}\b|\b\d{{7}}-\d{{2}}\.\d{{4}}\.\d\.\d{{2}}\.\d{{4}}\b
-      |\b(?=[A-Z0-9./-]*\d)(?=[A-Z0-9./-]*[A-Z])[A-Z0-9]+(?:[-/.][A-Z0-9]+)+\b|\b[A-Z]{{2}}\d{{2}}(?:\s?[A-Z0-9]{{4}}){{3,7}}(?:\s?[A-Z0-9]{{1,3}})?\b|\b[A-Z]{{2,5}}\d{{3,}}\b)
+      |\b(?=[A-Z0-9])(?=[A-Z./-]{{0,60}}+\d)(?=[0-9./-]{{0,60}}+[A-Z])[A-Z0-9]+(?:[-/.][A-Z0-9]+)+\b|\b[A-Z]{{2}}\d{{2}}(?:\s?[A-Z0-9]{{4}}){{3,7}}(?:\s?[A-Z0-9]{{1,3}})?\b|\b[A-Z]{{2,5}}\d{{3,}}\b)
     |(?P<iso>\b\d{{4}}-\d{{2}}-\d{{2}}\b)
     |(?P<numeric>\b\d{{1,2}}[/.]\d{{1,2}}[/.](?:\d{{4}}|\d{{2}})\b)
     |(?P<dmy>\b\d{{1,2}}(?:st|nd|rd|th|º|o)?\s+(?:de\s+|of\s+)?(?:{_MONTH})\b\.?,?(?:\s+(?:de\s+)?\d{{4}}\b)?)

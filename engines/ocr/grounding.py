@@ -12,7 +12,7 @@ from engines.parse import markdown
 from schemas.values import Box
 
 END = "<｜end▁of▁sentence｜>"
-_BLOCK = re.compile(r"<\|ref\|>(.*?)<\|/ref\|><\|det\|>(.*?)<\|/det\|>", re.S)
+_BLOCK = re.compile(r"<\|ref\|>((?:(?!<\|/?ref\|>).)*+)<\|/ref\|><\|det\|>((?:(?!<\|/?(?:ref|det)\|>).)*+)<\|/det\|>", re.S)
 _TAG = re.compile(r"<\|/?(?:ref|det|grounding)\|>")
 _REPLACED = {END: "", "\\coloneqq": ":=", "\\eqqcolon": "=:"}
 _CAPTIONS = frozenset({"image_caption", "table_caption", "figure_caption"})

@@ -128,9 +128,9 @@ def _by_text(path: Path, head: bytes, claimed: str | None) -> str:
 
 
 _HTML = re.compile(r"<!doctype\s+html|<html[\s>]|<head[\s>]|<body[\s>]", re.I)
-_JATS = re.compile(r"<!DOCTYPE\s+article[^>]*(JATS|NLM)", re.I)
+_JATS = re.compile(r"<!DOCTYPE\s+article[^<>]*(JATS|NLM)", re.I)
 _MAIL_HEADER = re.compile(r"^(?:From|To|Subject|Date|Message-ID|MIME-Version|Received|Return-Path|Delivered-To|Content-Type):\s", re.M | re.I)
-_MARKDOWN_SIGNS = re.compile(r"^#{1,6} \S|^```|^[-*+] \S|^\d+\. \S|^\|.*\|\s*$|\[[^\]]+\]\([^)]+\)", re.M)
+_MARKDOWN_SIGNS = re.compile(r"^#{1,6} \S|^```|^[-*+] \S|^\d+\. \S|^\|.*\|\s*$|\[[^\[\]]+\]\([^\[)]+\)", re.M)
 
 
 def _looks_like(sample: str) -> str:

@@ -11,7 +11,7 @@ from engines.parse.html_blocks import BLOCKS, BREAK, BREAKS, anchor, code_of, gr
 from engines.parse.html_tree import Element, parse
 from schemas.values import Notice
 
-_CHARSET = re.compile(rb"<meta[^>]+charset\s*=\s*[\"']?\s*([A-Za-z0-9_-]+)", re.I)
+_CHARSET = re.compile(rb"<meta[^<>]+charset\s*+=\s*+[\"']?\s*+([A-Za-z0-9_-]+)", re.I)
 
 
 def read(data: bytes) -> Piece:
@@ -69,6 +69,8 @@ class _Walk:
     drafts: list[Draft] = field(default_factory=list)
     line: list[str] = field(default_factory=list)
     place: str | None = None
+    is_blank: bool = True
+    """Whether `line` shows nothing yet."""
 
     def block(self, element: Element, place: str | None) -> None:
         for child in element.children:
@@ -79,12 +81,12 @@ class _Walk:
 
     def finish(self) -> None:
         paragraphs = BREAKS.split("".join(self.line))
-        self.line = []
+        self.line, self.is_blank = [], True
         self.drafts += [Draft("paragraph", words, element=self.place) for part in paragraphs if (words := squeeze(part))]
 
     def _inline(self, words: str, place: str | None) -> None:
-        if not "".join(self.line).strip():
-            self.place = place
+        if self.is_blank:
+            self.place, self.is_blank = place, not words.strip()
         self.line.append(words)
 
     def _element(self, element: Element, place: str | None) -> None:

@@ -144,7 +144,7 @@ def _row(i: int, cells: list[Element], below: dict[tuple[int, int], str]) -> lis
 
 
 def _span(stated: str) -> int:
-    return min(max(int(stated), 1), 200) if stated.isdigit() else 1
+    return min(max(int(stated), 1), 200) if stated.isdecimal() and len(stated) < 10 else 1
 
 
 def is_layout(element: Element, rows: list[list[str]]) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -69,6 +70,10 @@ class _Builder(HTMLParser):
     def handle_data(self, data: str) -> None:
         self.open[-1].children.append(data)
 
+    def parse_marked_section(self, i: int, report: int = 1) -> int:
+        """Skip `<![…]>`, whatever its name: the standard library fails on names it does not know."""
+        return self.rawdata.find("]>", i) + 2
+
     def _imply_ends(self, tag: str) -> None:
         if tag in _ENDS_PARAGRAPH and self.open[-1].tag == "p":
             self.open.pop()
@@ -82,9 +87,22 @@ class _Builder(HTMLParser):
                 return
 
 
+_COMMENT_ENDS = re.compile(r"--\s*+>")
+
+
+def _close_markup(source: str) -> str:
+    """Show markup that nothing closes as text. The tokenizer would look for its end from each opening anew, in quadratic time (CVE-2025-6069)."""
+    comments_end = max((match.end() for match in _COMMENT_ENDS.finditer(source)), default=0)
+    source = source[:comments_end] + source[comments_end:].replace("<!--", "&lt;!--")
+    for opening, closing in (("<![", "]>"), ("<", ">")):
+        end = source.rfind(closing) + 1
+        source = source[:end] + source[end:].replace(opening, f"&lt;{opening[1:]}")
+    return source
+
+
 def parse(source: str) -> Element:
     """Never raises on bad markup; nesting deeper than 150 is flattened."""
     builder = _Builder()
-    builder.feed(source)
+    builder.feed(_close_markup(source))
     builder.close()
     return builder.root

@@ -37,7 +37,7 @@ def _front_matter(source: str) -> tuple[dict[str, object], str]:
         return {}, source
     try:
         about = yaml.safe_load(found[1])
-    except yaml.YAMLError:
+    except (yaml.YAMLError, ValueError, RecursionError):
         return {}, source
     return (about, source[found.end() :]) if isinstance(about, dict) else ({}, source)
 

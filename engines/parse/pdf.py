@@ -28,7 +28,7 @@ _SAMPLED = 48
 _FEW_CHARACTERS = 20
 _MUCH_OF_PAGE = 0.5
 _MANY_PATHS = 300
-_PAGELESS = re.compile(rb"/Type\s*/Pages\b[^>]*/Count\s+0\b|/Count\s+0\b[^>]*/Type\s*/Pages\b")
+_PAGELESS = re.compile(rb"/Type\s*/Pages\b[^>]{0,500}/Count\s++0\b|/Count\s++0\b[^>]{0,500}/Type\s*/Pages\b")
 """pdfium does not open what has no pages"""
 _NO_TITLE = re.compile(
     r"untitled|\(?anonymous\)?$|microsoft (?:word|powerpoint|excel) - |[^ ]*\.(?:docx?|pdf|xlsx?|pptx?|rtf|tex|dvi|indd|qxd|html?|txt)$|document\d*$", re.I

@@ -60,9 +60,10 @@ def decode(data: bytes, declared: str | None = None, *, partial: bool = False) -
 
 
 def _known(name: str) -> bool:
+    """Whether it is a text encoding of its own: rot13 and base64 are codecs, but no encodings, and `undefined` only raises."""
     try:
-        return codecs.lookup(name).name not in ("utf-8", "ascii")
-    except LookupError:
+        return codecs.lookup(name).name not in ("utf-8", "ascii") and isinstance(b"a".decode(name, errors="replace"), str)
+    except (LookupError, ValueError):
         return False
 
 

@@ -11,7 +11,7 @@ ValueKind = Literal["money", "percentage", "number", "date", "contact"]
 _ASKED: Mapping[ValueKind, re.Pattern[str]] = {
     "percentage": re.compile(r"percent|por cento|porcentag|percentual|porcentaje|pourcent|prozent|what share|interest rate|taxa de|tasa de|\btaux\b", re.I),
     "money": re.compile(
-        r"how much\b.*\b(?:cost|pay|paid|price|fee|worth|charge|rent|owe)|\b(?:price|cost|fee|rent|salary|budget|amount)s? of\b|what (?:is|was|are) the .*\b(?:price|cost|fee|rent|salary|budget|amount)"
+        r"how much\b(?:(?!how much\b).)*?\b(?:cost|pay|paid|price|fee|worth|charge|rent|owe)|\b(?:price|cost|fee|rent|salary|budget|amount)s? of\b|what (?:is|was|are) the (?:(?!what (?:is|was|are) the ).)*?\b(?:price|cost|fee|rent|salary|budget|amount)"
         r"|quanto (?:custa|custou|paga|pagou|é pago|vale)|qual (?:é |foi )?o (?:valor|preço|custo|montante)|cuánto (?:cuesta|costó|vale|paga)|combien coûte|quel (?:est )?(?:le )?(?:prix|coût|montant)"
         r"|was kostet|wie ?viel kostet",
         re.I,
@@ -30,7 +30,7 @@ _MONTHS = (
     "novembro|dezembro|enero|febrero|marzo|mayo|junio|julio|septiembre|octubre|noviembre|diciembre|janvier|février|mars|avril|mai|juin|juillet|août|septembre|"
     "octobre|novembre|décembre|januar|februar|märz|juni|juli|oktober|dezember"
 )
-_NUMBER = r"\d+(?:[.,\u00a0 ]\d{3})*(?:[.,]\d+)?"
+_NUMBER = r"(?<!\d)\d++(?:[.,\u00a0 ]\d{3}){0,10}(?:[.,]\d++)?"
 _VALUES: Mapping[ValueKind, re.Pattern[str]] = {
     "percentage": re.compile(rf"{_NUMBER}\s?(?:%|percent|per cent|por cento|por ciento|pour cent|prozent)", re.I),
     "money": re.compile(
@@ -43,7 +43,7 @@ _VALUES: Mapping[ValueKind, re.Pattern[str]] = {
         rf"|\b(?:{_MONTHS}) \d{{1,2}}(?:st|nd|rd|th)?(?:, \d{{4}})?\b|\b(?:{_MONTHS}) (?:de |del )?\d{{4}}\b|\b(?:1[5-9]|20)\d{{2}}\b",
         re.I,
     ),
-    "contact": re.compile(r"[\w.+-]+@[\w-]+(?:\.[\w-]+)+|https?://\S+|\+?\d[\d ()/-]{6,}\d"),
+    "contact": re.compile(r"(?<![\w.+-])[\w.+-]++@[\w-]++(?:\.[\w-]++)++|https?://\S+|\+?\d[\d ()/-]{6,}\d"),
 }
 
 

@@ -41,4 +41,4 @@ class Draft:
 
 def without_marks(text: str) -> str:
     """The model's own `[n]` marks count contexts; ours count citations."""
-    return re.sub(r"\s*\[\d+(?:\s*,\s*\d+)*\]", "", text).strip()
+    return re.sub(r"(?<!\s)\s*+\[\d++(?:\s*+,\s*+\d++)*+\]", "", text).strip()

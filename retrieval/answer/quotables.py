@@ -13,7 +13,7 @@ from schemas.ports.search import ChunkView
 
 _HEADING = re.compile(r"#{1,6}\s")
 _LIST_MARK = re.compile(r"(?:[-*+•]|\d{1,3}[.)])\s+")
-_DELIMITER = re.compile(r"\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*$")
+_DELIMITER = re.compile(r"(?=[\s:|]*+-[\s:-]*+\|)[\s:|-]*+$")
 _LINE = re.compile(r"[^\n]*\n?")
 
 

@@ -13,7 +13,7 @@ from schemas.errors import InvalidRequest, NotFound
 from schemas.lineage import RunLineage
 from schemas.questions import Citation, QueryResponse
 
-_SENTENCE = re.compile(r"(.+?)((?:\[\d+\])+)(?:\s|$)", re.DOTALL)
+_MARKS = re.compile(r"(?:\[\d++\])++(?:\s|$)")
 
 
 async def run_lineage(walk: Walk, tenant: str, run: Mapping[str, Any], *, sentence: int | None, citation: int | None) -> RunLineage:
@@ -55,7 +55,13 @@ def cited_by_sentence(response: QueryResponse, *, quoted: bool) -> dict[int, set
     """Sentence → the numbers of its citations, by the marks behind each. A quoted sentence has one, and may hold marks of its own text that look like ours."""
     if quoted:
         return {place: {one.n} for place, one in enumerate(response.citations, 1)}
-    return {place: set(map(int, re.findall(r"\d+", marks))) for place, (_, marks) in enumerate(_SENTENCE.findall(response.answer or ""), 1)}
+    cited: dict[int, set[int]] = {}
+    start = 0
+    for marks in _MARKS.finditer(response.answer or ""):
+        if marks.start() > start:
+            cited[len(cited) + 1] = set(map(int, re.findall(r"\d+", marks[0])))
+            start = marks.end()
+    return cited
 
 
 def _moment(past: Past) -> datetime | None:

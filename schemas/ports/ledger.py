@@ -57,6 +57,8 @@ class Claimed:
     revived: DocumentRow | None = None
     """At transcribe, with a withdrawal that came late: the last revision after it that had changed nothing, and so had no text of its own but lived on
     what is withdrawn now. The reaction gives it one. Told again while the reaction is owed."""
+    lost: int = 0
+    """Attempts at its reaction that began and never ended: their workers were killed or expelled."""
     title: str | None = None
     """At transcribe: the document's title by an amendment that holds, in place of the one that the revision came with."""
 
@@ -70,6 +72,12 @@ class Ledger(Protocol):
 
     async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
         """The first transaction: lock documents in id order, claim each event, write the rows of those that count, move `visible` where an order became complete."""
+
+    async def begin(self, stage: str, events: Sequence[UUID]) -> None:
+        """Note an attempt at the reaction of each event, so that it is known even if this process does not live to end it."""
+
+    async def release(self, stage: str, events: Sequence[UUID]) -> None:
+        """Take back the last attempt at each: it ended in order, without a result."""
 
     async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
         """The second transaction: the reaction of these events is done, or given up (a buried reaction keeps its rows)."""

@@ -71,6 +71,17 @@ async def test_a_claimed_event_is_owed_until_it_is_settled_then_done(ledger: Led
     assert (await claim(ledger, fact))[0].claim is Claim.DONE
 
 
+async def test_attempts_that_began_and_never_ended_are_counted(ledger: Ledger) -> None:
+    fact = accepted("a", 1)
+    stage = projected(fact)[0]
+    assert (await claim(ledger, fact))[0].lost == 0
+    for lost in (1, 2, 3):
+        await ledger.begin(stage, [fact.id])
+        assert (await claim(ledger, fact))[0].lost == lost
+    await ledger.release(stage, [fact.id])
+    assert (await claim(ledger, fact))[0].lost == 2
+
+
 async def test_the_same_event_twice_in_one_batch_is_claimed_once(ledger: Ledger) -> None:
     stage, counts, event = projected(chunked("a", 1, ["x"]))
     answers = await ledger.claim(stage, counts, [event, event])

@@ -87,6 +87,13 @@ class FragileLedger:
         self.wire.cross()
         return answer
 
+    async def begin(self, *given: Any) -> None:
+        self.wire.cross()
+        await self.inner.begin(*given)
+
+    async def release(self, *given: Any) -> None:
+        await self.inner.release(*given)
+
     async def settle(self, *given: Any) -> None:
         self.wire.cross()
         await self.inner.settle(*given)

@@ -346,3 +346,79 @@ async def test_bugs_with_successes_between_them_do_not_stop_a_stage_that_only_pr
     for record in await records(world, *(f"{kind}{number}" for number in range(30) for kind in ("bad", "good"))):
         await runner.finish([work for work in await runner.claim([record]) if work.burial])
     assert runner.bugs == 0
+
+
+async def test_event_is_dead_lettered_after_three_lost_workers(world: World) -> None:
+    begun: list[list[str]] = []
+
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        begun.append([item.fact.data.external_id for item in counted])
+        if any(item.fact.data.external_id == "deadly" for item in counted):
+            await asyncio.Event().wait()
+        return []
+
+    given = await records(world, "a", "deadly", "b")
+    ends: list[dict[str, str | None]] = []
+    for _ in range(4):
+        runner = runner_of(world, react)
+        works = await runner.claim(given)
+        group = [work for work in works if work.counted and not work.burial]
+        # A worker that is killed runs no handler: nothing is released.
+        runner._release = _nothing  # type: ignore[method-assign]
+        waiting = await _until_killed(runner, group)
+        for work in waiting:
+            await _until_killed(runner, [work])
+        ended = [work for work in works if work.burial or (work.counted and work.counted.fact.data.external_id != "deadly" and len(begun) > 1)]
+        await runner.finish(ended)
+        ends.append({work.counted.fact.data.external_id: work.burial.event.code if work.burial else None for work in ended if work.counted})
+    assert begun[0] == ["a", "deadly", "b"]
+    assert sum("deadly" in group for group in begun) == 3
+    assert ends[-1] == {"deadly": "WORKER_LOST"}
+    assert all(code is None for end in ends[:-1] for code in end.values())
+
+
+async def _nothing(events: object) -> None:
+    pass
+
+
+async def _until_killed(runner: Runner, works: list[Work]) -> list[Work]:
+    if not works:
+        return []
+    task = asyncio.create_task(runner.react(works))
+    done, _ = await asyncio.wait({task}, timeout=0.2)
+    if not done:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+        return []
+    return task.result()
+
+
+async def test_cancelled_reaction_is_no_lost_attempt(world: World) -> None:
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        await asyncio.Event().wait()
+        return []
+
+    given = await records(world, "a")
+    for _ in range(5):
+        runner = runner_of(world, react)
+        works = await runner.claim(given)
+        await _until_killed(runner, works)
+    assert works[0].lost == 0
+    assert works[0].burial is None
+
+
+async def test_failed_attempts_are_no_lost_workers(world: World) -> None:
+    tries = 0
+
+    async def react(counted: Sequence[Counted], ports: Any) -> list[Statement]:
+        nonlocal tries
+        tries += 1
+        if tries < 5:
+            raise EngineUnavailable("away")
+        return []
+
+    runner = runner_of(world, react)
+    works = await runner.claim(await records(world, "a"))
+    await runner.react(works)
+    assert tries == 5
+    assert [work.lost for work in await runner.claim(world.log.topics["raw"])] == [1]

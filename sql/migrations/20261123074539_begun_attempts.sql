@@ -1,0 +1,4 @@
+-- Attempts at a reaction that began and have not ended: a worker that is killed or expelled in the middle leaves its own behind.
+set local search_path = anabranch, extensions, public;
+
+alter table handled add column begun int not null default 0;
