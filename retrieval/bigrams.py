@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from uuid import UUID
 
-from retrieval.words import content_words, same_word
+from retrieval.words import LexemeIndex, content_words
 from schemas.ports.search import ChunkView
 
 K1 = 1.2
@@ -30,13 +30,9 @@ def pair_scores(question: str, chunks: Iterable[ChunkView], idf: Mapping[str, Ma
 
 def question_pairs(question: str, idf: Mapping[str, float]) -> dict[Pair, float]:
     """Pairs of lexemes whose words follow each other in the question (function words aside), with the idf of each."""
-    lexemes = [_lexeme(word, idf) for word in content_words(question)]
+    known = LexemeIndex(idf)
+    lexemes = [known.find(word) for word in content_words(question)]
     return {(left, right): IDF_SHARE * (idf[left] + idf[right]) for left, right in pairwise(lexemes) if left and right and left != right}
-
-
-def _lexeme(word: str, idf: Mapping[str, float]) -> str | None:
-    """The question's lexeme that this word became; None for a word that the corpus does not know."""
-    return max((lexeme for lexeme in idf if same_word(word, lexeme)), key=len, default=None)
 
 
 def _score(chunk: ChunkView, pairs: Mapping[Pair, float]) -> float:

@@ -6,9 +6,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from retrieval.words import content_words, guess_language, likelier_language, words
+from retrieval.words import content_words, first_content_words, guess_language, likelier_language, words
 from schemas.ports.engines import Languages, Names
 
+MOST_WORDS = 64
+"""Content words of a question that count: what follows the last of them is not read."""
 LONGEST_NAME = 4
 """Words of a name that is looked for without capitals or quotes."""
 _READ_WORDS = 64
@@ -37,6 +39,7 @@ class Plan:
 
 def plan(question: str, given_language: str | None, languages: Languages, names: Names) -> Plan:
     language, sure = question_language(question, given_language, languages)
+    question = first_content_words(question, MOST_WORDS, language)
     written = tuple(dict.fromkeys(written_names(question)))
     return Plan(question, language, sure, tuple(dict.fromkeys(content_words(question, language))), written, name_keys(question, written, names))
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from retrieval.expand import RankedParent
 from retrieval.plan import Plan
-from retrieval.words import content_words, same_word
+from retrieval.words import LexemeIndex, content_words
 from schemas.ports.engines import EmbeddedQuery, Reranker
 from schemas.ports.search import ChunkView
 from schemas.profiles import AnswerProfile
@@ -103,8 +103,9 @@ def coverage(chunk: ChunkView, plan: Plan, idf: Mapping[str, float]) -> float:
     """Share of the question's idf mass that the chunk holds; a word that the corpus does not know weighs as much as its rarest one."""
     rarest = max(idf.values(), default=1.0)
     held = total = 0.0
+    lexemes = LexemeIndex(idf)
     for word in content_words(plan.question, plan.language):
-        lexeme = max((item for item in idf if same_word(word, item)), key=len, default=None)
+        lexeme = lexemes.find(word)
         weight = idf[lexeme] if lexeme else rarest
         total += weight
         held += weight if lexeme and chunk.positions.get(lexeme) else 0.0

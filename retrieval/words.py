@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from importlib.resources import files
+from itertools import islice
 
 import yaml
 
+SHORTEST_ROOT, LONGEST_ENDING = 3, 7
 _WORD = re.compile(r"\w+(?:['’]\w+)?")
 
 FUNCTION_WORDS: Mapping[str, frozenset[str]] = {
@@ -54,14 +56,31 @@ def _votes(text: str) -> list[tuple[int, str]]:
     return sorted(((sum(word in stop for word in present), language) for language, stop in FUNCTION_WORDS.items()), reverse=True)[:2]
 
 
-@lru_cache(maxsize=4096)
-def same_word(word: str, lexeme: str) -> bool:
-    """Whether a stemmer could have made `lexeme` of `word`: accents aside, the word begins with it (a final `i` may have been a `y`) and is not much longer."""
-    left, right = unaccented(word.lower()), unaccented(lexeme)
-    if left == right:
-        return True
-    root = right.removesuffix("i")
-    return len(root) >= 3 and left.startswith(root) and len(left) - len(root) <= 7
+def first_content_words(text: str, most: int, language: str | None = None) -> str:
+    """`text` up to the end of its content word number `most`."""
+    stop = FUNCTION_WORDS.get(language or "", _ALL_FUNCTION_WORDS)
+    content = (match for match in _WORD.finditer(text) if match.group().lower() not in stop)
+    last = next(islice(content, most, None), None)
+    return text[: last.start()].rstrip() if last else text
+
+
+class LexemeIndex:
+    """Lexemes by the beginnings of words that a stemmer could have made them of, so that a word is compared with a handful and not with all."""
+
+    def __init__(self, lexemes: Iterable[str]) -> None:
+        self._exact: dict[str, list[str]] = {}
+        self._roots: dict[str, list[str]] = {}
+        for lexeme in lexemes:
+            plain = unaccented(lexeme)
+            self._exact.setdefault(plain, []).append(lexeme)
+            self._roots.setdefault(plain.removesuffix("i"), []).append(lexeme)
+
+    def find(self, word: str) -> str | None:
+        """The longest lexeme that `word` is equal to or, accents aside, begins with (a final `i` may have been a `y`) without being much longer."""
+        left = unaccented(word.lower())
+        lengths = range(max(SHORTEST_ROOT, len(left) - LONGEST_ENDING), len(left) + 1)
+        found = [*self._exact.get(left, ()), *(lexeme for length in lengths for lexeme in self._roots.get(left[:length], ()))]
+        return max(found, key=len, default=None)
 
 
 @lru_cache(maxsize=16384)

@@ -1,11 +1,13 @@
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from retrieval.gate import foreign_hits, keep_native
 from retrieval.plan import plan, written_names
 from retrieval.route import channels_of, escalated, route
-from retrieval.words import content_words, guess_language, same_word
+from retrieval.words import LexemeIndex, content_words, guess_language
 from schemas.ports.search import Hit
 from schemas.profiles import ChannelProfile, Profile
 from schemas.questions import SearchRequest
@@ -88,7 +90,35 @@ def test_keywords_leave_function_words_out_and_keep_order() -> None:
     ],
 )
 def test_a_word_and_its_lexeme_are_recognised(word: str, lexeme: str, same: bool) -> None:
-    assert same_word(word, lexeme) is same
+    assert (LexemeIndex([lexeme]).find(word) is not None) is same
+
+
+def test_longest_lexeme_is_found_among_many() -> None:
+    assert LexemeIndex(["org", "organiz", "organ", "pump"]).find("organização") == "organiz"
+    assert LexemeIndex(["férias", "ferias"]).find("férias") == "férias"
+
+
+def test_only_the_first_64_content_words_of_a_question_count() -> None:
+    long = " ".join(f"the word{number}" for number in range(1_600))
+    asked = planned(long)
+    assert asked.keywords == tuple(f"word{number}" for number in range(64))
+    assert asked.question.endswith("word63 the")
+    assert planned("What is the rent?").question == "What is the rent?"
+
+
+def test_long_question_is_weighed_as_fast_as_one_of_64_words() -> None:
+    lexemes = [f"word{number}" for number in range(1_600)]
+
+    def took(words: int) -> float:
+        asked = " ".join(lexemes[:words])
+        started = time.thread_time()
+        for _ in range(20):
+            index = LexemeIndex(lexemes)
+            assert all(index.find(word) for word in planned(asked).keywords)
+        return time.thread_time() - started
+
+    took(64)
+    assert took(1_600) < 4 * took(64)
 
 
 def test_two_names_and_a_word_for_what_joins_them_ask_the_graph() -> None:
