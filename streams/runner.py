@@ -290,9 +290,8 @@ class Runner:
         try:
             async with asyncio.timeout(self.stage.deadline_s):
                 statements = await self.stage.react(counted, self.ports)
-        except BaseException:
-            await asyncio.shield(self._release(events))
-            raise
+        finally:
+            await self._release(events)
         by_cause: dict[Any, list[Statement]] = {}
         for statement in statements:
             by_cause.setdefault(statement.cause.id, []).append(statement)

@@ -18,9 +18,9 @@ Formats = Mapping[tuple[int, int], str]
 """(row, column), both from 0 → the cell's format code; only cells whose format changes how a number looks."""
 
 _BUILT_IN = {1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 37: "#,##0", 38: "#,##0", 39: "#,##0.00", 40: "#,##0.00"}
-_LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\]]*\]')
-_DIGITS = re.compile(r"[#0?,]*[#0?](?:\.([0#?]*))?")
-_CURRENCY = re.compile(r"\[\$([^\]\-]*)[^\]]*\]")
+_LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\[\]]*+\]')
+_DIGITS = re.compile(r"(?<![#0?,])[#0?,]*[#0?](?:\.([0#?]*+))?")
+_CURRENCY = re.compile(r"\[\$([^\[\]\-]*+)[^\[\]]*+\]")
 _PLACE = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
 
@@ -50,7 +50,7 @@ def show(value: float, code: str) -> str | None:
     text = f"{abs(shown):{',' if ',' in digits[0] else ''}.{most}f}"
     while most > decimals and text.endswith("0"):
         text, most = text[:-1], most - 1
-    currency = _CURRENCY.search(section) or re.search(r'"([^"]*[$€£¥A-Z][^"]*)"', section) or re.search(r"([$€£¥])", section)
+    currency = _CURRENCY.search(section) or re.search(r'"([^"$€£¥A-Z]*+[$€£¥A-Z][^"]*+)"', section) or re.search(r"([$€£¥])", section)
     symbol = currency[1].strip() if currency else ""
     before = bool(symbol) and section.find(currency[0]) < section.find(digits[0][-1]) if currency else False
     text = text.rstrip(".") + ("%" if percent else "")

@@ -77,7 +77,7 @@ class Ledger(Protocol):
         """Note an attempt at the reaction of each event, so that it is known even if this process does not live to end it."""
 
     async def release(self, stage: str, events: Sequence[UUID]) -> None:
-        """Take back the last attempt at each: it ended in order, without a result."""
+        """Take back the last attempt at each: it ended in order, well or not."""
 
     async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
         """The second transaction: the reaction of these events is done, or given up (a buried reaction keeps its rows)."""

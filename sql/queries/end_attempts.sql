@@ -1,3 +1,7 @@
--- The attempts at these events ended in order, without a result.
+-- The attempts at these events ended in order, well or not.
+with unsynced as (
+  select set_config('synchronous_commit', 'off', true)
+)
 update handled h set begun = greatest(h.begun - 1, 0)
+from unsynced
 where h.generation = any ($1::text[]) and h.stage = $2 and h.event_id = any ($3::uuid[]) and not h.reacted
