@@ -20,9 +20,10 @@ from evaluation.metrics import Run
 from evaluation.retrieval_eval import evaluate_retrieval
 from evaluation.retrieval_set import TestDocument
 from schemas.ports.engines import File, Parser
+from schemas.principals import Principal
 from schemas.questions import Channel, SearchRequest
 
-TENANT = "default"
+CALLER = Principal("evaluation", "default")
 DEPTH = 100
 
 
@@ -46,7 +47,7 @@ async def retrieval_report(
 async def ranked_documents(running: Trial, text: str, channels: Sequence[Channel] | None, profile: str) -> list[tuple[str, float]]:
     """External ids and scores, best first, before refusal and trimming."""
     request = SearchRequest(query=text, profile=profile, channels=list(channels) if channels else None)
-    ranked = await running.retriever.rank_documents(TENANT, request, DEPTH)
+    ranked = await running.retriever.rank_documents(CALLER, request, DEPTH)
     return [(external_id or str(document), score) for document, external_id, score in ranked]
 
 

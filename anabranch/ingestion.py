@@ -101,6 +101,7 @@ class Ingestion:
     sources: list[Source]
     collection: str | None = None
     tags: Sequence[str] = ()
+    readers: Sequence[str] = ()
     force: bool = False
     wait_s: float | None = None
     concurrency: int = 4
@@ -141,7 +142,7 @@ class Ingestion:
         return None
 
     async def _post(self, client: ApiClient, source: Source) -> dict[str, Any]:
-        fields: dict[str, Any] = {"collection": self.collection, "tags": list(self.tags), "force": self.force}
+        fields: dict[str, Any] = {"collection": self.collection, "tags": list(self.tags), "readers": list(self.readers), "force": self.force}
         given = {name: value for name, value in fields.items() if value}
         if source.kind == "url":
             return await client.post("/v1/ingest", {"url": source.path, **given})

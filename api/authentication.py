@@ -18,8 +18,8 @@ from schemas.errors import AnabranchError, Forbidden, InvalidRequest, Unauthenti
 from schemas.principals import Authenticator
 
 log = structlog.get_logger("api")
-OPEN_PATHS = ("/livez", "/readyz", "/openapi.json", "/docs")
-"""Probes and the API's description, which hold nothing of any tenant."""
+OPEN_PATHS = ("/livez", "/readyz", "/openapi.json", "/docs", "/v1/signed")
+"""Probes and the API's description, which hold nothing of any tenant; and signed links, which are credentials themselves."""
 AUTHORIZATION, TENANT_HEADER = b"authorization", b"x-anabranch-tenant"
 RECHECK_S = 0.8
 """While a request lasts its credential is checked again after so long, so that a revoked one reads no stream to its end."""

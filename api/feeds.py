@@ -9,6 +9,8 @@ from uuid import UUID
 
 from pydantic import BaseModel, Field
 
+from schemas.principals import Principal
+
 
 class LogEntry(BaseModel):
     """A fact in the log, without its payload; `data` is there for outcomes, dead letters and decisions. `cursor` is the place behind it."""
@@ -50,13 +52,15 @@ class Told(BaseModel):
 class LogFeed(Protocol):
     """Raises InvalidRequest for what is no place, PlaceAhead, LogUnavailable, DatabaseUnavailable."""
 
-    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
+    async def page(
+        self, caller: Principal, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None
+    ) -> LogPage:
         """`after` is a place, `begin` or `now`; what was appended before `since` is passed over."""
 
-    def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
+    def follow(self, caller: Principal, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
         """From `after` (null: from now on; also where it is a place of another log, and that is told) until the server stops; `open` comes first. With a document also its status, whenever it has changed."""
 
-    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def of_document(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         """In the order of time; `after` counts the lines before."""
 
     def stop(self) -> None:

@@ -24,8 +24,8 @@ ADMIN = (
 OPERATOR = (
     "build_generation plan_generation get_build pace_build compare_generations promote_generation create_login_link roll_back roll_back_from drop_generation"
 )
-PUBLIC = frozenset({"livez", "readyz"})
-"""Operations that no credential is needed for: probes, which hold nothing of any tenant."""
+PUBLIC = frozenset({"livez", "readyz", "get_signed_file"})
+"""Operations that no credential is needed for: probes, which hold nothing of any tenant, and signed links, which are credentials themselves."""
 
 OPERATIONS: Mapping[Role, str] = {"reader": READER, "writer": WRITER, "admin": ADMIN, "operator": OPERATOR}
 NEEDED_ROLES: Mapping[str, Role] = {operation: role for role, operations in OPERATIONS.items() for operation in operations.split()}

@@ -63,21 +63,21 @@ class Upcoming:
 class Intake(Protocol):
     """Documents on their way into the log."""
 
-    def begin(self, idempotency_key: str | None) -> Upcoming: ...
+    def begin(self, caller: Principal, idempotency_key: str | None) -> Upcoming: ...
 
     async def store(self, tenant: str, event: Upcoming, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
         """Stage the bytes for this event alone. Raises LimitExceeded as soon as too much came."""
 
-    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
-        """Returns once the log has the event. Raises InvalidRequest, LogUnavailable."""
+    async def accept(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
+        """Returns once the log has the event. Raises InvalidRequest, Forbidden, LogUnavailable."""
 
     async def discard(self, event: Upcoming, upload: BlobRef) -> None:
         """The event will not be: what was staged for it goes."""
 
-    async def amend(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
+    async def amend(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
         """The job. Raises NotFound also for a withdrawn document, InvalidRequest for an amendment that says nothing, LogUnavailable."""
 
-    async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
+    async def withdraw(self, caller: Principal, document_id: UUID) -> UUID:
         """The ingestion job. Raises NotFound, LogUnavailable."""
 
 
@@ -109,21 +109,23 @@ class Erasures(Protocol):
 
 
 class Entities(Protocol):
-    async def find(self, tenant: str, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
+    async def find(
+        self, caller: Principal, *, text: str | None, kind: str | None, after: str | None, limit: int
+    ) -> tuple[list[dict[str, Any]], str | None]: ...
 
-    async def get(self, tenant: str, entity_id: UUID) -> dict[str, Any] | None: ...
+    async def get(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None: ...
 
-    async def subgraph(self, tenant: str, seeds: Sequence[UUID], *, hops: int, limit: int) -> dict[str, Any]: ...
+    async def subgraph(self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int) -> dict[str, Any]: ...
 
 
 class Records(Protocol):
     """Lists that are read only: runs, dead letters, collections."""
 
-    async def collections(self, tenant: str) -> list[dict[str, Any]]: ...
+    async def collections(self, caller: Principal) -> list[dict[str, Any]]: ...
 
-    async def runs(self, tenant: str, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
+    async def runs(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
 
-    async def run(self, tenant: str, run_id: UUID) -> dict[str, Any] | None: ...
+    async def run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
 
     async def dead_letters(self, tenant: str, *, stage: str | None, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]: ...
 
@@ -221,7 +223,6 @@ class Dependency:
 
 @dataclass(frozen=True, slots=True)
 class Services:
-    tenant: str
     authenticate: Authenticator
     max_failures: int
     """Failed authentications of one address in a minute."""
@@ -238,11 +239,11 @@ class Services:
     builds: Builds
     blobs: Blobs
     profiles: Callable[[], Sequence[Profile]]
-    search: Callable[[SearchRequest], Awaitable[SearchResponse]]
-    query: Callable[[QueryRequest, Tell], Awaitable[QueryResponse]]
-    feedback: Callable[[str, FeedbackRequest], Awaitable[FeedbackReceipt]]
+    search: Callable[[Principal, SearchRequest], Awaitable[SearchResponse]]
+    query: Callable[[Principal, QueryRequest, Tell], Awaitable[QueryResponse]]
+    feedback: Callable[[Principal, FeedbackRequest], Awaitable[FeedbackReceipt]]
     ready: Callable[[], Awaitable[Sequence[Dependency]]]
-    health: Callable[[], Awaitable[dict[str, Any]]]
+    health: Callable[[Principal], Awaitable[dict[str, Any]]]
     metrics: Callable[[], tuple[bytes, str]]
     config_schema: Callable[[], dict[str, Any]]
     links: Links

@@ -20,7 +20,7 @@ from uuid import UUID
 import numpy as np
 
 from anabranch.composition.overrides import now
-from anabranch.evaluating import TENANT, ingested
+from anabranch.evaluating import CALLER, ingested
 from anabranch.settings import Settings
 from anabranch.throwaway import Trial, trial
 from benchmarks.harness import quiet, report
@@ -45,7 +45,7 @@ class Asked:
 
 
 async def ask(running: Trial, text: str, filters: Filters, question: Question | None = None) -> tuple[float, float, bool]:
-    response = await running.retriever.query(TENANT, QueryRequest(query=text, filters=filters, debug=True), UUID(int=0))
+    response = await running.retriever.query(CALLER, QueryRequest(query=text, filters=filters, debug=True), UUID(int=0))
     numbers = response.debug.numbers["refusal"] if response.debug else {}
     if numbers.get("best") is None:
         return -1.0, -1.0, False

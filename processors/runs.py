@@ -14,7 +14,7 @@ from streams.topics import QUERIES
 def project(fact: Fact[QueryReceived | QueryAnswered]) -> Iterable[Row]:
     match fact.data:
         case QueryReceived() as asked:
-            yield RunRow(asked.run_id, asked.tenant, asked.kind, asked.request, asked.received_at, None, None, None, [], {})
+            yield RunRow(asked.run_id, asked.tenant, asked.kind, asked.request, asked.received_at, None, None, None, [], {}, None, asked.asked_by)
         case QueryAnswered() as said:
             yield RunRow(
                 said.run_id, said.tenant, "", None, None, said.generation, said.response, said.answered_at, said.candidates, said.numbers, _basis(said)

@@ -66,6 +66,7 @@ def project(fact: Fact[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) 
         accepted_id=data.origin.accepted_id,
         received_at=data.received_at,
         numbered=data.numbered,
+        readers=None if data.readers is None else tuple(data.readers),
     )
 
 

@@ -14,10 +14,11 @@ from retrieval.pack import Context, pack
 from retrieval.plan import Plan
 from retrieval.ranking import Ranking
 from retrieval.refuse import Suitability
-from retrieval.remembered import Key
+from retrieval.remembered import Key, names_key
 from retrieval.results import results
 from retrieval.timing import Stopwatch
 from schemas.ports.search import ChunkView, ParentView, Standing
+from schemas.principals import Principal
 from schemas.profiles import Profile
 from schemas.questions import QueryRequest, Result, Route, SearchRequest, Tell
 
@@ -26,7 +27,7 @@ from schemas.questions import QueryRequest, Result, Route, SearchRequest, Tell
 class Asked:
     """One question under way."""
 
-    tenant: str
+    caller: Principal
     run_id: UUID
     request: SearchRequest
     profile: Profile
@@ -43,7 +44,7 @@ class Asked:
         """Under which its answer is remembered. One that is streamed is made as it is told."""
         if not self.from_memory or self.streams or self.generation is None:
             return None
-        return self.tenant, self.generation, type(self.request).__name__, self.request.model_dump_json()
+        return self.caller.tenant, names_key(self.caller.readers), self.generation, type(self.request).__name__, self.request.model_dump_json()
 
     @property
     def streams(self) -> bool:

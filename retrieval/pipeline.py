@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from uuid import UUID
 
 from retrieval.answer.drafts import Draft
@@ -30,6 +31,7 @@ from retrieval.timing import Clock, Stopwatch
 from schemas.errors import AnabranchError, InvalidRequest, ModelOutput
 from schemas.ports.engines import Blobs, Chat, EmbeddedQuery, Embedder, Languages, Names, Reranker, Sentences
 from schemas.ports.search import Search, Snapshot, Standing
+from schemas.principals import Principal
 from schemas.profiles import Profile
 from schemas.questions import (
     Channel,
@@ -69,24 +71,24 @@ class Retriever:
     ) -> None:
         self._search, self._embedder, self._reranker, self._chat = search, embedder, reranker, chat
         self._languages, self._sentences, self._names = languages, sentences, names
-        self._answers, self._questions = answers, questions or embedder
+        self._answers, self._questions = answers, questions
         self._states, self._profiles, self._clock, self._publish = StateReader(blobs, unpack_states), profiles, clock, publish
 
-    async def search(self, tenant: str, request: SearchRequest, run_id: UUID, *, generation: str | None = None) -> SearchResponse:
+    async def search(self, caller: Principal, request: SearchRequest, run_id: UUID, *, generation: str | None = None) -> SearchResponse:
         """Ranked parents without an answer: neither refused nor trimmed. `generation` is asked where the request names none."""
-        asked = self._received(tenant, request, run_id, generation)
+        asked = self._received(caller, request, run_id, generation)
         return (await self._once(asked, SearchResponse, self._searched)).response
 
-    async def query(self, tenant: str, request: QueryRequest, run_id: UUID, tell: Tell = untold, *, generation: str | None = None) -> QueryResponse:
+    async def query(self, caller: Principal, request: QueryRequest, run_id: UUID, tell: Tell = untold, *, generation: str | None = None) -> QueryResponse:
         """An answer from cited passages, or a refusal in the question's language. Steps are told as they happen, and with `stream` the model's words."""
-        asked = self._received(tenant, request, run_id, generation, tell)
+        asked = self._received(caller, request, run_id, generation, tell)
         found = await self._once(asked, QueryResponse, self._answered)
         debug = Debug(candidates=found.fact.candidates, numbers=found.fact.numbers)
         return found.response.model_copy(update={"debug": debug}) if request.debug else found.response
 
-    async def rehearse(self, tenant: str, request: SearchRequest) -> Rehearsal:
+    async def rehearse(self, caller: Principal, request: SearchRequest) -> Rehearsal:
         """As `query` for a QueryRequest and as `search` for any other, but nothing of it is published."""
-        asked = self._asked(tenant, request, UUID(int=0))
+        asked = self._asked(caller, request, UUID(int=0))
         if not isinstance(request, QueryRequest):
             looked = await self._look(asked, read_contexts=False)
             refused = looked.suitability.refused and asked.profile.answer.refuse
@@ -96,28 +98,28 @@ class Retriever:
         response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
         return Rehearsal(looked.generation, ranked(asked, looked), response.refused, response.trace)
 
-    async def rank_documents(self, tenant: str, request: SearchRequest, depth: int = 100) -> list[tuple[UUID, str | None, float]]:
+    async def rank_documents(self, caller: Principal, request: SearchRequest, depth: int = 100) -> list[tuple[UUID, str | None, float]]:
         """(document id, external id, score), each document by its best parent, before refusal and trimming; a folded document comes right behind the one
         it was folded under. A single requested channel is measured by itself: no word pairs, no reranking."""
-        asked = self._asked(tenant, request, UUID(int=0))
+        asked = self._asked(caller, request, UUID(int=0))
         if request.channels is not None and len(request.channels) == 1:
             asked = replace(asked, profile=alone(asked.profile))
         routed = route(request, asked.plan)
-        async with self._search.snapshot(request.generation) as snapshot:
+        async with self._search.snapshot(request.generation, caller.readers) as snapshot:
             ranking = await self._rank(asked, routed, snapshot, depth)
         return documents(ranking.parents)[:depth]
 
-    def _received(self, tenant: str, request: SearchRequest, run_id: UUID, generation: str | None, tell: Tell = untold) -> Asked:
-        asked = replace(self._asked(tenant, request, run_id, tell), generation=request.generation or generation, from_memory=True)
-        self._publish(received(run_id, tenant, request, self._clock()))
+    def _received(self, caller: Principal, request: SearchRequest, run_id: UUID, generation: str | None, tell: Tell = untold) -> Asked:
+        asked = replace(self._asked(caller, request, run_id, tell), generation=request.generation or generation, from_memory=True)
+        self._publish(received(run_id, caller, request, self._clock()))
         return asked
 
-    def _asked(self, tenant: str, request: SearchRequest, run_id: UUID, tell: Tell = untold) -> Asked:
+    def _asked(self, caller: Principal, request: SearchRequest, run_id: UUID, tell: Tell = untold) -> Asked:
         watch = Stopwatch(self._clock, tell)
         profile = self._profiles.get(request.profile)
         with watch.step("plan"):
             planned = plan(request.query, request.language, self._languages, self._names)
-        return Asked(tenant, run_id, request, profile, planned, watch, tell, request.generation)
+        return Asked(caller, run_id, request, profile, planned, watch, tell, request.generation)
 
     async def _once(self, asked: Asked, kind: type[R], ask: Callable[[Asked], Awaitable[Outcome[R]]]) -> Outcome[R]:
         """Published for its own run, also where it was found in memory."""
@@ -133,14 +135,14 @@ class Retriever:
         looked = await self._look(asked, read_contexts=False)
         trace = self._trace(asked, looked, None)
         response = SearchResponse(run_id=asked.run_id, generation=looked.generation, results=list(looked.results), trace=trace)
-        fact = answered(asked.tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, None))
+        fact = answered(asked.caller.tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, None))
         return Outcome(response, fact, looked.standing)
 
     async def _answered(self, asked: Asked) -> Outcome[QueryResponse]:
         looked = await self._look(asked, read_contexts=True)
         draft = await self._answer(asked, looked) if suits(asked, looked) else None
         response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
-        fact = answered(asked.tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, draft))
+        fact = answered(asked.caller.tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, draft))
         return Outcome(response, fact, None if draft and draft.lost else looked.standing)
 
     async def _look(self, asked: Asked, *, read_contexts: bool) -> Looked:
@@ -154,10 +156,10 @@ class Retriever:
         return replace(again, standing=looked.standing and again.standing and looked.standing)
 
     async def _look_by(self, asked: Asked, routed: Route, read_contexts: bool) -> Looked:
-        async with self._search.snapshot(asked.generation) as snapshot:
+        async with self._search.snapshot(asked.generation, asked.caller.readers) as snapshot:
             ranking = await self._rank(asked, routed, snapshot, None)
             suitability = self._suitability(asked, ranking)
-            standing = Standing(asked.tenant, snapshot.generation.name, snapshot.state) if ranking.whole else None
+            standing = Standing(asked.caller.tenant, snapshot.generation.name, snapshot.state) if ranking.whole else None
             looked = Looked(snapshot.generation.name, routed, ranking, suitability, standing=standing)
             with asked.watch.step("read"):
                 return await (with_contexts if read_contexts else with_results)(asked, looked, snapshot)
@@ -168,8 +170,9 @@ class Retriever:
             raise InvalidRequest("Every channel that was asked for is switched off.", code="NO_CHANNEL", remedy="Name other channels, or another profile.")
         reranker = self._reranker if asked.profile.rerank.reranker == "default" else None
         wanted = "semantic" in channels or (reranker is not None and reranker.role == "added")
-        query = embedding((self._questions if asked.from_memory else self._embedder).embed_query, asked.plan.question, wanted=wanted)
-        ask = Ask(asked.tenant, asked.plan, asked.profile, asked.request.filters, _candidates(asked, depth))
+        embed = partial(self._questions.embed_query, asked.caller) if self._questions and asked.from_memory else self._embedder.embed_query
+        query = embedding(embed, asked.plan.question, wanted=wanted)
+        ask = Ask(asked.caller.tenant, asked.plan, asked.profile, asked.request.filters, _candidates(asked, depth))
         try:
             looking = Looking(snapshot, reranker, self._states, self._clock, asked.watch)
             return await rank(looking, ask, channels, query, depth or max(asked.request.k, asked.profile.rerank.keep), depth)

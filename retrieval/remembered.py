@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
@@ -17,11 +18,12 @@ from schemas.errors import AnabranchError, DatabaseUnavailable
 from schemas.events import QueryAnswered
 from schemas.ports.engines import EmbeddedQuery, Embedder
 from schemas.ports.search import IndexChanges, Standing
+from schemas.principals import Principal, Readers
 from schemas.questions import QueryResponse, SearchResponse
 
 R = TypeVar("R", SearchResponse, QueryResponse)
-Key = tuple[str, str, str, str]
-"""Tenant, generation, kind of question, and the whole request as JSON."""
+Key = tuple[str, str, str, str, str]
+"""Tenant, names that the caller goes by, generation, kind of question, and the whole request as JSON."""
 HOT = 2
 """Times that a question has been answered afresh before it is answered from memory: most are asked once, and who asks again may want to see it done again."""
 PATIENCE_S = 10.0
@@ -29,6 +31,11 @@ PATIENCE_S = 10.0
 Cache = Literal["answers", "question_embeddings"]
 Use = Literal["hit", "miss", "stale"]
 Note = Callable[[Cache, Use], None]
+
+
+def names_key(names: Readers) -> str:
+    """What two callers share who may read the same documents of a tenant."""
+    return json.dumps(None if names is None else sorted(set(names)))
 
 
 def unnoted(cache: Cache, use: Use) -> None:
@@ -164,15 +171,16 @@ class RememberedAnswers:
 
 
 class RememberedQuestions:
-    """A question's vectors are always the same by one embedder: at most `most` are kept, the least recently asked goes first. Of the texts only hashes are."""
+    """A question's vectors are always the same by one embedder, and are kept for those alone who may read the same: how fast one is answered must not tell what
+    others ask. At most `most` are kept, the least recently asked goes first. Of the texts only hashes are."""
 
     def __init__(self, embedder: Embedder, *, most: int, note: Note = unnoted) -> None:
         self._embedder, self._most, self._note = embedder, most, note
         self._kept: OrderedDict[bytes, EmbeddedQuery] = OrderedDict()
 
-    async def embed_query(self, text: str) -> EmbeddedQuery:
+    async def embed_query(self, caller: Principal, text: str) -> EmbeddedQuery:
         """Raises what the embedder raises."""
-        key = hashlib.sha256(text.encode()).digest()
+        key = hashlib.sha256(json.dumps([caller.tenant, names_key(caller.readers), text]).encode()).digest()
         found = self._kept.get(key)
         self._note("question_embeddings", "miss" if found is None else "hit")
         if found is None:

@@ -30,6 +30,7 @@ from schemas.errors import NotFound
 from schemas.ports.engines import ChatReply, ChatUsage, Hear, Sentences
 from schemas.ports.runs import PastTexts
 from schemas.ports.search import Hit, Seed
+from schemas.principals import Principal
 from schemas.questions import CHANNELS, Channel, QueryRequest, QueryResponse, SearchResponse, untold
 from schemas.runs import PastReply
 
@@ -45,22 +46,22 @@ class Rerun:
     missing: tuple[UUID, ...]
 
 
-async def rerun(run: Mapping[str, Any], tenant: str, texts: PastTexts, sentences: Sentences) -> Rerun:
+async def rerun(run: Mapping[str, Any], caller: Principal, texts: PastTexts, sentences: Sentences) -> Rerun:
     """`run` is a row of table `runs`. Raises NotFound where it holds too little, or where a text that was read is gone."""
     past = past_of(run)
-    found = await texts.find(tenant, texts_wanted(past))
+    found = await texts.find(caller, texts_wanted(past))
     past.check_read(found)
-    asked, looked = _asked(past, tenant), _ranked(past, found)
+    asked, looked = _asked(past, caller), _ranked(past, found)
     response = await (_answered(asked, looked, past, found, sentences) if isinstance(asked.request, QueryRequest) else _searched(asked, looked, past, found))
     now, then = response.model_dump(mode="json"), past.response.model_dump(mode="json")
     differences = tuple(name for name in then if now[name] != then[name])
     return Rerun(response, not differences, differences, tuple(candidate.chunk_id for candidate in past.candidates if candidate.chunk_id not in found))
 
 
-def _asked(past: Past, tenant: str) -> Asked:
+def _asked(past: Past, caller: Principal) -> Asked:
     basis = past.basis
     plan = Plan(basis.question, basis.language, basis.language_sure, tuple(basis.keywords), (), {})
-    return Asked(tenant, past.response.run_id, past.request, basis.profile, plan, Stopwatch(_no_time), untold)
+    return Asked(caller, past.response.run_id, past.request, basis.profile, plan, Stopwatch(_no_time), untold)
 
 
 def _no_time() -> datetime:

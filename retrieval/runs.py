@@ -12,6 +12,7 @@ from retrieval.fuse import Fused
 from retrieval.kept import text_hash
 from retrieval.ranking import Ranking
 from schemas.events import Event, QueryAnswered, QueryReceived
+from schemas.principals import Principal
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
 from schemas.runs import Basis
 
@@ -23,9 +24,9 @@ def discard(event: Event) -> None:
     """For those who keep no record of questions."""
 
 
-def received(run_id: UUID, tenant: str, request: SearchRequest, at: datetime) -> QueryReceived:
+def received(run_id: UUID, caller: Principal, request: SearchRequest, at: datetime) -> QueryReceived:
     kind = "query" if isinstance(request, QueryRequest) else "search"
-    return QueryReceived(run_id=run_id, tenant=tenant, kind=kind, request=request.model_dump(mode="json"), received_at=at)
+    return QueryReceived(run_id=run_id, tenant=caller.tenant, kind=kind, request=request.model_dump(mode="json"), received_at=at, asked_by=caller.id)
 
 
 def answered(

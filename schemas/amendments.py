@@ -1,4 +1,4 @@
-"""What is said of a document's title, collection, tags and metadata, by its revisions and beside them, and what holds in the end.
+"""What is said of a document's title, collection, tags, metadata and readers, by its revisions and beside them, and what holds in the end.
 
 An amendment holds until something later speaks of the same field (of metadata: of the same key), or the document is withdrawn. So what holds follows
 from what was said, whatever the order in which it came.
@@ -13,8 +13,9 @@ from uuid import UUID
 
 OrderKey = tuple[int, ...]
 Said = Mapping[str, Any]
-"""Of `title`, `collection`, `tags` and `metadata` those that are spoken of."""
-FIELDS = ("title", "collection", "tags", "metadata")
+"""Of `title`, `collection`, `tags`, `metadata` and `readers` those that are spoken of."""
+FIELDS = ("title", "collection", "tags", "metadata", "readers")
+EVERYONE = "everyone"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +36,19 @@ class Amended:
     collection: str | None
     tags: tuple[str, ...]
     metadata: Mapping[str, Any]
+    readers: tuple[str, ...] | None
     amended: tuple[str, ...]
 
 
 def spoken(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a revision with these fields says: an empty field says nothing."""
-    return {name: list(value) if name == "tags" else value for name in FIELDS if (value := fields.get(name))}
+    """What a revision with these fields says: an empty field says nothing. An empty list of readers does: it shuts everyone out."""
+    said = {name: list(value) if name in ("tags", "readers") else value for name in FIELDS if (value := fields.get(name))}
+    return said | ({"readers": []} if fields.get("readers") is not None and not fields["readers"] else {})
+
+
+def limited_to(readers: Iterable[str] | None) -> tuple[str, ...] | None:
+    """The readers that a document is limited to, each once; None where everyone in the tenant may read it."""
+    return None if readers is None or EVERYONE in (names := tuple(sorted(set(readers)))) else names
 
 
 def what_holds(sayings: Sequence[Saying]) -> Amended | None:
@@ -57,6 +65,7 @@ def what_holds(sayings: Sequence[Saying]) -> Amended | None:
         collection=whole.get("collection", base.get("collection")) or None,
         tags=tuple(whole.get("tags", base.get("tags")) or ()),
         metadata={name: value for name, value in metadata.items() if not (name in keys and value is None)},
+        readers=limited_to(whole.get("readers", base.get("readers"))),
         amended=tuple(sorted({name for name, _ in held})),
     )
 

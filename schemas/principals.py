@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Protocol
 
 from schemas.errors import Forbidden, InvalidRequest
 from schemas.events.raw import is_tenant
 from schemas.roles import ROLES, Role
+
+Readers = Sequence[str] | None
+"""Names that a caller goes by. None: it may read every document of its tenant."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,8 @@ class DocumentRow:
     received_at: datetime
     numbered: bool = False
     """The source numbers its changes: a withdrawal without a number then comes after its last one."""
+    readers: tuple[str, ...] | None = None
+    """As the revision named them; None where it named none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -314,6 +316,7 @@ class RunRow:
     candidates: list[dict[str, Any]]
     numbers: dict[str, Any]
     basis: dict[str, Any] | None = None
+    asked_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

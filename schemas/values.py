@@ -11,6 +11,11 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 Box = tuple[float, float, float, float]
 """x0, y0, x1, y1 as shares of the page's width and height, origin at the top left."""
 
+ReaderName = Annotated[str, Field(pattern=r"^(everyone|(user|group):[^\s\x00-\x1f\x7f]{1,200})$", max_length=206)]
+"""`user:NAME`, `group:NAME`, or `everyone`: all callers of the tenant."""
+Readers = Annotated[list[ReaderName], Field(max_length=1000)]
+"""An empty list lets only callers read who are not limited to readers."""
+
 Order = Annotated[list[int], Field(min_length=1, description="compared from the left; a later one wins")]
 
 
@@ -183,6 +188,7 @@ class Amendment(Value):
     collection: str | None = Field(None, max_length=255, description="an empty one takes the document out of its collection")
     tags: list[Annotated[str, Field(max_length=255)]] | None = Field(None, max_length=256, description="in place of those it has")
     metadata: dict[str, Any] | None = Field(None, description="added to what it has, key by key; a key with null is taken away")
+    readers: Readers | None = Field(None, description="users and groups that may read it, in place of those it has; `everyone` lifts the limit")
 
     def said(self) -> dict[str, Any]:
         """Fields that it speaks of."""
@@ -212,3 +218,4 @@ class DocumentFields(Value):
     metadata: dict[str, Any] = {}
     source_uri: str | None = Field(None, max_length=8192)
     document_date: date | None = None
+    readers: Readers | None = Field(None, description="users and groups that may read it; null: everyone in the tenant")

@@ -10,6 +10,7 @@ from uuid import UUID
 
 import asyncpg
 
+from schemas.amendments import limited_to
 from schemas.ports.ledger import Claim, Flip, Projected
 from schemas.rows import AmendmentRow, DocumentRow, OrderKey, WithdrawalRow
 from schemas.values import BlobRef
@@ -109,6 +110,8 @@ def _fields(row: DocumentRow) -> dict[str, Any]:
     names = ("title", "filename", "media_type", "language", "collection", "source_uri", "external_id", "metadata")
     fields = {name: getattr(row, name) for name in names}
     fields |= {"tags": list(row.tags), "document_date": row.document_date.isoformat() if row.document_date else None}
+    # Left out where none are named: revisions that were stored before documents had readers say the same.
+    fields |= {"readers": list(row.readers)} if row.readers is not None else {}
     return dict(json.loads(storable.json_text(fields)))
 
 
@@ -128,6 +131,7 @@ def _as_accepted(row: asyncpg.Record) -> DocumentRow:
         accepted_id=row["accepted_id"],
         received_at=row["received_at"],
         numbered=row["numbered"],
+        readers=None if fields.get("readers") is None else tuple(fields["readers"]),
         **{name: fields[name] for name in names},
     )
 
@@ -136,7 +140,16 @@ def _document(row: DocumentRow, revision: int) -> tuple[Any, ...]:
     texts = (row.external_id, row.source, row.source_uri, row.filename, row.media_type, row.title, row.language, row.collection)
     return (
         *(row.document_id, row.tenant, row.order, *map(storable.text, texts), [storable.text(tag) for tag in row.tags], row.metadata, row.document_date),
-        *(row.content_sha256, row.blob.model_dump(mode="json"), storable.text(row.event_id), row.accepted_id, row.received_at, row.numbered, revision),
+        *(
+            row.content_sha256,
+            row.blob.model_dump(mode="json"),
+            storable.text(row.event_id),
+            row.accepted_id,
+            row.received_at,
+            row.numbered,
+            revision,
+            limited_to(row.readers),
+        ),
     )
 
 
@@ -146,7 +159,7 @@ def _revision(verdict: Verdict, row: DocumentRow, revision: int) -> tuple[Any, .
     return (
         *(row.document_id, row.order, revision, row.tenant, *map(storable.text, (row.title, row.filename, row.media_type)), row.content_sha256),
         *(row.blob.model_dump(mode="json"), _fields(row), verdict.event.fact.data.force, storable.text(row.event_id), storable.text(row.source)),
-        *(row.accepted_id, row.received_at, position.topic, position.partition, position.offset),
+        *(row.accepted_id, row.received_at, position.topic, position.partition, position.offset, limited_to(row.readers)),
     )
 
 

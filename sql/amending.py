@@ -60,7 +60,10 @@ async def write(connection: Connection, verdicts: Sequence[Verdict], states: Sta
         await connection.executemany(
             statement("amend_document"),
             [
-                (document, storable.text(found.title), storable.text(found.collection), list(map(storable.text, found.tags)), found.metadata, found.amended)
+                (
+                    *(document, storable.text(found.title), storable.text(found.collection), list(map(storable.text, found.tags))),
+                    *(found.metadata, found.amended, found.readers),
+                )
                 for document, found in held
             ],
         )

@@ -82,7 +82,7 @@ async def _create(connection: Connection, row: GenerationRow) -> None:
 def _run(row: RunRow) -> tuple[Any, ...]:
     return (
         *(row.run_id, row.tenant, row.kind, row.request, row.received_at, row.generation, row.response, row.answered_at),
-        *(row.candidates, row.numbers, row.basis),
+        *(row.candidates, row.numbers, row.basis, row.asked_by),
     )
 
 

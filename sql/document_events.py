@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 from uuid import UUID
 
+from schemas.principals import Principal
 from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
@@ -14,9 +15,9 @@ class PgDocumentEvents:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def of_document(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         """`{revision, generation, stage, part, state, attempts, topic, partition, offset, started_at, duration_ms, error}`, in the order of time, and how many
         come before what follows; none where the document is not known. Raises DatabaseUnavailable."""
         with database_errors():
-            rows = await self._pool.fetch(statement("document_events"), tenant, document_id, after, limit + 1)
+            rows = await self._pool.fetch(statement("document_events"), caller.tenant, document_id, after, limit + 1, caller.readers)
         return [dict(row) for row in rows[:limit]], after + limit if len(rows) > limit else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
@@ -10,6 +11,7 @@ import asyncpg
 from schemas import ids
 from schemas.ids import derived_id, received_id
 from schemas.ports.search import DocumentText
+from schemas.principals import Principal
 from sql.cursor import cursor, read_cursor
 from sql.errors import database_errors
 from sql.pool import Pool
@@ -29,57 +31,65 @@ class PgDocuments:
         self._pool = pool
 
     async def find(
-        self, tenant: str, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
+        self, caller: Principal, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
     ) -> tuple[list[Body], str | None]:
         """The latest received first. Withdrawn documents only where `state` asks for them. Raises InvalidRequest for an `after` that is not ours."""
         received_at, last = read_cursor(after)
-        by_name = ids.document_id(tenant, "", external_id) if external_id else None
-        rows = await self._fetch("documents", tenant, None, external_id, collection, tag, state, received_at, last, limit + 1, by_name)
+        by_name = ids.document_id(caller.tenant, "", external_id) if external_id else None
+        rows = await self._fetch(
+            "documents", caller.tenant, None, external_id, collection, tag, state, received_at, last, limit + 1, by_name, caller.readers, caller.id
+        )
         page = rows[:limit]
         following = cursor(page[-1]["received_at"], page[-1]["document_id"]) if len(rows) > limit else None
         return [_document(row) for row in page], following
 
-    async def get(self, tenant: str, document_id: UUID) -> Body | None:
+    async def get(self, caller: Principal, document_id: UUID) -> Body | None:
         """The document with its status, or None. A withdrawn one is still known, and so is one that is at the door, or failed there."""
-        rows = await self._fetch("documents", tenant, document_id, *([None] * 6), 1, None)
-        status = await self.status(tenant, document_id=document_id)
+        rows = await self._fetch("documents", caller.tenant, document_id, *([None] * 6), 1, None, caller.readers, caller.id)
+        status = await self.status(caller, document_id=document_id)
         if not rows and status is None:
             return None
         return (_document(rows[0]) if rows else NOT_YET) | (status or {})
 
-    async def revisions(self, tenant: str, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[Body], int | None]:
-        rows = await self._fetch("revisions", tenant, document_id, after, limit + 1)
+    async def revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[Body], int | None]:
+        rows = await self._fetch("revisions", caller.tenant, document_id, after, limit + 1, caller.readers)
         return [dict(row) for row in rows[:limit]], rows[limit - 1]["revision"] if len(rows) > limit else None
 
-    async def chunks(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[Body], int | None]:
-        rows = await self._fetch("document_chunks", tenant, document_id, after, limit + 1)
+    async def chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[Body], int | None]:
+        rows = await self._fetch("document_chunks", caller.tenant, document_id, after, limit + 1, caller.readers)
         return [dict(row) for row in rows[:limit]], rows[limit - 1]["ordinal"] if len(rows) > limit else None
 
-    async def text(self, tenant: str, document_id: UUID) -> DocumentText | None:
-        rows = await self._fetch("document_text", tenant, document_id)
+    async def text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
+        rows = await self._fetch("document_text", caller.tenant, document_id, caller.readers)
         return DocumentText(**rows[0]) if rows else None
 
     async def status(
-        self, tenant: str, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
+        self, caller: Principal, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
     ) -> Body | None:
         """Of a document's latest revision, of a job, or of an event as its producer called it. A job's id is that of its event. None when nothing is known yet."""
         if job_id is None and event_id is not None:
-            job_id = received_id(tenant, source or "", event_id)
+            job_id = received_id(caller.tenant, source or "", event_id)
         if job_id is None and document_id is None:
             return None
-        rows = await self._fetch("status", tenant, job_id, document_id)
+        rows = await self._fetch("status", caller.tenant, job_id, document_id, caller.readers)
         if rows:
             return _status(dict(rows[0]))
         if job_id is None:
-            [job_id] = [row["event_id"] for row in await self._fetch("latest_event", tenant, document_id)] or [None]
-        return await self._at_door(tenant, job_id, event_id, source) if job_id is not None else None
+            [job_id] = [row["event_id"] for row in await self._fetch("latest_event", caller.tenant, document_id, caller.readers, caller.id)] or [None]
+        return await self._at_door(caller, job_id, event_id, source) if job_id is not None else None
 
-    async def counts(self, tenant: str) -> dict[str, int]:
-        """State → documents."""
+    async def counts(self, tenant: str | None) -> dict[str, int]:
+        """State → documents, of a tenant or of all."""
         return {row["state"]: row["documents"] for row in await self._fetch("document_counts", tenant)}
 
-    async def _at_door(self, tenant: str, job_id: UUID, event_id: str | None, source: str | None) -> Body | None:
-        row = dict((await self._fetch("status_at_door", tenant, job_id, event_id, source, derived_id("receive", "", job_id, 0)))[0])
+    async def readable(self, caller: Principal, documents: Collection[UUID]) -> set[UUID]:
+        """Those of these documents that the caller may read."""
+        return {row["id"] for row in await self._fetch("readable", caller.tenant, list(documents), caller.readers)} if documents else set()
+
+    async def _at_door(self, caller: Principal, job_id: UUID, event_id: str | None, source: str | None) -> Body | None:
+        row = dict(
+            (await self._fetch("status_at_door", caller.tenant, job_id, event_id, source, derived_id("receive", "", job_id, 0), caller.readers, caller.id))[0]
+        )
         if not row["known"] and row["burial"] is None:
             return None
         return {

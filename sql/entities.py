@@ -8,6 +8,7 @@ from uuid import UUID
 
 import asyncpg
 
+from schemas.principals import Principal
 from sql.cursor import read_count_cursor
 from sql.errors import database_errors
 from sql.pool import Pool
@@ -24,47 +25,47 @@ class PgEntities:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def find(self, tenant: str, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
+    async def find(self, caller: Principal, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
         """The most mentioned first. Raises InvalidRequest for an `after` that is not ours."""
         mentions, last = read_count_cursor(after)
-        rows = await self._fetch("entities", tenant, None, text, kind, mentions, last, limit + 1)
+        rows = await self._fetch("entities", caller.tenant, None, caller.readers, text, kind, mentions, last, limit + 1)
         page = rows[:limit]
         following = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
         return [_entity(row) for row in page], following
 
-    async def get(self, tenant: str, entity_id: UUID) -> Body | None:
+    async def get(self, caller: Principal, entity_id: UUID) -> Body | None:
         """With its mentions, relations and claims, at most 100 of each."""
-        rows = await self._fetch("entities", tenant, entity_id, None, None, None, None, 1)
+        rows = await self._fetch("entities", caller.tenant, entity_id, caller.readers, None, None, None, None, 1)
         if not rows:
             return None
-        edges = await self._edges(tenant, [entity_id], SHOWN)
-        nodes = await self._nodes(tenant, _ends(edges))
+        edges = await self._edges(caller, [entity_id], SHOWN)
+        nodes = await self._nodes(caller, _ends(edges))
         return _entity(rows[0]) | {
-            "occurrences": [dict(row) for row in await self._fetch("entity_mentions", tenant, entity_id, SHOWN)],
+            "occurrences": [dict(row) for row in await self._fetch("entity_mentions", caller.tenant, entity_id, SHOWN, caller.readers)],
             "relations": [_told(edge, nodes) for edge in edges if edge["subject_id"] in nodes and edge["object_id"] in nodes],
-            "claims": [dict(row) for row in await self._fetch("entity_claims", tenant, entity_id, SHOWN)],
+            "claims": [dict(row) for row in await self._fetch("entity_claims", caller.tenant, entity_id, SHOWN, caller.readers)],
         }
 
-    async def subgraph(self, tenant: str, seeds: Sequence[UUID], *, hops: int, limit: int) -> Body:
+    async def subgraph(self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int) -> Body:
         """Nodes and edges at most `hops` away, the heaviest edges first; at most `limit` edges a hop."""
         reached, edges = dict.fromkeys(seeds), dict[tuple[UUID, str, UUID], Body]()
         frontier = list(reached)
         for _ in range(hops):
-            found = await self._edges(tenant, frontier, limit)
+            found = await self._edges(caller, frontier, limit)
             edges |= {(edge["subject_id"], edge["type"], edge["object_id"]): edge for edge in found}
             frontier = [end for end in _ends(found) if end not in reached]
             reached |= dict.fromkeys(frontier)
-        nodes = await self._nodes(tenant, reached)
+        nodes = await self._nodes(caller, reached)
         return {
             "nodes": list(nodes.values()),
             "edges": [edge for edge in edges.values() if edge["subject_id"] in nodes and edge["object_id"] in nodes],
         }
 
-    async def _edges(self, tenant: str, entities: Sequence[UUID], limit: int) -> list[Body]:
-        return [dict(row) for row in await self._fetch("entity_relations", tenant, list(entities), limit)] if entities else []
+    async def _edges(self, caller: Principal, entities: Sequence[UUID], limit: int) -> list[Body]:
+        return [dict(row) for row in await self._fetch("entity_relations", caller.tenant, list(entities), limit, caller.readers)] if entities else []
 
-    async def _nodes(self, tenant: str, entities: Iterable[UUID]) -> dict[UUID, Body]:
-        return {row["id"]: dict(row) for row in await self._fetch("entities_by_id", tenant, list(entities))}
+    async def _nodes(self, caller: Principal, entities: Iterable[UUID]) -> dict[UUID, Body]:
+        return {row["id"]: dict(row) for row in await self._fetch("entities_by_id", caller.tenant, list(entities), caller.readers)}
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
         with database_errors():

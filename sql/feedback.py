@@ -10,6 +10,7 @@ from uuid import UUID
 import asyncpg
 
 from schemas.judgements import QUOTE, Judged, Passage
+from schemas.principals import Principal
 from sql.errors import database_errors
 from sql.pool import Pool
 from sql.statements import statement
@@ -21,15 +22,18 @@ class PgFeedback:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def passages(self, tenant: str, chunk_ids: Sequence[UUID]) -> dict[UUID, Passage]:
+    async def passages(self, caller: Principal, chunk_ids: Sequence[UUID]) -> dict[UUID, Passage]:
         """Where chunks stand that answer in some generation; of a long one its beginning. Others are left out."""
-        rows = await self._fetch("passages", tenant, list(chunk_ids))
+        rows = await self._fetch("passages", caller.tenant, list(chunk_ids), caller.readers)
         return {row["id"]: _passage(row) for row in rows}
 
-    async def question(self, tenant: str, run_id: UUID) -> str | None:
-        """None while the run is not known."""
+    async def question(self, caller: Principal, run_id: UUID) -> str | None:
+        """None while the run is not known, or is another's and the caller is limited to readers."""
+        limited = None if caller.readers is None else caller.id
         with database_errors():
-            found = await self._pool.fetchval("select request ->> 'query' from runs where tenant = $1 and id = $2", tenant, run_id)
+            found = await self._pool.fetchval(
+                "select request ->> 'query' from runs where tenant = $1 and id = $2 and ($3::text is null or asked_by = $3)", caller.tenant, run_id, limited
+            )
         return None if found is None else str(found)
 
     async def judged(self, tenant: str, since: datetime | None, until: datetime | None) -> list[tuple[str, Judged]]:

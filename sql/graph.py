@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from schemas.ports.search import Hit, Seed
+from schemas.principals import Readers
 from sql.pool import Connection
 from sql.scope import Scope
 from sql.statements import statement
@@ -13,10 +14,10 @@ MENTIONS = 2_000
 """Of one entity that are looked at: a name on every page says little about any."""
 
 
-async def link(connection: Connection, generation: str, tenant: str, keys: Sequence[str]) -> list[Seed]:
+async def link(connection: Connection, generation: str, tenant: str, keys: Sequence[str], names: Readers) -> list[Seed]:
     if not keys:
         return []
-    rows = await connection.fetch(statement("link"), generation, tenant, list(keys))
+    rows = await connection.fetch(statement("link"), generation, tenant, list(keys), names)
     return [Seed(row["type"], row["key"], row["weight"]) for row in rows]
 
 

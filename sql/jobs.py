@@ -25,17 +25,18 @@ class PgJobs:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def open(self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None) -> None:
+    async def open(self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None, asked_by: str | None) -> None:
         """Opening a job again changes nothing."""
         with database_errors():
             await self._pool.execute(
-                f"insert into jobs ({COLUMNS}) values ($1, $2, $3, $4, $5, $6) on conflict do nothing",
+                f"insert into jobs ({COLUMNS}, asked_by) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing",
                 job_id,
                 tenant,
                 document_id,
                 event_id,
                 source,
                 external_id,
+                asked_by,
             )
 
     async def find(self, tenant: str, job_id: UUID) -> Job | None:

@@ -11,6 +11,7 @@ import numpy as np
 
 from schemas.ids import received_id
 from schemas.ports.lineage import PartPlace, RevisionRow, StoredChunk
+from schemas.principals import Principal
 from schemas.records import Position
 from schemas.values import BlobRef
 from sql.errors import database_errors
@@ -24,12 +25,12 @@ class PgLineage:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def revision(self, tenant: str, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow | None:
-        rows = await self._fetch("lineage_revision", tenant, document_id, list(order) if order else None, generation)
+    async def revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow | None:
+        rows = await self._fetch("lineage_revision", caller.tenant, document_id, list(order) if order else None, generation, caller.readers)
         if not rows:
             return None
         [row] = rows
-        door = await self._fetch("lineage_door", received_id(tenant, row["source"], row["event_id"]))
+        door = await self._fetch("lineage_door", received_id(caller.tenant, row["source"], row["event_id"]))
         return _revision(row, _place(door[0]) if door else None)
 
     async def places(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPlace]:

@@ -14,6 +14,8 @@ from sql.pool import Connection, Pool
 from sql.secondary_indexes import create_indexes
 from sql.statements import statement
 
+DIRECTLY_READ = frozenset(("revision_texts", "parent_chunks", "child_chunks", "chunk_vectors", "entity_mentions", "relations", "claims", "visible"))
+"""Tables with row-level security: a partition that is read by its own name needs it as its parent does."""
 LOCK_TIMEOUT = "2s"
 TRIES = 30
 PAUSE_S = 0.5
@@ -35,6 +37,8 @@ async def create_partitions(connection: Connection, generation: Generation, *, i
         )
         if table == "chunk_vectors":
             await _fix_dimension(connection, partition, generation.config.embed.dimension)
+        if table in DIRECTLY_READ:
+            await connection.execute("select secure_rows($1)", partition)
         await connection.execute(f"alter table {table} attach partition {partition} for values in ('{generation.name}')")
     if indexed:
         await create_indexes(connection, generation.name)

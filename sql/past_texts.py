@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from schemas.ports.runs import PastText
+from schemas.principals import Principal
 from schemas.run_diffs import DocumentNow
 from sql.errors import database_errors
 from sql.pool import Connection, Pool
@@ -18,15 +19,15 @@ class PgPastTexts:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def find(self, tenant: str, wanted: Sequence[PastText]) -> dict[UUID, str]:
+    async def find(self, caller: Principal, wanted: Sequence[PastText]) -> dict[UUID, str]:
         columns = [one.id for one in wanted], [one.document_id for one in wanted], [bytes.fromhex(one.text_sha256) for one in wanted]
         with database_errors():
-            rows = await self._pool.fetch(statement("past_texts"), tenant, *columns)
+            rows = await self._pool.fetch(statement("past_texts"), caller.tenant, *columns, caller.readers)
         return {row["id"]: row["text"] for row in rows}
 
-    async def now(self, tenant: str, documents: Sequence[UUID]) -> dict[UUID, DocumentNow]:
+    async def now(self, caller: Principal, documents: Sequence[UUID]) -> dict[UUID, DocumentNow]:
         with database_errors():
-            rows = await self._pool.fetch(statement("documents_now"), tenant, list(documents))
+            rows = await self._pool.fetch(statement("documents_now"), caller.tenant, list(documents), caller.readers)
         return {row["document_id"]: DocumentNow(visible_revision=row["visible_revision"], state=row["state"]) for row in rows}
 
 

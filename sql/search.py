@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from schemas.errors import ConfigurationError, NotFound
 from schemas.generations import Generation
 from schemas.ports.search import ChunkView, Hit, LexicalHits, ParentView, Seed
+from schemas.principals import Readers
 from schemas.questions import Filters
 from sql import graph, lexical, semantic, views
 from sql.errors import database_errors
 from sql.pool import Pool
-from sql.readers import BEGIN, Readers, give_back
+from sql.readers import BEGIN, give_back
+from sql.readers import Readers as Connections
 from sql.scope import resolve
 from sql.statements import statement
 
@@ -36,12 +38,12 @@ class PgSearch:
         self._turns = asyncio.Semaphore(pool.get_max_size() // (self._connections + 1))
 
     @asynccontextmanager
-    async def snapshot(self, generation: str | None = None) -> AsyncIterator[PgSnapshot]:
-        """Of the live generation, or the named one. Raises NotFound, DatabaseUnavailable."""
+    async def snapshot(self, generation: str | None = None, names: Readers = None) -> AsyncIterator[PgSnapshot]:
+        """Of the live generation, or the named one, with the documents that `names` may read. Raises NotFound, DatabaseUnavailable."""
         async with self._turns, self._holding(generation) as (name, state, live):
-            readers = Readers(self._pool, name, self._connections)
+            readers = Connections(self._pool, name, self._connections)
             try:
-                yield PgSnapshot(live, state, readers)
+                yield PgSnapshot(live, state, readers, names)
             finally:
                 await readers.close()
 
@@ -64,40 +66,40 @@ class PgSearch:
 class PgSnapshot:
     """See `schemas.ports.search.Snapshot`."""
 
-    def __init__(self, generation: Generation, state: str, readers: Readers) -> None:
+    def __init__(self, generation: Generation, state: str, connections: Connections, names: Readers) -> None:
         self.generation, self.state = generation, state
-        self._readers = readers
+        self._readers, self._names = connections, names
 
     async def lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
         async with self._readers.one() as connection:
-            scope = await resolve(connection, self.generation.name, tenant, filters)
+            scope = await resolve(connection, self.generation.name, tenant, filters, self._names)
             return await lexical.search(connection, scope, text, language, k, budget)
 
     async def semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
         async with self._readers.one() as connection:
-            scope = await resolve(connection, self.generation.name, tenant, filters)
+            scope = await resolve(connection, self.generation.name, tenant, filters, self._names)
             return await semantic.search(connection, scope, vector, k)
 
     async def link(self, tenant: str, keys: Sequence[str]) -> Sequence[Seed]:
         async with self._readers.one() as connection:
-            return await graph.link(connection, self.generation.name, tenant, keys)
+            return await graph.link(connection, self.generation.name, tenant, keys, self._names)
 
     async def graph(self, tenant: str, seeds: Sequence[Seed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int) -> Sequence[Hit]:
         async with self._readers.one() as connection:
-            scope = await resolve(connection, self.generation.name, tenant, filters)
+            scope = await resolve(connection, self.generation.name, tenant, filters, self._names)
             return await graph.expand(connection, scope, seeds, hops=hops, fan_out=fan_out, decay=decay, k=k)
 
     async def chunks(self, ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
         async with self._readers.one() as connection:
-            return await views.chunks(connection, self.generation.name, ids)
+            return await views.chunks(connection, self.generation.name, ids, self._names)
 
     async def parents(self, ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
         async with self._readers.one() as connection:
-            return await views.parents(connection, self.generation.name, ids)
+            return await views.parents(connection, self.generation.name, ids, self._names)
 
     async def children(self, parents: Sequence[UUID]) -> Sequence[ChunkView]:
         async with self._readers.one() as connection:
-            return await views.children(connection, self.generation.name, parents)
+            return await views.children(connection, self.generation.name, parents, self._names)
 
     async def corpus_size(self, tenant: str) -> int:
         async with self._readers.one() as connection:

@@ -8,23 +8,24 @@ from uuid import UUID
 import asyncpg
 
 from schemas.ports.search import ChunkView, ParentView
+from schemas.principals import Readers
 from sql.pool import Connection
 from sql.positions import Positions
 from sql.statements import statement
 
 
-async def chunks(connection: Connection, generation: str, ids: Sequence[UUID]) -> dict[UUID, ChunkView]:
-    rows = await connection.fetch(statement("chunks"), generation, list(ids), None)
+async def chunks(connection: Connection, generation: str, ids: Sequence[UUID], names: Readers) -> dict[UUID, ChunkView]:
+    rows = await connection.fetch(statement("chunks"), generation, list(ids), None, names)
     return {row["id"]: chunk_view(row) for row in rows}
 
 
-async def children(connection: Connection, generation: str, parent_ids: Sequence[UUID]) -> list[ChunkView]:
-    rows = await connection.fetch(statement("chunks"), generation, None, list(parent_ids))
+async def children(connection: Connection, generation: str, parent_ids: Sequence[UUID], names: Readers) -> list[ChunkView]:
+    rows = await connection.fetch(statement("chunks"), generation, None, list(parent_ids), names)
     return [chunk_view(row) for row in rows]
 
 
-async def parents(connection: Connection, generation: str, ids: Sequence[UUID]) -> dict[UUID, ParentView]:
-    rows = await connection.fetch(statement("parents"), generation, list(ids))
+async def parents(connection: Connection, generation: str, ids: Sequence[UUID], names: Readers) -> dict[UUID, ParentView]:
+    rows = await connection.fetch(statement("parents"), generation, list(ids), names)
     return {row["id"]: parent_view(row) for row in rows}
 
 

@@ -49,6 +49,7 @@ class Doc:
     metadata: dict[str, Any] | None = None
     document_date: date | None = None
     revision: int = 1
+    readers: tuple[str, ...] | None = None
 
     @property
     def id(self) -> UUID:
@@ -95,18 +96,18 @@ async def accept(connection: asyncpg.Connection, doc: Doc) -> None:
     accepted = received_id(doc.tenant, "test", doc.event_id)
     await connection.execute(
         """insert into documents (id, tenant, external_id, title, language, collection, tags, metadata, document_date, content_sha256, blob, latest, revision,
-             event_id, accepted_id, received_at)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16)
+             event_id, accepted_id, received_at, readers)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17)
            on conflict (id) do update set latest = excluded.latest, title = excluded.title, revision = excluded.revision, event_id = excluded.event_id,
-             content_sha256 = excluded.content_sha256, accepted_id = excluded.accepted_id""",
+             content_sha256 = excluded.content_sha256, accepted_id = excluded.accepted_id, readers = excluded.readers""",
         *(doc.id, doc.tenant, doc.external_id, doc.title, doc.language, doc.collection, list(doc.tags), doc.metadata or {}, doc.document_date, sha256, blob),
-        *(list(doc.order), doc.revision, doc.event_id, accepted, EPOCH),
+        *(list(doc.order), doc.revision, doc.event_id, accepted, EPOCH, doc.readers),
     )
     await connection.execute(
         """insert into document_revisions (document_id, ord, revision, tenant, title, content_sha256, blob, event_id, source, accepted_id, received_at,
-             log_topic, log_partition, log_offset)
-           values ($1, $2, $3, $4, $5, $6, $7, $8, 'test', $9, $10, 'accepted', 0, $11)""",
-        *(doc.id, list(doc.order), doc.revision, doc.tenant, doc.title, sha256, blob, doc.event_id, accepted, EPOCH, doc.order[-1]),
+             log_topic, log_partition, log_offset, readers)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, 'test', $9, $10, 'accepted', 0, $11, $12)""",
+        *(doc.id, list(doc.order), doc.revision, doc.tenant, doc.title, sha256, blob, doc.event_id, accepted, EPOCH, doc.order[-1], doc.readers),
     )
 
 

@@ -24,7 +24,6 @@ from sql.records import PgRecords
 
 log = structlog.get_logger(__name__)
 EVERY_S = 15.0
-TENANT = "default"
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,9 +51,9 @@ class Gauges:
             self.metrics.consumer_lag.labels(line["stage"]).set(line["lag"])
             self.metrics.consumer_lag_seconds.labels(line["stage"]).set(await self._age(line) if line["lag"] else 0)
         pool = self.storage.pool
-        _show(self.metrics.dead_letters_held, {(stage,): number for stage, number in (await PgRecords(pool).dead_letter_counts(TENANT)).items()})
+        _show(self.metrics.dead_letters_held, {(stage,): number for stage, number in (await PgRecords(pool).dead_letter_counts(None)).items()})
         _show(self.metrics.generations, {(generation.name, generation.state): 1 for generation in await PgGenerations(pool).undropped()})
-        _show(self.metrics.documents, {(state,): number for state, number in (await PgDocuments(pool).counts(TENANT)).items()})
+        _show(self.metrics.documents, {(state,): number for state, number in (await PgDocuments(pool).counts(None)).items()})
         await self.metrics.arrivals.measure(partial(received_at, pool))
 
 

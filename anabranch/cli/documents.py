@@ -159,6 +159,7 @@ def amend(
     collection: str | None = None,
     tag: Annotated[tuple[str, ...] | None, Parameter(negative="")] = None,
     no_tags: Annotated[bool, Flag] = False,
+    reader: Annotated[tuple[str, ...] | None, Parameter(negative="")] = None,
     metadata: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     common: Remote = DEFAULT,
 ) -> int:
@@ -176,13 +177,21 @@ def amend(
         In place of the tags it has; several times for several.
     no_tags
         Take its tags away.
+    reader
+        User or group that may read it, in place of those it has: user:NAME or group:NAME, several times for several; `everyone` lifts the limit.
     metadata
         `key=value`, several times for several: a number, true, false or other JSON as such, anything else as text; `key=` takes the key away.
     """
     from anabranch.cli.serving import api_client
 
     tags = [] if no_tags else list(tag) if tag is not None else None
-    said = {"title": title, "collection": collection, "tags": tags, "metadata": dict(map(_pair, metadata)) or None}
+    said = {
+        "title": title,
+        "collection": collection,
+        "tags": tags,
+        "readers": list(reader) if reader is not None else None,
+        "metadata": dict(map(_pair, metadata)) or None,
+    }
 
     async def run() -> dict[str, Any]:
         async with api_client(common, stages=("all",)) as client:

@@ -27,6 +27,7 @@ def ingest(
     *paths: str,
     collection: str | None = None,
     tag: Annotated[tuple[str, ...], Flag] = (),
+    reader: Annotated[tuple[str, ...], Flag] = (),
     glob: str = "*",
     recursive: Annotated[bool, Flag] = False,
     force: Annotated[bool, Flag] = False,
@@ -45,6 +46,8 @@ def ingest(
         Name under which they can be filtered.
     tag
         May be given several times.
+    reader
+        User or group that may read them: user:NAME or group:NAME, several times for several. Without any, everyone in the tenant may.
     glob
         Of a folder, only names like this.
     recursive
@@ -62,7 +65,7 @@ def ingest(
 
     patience = seconds(timeout)
     sources = gather_sources(paths, glob=glob, recursive=recursive)
-    job = Ingestion(sources, collection=collection, tags=tag, force=force, wait_s=patience if wait else None, concurrency=concurrency)
+    job = Ingestion(sources, collection=collection, tags=tag, readers=reader, force=force, wait_s=patience if wait else None, concurrency=concurrency)
     report = asyncio.run(_run(job, common))
     if common.json:
         common.show(report)

@@ -208,14 +208,14 @@ async def _remote(common: Remote) -> AsyncIterator[Keys]:
 @asynccontextmanager
 async def _direct(common: Remote) -> AsyncIterator[Keys]:
     from anabranch.cli.storing import database_url
-    from anabranch.composition.api import TENANT
     from anabranch.composition.storage import prepare_storage
     from anabranch.identity.api_keys import ApiKeyService
     from anabranch.identity.audit import AuditLog
     from sql.api_keys import PgApiKeys
+    from streams.codec import DEFAULT_TENANT
 
     settings = common.settings()
-    caller = Principal(f"cli:{getpass.getuser()}", TENANT, "operator").acting_for(common.tenant)
+    caller = Principal(f"cli:{getpass.getuser()}", DEFAULT_TENANT, "operator").acting_for(common.tenant)
     async with database_url(settings) as dsn, prepare_storage(settings, dsn, pool_size=2, name="anabranch keys") as storage:
         yield DirectKeys(ApiKeyService(PgApiKeys(storage.pool), AuditLog(storage.log, storage.codec)), caller)
 

@@ -66,10 +66,9 @@ from sql.places import PgPlaces
 from sql.pool import Pool, close_pool, open_pool
 from sql.records import PgRecords
 from sql.search import PgSearch
-from streams.codec import Codec
+from streams.codec import DEFAULT_TENANT, Codec
 from streams.feed import OffsetFeed
 
-TENANT = "default"
 OTHER_CONNECTIONS = 6
 QUESTION_CONNECTIONS = 4
 LOCK_WAIT_S = 10.0
@@ -99,12 +98,11 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
 
         ready = await stack.enter_async_context(answering(PgGenerations(storage.pool), questions))
         documents, records, past = PgDocuments(storage.pool), PgRecords(storage.pool), PgPastTexts(storage.pool)
-        asking = Asking(ready, TENANT, metrics, overrides.fresh_id)
+        asking = Asking(ready, metrics, overrides.fresh_id)
         profiles = profiles_of(settings)
         api_keys, audit = PgApiKeys(storage.pool), AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
         readiness = Readiness(settings, storage, ready)
         yield Services(
-            tenant=TENANT,
             authenticate=_authenticator(settings, api_keys),
             max_failures=settings.auth.max_failures,
             authentication_failed=metrics.authentication_failures.inc,
@@ -143,7 +141,11 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             public_url=settings.api.public_url.rstrip("/"),
             history=History(records, past, PgGenerations(storage.pool), ready.asked, overheard, RuleSentences(), overrides.fresh_id),
             feed=EventFeed(
-                _feed(storage.log, storage.pool), Entries(storage.codec), PgGenerations(storage.pool), PgDocumentEvents(storage.pool), status_of(documents)
+                _feed(storage.log, storage.pool),
+                Entries(storage.codec, documents),
+                PgGenerations(storage.pool),
+                PgDocumentEvents(storage.pool),
+                status_of(documents),
             ),
             lineage=Lineage(Walk(PgLineage(storage.pool), past, storage.log, storage.codec, storage.blobs), records),
             keys=ApiKeyService(api_keys, audit, overrides.clock),
@@ -155,7 +157,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
 def _authenticator(settings: Settings, keys: PgApiKeys) -> CredentialAuthenticator:
     auth = settings.auth
     tokens = TokenAuthenticator(auth, KeySet(auth.jwks_url, auth.jwks_refresh_s)) if auth.jwks_url else None
-    return CredentialAuthenticator(LocalTokenAuthenticator(settings.api.token, TENANT), ApiKeyAuthenticator(keys), tokens)
+    return CredentialAuthenticator(LocalTokenAuthenticator(settings.api.token, DEFAULT_TENANT), ApiKeyAuthenticator(keys), tokens)
 
 
 def _desk(storage: Storage, event_log: EventLog, ready: Answering, overrides: Overrides) -> GenerationDesk:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from anabranch.process.metrics import Metrics
 from schemas.errors import TransientError
 from schemas.ports.search import Search, Snapshot
+from schemas.principals import Readers
 
 WAIT_S = 5.0
 QUEUED_PER_SLOT = 64
@@ -58,6 +59,6 @@ class GatedSearch:
     gate: Gate
 
     @asynccontextmanager
-    async def snapshot(self, generation: str | None = None) -> AsyncIterator[Snapshot]:
-        async with self.gate.entered(), self.search.snapshot(generation) as snapshot:
+    async def snapshot(self, generation: str | None = None, names: Readers = None) -> AsyncIterator[Snapshot]:
+        async with self.gate.entered(), self.search.snapshot(generation, names) as snapshot:
             yield snapshot

@@ -21,6 +21,7 @@ from schemas.generations import Generation
 from schemas.judgements import Judged
 from schemas.ports.engines import Blobs
 from schemas.ports.ledger import Generations
+from schemas.principals import Principal
 from schemas.questions import QueryRequest, SearchRequest
 from sql.feedback import PgFeedback
 from sql.generations_told import PgGenerationsTold
@@ -147,7 +148,7 @@ class Comparing:
 
     async def _rehearsed(self, tenant: str, request: SearchRequest, generation: str) -> Rehearsal:
         async with self.answering.asked(generation) as (name, retriever):
-            return await retriever.rehearse(tenant, request.model_copy(update={"generation": name}))
+            return await retriever.rehearse(Principal("comparison", tenant), request.model_copy(update={"generation": name}))
 
     async def _answered(self, rehearsal: Rehearsal, question: Question, side: Side, by_words: bool) -> Answered:
         parents = await self.places.parents(side.generation.name, [item.parent_id for item in rehearsal.ranked])

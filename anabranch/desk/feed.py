@@ -18,6 +18,7 @@ from schemas.errors import AnabranchError, PlaceAhead, TransientError
 from schemas.ports.feed import Feed
 from schemas.ports.ledger import Generations
 from schemas.ports.search import Documents
+from schemas.principals import Principal
 from streams.topics import partition_counts
 
 PAGE = 200
@@ -33,17 +34,17 @@ MOST_STREAMS = 64
 
 
 class DocumentEvents(Protocol):
-    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
+    async def of_document(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
 
 
-Status = Callable[[str, UUID], Awaitable[dict[str, Any] | None]]
+Status = Callable[[Principal, UUID], Awaitable[dict[str, Any] | None]]
 
 
 def status_of(documents: Documents) -> Status:
     """Of a document's latest revision."""
 
-    async def status(tenant: str, document_id: UUID) -> dict[str, Any] | None:
-        return await documents.status(tenant, document_id=document_id)
+    async def status(caller: Principal, document_id: UUID) -> dict[str, Any] | None:
+        return await documents.status(caller, document_id=document_id)
 
     return status
 
@@ -66,10 +67,12 @@ class EventFeed:
     def stop(self) -> None:
         self.closing.set()
 
-    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-        return await self.events.of_document(tenant, document_id, after=after, limit=limit)
+    async def of_document(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return await self.events.of_document(caller, document_id, after=after, limit=limit)
 
-    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
+    async def page(
+        self, caller: Principal, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None
+    ) -> LogPage:
         names = await self._topics(topics)
         place, missed, at_least, scanned = await self._place(after, names), 0, False, 0
         items: list[LogEntry] = []
@@ -78,12 +81,12 @@ class EventFeed:
             place, scanned = found.cursor, scanned + len(found.records)
             missed, at_least = missed + found.missed, at_least or found.at_least
             wanted = [record for record in found.records if since is None or record.stored.appended_at >= since]
-            items += [entry for record in wanted if (entry := await self.entries.entry(record, tenant, document)) is not None]
+            items += [entry for _, entry in await self.entries.readable(wanted, caller, document) if entry is not None]
             if not found.records:
                 return LogPage(items=items, next=place, end=True, missed=missed, at_least=at_least)
         return LogPage(items=items, next=place, end=False, missed=missed, at_least=at_least)
 
-    async def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
+    async def follow(self, caller: Principal, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
         if self.open >= self.most_streams:
             raise TransientError(
                 f"{self.open} streams are open", code="TOO_MANY_STREAMS", remedy="Close one: a stream serves many views. Or poll GET /v1/events."
@@ -94,7 +97,7 @@ class EventFeed:
             yield Told(event="open", data={"after": place}, cursor=place)
             if reset:
                 yield reset
-            reader = _Reader(self, tenant, topics, document, place)
+            reader = _Reader(self, caller, topics, document, place)
             while not self.closing.is_set():
                 async with aclosing(reader.step()) as step:
                     async for told in step:
@@ -137,8 +140,8 @@ class EventFeed:
 class _Reader:
     """Where one stream is."""
 
-    def __init__(self, feed: EventFeed, tenant: str, topics: Sequence[str] | None, document: UUID | None, place: str) -> None:
-        self._feed, self._tenant, self._wanted, self._document, self._place = feed, tenant, topics, document, place
+    def __init__(self, feed: EventFeed, caller: Principal, topics: Sequence[str] | None, document: UUID | None, place: str) -> None:
+        self._feed, self._caller, self._wanted, self._document, self._place = feed, caller, topics, document, place
         self._status, self._quiet_s = "", 0.0
         self.hurried = False
         """More is there already."""
@@ -170,8 +173,7 @@ class _Reader:
         if page.missed:
             yield _dropped(page.missed, page.at_least, self._place, page.start)
             self._place = page.start
-        for record in page.records:
-            entry = await self._feed.entries.entry(record, self._tenant, self._document)
+        for record, entry in await self._feed.entries.readable(page.records, self._caller, self._document):
             self._place = record.cursor
             if entry is not None:
                 yield Told(event=_name(entry.type), data=entry.model_dump(mode="json"), cursor=record.cursor)
@@ -199,7 +201,7 @@ class _Reader:
     async def _changed_status(self) -> Told | None:
         if self._document is None:
             return None
-        status = await self._feed.status(self._tenant, self._document)
+        status = await self._feed.status(self._caller, self._document)
         text = json.dumps(status, default=str)
         if status is None or text == self._status:
             return None

@@ -14,6 +14,7 @@ from schemas.events import FeedbackGiven
 from schemas.ids import content_id
 from schemas.judgements import FeedbackReceipt, FeedbackRequest, Judged, Passage
 from schemas.ports.log import EventLog
+from schemas.principals import Principal
 from streams.codec import Codec
 from streams.publisher import own_fact
 from streams.topics import FEEDBACK
@@ -22,9 +23,9 @@ AUTHOR = "anabranch/api"
 
 
 class Asked(Protocol):
-    async def passages(self, tenant: str, chunk_ids: Sequence[UUID]) -> Mapping[UUID, Passage]: ...
+    async def passages(self, caller: Principal, chunk_ids: Sequence[UUID]) -> Mapping[UUID, Passage]: ...
 
-    async def question(self, tenant: str, run_id: UUID) -> str | None: ...
+    async def question(self, caller: Principal, run_id: UUID) -> str | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,13 +38,13 @@ class LogFeedback:
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
 
-    async def give(self, tenant: str, request: FeedbackRequest) -> FeedbackReceipt:
+    async def give(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
         """Returns once the log has it. Raises NotFound for chunks that answer in no generation, LogUnavailable."""
-        judged = await self._judged(tenant, request.graded())
-        query = request.query or (await self.asked.question(tenant, request.run_id) if request.run_id else None)
+        judged = await self._judged(caller, request.graded())
+        query = request.query or (await self.asked.question(caller, request.run_id) if request.run_id else None)
         said = FeedbackGiven(
             feedback_id=self.fresh_id(),
-            tenant=tenant,
+            tenant=caller.tenant,
             given_at=self.clock(),
             run_id=request.run_id,
             query=query,
@@ -55,8 +56,8 @@ class LogFeedback:
         await self._publish(said)
         return FeedbackReceipt(feedback_id=said.feedback_id, judgements=len(judged))
 
-    async def _judged(self, tenant: str, grades: Mapping[UUID, int]) -> list[Judged]:
-        passages = await self.asked.passages(tenant, list(grades)) if grades else {}
+    async def _judged(self, caller: Principal, grades: Mapping[UUID, int]) -> list[Judged]:
+        passages = await self.asked.passages(caller, list(grades)) if grades else {}
         if unknown := [str(chunk) for chunk in grades if chunk not in passages]:
             raise NotFound(f"no chunk {', '.join(unknown)}", remedy="Take `chunk_id` from a result; a document that changed since has other chunks.")
         return [Judged(**passages[chunk].model_dump(), grade=grade) for chunk, grade in grades.items()]
@@ -71,7 +72,7 @@ class CountedFeedback:
     inner: LogFeedback
     metrics: Metrics
 
-    async def give(self, tenant: str, request: FeedbackRequest) -> FeedbackReceipt:
-        receipt = await self.inner.give(tenant, request)
+    async def give(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
+        receipt = await self.inner.give(caller, request)
         self.metrics.said(request)
         return receipt

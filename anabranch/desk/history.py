@@ -17,12 +17,13 @@ from schemas.events import Event, QueryAnswered
 from schemas.ports.engines import Sentences
 from schemas.ports.ledger import Generations
 from schemas.ports.runs import DocumentsNow, PastTexts
+from schemas.principals import Principal
 from schemas.questions import QueryRequest
 from schemas.run_diffs import RunDiff
 
 
 class Runs(Protocol):
-    async def run(self, tenant: str, run_id: UUID) -> dict[str, Any] | None: ...
+    async def run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
 
 
 class Tables(PastTexts, DocumentsNow, Protocol): ...
@@ -61,10 +62,10 @@ class History:
     sentences: Sentences
     fresh_id: Callable[[], UUID]
 
-    async def rerun(self, tenant: str, run_id: UUID) -> dict[str, Any]:
+    async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         """`{run_id, kind, same, differences[], missing[], response}`."""
-        row = await self._row(tenant, run_id)
-        made = await rerun(row, tenant, self.tables, self.sentences)
+        row = await self._row(caller, run_id)
+        made = await rerun(row, caller, self.tables, self.sentences)
         return {
             "run_id": run_id,
             "kind": row["kind"],
@@ -74,31 +75,31 @@ class History:
             "response": made.response.model_dump(mode="json"),
         }
 
-    async def diff(self, tenant: str, run_id: UUID, other: UUID | None) -> RunDiff:
+    async def diff(self, caller: Principal, run_id: UUID, other: UUID | None) -> RunDiff:
         """Against another run, or against the same question asked now, which becomes a run of its own."""
-        then = past_of(await self._row(tenant, run_id))
-        now = past_of(await self._row(tenant, other)) if other else await self._asked_now(tenant, then)
+        then = past_of(await self._row(caller, run_id))
+        now = past_of(await self._row(caller, other)) if other else await self._asked_now(caller, then)
         names = {then.response.generation, now.response.generation}
         documents = sorted({one.document_id for past in (then, now) for one in passages(past)})
         generations = {name: one for name in names if (one := await self.generations.get(name)) is not None}
-        return compare(then, now, Known(generations, await self.tables.now(tenant, documents)))
+        return compare(then, now, Known(generations, await self.tables.now(caller, documents)))
 
-    async def _row(self, tenant: str, run_id: UUID) -> dict[str, Any]:
-        row = await self.runs.run(tenant, run_id)
+    async def _row(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
+        row = await self.runs.run(caller, run_id)
         if row is None:
             raise NotFound(f"no run {run_id}", remedy="It may not have reached the log yet; `anabranch runs list` shows those that have.")
         return row
 
-    async def _asked_now(self, tenant: str, then: Past) -> Past:
+    async def _asked_now(self, caller: Principal, then: Past) -> Past:
         """By the live generation and today's profile of that name."""
         run_id = self.fresh_id()
         with self.overheard.waiting_for(run_id):
             async with self.asked(None) as (name, retriever):
                 request = then.request.model_copy(update={"generation": name})
                 if isinstance(request, QueryRequest):
-                    await retriever.query(tenant, request.model_copy(update={"stream": False}), run_id)
+                    await retriever.query(caller, request.model_copy(update={"stream": False}), run_id)
                 else:
-                    await retriever.search(tenant, request, run_id)
+                    await retriever.search(caller, request, run_id)
             fact = self.overheard.heard[run_id]
         assert fact is not None  # every question publishes its answer before it returns
         kind = "query" if isinstance(request, QueryRequest) else "search"

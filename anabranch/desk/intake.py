@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Protocol
 from urllib.parse import urlsplit
@@ -14,12 +14,13 @@ from uuid import UUID
 from api.services import IngestRequest, Receipt, Upcoming
 from engines.disk import DiskReserve
 from processors.pinning import check_storage_key
-from schemas.errors import CredentialsInUrl, ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
+from schemas.errors import CredentialsInUrl, Forbidden, ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import document_id, received_id, sha256_hex, sha256_of_file
 from schemas.ports.engines import Blobs
 from schemas.ports.log import EventLog
 from schemas.ports.search import Documents
+from schemas.principals import Principal
 from schemas.staging import staged_prefix
 from schemas.urls import has_user_info
 from schemas.values import Amendment, BlobRef, DocumentFields, Notice
@@ -34,7 +35,9 @@ WITHDRAW_AGAIN = "send it again: a document that is withdrawn already stays so."
 
 
 class Jobs(Protocol):
-    async def open(self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None) -> None: ...
+    async def open(
+        self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None, asked_by: str | None
+    ) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,8 +55,10 @@ class LogIntake:
     disk: DiskReserve
     patience_s: float = PATIENCE_S
 
-    def begin(self, idempotency_key: str | None) -> Upcoming:
-        return Upcoming(idempotency_key or str(self.fresh_id()), idempotency_key is not None)
+    def begin(self, caller: Principal, idempotency_key: str | None) -> Upcoming:
+        """A caller that is limited to readers has keys of its own: it must neither meet another's event nor learn of it."""
+        key = idempotency_key if idempotency_key is None or caller.readers is None else f"{caller.id}/{idempotency_key}"
+        return Upcoming(key or str(self.fresh_id()), key is not None)
 
     async def store(self, tenant: str, event: Upcoming, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
         """Under a key that follows from event and bytes, so that the same request again is the same event; the door removes it."""
@@ -65,22 +70,29 @@ class LogIntake:
         if not event.chosen:
             await self.blobs.delete([upload.key])
 
-    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
+    async def accept(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
+        if request.storage_key is not None and caller.readers is not None:
+            remedy = "Send the file itself."
+            raise Forbidden(
+                "storage_key names what anyone in the tenant has uploaded, and you are limited to readers.", code="LIMITED_TO_READERS", remedy=remedy
+            )
         if upload is None:
             self.disk.check()
-        content, sha256 = await self._content(tenant, request, upload, event)
+        content, sha256 = await self._content(caller.tenant, request, upload, event)
         async with _bounded(self.patience_s, SEND_AGAIN):
-            return await self._taken(tenant, request, content, sha256, event)
+            return await self._taken(caller, _own_name(caller, request, sha256), content, sha256, event)
 
-    async def _taken(self, tenant: str, request: IngestRequest, content: Content, sha256: str | None, event: Upcoming) -> Receipt:
+    async def _taken(self, caller: Principal, request: IngestRequest, content: Content, sha256: str | None, event: Upcoming) -> Receipt:
+        tenant = caller.tenant
         identity = document_id(tenant, "", request.external_id or request.source_uri or request.url or sha256 or "")
-        before = await self._before(tenant, event, identity, sha256)
+        await self._check_may_write(caller, identity, request.external_id)
+        before = await self._before(caller, event, identity, sha256)
         if request.text is not None:
             await self.blobs.put(content.storage_key or "", request.text.encode())
-        duplicate = sha256 is not None and await self._has(tenant, identity, sha256)
+        duplicate = sha256 is not None and await self._has(caller, identity, sha256)
         fields = request.model_dump(include=set(DocumentFields.model_fields)) | ({"media_type": "text/markdown"} if _nameless_text(request) else {})
         data = DocumentReceived.model_validate(fields | {"tenant": tenant, "external_id": request.external_id, "content": content, "force": request.force})
-        job = await self._publish(data, event.event_id, identity)
+        job = await self._publish(caller, data, event.event_id, identity)
         if before and before["stages"][0]["state"] == "done" and content.storage_key and request.storage_key is None:
             # It was let in before and its bytes are pinned: nobody will come for these.
             await self.blobs.delete([content.storage_key])
@@ -95,38 +107,44 @@ class LogIntake:
             else [],
         )
 
-    async def amend(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
+    async def amend(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
         async with _bounded(self.patience_s, AMEND_AGAIN):
-            return await self._amended(tenant, document_id, amendment)
+            return await self._amended(caller, document_id, amendment)
 
-    async def _amended(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
-        found = await self.documents.get(tenant, document_id)
+    async def _amended(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
+        found = await self.documents.get(caller, document_id)
         if found is None or found.get("state") == "withdrawn":
             raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
         if not amendment.said():
-            raise InvalidRequest("an amendment that says nothing", code="NOTHING_TO_AMEND", remedy="Give title, collection, tags or metadata.")
-        data = DocumentAmended(tenant=tenant, document_id=str(document_id), **amendment.said())
-        return await self._publish(data, str(self.fresh_id()), document_id, found.get("external_id"))
+            raise InvalidRequest("an amendment that says nothing", code="NOTHING_TO_AMEND", remedy="Give title, collection, tags, metadata or readers.")
+        data = DocumentAmended(tenant=caller.tenant, document_id=str(document_id), **amendment.said())
+        return await self._publish(caller, data, str(self.fresh_id()), document_id, found.get("external_id"))
 
-    async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
+    async def withdraw(self, caller: Principal, document_id: UUID) -> UUID:
         async with _bounded(self.patience_s, WITHDRAW_AGAIN):
-            return await self._withdrawn(tenant, document_id)
+            return await self._withdrawn(caller, document_id)
 
-    async def _withdrawn(self, tenant: str, document_id: UUID) -> UUID:
-        found = await self.documents.get(tenant, document_id)
+    async def _withdrawn(self, caller: Principal, document_id: UUID) -> UUID:
+        found = await self.documents.get(caller, document_id)
         if found is None:
             raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
-        data = DocumentWithdrawn(tenant=tenant, document_id=str(document_id))
-        return await self._publish(data, str(self.fresh_id()), document_id, found.get("external_id"))
+        data = DocumentWithdrawn(tenant=caller.tenant, document_id=str(document_id))
+        return await self._publish(caller, data, str(self.fresh_id()), document_id, found.get("external_id"))
 
     async def _publish(
-        self, data: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str, document: UUID, external_id: str | None = None
+        self, caller: Principal, data: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str, document: UUID, external_id: str | None = None
     ) -> UUID:
         record = await submission(data, event_id, time=self.clock(), codec=self.codec, document=document)
         await self.log.append([record])
         job = received_id(data.tenant, SOURCE, event_id)
         await self.jobs.open(
-            job_id=job, tenant=data.tenant, document_id=document, event_id=event_id, source=SOURCE, external_id=data.external_id or external_id
+            job_id=job,
+            tenant=data.tenant,
+            document_id=document,
+            event_id=event_id,
+            source=SOURCE,
+            external_id=data.external_id or external_id,
+            asked_by=caller.id,
         )
         return job
 
@@ -165,16 +183,23 @@ class LogIntake:
             remedy = "Split it, or raise ANABRANCH_INGEST__MAX_BYTES."
             raise LimitExceeded(f"the document has {size} bytes, the limit is {self.max_bytes}", code="TOO_LARGE", remedy=remedy)
 
-    async def _has(self, tenant: str, document: UUID, sha256: str) -> bool:
-        found = await self.documents.get(tenant, document)
+    async def _check_may_write(self, caller: Principal, document: UUID, external_id: str | None) -> None:
+        """Raises InvalidRequest where the name is taken by a document that the caller may not read."""
+        if caller.readers is None or await self.documents.get(caller, document) is not None:
+            return
+        if await self.documents.get(replace(caller, readers=None), document) is not None:
+            raise InvalidRequest(f"external_id {external_id!r} cannot be used.", code="EXTERNAL_ID_TAKEN", remedy="Choose another external_id.")
+
+    async def _has(self, caller: Principal, document: UUID, sha256: str) -> bool:
+        found = await self.documents.get(caller, document)
         return found is not None and found.get("content_sha256") == sha256 and found.get("state") not in ("withdrawn", "failed")
 
-    async def _before(self, tenant: str, event: Upcoming, document: UUID, sha256: str | None) -> Mapping[str, Any] | None:
+    async def _before(self, caller: Principal, event: Upcoming, document: UUID, sha256: str | None) -> Mapping[str, Any] | None:
         """What became of the same event when it came before. Its Idempotency-Key with another document is a mistake, told at once and not only by a
         dead letter."""
         if not event.chosen:
             return None
-        before = await self.documents.status(tenant, event_id=event.event_id, source=SOURCE)
+        before = await self.documents.status(caller, event_id=event.event_id, source=SOURCE)
         if before is not None and _differs(before, document, sha256):
             raise InvalidRequest(
                 f"Idempotency-Key {event.event_id!r} came before with another document",
@@ -203,6 +228,15 @@ def _differs(before: Mapping[str, Any], document: UUID, sha256: str | None) -> b
     if str(before.get("document_id")) != str(document):
         return True
     return bool(sha256 and before.get("content_sha256") and before["content_sha256"] != sha256)
+
+
+def _own_name(caller: Principal, request: IngestRequest, sha256: str | None) -> IngestRequest:
+    """Without an external id, documents of the same bytes or address are one. Those of a caller that is limited to readers are its own: it must not learn
+    whether another user's document has the same."""
+    if caller.readers is None or request.external_id is not None:
+        return request
+    name = sha256_hex((request.source_uri or request.url or sha256 or "").encode())
+    return request.model_copy(update={"external_id": f"{sha256_hex(caller.id.encode())[:16]}/{name}"})
 
 
 def _nameless_text(request: IngestRequest) -> bool:

@@ -15,6 +15,7 @@ from anabranch.desk.answering import Answering
 from anabranch.process.metrics import Metrics
 from retrieval.pipeline import Retriever
 from schemas.errors import AnabranchError, NotFound
+from schemas.principals import Principal
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, Tell, untold
 
 log = structlog.get_logger(__name__)
@@ -24,21 +25,20 @@ R = TypeVar("R", SearchResponse, QueryResponse)
 @dataclass(frozen=True, slots=True)
 class Asking:
     answering: Answering
-    tenant: str
     metrics: Metrics
     fresh_id: Callable[[], UUID]
 
-    async def search(self, request: SearchRequest) -> SearchResponse:
+    async def search(self, caller: Principal, request: SearchRequest) -> SearchResponse:
         run = self.fresh_id()
         return await self._measured(
-            "search", run, lambda: self._asked(request, lambda retriever, name: retriever.search(self.tenant, request, run, generation=name))
+            "search", run, lambda: self._asked(request, lambda retriever, name: retriever.search(caller, request, run, generation=name))
         )
 
-    async def query(self, request: QueryRequest, tell: Tell = untold) -> QueryResponse:
+    async def query(self, caller: Principal, request: QueryRequest, tell: Tell = untold) -> QueryResponse:
         run = self.fresh_id()
         with self.metrics.streams.track_inprogress() if request.stream else nullcontext():
             return await self._measured(
-                "query", run, lambda: self._asked(request, lambda retriever, name: retriever.query(self.tenant, request, run, tell, generation=name))
+                "query", run, lambda: self._asked(request, lambda retriever, name: retriever.query(caller, request, run, tell, generation=name))
             )
 
     async def _asked(self, request: SearchRequest, ask: Callable[[Retriever, str], Awaitable[R]]) -> R:

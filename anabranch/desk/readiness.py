@@ -14,6 +14,7 @@ from anabranch.version import program_version
 from api.services import Dependency
 from engines.disk import MIB
 from schemas.errors import AnabranchError, NoSpace, NotFound
+from schemas.principals import Principal
 from sql.documents import PgDocuments
 from sql.generations import PgGenerations
 from sql.records import PgRecords
@@ -21,7 +22,6 @@ from streams.topics import RAW
 
 PATIENCE_S = 5.0
 PROBE = "uploads/_probe"
-TENANT = "default"
 DEAD_LETTERS = "/v1/dead-letters"
 
 
@@ -44,16 +44,18 @@ class Readiness:
             return Dependency("disk", True, reserve.shortage(free), NoSpace.remedy)
         return Dependency("disk", True, f"{free // MIB} MiB free")
 
-    async def health(self) -> dict[str, Any]:
+    async def health(self, caller: Principal) -> dict[str, Any]:
+        """Counts are of the whole tenant, and not for callers that are limited to readers."""
         lines = await self.lines()
         live = await PgGenerations(self.storage.pool).live()
-        buried = await PgRecords(self.storage.pool).dead_letter_counts(TENANT)
+        whole = caller.readers is None
+        buried = await PgRecords(self.storage.pool).dead_letter_counts(caller.tenant) if whole else {}
         return {
             "status": "ok" if all(line.ok for line in lines) else "degraded",
             "version": program_version(),
             "log": self.settings.log_kind,
             "generation": live.name if live else None,
-            "documents": await PgDocuments(self.storage.pool).counts(TENANT),
+            "documents": await PgDocuments(self.storage.pool).counts(caller.tenant) if whole else {},
             "dead_letters": {"total": sum(buried.values()), "stages": buried, "list": DEAD_LETTERS},
             "dependencies": {line.name: line.ok for line in lines},
         }

@@ -63,7 +63,7 @@ class LogSources:
 
     async def remove(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
         found = await self._declared(tenant, name)
-        await self._decide(SourceRemoved(source=name, withdraw=withdraw), name, lambda row: bool(row["removed"]))
+        await self._decide(SourceRemoved(source=name, withdraw=withdraw, tenant=tenant), name, lambda row: bool(row["removed"]))
         return {"status": "accepted", "name": name, "documents": found["documents"], "withdrawn": found["documents"] if withdraw else 0}
 
     async def reset(self, tenant: str, name: str) -> dict[str, Any]:
@@ -76,7 +76,7 @@ class LogSources:
             await self._declared(tenant, name)
         epoch = (row["epoch"] if row else 1) + 1
         begins = await self._begins(row)
-        await self._decide(SourceReset(source=name, reset=Reset(epoch=epoch, begins=begins)), name, lambda row: bool(row["epoch"] >= epoch))
+        await self._decide(SourceReset(source=name, reset=Reset(epoch=epoch, begins=begins), tenant=tenant), name, lambda row: bool(row["epoch"] >= epoch))
         return {"status": "accepted", "name": name, "epoch": epoch, "begins": begins}
 
     async def _begins(self, row: Mapping[str, Any] | None) -> dict[int, int]:

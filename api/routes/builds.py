@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.access import Use
+from api.access import Use, whole_tenant
 from api.audit import AuditedRoute
 from api.replays import PerSecond
 
-router = APIRouter(tags=["generations"], route_class=AuditedRoute)
+router = APIRouter(tags=["generations"], route_class=AuditedRoute, dependencies=[Depends(whole_tenant)])
 Sets: Any = Field([], description="settings as `section.key=value`, on top of those that the live generation was made with")
 Rate: Any = Field(None, description="events a second that it reads at most; null: as fast as it can")
 

@@ -6,11 +6,11 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from api.access import Use
+from api.access import Caller, Use
 
 router = APIRouter(tags=["collections"])
 
 
 @router.get("/collections", operation_id="list_collections")
-async def collections(use: Use) -> dict[str, Any]:
-    return {"items": await use.records.collections(use.tenant), "next": None}
+async def collections(use: Use, caller: Caller) -> dict[str, Any]:
+    return {"items": await use.records.collections(caller), "next": None}

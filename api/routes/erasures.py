@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from pydantic import BaseModel, Field
 
-from api.access import Use
+from api.access import Use, WholeTenant
 from api.audit import AuditedRoute
 from schemas.errors import NotFound
 from schemas.events.erasure import Scope
@@ -22,21 +22,21 @@ class ErasureRequest(BaseModel):
 
 
 @router.post("", status_code=202, operation_id="erase")
-async def erase(body: ErasureRequest, use: Use) -> dict[str, Any]:
+async def erase(body: ErasureRequest, use: Use, caller: WholeTenant) -> dict[str, Any]:
     """Removes documents from tables, history, caches and blobs, and destroys the keys of what the log says of them. There is no way back."""
-    return {"receipt_id": await use.erasures.request(use.tenant, body.scope, body.name), "status": "accepted"}
+    return {"receipt_id": await use.erasures.request(caller.tenant, body.scope, body.name), "status": "accepted"}
 
 
 @router.get("", operation_id="list_erasures")
-async def receipts(use: Use, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> dict[str, Any]:
+async def receipts(use: Use, caller: WholeTenant, limit: Annotated[int, Query(ge=1, le=500)] = 50) -> dict[str, Any]:
     """The newest first."""
-    return {"items": await use.erasures.receipts(use.tenant, limit), "next": None}
+    return {"items": await use.erasures.receipts(caller.tenant, limit), "next": None}
 
 
 @router.get("/{receipt_id}", operation_id="get_erasure")
-async def receipt(receipt_id: UUID, use: Use) -> dict[str, Any]:
+async def receipt(receipt_id: UUID, use: Use, caller: WholeTenant) -> dict[str, Any]:
     """What was removed and what remains; `state` is `running` until it is done."""
-    found = await use.erasures.receipt(use.tenant, receipt_id)
+    found = await use.erasures.receipt(caller.tenant, receipt_id)
     if found is None:
         raise NotFound(f"no erasure {receipt_id}", remedy="GET /v1/erasures lists them.")
     return found

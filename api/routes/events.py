@@ -46,13 +46,13 @@ async def events(
     use: Use, caller: Caller, after: Place = "begin", topics: Topics = None, document: Document = None, since: Since = None, limit: Limit = 100
 ) -> LogPage:
     """Facts in the log, in the order in which they are read, from a place on. For polling: ask again with `after` = `next`."""
-    return await use.feed.page(use.tenant, after=after or "begin", topics=_names(topics, caller), document=document, limit=limit, since=since)
+    return await use.feed.page(caller, after=after or "begin", topics=_names(topics, caller), document=document, limit=limit, since=since)
 
 
 @router.get("/documents/{document}/events", operation_id="document_events")
-async def document_events(document: UUID, use: Use, after: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0, limit: Limit = 500) -> dict[str, Any]:
+async def document_events(document: UUID, use: Use, caller: Caller, after: Annotated[int, Query(ge=0, le=2**31 - 1)] = 0, limit: Limit = 500) -> dict[str, Any]:
     """What each stage did with each revision, in every generation: attempts, place in the log, start, duration, and why it failed. `after` counts lines."""
-    items, following = await use.feed.of_document(use.tenant, document, after=after, limit=limit)
+    items, following = await use.feed.of_document(caller, document, after=after, limit=limit)
     if not items and not after:
         raise NotFound(f"no document {document}", remedy="GET /v1/documents lists them.")
     return {"items": items, "next": following}
@@ -68,7 +68,7 @@ async def stream(
     last_event_id: Annotated[str | None, Header(max_length=8192)] = None,
 ) -> StreamingResponse:
     """The log as it grows, as server-sent events: from now on, or from a place on. One connection is enough for many views: browsers allow six to a server."""
-    told = use.feed.follow(use.tenant, after=last_event_id or after, topics=_names(topics, caller), document=document)
+    told = use.feed.follow(caller, after=last_event_id or after, topics=_names(topics, caller), document=document)
     opened = await anext(told)
     return StreamingResponse(_written(opened, told), media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
 

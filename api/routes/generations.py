@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Depends
 from pydantic import BaseModel, Field
 
-from api.access import Use
+from api.access import Use, WholeTenant, whole_tenant
 from api.audit import AuditedRoute
 from evaluation.comparing import ComparisonBody
 from evaluation.gate import PromotionRequest
 
-router = APIRouter(tags=["generations"], route_class=AuditedRoute)
+router = APIRouter(tags=["generations"], route_class=AuditedRoute, dependencies=[Depends(whole_tenant)])
 
 
 class Promotion(BaseModel):
@@ -44,9 +44,9 @@ async def generation(name: str, use: Use) -> dict[str, Any]:
 
 
 @router.post("/generations/compare", operation_id="compare_generations")
-async def compare(wanted: ComparisonBody, use: Use) -> dict[str, Any]:
+async def compare(wanted: ComparisonBody, use: Use, caller: WholeTenant) -> dict[str, Any]:
     """Asks both the golden questions, and the real ones of a period. Takes as long as that takes."""
-    return await use.desk.compare(use.tenant, wanted.a, wanted.b, wanted)
+    return await use.desk.compare(caller.tenant, wanted.a, wanted.b, wanted)
 
 
 @router.post("/generations/rollback", operation_id="roll_back")
@@ -62,9 +62,9 @@ async def roll_back_from(name: str, use: Use) -> Promotion:
 
 
 @router.post("/generations/{name}/promote", operation_id="promote_generation")
-async def promote(name: str, use: Use, wanted: PromotionRequest | None = None) -> Promotion:
+async def promote(name: str, use: Use, caller: WholeTenant, wanted: PromotionRequest | None = None) -> Promotion:
     """In one transaction, if every document that answers now is settled in it, and the gate holds where one is given."""
-    return Promotion.model_validate(await use.desk.promote(use.tenant, name, wanted or PromotionRequest()))
+    return Promotion.model_validate(await use.desk.promote(caller.tenant, name, wanted or PromotionRequest()))
 
 
 @router.delete("/generations/{name}", operation_id="drop_generation")

@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
-from api.access import Use
+from api.access import Caller, Use
 
 router = APIRouter(tags=["health"])
 
@@ -30,9 +30,9 @@ async def readyz(use: Use) -> JSONResponse:
 
 
 @router.get("/health", operation_id="health")
-async def health(use: Use) -> dict[str, Any]:
+async def health(use: Use, caller: Caller) -> dict[str, Any]:
     """A summary: version, log, generation, documents by state, and dead letters by stage with the call that lists them."""
-    return await use.health()
+    return await use.health(caller)
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response)

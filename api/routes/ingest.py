@@ -14,7 +14,7 @@ from pydantic import ValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from api.access import Use
+from api.access import Caller, Use
 from api.bounds import remedy_of
 from api.guard import check_json, check_text, read_json
 from api.multipart import Form, read_form
@@ -24,7 +24,7 @@ from schemas.values import BlobRef
 
 router = APIRouter(tags=["ingest"])
 
-_LISTS = {"tags"}
+_LISTS = {"tags", "readers"}
 _OBJECTS = {"metadata"}
 
 REQUEST_BODY: dict[str, Any] = {
@@ -47,13 +47,14 @@ REQUEST_BODY: dict[str, Any] = {
 async def ingest(
     request: Request,
     use: Use,
+    caller: Caller,
     idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255, description="the same key is the same event")] = None,
 ) -> Receipt:
     """Takes one document, as a file or as JSON. Answers once the event is durable in the log."""
-    event, staged = use.intake.begin(idempotency_key), Staged()
+    event, staged = use.intake.begin(caller, idempotency_key), Staged(caller.tenant)
     try:
         wanted, upload = await _read(request, use, event, staged)
-        return await use.intake.accept(use.tenant, wanted, upload, event)
+        return await use.intake.accept(caller, wanted, upload, event)
     except (PermanentError, ClientDisconnect, HTTPException):
         for reference in staged.uploads:
             await use.intake.discard(event, reference)
@@ -61,9 +62,9 @@ async def ingest(
 
 
 @router.get("/ingest/status/{job}", operation_id="ingest_status")
-async def status_of_job(job: UUID, use: Use) -> dict[str, Any]:
+async def status_of_job(job: UUID, use: Use, caller: Caller) -> dict[str, Any]:
     """Each stage's state, attempts, place in the log and error."""
-    found = await use.documents.status(use.tenant, job_id=job)
+    found = await use.documents.status(caller, job_id=job)
     if found is None:
         raise NotFound(f"no ingestion job {job}", remedy="Take `ingestion_job_id` from the answer to POST /v1/ingest.")
     return found
@@ -71,10 +72,10 @@ async def status_of_job(job: UUID, use: Use) -> dict[str, Any]:
 
 @router.get("/ingest/status", operation_id="ingest_status_by_event")
 async def status_of_event(
-    use: Use, event_id: Annotated[str, Query(min_length=1, max_length=1024)], source: Annotated[str, Query(min_length=1, max_length=1024)]
+    use: Use, caller: Caller, event_id: Annotated[str, Query(min_length=1, max_length=1024)], source: Annotated[str, Query(min_length=1, max_length=1024)]
 ) -> dict[str, Any]:
     """The same, by the producer's own ce_id and ce_source."""
-    found = await use.documents.status(use.tenant, event_id=event_id, source=source)
+    found = await use.documents.status(caller, event_id=event_id, source=source)
     if found is None:
         raise NotFound(f"no event {event_id!r} of {source!r}", remedy="It may not have been read yet: ask again; or look at topic `outcomes`.")
     return found
@@ -84,6 +85,7 @@ async def status_of_event(
 class Staged:
     """What a request has stored so far, however it ends."""
 
+    tenant: str
     uploads: list[BlobRef] = field(default_factory=list)
 
 
@@ -103,7 +105,7 @@ async def _read(request: Request, use: Services, event: Upcoming, staged: Staged
 
 
 async def _stored(use: Services, event: Upcoming, staged: Staged, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
-    staged.uploads.append(await use.intake.store(use.tenant, event, chunks, media_type))
+    staged.uploads.append(await use.intake.store(staged.tenant, event, chunks, media_type))
     return staged.uploads[-1]
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 from fastapi.responses import JSONResponse
 
-from api.access import Use
+from api.access import Caller, Use
 from schemas.lineage import DocumentLineage, RunLineage
 
 router = APIRouter(tags=["lineage"])
@@ -19,14 +19,14 @@ RESPONSES: dict[int | str, dict[str, Any]] = {200: {"content": {PROV: {"schema":
 
 
 @router.get("/documents/{document}/lineage", operation_id="document_lineage", response_model=DocumentLineage, responses=RESPONSES)
-async def of_document(document: UUID, use: Use, shape: Shape = "json") -> DocumentLineage | JSONResponse:
+async def of_document(document: UUID, use: Use, caller: Caller, shape: Shape = "json") -> DocumentLineage | JSONResponse:
     """From the uploaded bytes over every event to what is searched: each read again at its own place and compared."""
-    found = await use.lineage.of_document(use.tenant, document)
+    found = await use.lineage.of_document(caller, document)
     return found if shape == "json" else JSONResponse(use.lineage.prov(found), media_type=PROV)
 
 
 @router.get("/runs/{run}/lineage", operation_id="run_lineage", response_model=RunLineage, responses=RESPONSES)
-async def of_run(run: UUID, use: Use, sentence: Number = None, citation: Number = None, shape: Shape = "json") -> RunLineage | JSONResponse:
+async def of_run(run: UUID, use: Use, caller: Caller, sentence: Number = None, citation: Number = None, shape: Shape = "json") -> RunLineage | JSONResponse:
     """From each citation (or those of one sentence of the answer) back to the uploaded bytes. `broken` names every place where something does not fit."""
-    found = await use.lineage.of_run(use.tenant, run, sentence=sentence, citation=citation)
+    found = await use.lineage.of_run(caller, run, sentence=sentence, citation=citation)
     return found if shape == "json" else JSONResponse(use.lineage.prov(found), media_type=PROV)

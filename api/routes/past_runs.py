@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict, Field
 
-from api.access import Use
+from api.access import Caller, Use
 from schemas.run_diffs import RunDiff
 
 router = APIRouter(tags=["runs"])
@@ -21,13 +21,13 @@ class DiffRequest(BaseModel):
 
 
 @router.post("/runs/{run}/rerun", operation_id="rerun_run")
-async def rerun(run: UUID, use: Use) -> dict[str, Any]:
+async def rerun(run: UUID, use: Use, caller: Caller) -> dict[str, Any]:
     """The answer made again as it was, from its recorded candidates, numbers and passages: `{run_id, kind, same, differences[], missing[], response}`.
     No model and no index is asked. 404 where a passage that it was read from is gone."""
-    return await use.history.rerun(use.tenant, run)
+    return await use.history.rerun(caller, run)
 
 
 @router.post("/runs/{run}/diff", operation_id="diff_run")
-async def diff(run: UUID, wanted: DiffRequest, use: Use) -> RunDiff:
+async def diff(run: UUID, wanted: DiffRequest, use: Use, caller: Caller) -> RunDiff:
     """What is different now, or in another run: passages that moved, came and went, the answer, and why."""
-    return await use.history.diff(use.tenant, run, wanted.other)
+    return await use.history.diff(caller, run, wanted.other)

@@ -7,21 +7,21 @@ from uuid import UUID
 
 from fastapi import APIRouter
 
-from api.access import After, Limit, Use
+from api.access import After, Caller, Limit, Use
 from schemas.errors import NotFound
 
 router = APIRouter(tags=["runs"])
 
 
 @router.get("/runs", operation_id="list_runs")
-async def runs(use: Use, after: After = None, limit: Limit = 50) -> dict[str, Any]:
-    items, following = await use.records.runs(use.tenant, after=after, limit=limit)
+async def runs(use: Use, caller: Caller, after: After = None, limit: Limit = 50) -> dict[str, Any]:
+    items, following = await use.records.runs(caller, after=after, limit=limit)
     return {"items": items, "next": following}
 
 
 @router.get("/runs/{run}", operation_id="get_run")
-async def run(run: UUID, use: Use) -> dict[str, Any]:
-    found = await use.records.run(use.tenant, run)
+async def run(run: UUID, use: Use, caller: Caller) -> dict[str, Any]:
+    found = await use.records.run(caller, run)
     if found is None:
         raise NotFound(f"no run {run}", remedy="It may not have reached the log yet; GET /v1/runs lists those that have.")
     return found

@@ -11,12 +11,13 @@ from retrieval.lineage.walk import Walk
 from retrieval.past import Past, past_of
 from schemas.errors import InvalidRequest, NotFound
 from schemas.lineage import RunLineage
+from schemas.principals import Principal
 from schemas.questions import Citation, QueryResponse
 
 _MARKS = re.compile(r"(?:\[\d++\])++(?:\s|$)")
 
 
-async def run_lineage(walk: Walk, tenant: str, run: Mapping[str, Any], *, sentence: int | None, citation: int | None) -> RunLineage:
+async def run_lineage(walk: Walk, caller: Principal, run: Mapping[str, Any], *, sentence: int | None, citation: int | None) -> RunLineage:
     """`run` is a row of table `runs`. Sentences count from 1. Raises NotFound where there is no such sentence, citation or record."""
     past = past_of(run)
     response = past.response
@@ -24,7 +25,7 @@ async def run_lineage(walk: Walk, tenant: str, run: Mapping[str, Any], *, senten
         raise InvalidRequest(f"run {response.run_id} was a search: it answered nothing", remedy="Name the run of a question, or a document.")
     read = {chunk.id: chunk for chunk in past.basis.chunks}
     sentences = cited_by_sentence(response, quoted=past.is_quoted)
-    walked = [await walk.citation(tenant, response.generation, one, read[one.chunk_id]) for one in chosen(response, sentences, sentence, citation)]
+    walked = [await walk.citation(caller, response.generation, one, read[one.chunk_id]) for one in chosen(response, sentences, sentence, citation)]
     faults = [fault for one in walked for fault in one.broken]
     return RunLineage(
         run_id=response.run_id,

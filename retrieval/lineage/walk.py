@@ -18,6 +18,7 @@ from schemas.ports.engines import Blobs
 from schemas.ports.lineage import LineageTables, PartPlace, RevisionRow, StoredChunk
 from schemas.ports.log import EventLog
 from schemas.ports.runs import PastTexts
+from schemas.principals import Principal
 from schemas.questions import Citation
 from schemas.runs import PastChunk
 from schemas.values import Transcript
@@ -56,9 +57,9 @@ class Walk:
     codec: Codec
     blobs: Blobs
 
-    async def document(self, tenant: str, document_id: UUID) -> DocumentLineage:
+    async def document(self, caller: Principal, document_id: UUID) -> DocumentLineage:
         """Of the revision that answers, else of the latest."""
-        row = await self._row(tenant, document_id, None, None)
+        row = await self._row(caller, document_id, None, None)
         found = await self._evidence(row, row.generation)
         walked = [*_to_text(found, None), *_chunked(found), *_embedded(found)]
         return DocumentLineage(
@@ -76,12 +77,12 @@ class Walk:
             broken=broken(walked),
         )
 
-    async def citation(self, tenant: str, generation: str, citation: Citation, read: PastChunk) -> CitationLineage:
+    async def citation(self, caller: Principal, generation: str, citation: Citation, read: PastChunk) -> CitationLineage:
         """`read` is the chunk as the answer's record names it."""
-        row = await self._row(tenant, read.document_id, read.order, generation)
+        row = await self._row(caller, read.document_id, read.order, generation)
         found = await self._evidence(row, generation)
         stored = await self.tables.chunk(generation, read.document_id, read.order, read.id)
-        walked = await self._from_chunk(tenant, generation, citation, read, stored, found)
+        walked = await self._from_chunk(caller, generation, citation, read, stored, found)
         start, end = _between(citation, read)
         return CitationLineage(
             n=citation.n,
@@ -102,10 +103,12 @@ class Walk:
             broken=broken(walked),
         )
 
-    async def _from_chunk(self, tenant: str, generation: str, citation: Citation, read: PastChunk, stored: StoredChunk | None, found: Evidence) -> list[Hop]:
+    async def _from_chunk(
+        self, caller: Principal, generation: str, citation: Citation, read: PastChunk, stored: StoredChunk | None, found: Evidence
+    ) -> list[Hop]:
         place, text = f"table child_chunks ({generation}) {read.id}", stored.text if stored else None
         if stored is None:
-            place, text = f"table chunk_history {read.id}", (await self.texts.find(tenant, [read])).get(read.id)
+            place, text = f"table chunk_history {read.id}", (await self.texts.find(caller, [read])).get(read.id)
         first = hops.chunk_hop(place, text, read, citation)
         vectors = [_embedded_hop(found, one, (read.id, stored)) for one in found.embedded if stored and _holds_vector(one[1], read.id)]
         parts = [one for one in found.chunked if _holds(one[1], read.id)]
@@ -113,8 +116,8 @@ class Walk:
         chunked = [_chunked_hop(found, one, wanted) for one in parts] or [_lost_part(found, generation)]
         return [first, *vectors, *chunked, *reversed(_to_text(found, hops.Quote(citation.quote, *_between(citation, read))))]
 
-    async def _row(self, tenant: str, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow:
-        row = await self.tables.revision(tenant, document_id, order, generation)
+    async def _row(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow:
+        row = await self.tables.revision(caller, document_id, order, generation)
         if row is None:
             raise NotFound(f"no document {document_id}", remedy="It may have been erased; `anabranch documents list` shows those that are there.")
         return row

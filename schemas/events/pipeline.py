@@ -49,7 +49,7 @@ class DocumentRemoved(Derived, name="document.removed", topic="accepted"):
 
 
 class AmendmentAccepted(Amendment, Derived, name="document.amended", topic="accepted"):
-    """Title, collection, tags or metadata of a document are others, from `order` on."""
+    """Title, collection, tags, metadata or readers of a document are others, from `order` on."""
 
     external_id: str | None = None
     payload_sha256: str

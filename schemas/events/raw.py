@@ -18,17 +18,21 @@ def _exactly_one(*names: str) -> dict[str, Any]:
     return {"oneOf": [{"required": [name], "properties": {name: {"type": "string"}}} for name in names]}
 
 
-LONGEST_TENANT = 255
-_TENANT = r"^[^\x00-\x1f\x7f/\\.][^\x00-\x1f\x7f/\\]*$"
+LONGEST_TENANT = 64
+_UUID = r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}"
+_TENANT = rf"^(?!uploads$)(?!{_UUID}$)[a-z0-9][a-z0-9._-]{{0,{LONGEST_TENANT - 1}}}$"
+"""A folder of the blob store: no other one's, none that documents have, and the same on file systems without case."""
 
 
 def is_tenant(name: str) -> bool:
-    return re.fullmatch(_TENANT, name) is not None and len(name.encode(errors="replace")) <= LONGEST_TENANT
+    return re.fullmatch(_TENANT, name) is not None
 
 
 def _tenant(name: str) -> str:
     if not is_tenant(name):
-        raise ValueError(f"tenant {name!r} is empty, has a slash or a control character, begins with a dot, or is longer than {LONGEST_TENANT} bytes")
+        raise ValueError(
+            f"tenant {name!r} is not 1 to {LONGEST_TENANT} characters of a-z, 0-9, '.', '_' and '-' that begin with a letter or digit, or is 'uploads' or a UUID"
+        )
     return name
 
 
@@ -102,13 +106,13 @@ class DocumentWithdrawn(Named, name="document.withdrawn", topic="raw"):
 
 
 class DocumentAmended(Amendment, Named, name="document.amended", topic="raw"):
-    """Title, collection, tags or metadata of a document are others from now on; its text is not touched, and nothing is embedded again.
+    """Title, collection, tags, metadata or readers of a document are others from now on; its text is not touched, and nothing is embedded again.
     Holds until a later revision or amendment says something of the same field."""
 
     @model_validator(mode="after")
     def amends(self) -> Self:
         if not self.said():
-            raise ValueError("give title, collection, tags or metadata, at least one of them")
+            raise ValueError("give title, collection, tags, metadata or readers, at least one of them")
         return self
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pydantic import Field
+
 from schemas.events.declaration import Event
 from schemas.sources import Reset, SourceSpec
 
@@ -18,6 +20,7 @@ class SourceRemoved(Event, name="source.removed", topic="control"):
 
     source: str
     withdraw: bool = False
+    tenant: str | None = Field(None, description="whose source it is")
 
 
 class SourceReset(Event, name="source.reset", topic="control"):
@@ -25,6 +28,7 @@ class SourceReset(Event, name="source.reset", topic="control"):
 
     source: str
     reset: Reset
+    tenant: str | None = Field(None, description="whose source it is")
 
 
 EVENTS: tuple[type[Event], ...] = (SourceAdded, SourceRemoved, SourceReset)

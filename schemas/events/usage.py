@@ -18,6 +18,7 @@ class QueryReceived(Event, name="query.received", topic="queries"):
     kind: str = Field(description="query or search")
     request: dict[str, Any]
     received_at: datetime
+    asked_by: str | None = Field(None, description="id of the caller")
 
 
 class QueryAnswered(Event, name="query.answered", topic="queries"):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Literal, Protocol
 from uuid import UUID
 
+from schemas.principals import Principal
 from schemas.records import Position
 from schemas.values import BlobRef
 
@@ -59,7 +60,7 @@ class StoredChunk:
 
 
 class LineageTables(Protocol):
-    async def revision(self, tenant: str, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow | None:
+    async def revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow | None:
         """The one of that order, else the one that answers in the live generation, else the latest."""
 
     async def places(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPlace]:

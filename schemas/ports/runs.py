@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 from uuid import UUID
 
+from schemas.principals import Principal
 from schemas.run_diffs import DocumentNow
 
 
@@ -25,10 +26,10 @@ class PastText(Protocol):
 class PastTexts(Protocol):
     """Texts as past answers read them, also those of superseded revisions and of generations that were dropped."""
 
-    async def find(self, tenant: str, wanted: Sequence[PastText]) -> Mapping[UUID, str]:
+    async def find(self, caller: Principal, wanted: Sequence[PastText]) -> Mapping[UUID, str]:
         """By the id of chunk or parent; each has the hash that was asked for. What is nowhere any more (an erased document's) is left out."""
 
 
 class DocumentsNow(Protocol):
-    async def now(self, tenant: str, documents: Sequence[UUID]) -> Mapping[UUID, DocumentNow]:
+    async def now(self, caller: Principal, documents: Sequence[UUID]) -> Mapping[UUID, DocumentNow]:
         """What became of them; those that are not known (any more) are left out."""

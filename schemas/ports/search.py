@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Any, Literal, Protocol
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.generations import Generation
+from schemas.principals import Principal, Readers
 from schemas.questions import Filters
 
 
@@ -121,8 +122,8 @@ class Snapshot(Protocol):
 
 
 class Search(Protocol):
-    def snapshot(self, generation: str | None = None) -> AbstractAsyncContextManager[Snapshot]:
-        """Of the live generation, or the named one. Raises NotFound."""
+    def snapshot(self, generation: str | None = None, names: Readers = None) -> AbstractAsyncContextManager[Snapshot]:
+        """Of the live generation, or the named one, with the documents that `names` may read (None: all). Raises NotFound."""
 
 
 class IndexChanges(Protocol):
@@ -140,23 +141,25 @@ class DocumentText:
 
 
 class Documents(Protocol):
-    """What is known of documents, for API and command line: plain dictionaries in the shapes of `interfaces.md`."""
+    """What is known of documents, for API and command line: plain dictionaries in the shapes of `interfaces.md`. What the caller may not read is not there."""
 
     async def find(
-        self, tenant: str, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
+        self, caller: Principal, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
     ) -> tuple[list[dict[str, Any]], str | None]: ...
 
-    async def get(self, tenant: str, document_id: UUID) -> dict[str, Any] | None: ...
+    async def get(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None: ...
 
-    async def revisions(self, tenant: str, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         """The newest first; `after` is a revision's number."""
 
-    async def chunks(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
+    async def chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
 
-    async def text(self, tenant: str, document_id: UUID) -> DocumentText | None: ...
+    async def text(self, caller: Principal, document_id: UUID) -> DocumentText | None: ...
 
     async def status(
-        self, tenant: str, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
+        self, caller: Principal, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
     ) -> dict[str, Any] | None: ...
 
-    async def counts(self, tenant: str) -> dict[str, int]: ...
+    async def counts(self, tenant: str | None) -> dict[str, int]: ...
+
+    async def readable(self, caller: Principal, documents: Collection[UUID]) -> set[UUID]: ...

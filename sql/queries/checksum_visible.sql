@@ -6,7 +6,7 @@ with shown as materialized (
     and ($2::text is null or exists (select from visible o where o.generation = $2 and o.document_id = v.document_id and o.ord = v.ord))
 ), lines as (
   select 'documents' as name, row(d.id, d.tenant, d.external_id, d.source_uri, d.filename, d.media_type, d.title, d.language, d.collection, d.tags, d.metadata,
-    d.document_date, d.content_sha256)::text as line
+    d.document_date, d.content_sha256, d.readers)::text as line
   from documents d join shown s on s.document_id = d.id
   union all
   select 'texts', row(t.document_id, t.tenant, t.title, t.language, t.media_type, t.content_sha256, t.text_sha256, t.characters, t.pages, t.warnings)::text

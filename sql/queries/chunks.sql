@@ -18,5 +18,5 @@ left join lateral (
   select s.blob_key, s.blob_offset, s.blob_length from chunk_states s
   where s.generation = $1 and s.document_id = c.document_id and s.ord = c.ord and s.chunk_id = c.id offset 0
 ) s on true
-where c.generation = $1 and ($2::uuid[] is null or c.id = any ($2)) and ($3::uuid[] is null or c.parent_id = any ($3))
+where c.generation = $1 and ($4::text[] is null or may_read(c.document_id, c.ord, $4)) and ($2::uuid[] is null or c.id = any ($2)) and ($3::uuid[] is null or c.parent_id = any ($3))
 order by array_position($3::uuid[], c.parent_id), c.ordinal, c.id

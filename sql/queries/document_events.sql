@@ -1,6 +1,6 @@
 -- What each stage did with each revision of a document, in every generation, in the order of time.
 with revisions as (
-  select r.document_id, r.ord, r.revision, r.received_at, r.log_topic, r.log_partition, r.log_offset from document_revisions r where r.tenant = $1 and r.document_id = $2
+  select r.document_id, r.ord, r.revision, r.received_at, r.log_topic, r.log_partition, r.log_offset from document_revisions r join documents d on d.id = r.document_id where r.tenant = $1 and r.document_id = $2 and may_read($5::text[], d.readers)
 ), lines as (
   select r.revision, j.generation, j.stage, j.part, j.state, j.attempts, j.log_topic, j.log_partition, j.log_offset, j.started_at, j.duration_ms, j.error
   from revisions r join job_stages j on j.document_id = r.document_id and j.ord = r.ord
@@ -13,7 +13,7 @@ with revisions as (
          jsonb_build_object('code', b.code, 'detail', b.detail, 'remedy', b.remedy)
   from (
     select l.*, r.revision from dead_letters l left join revision_burials x on x.event_id = l.event_id and x.stage = l.stage and x.generation = l.generation
-    left join revisions r on r.ord = x.ord where l.document_id = $2 and coalesce(l.tenant, $1) = $1
+    left join revisions r on r.ord = x.ord where l.document_id = $2 and coalesce(l.tenant, 'default') = $1 and ($5::text[] is null or exists (select from revisions))
   ) b
   where not exists (
     select from revisions r join job_stages j on j.document_id = r.document_id and j.ord = r.ord

@@ -1,5 +1,6 @@
 -- Documents, the latest received first, with the state of their latest revision. Withdrawn ones only where that state is asked for, or the id ($2).
 -- Those that failed at the door are among them, as far as their id is known; $10 is the id that external id $3 gives.
+-- $11 are the caller's names, $12 its id: whoever is limited to readers sees of the door only what it sent itself.
 select * from (
   select
     d.id as document_id, d.external_id, nullif(d.source, '') as source, d.source_uri, d.filename, coalesce(d.media_type, t.media_type) as media_type,
@@ -16,6 +17,7 @@ select * from (
   left join document_revisions shown on shown.document_id = d.id and shown.ord = s.visible
   left join revision_texts t on t.generation = s.generation and t.document_id = d.id and t.ord = coalesce(s.visible, s.ord)
   where d.tenant = $1
+    and may_read($11::text[], d.readers) and ($11::text[] is null or 'readers' = any (d.amended) or may_read($11, shown.readers))
     and ($2::uuid is null or d.id = $2)
     and ($3::text is null or d.external_id = $3)
     and ($4::text is null or d.collection = $4)
@@ -29,7 +31,7 @@ select * from (
     null, 'failed', null, 0, null, null,
     '[]', jsonb_build_object('code', f.code, 'detail', f.detail, 'remedy', f.remedy)
   from door_failures f
-  where f.tenant = $1
+  where f.tenant = $1 and ($11::text[] is null or exists (select from jobs j where j.id = f.event_id and j.asked_by = $12::text))
     and ($2::uuid is null or f.document_id = $2)
     and ($3::text is null or f.external_id = $3 or f.document_id = $10::uuid)
     and $4::text is null and $5::text is null and coalesce($6, 'failed') = 'failed'

@@ -5,4 +5,4 @@ from documents d
 left join live_generation g on true
 left join visible v on v.generation = g.name and v.document_id = d.id
 left join document_revisions r on r.document_id = d.id and r.ord = v.ord
-where d.tenant = $1 and d.id = any ($2::uuid[])
+where d.tenant = $1 and d.id = any ($2::uuid[]) and may_read($3::text[], d.readers)

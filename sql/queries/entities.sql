@@ -1,9 +1,13 @@
--- Visible entities of the live generation by mentions, the most first: one by id ($2), or those whose name holds a text ($3), of a type ($4).
+-- Visible entities of the live generation by mentions, the most first: one by id ($2), or those whose name holds a text ($4), of a type ($5), over what the caller's names ($3) may read.
 select e.id, e.type, e.name, e.names, e.mentions
 from live_generation g
-cross join lateral (select * from entities where generation = g.name and tenant = $1 and ($2::uuid is null or id = $2)) e
-where ($3::text is null or exists (select from unnest(e.names) spelled where strpos(lower(spelled), lower($3)) > 0))
-  and ($4::text is null or e.type = $4)
-  and ($5::int is null or (-e.mentions, e.id) > (-$5::int, $6::uuid))
+cross join lateral (
+  select id, type, name, names, mentions from entities where $3::text[] is null and generation = g.name and tenant = $1 and ($2::uuid is null or id = $2)
+  union all
+  select id, type, name, names, mentions from ({readable_entities}) readable where $3::text[] is not null and ($2::uuid is null or id = $2)
+) e
+where ($4::text is null or exists (select from unnest(e.names) spelled where strpos(lower(spelled), lower($4)) > 0))
+  and ($5::text is null or e.type = $5)
+  and ($6::int is null or (-e.mentions, e.id) > (-$6::int, $7::uuid))
 order by e.mentions desc, e.id
-limit $7
+limit $8

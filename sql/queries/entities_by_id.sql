@@ -1,4 +1,8 @@
--- Visible entities by id.
+-- Visible entities by id, over what the caller's names ($3) may read.
 select e.id, e.type, e.name, e.mentions
 from live_generation g
-join entities e on e.generation = g.name and e.tenant = $1 and e.id = any ($2::uuid[])
+cross join lateral (
+  select id, type, name, mentions from entities where $3::text[] is null and generation = g.name and tenant = $1 and id = any ($2::uuid[])
+  union all
+  select id, type, name, mentions from ({readable_entities}) readable where $3::text[] is not null and id = any ($2::uuid[])
+) e

@@ -1,10 +1,10 @@
--- Visible chunks of one text search configuration ($12) whose words match ($13), best BM25 first: `bm <#> weights` is its negative.
+-- Visible chunks of one text search configuration ($13) whose words match ($14), best BM25 first: `bm <#> weights` is its negative.
 -- All candidates are scored; visibility and filters are looked up for the best only.
 select c.id, c.document_id, -c.distance as score
 from (
-  select id, document_id, ord, bm <#> $14::text::sparsevec as distance
+  select id, document_id, ord, bm <#> $15::text::sparsevec as distance
   from child_chunks
-  where generation = $1 and tenant = $2 and cfg = $12::regconfig and tsv @@ $13::text::tsquery
+  where generation = $1 and tenant = $2 and cfg = $13::regconfig and tsv @@ $14::text::tsquery
     and ($3::uuid[] is null or document_id = any ($3))
   order by distance, id
   offset 0
@@ -12,4 +12,4 @@ from (
 cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
 where {passes}
 order by c.distance, c.id
-limit $15
+limit $16

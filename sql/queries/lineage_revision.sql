@@ -8,5 +8,6 @@ left join live_generation g on true
 left join visible v on v.generation = g.name and v.document_id = r.document_id
 left join revision_texts t on t.generation = coalesce($4, g.name) and t.document_id = r.document_id and t.ord = r.ord
 where r.tenant = $1 and r.document_id = $2 and ($3::bigint[] is null or r.ord = $3)
+  and ($5::text[] is null or may_read(r.document_id, r.ord, $5))
 order by r.ord = v.ord desc nulls last, r.ord desc
 limit 1

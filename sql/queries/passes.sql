@@ -1,4 +1,4 @@
--- A condition, not a statement: the document of row `c` passes the filters $5 to $11, if there are any ($4).
+-- A condition, not a statement: the document of row `c` passes the filters $5 to $11, and the caller's names $12 may read it, if there are any ($4).
 (not $4::bool or exists (
   select from documents d
   left join revision_texts t on t.generation = $1 and t.document_id = c.document_id and t.ord = c.ord
@@ -10,4 +10,8 @@
     and ($9::date is null or coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) >= $9)
     and ($10::date is null or coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) <= $10)
     and ($11::jsonb is null or d.metadata @> $11)
+    and may_read($12::text[], d.readers)
+    and ($12::text[] is null or 'readers' = any (d.amended) or may_read($12, (
+      select r.readers from document_revisions r where r.document_id = c.document_id and r.ord = c.ord
+    )))
 ))

@@ -16,3 +16,4 @@ left join lateral (
   where x.generation = any (s.names) and x.id = w.id and x.document_id = w.document_id and x.tenant = $1 and sha256(convert_to(x.text, 'UTF8')) = w.hash limit 1
 ) p on h.text is null
 where coalesce(h.text, c.text, p.text) is not null
+  and ($5::text[] is null or exists (select from documents d where d.id = w.document_id and may_read($5, d.readers)))

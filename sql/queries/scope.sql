@@ -1,4 +1,5 @@
--- The visible documents that pass the filters, with their chunks; at most $11, since it only matters whether they are few.
+-- The visible documents that pass the filters and that the caller's names ($11) may read, with their chunks; at most $12, since it only matters
+-- whether they are few.
 select v.document_id, v.chunks
 from documents d
 join visible v on v.generation = $1 and v.document_id = d.id
@@ -12,4 +13,5 @@ where d.tenant = $2 and v.tenant = $2
   and ($8::date is null or coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) >= $8)
   and ($9::date is null or coalesce(d.document_date, (d.received_at at time zone 'UTC')::date) <= $9)
   and ($10::jsonb is null or d.metadata @> $10)
-limit $11
+  and may_read($11::text[], d.readers) and ($11::text[] is null or may_read(d.id, v.ord, $11))
+limit $12

@@ -1,7 +1,7 @@
--- Visible chunks by cosine distance to $12, every vector compared.
+-- Visible chunks by cosine distance to $13, every vector compared.
 select c.chunk_id, c.document_id, 1 - c.distance as score
 from (
-  select chunk_id, document_id, ord, embedding <=> $12 as distance
+  select chunk_id, document_id, ord, embedding <=> $13 as distance
   from chunk_vectors
   where generation = $1 and tenant = $2 and ($3::uuid[] is null or document_id = any ($3))
   order by distance, chunk_id
@@ -10,4 +10,4 @@ from (
 cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
 where {passes}
 order by c.distance, c.chunk_id
-limit $13
+limit $14

@@ -28,4 +28,4 @@ join documents d on d.id = s.document_id
 join document_revisions r on r.document_id = s.document_id and r.ord = s.ord
 left join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = s.accepted_id
 left join revision_texts t on t.generation = s.generation and t.document_id = s.document_id and t.ord = s.ord
-where s.tenant = $1 and ($2::uuid is null or s.accepted_id = $2) and ($3::uuid is null or (s.document_id = $3 and s.ord = (select max(ord) from document_revisions where document_id = $3)))
+where s.tenant = $1 and may_read($4::text[], d.readers) and ($2::uuid is null or s.accepted_id = $2) and ($3::uuid is null or (s.document_id = $3 and s.ord = (select max(ord) from document_revisions where document_id = $3)))

@@ -12,6 +12,7 @@ from schemas.errors import InvalidRequest
 from schemas.ids import content_id, derived_id, received_id
 from sql.documents import PgDocuments
 from sql.records import PgRecords
+from tests.callers import LOCAL, caller
 from tests.rows import EPOCH, Doc, accept, add, flip, index
 from tests.searching import Stand, stand
 
@@ -23,7 +24,7 @@ def job_of(doc: Doc) -> UUID:
 
 
 async def status(desk: Stand, doc: Doc) -> dict[str, Any]:
-    found = await PgDocuments(desk.pool).status("default", job_id=job_of(doc))
+    found = await PgDocuments(desk.pool).status(LOCAL, job_id=job_of(doc))
     assert found is not None
     return found
 
@@ -71,19 +72,19 @@ async def test_a_job_is_accepted_while_no_table_knows_its_document(database: str
         found = await status(desk, DOC)
         assert (found["state"], found["document_id"], found["external_id"]) == ("accepted", DOC.id, "a")
         assert found["stages"][0]["stage"] == "receive" and found["chunks_count"] == 0
-        assert await PgDocuments(desk.pool).status("other", job_id=job_of(DOC)) is None
-        told = await PgDocuments(desk.pool).get("default", DOC.id)
+        assert await PgDocuments(desk.pool).status(caller("other"), job_id=job_of(DOC)) is None
+        told = await PgDocuments(desk.pool).get(LOCAL, DOC.id)
         assert told is not None and (told["state"], told["document_id"], told["revision"], told["blob"]) == ("accepted", DOC.id, 0, None)
-        assert await PgDocuments(desk.pool).get("other", DOC.id) is None
-        assert (await PgDocuments(desk.pool).find("default", **dict.fromkeys(("external_id", "collection", "tag", "state", "after")), limit=5))[0] == []
+        assert await PgDocuments(desk.pool).get(caller("other"), DOC.id) is None
+        assert (await PgDocuments(desk.pool).find(LOCAL, **dict.fromkeys(("external_id", "collection", "tag", "state", "after")), limit=5))[0] == []
 
 
 async def test_an_event_of_any_producer_is_found_by_its_own_name(database: str) -> None:
     async with stand(database) as desk:
         await add(desk.connection, DOC)
-        found = await PgDocuments(desk.pool).status("default", event_id=DOC.event_id, source="test")
+        found = await PgDocuments(desk.pool).status(LOCAL, event_id=DOC.event_id, source="test")
         assert found is not None and (found["state"], found["document_id"]) == ("searchable", DOC.id)
-        assert await PgDocuments(desk.pool).status("default", event_id="unheard", source="test") is None
+        assert await PgDocuments(desk.pool).status(LOCAL, event_id="unheard", source="test") is None
 
 
 async def test_an_event_buried_at_the_door_has_failed_with_its_reason(database: str) -> None:
@@ -91,7 +92,7 @@ async def test_an_event_buried_at_the_door_has_failed_with_its_reason(database: 
         await bury(desk, "receive", topic="raw", offset=4, event=received_id("default", "crm", "e-1"), generation="")
         await bury(desk, "receive", topic="raw", offset=5, event_id="e-2", source="crm", generation="")
         for name in ("e-1", "e-2"):
-            found = await PgDocuments(desk.pool).status("default", event_id=name, source="crm")
+            found = await PgDocuments(desk.pool).status(LOCAL, event_id=name, source="crm")
             assert found is not None and found["state"] == "failed" and found["document_id"] is None
             [line] = found["stages"]
             assert line["error"] == {"code": "BROKEN", "detail": "page 3 is torn", "remedy": "Scan it again."} and line["attempts"] == 2
@@ -133,7 +134,7 @@ async def test_a_buried_chunk_fails_the_revision_while_the_old_one_keeps_serving
         assert failed["state"] == "failed"
         assert next(line for line in failed["stages"] if line["stage"] == "chunk")["error"]["code"] == "BROKEN"
         assert (await status(desk, DOC))["state"] == "searchable"
-        found = await PgDocuments(desk.pool).get("default", DOC.id)
+        found = await PgDocuments(desk.pool).get(LOCAL, DOC.id)
         assert found is not None and (found["state"], found["visible_revision"], found["revision"]) == ("failed", 1, 2)
 
 
@@ -165,7 +166,7 @@ async def test_an_older_revision_is_superseded_and_an_unchanged_one_is_answered_
         await accept(desk.connection, same)
         assert [(await status(desk, doc))["state"] for doc in (DOC, second, same)] == ["superseded", "searchable", "searchable"]
         assert set(stages(await status(desk, same)).values()) == {"done"}
-        listed, _ = await PgDocuments(desk.pool).revisions("default", DOC.id, after=None, limit=10)
+        listed, _ = await PgDocuments(desk.pool).revisions(LOCAL, DOC.id, after=None, limit=10)
         assert [(item["revision"], item["state"], item["visible"]) for item in listed] == [
             (3, "searchable", False),
             (2, "searchable", True),
@@ -211,11 +212,11 @@ async def test_a_withdrawn_document_is_withdrawn_for_its_jobs_and_gone_from_list
         await desk.connection.execute("delete from visible")
         documents = PgDocuments(desk.pool)
         assert (await status(desk, removal))["state"] == (await status(desk, DOC))["state"] == "withdrawn"
-        assert (await documents.find("default", **NO_FILTER, limit=10))[0] == []
-        assert [item["document_id"] for item in (await documents.find("default", **NO_FILTER | {"state": "withdrawn"}, limit=10))[0]] == [DOC.id]
-        found = await documents.get("default", DOC.id)
+        assert (await documents.find(LOCAL, **NO_FILTER, limit=10))[0] == []
+        assert [item["document_id"] for item in (await documents.find(LOCAL, **NO_FILTER | {"state": "withdrawn"}, limit=10))[0]] == [DOC.id]
+        found = await documents.get(LOCAL, DOC.id)
         assert found is not None and found["state"] == "withdrawn"
-        assert await documents.text("default", DOC.id) is None
+        assert await documents.text(LOCAL, DOC.id) is None
         assert await documents.counts("default") == {"withdrawn": 1}
 
 
@@ -244,7 +245,7 @@ async def test_lists_are_filtered(database: str, given: dict[str, str], found: l
     async with stand(database) as desk:
         await add(desk.connection, DOC, Doc("b", ["x"]), Doc("mine", ["x"], tenant="other"))
         await accept(desk.connection, Doc("c", ["x"]))
-        items, following = await PgDocuments(desk.pool).find("default", **NO_FILTER | given, limit=10)
+        items, following = await PgDocuments(desk.pool).find(LOCAL, **NO_FILTER | given, limit=10)
         assert [item["external_id"] for item in items] == found and following is None
 
 
@@ -253,35 +254,35 @@ async def test_lists_come_page_by_page_without_repeats(database: str) -> None:
         await add(desk.connection, *(Doc(f"d{n}", ["x"]) for n in range(7)))
         documents, seen, after = PgDocuments(desk.pool), list[str](), None
         while True:
-            items, after = await documents.find("default", **NO_FILTER | {"after": after}, limit=3)
+            items, after = await documents.find(LOCAL, **NO_FILTER | {"after": after}, limit=3)
             seen += [item["external_id"] for item in items]
             if after is None:
                 break
         assert sorted(seen) == [f"d{n}" for n in range(7)]
         with pytest.raises(InvalidRequest):
-            await documents.find("default", **NO_FILTER | {"after": "yesterday"}, limit=3)
+            await documents.find(LOCAL, **NO_FILTER | {"after": "yesterday"}, limit=3)
 
 
 async def test_a_document_comes_with_its_text_and_chunks(database: str) -> None:
     async with stand(database) as desk:
         await add(desk.connection, DOC)
         documents = PgDocuments(desk.pool)
-        text = await documents.text("default", DOC.id)
+        text = await documents.text(LOCAL, DOC.id)
         assert text is not None and text.markdown == "one two\n\nthree"
-        first, after = await documents.chunks("default", DOC.id, after=-1, limit=1)
-        second, end = await documents.chunks("default", DOC.id, after=after or 0, limit=1)
+        first, after = await documents.chunks(LOCAL, DOC.id, after=-1, limit=1)
+        second, end = await documents.chunks(LOCAL, DOC.id, after=after or 0, limit=1)
         assert [item["text"] for item in first + second] == ["one two", "three"] and end is None
         assert first[0]["section"] == "Part" and first[0]["pages"] == [1]
-        found = await documents.get("default", DOC.id)
+        found = await documents.get(LOCAL, DOC.id)
         assert found is not None
         assert (found["title"], found["collection"], found["tags"], found["chunks_count"], found["bytes"]) == ("A", "law", ["red"], 2, 1)
-        assert len(found["stages"]) == 7 and await documents.get("other", DOC.id) is None
+        assert len(found["stages"]) == 7 and await documents.get(caller("other"), DOC.id) is None
 
 
 async def test_collections_tell_documents_chunks_and_languages(database: str) -> None:
     async with stand(database) as desk:
         await add(desk.connection, DOC, Doc("p", ["x"], "pt", collection="law"), Doc("none", ["x"], None))
-        assert await PgRecords(desk.pool).collections("default") == [
+        assert await PgRecords(desk.pool).collections(LOCAL) == [
             {"name": "law", "documents": 2, "chunks": 3, "languages": ["en", "pt"]},
             {"name": None, "documents": 1, "chunks": 1, "languages": []},
         ]
@@ -301,6 +302,6 @@ async def test_dead_letters_and_runs_come_latest_first_and_only_to_their_tenant(
             "insert into runs (id, tenant, kind, request, received_at, response) values ($1, 'default', 'query', $2, $3, $4)",
             *(run, {"query": "why"}, EPOCH, {"answer": "because", "refused": False}),
         )
-        [line], _ = await records.runs("default", after=None, limit=5)
+        [line], _ = await records.runs(LOCAL, after=None, limit=5)
         assert (line["run_id"], line["query"], line["answer"]) == (run, "why", "because")
-        assert await records.run("other", run) is None and (await records.run("default", run) or {})["response"]["answer"] == "because"
+        assert await records.run(caller("other"), run) is None and (await records.run(LOCAL, run) or {})["response"]["answer"] == "because"

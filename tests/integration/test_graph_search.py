@@ -10,6 +10,7 @@ import pytest
 from schemas.ports.search import Hit, Seed
 from schemas.questions import Filters
 from sql.entities import PgEntities
+from tests.callers import LOCAL, caller
 from tests.rows import Doc, add, add_mention, add_relation, flip
 from tests.searching import Stand, stand
 
@@ -119,7 +120,7 @@ async def test_an_entity_is_called_what_it_is_called_most_then_the_smallest(data
         for place, name in enumerate(["ACME Corp", "Acme", "Acme", "ACME Corp"]):
             entity = await add_mention(desk.connection, doc, place, "org", "acme", name)
         await add_mention(desk.connection, doc, 0, "org", "acme", "ZACME")
-        found, following = await PgEntities(desk.pool).find("default", text="acme", kind="org", after=None, limit=10)
+        found, following = await PgEntities(desk.pool).find(LOCAL, text="acme", kind="org", after=None, limit=10)
         assert [(item["id"], item["name"], item["aliases"], item["mentions"]) for item in found] == [(entity, "ACME Corp", ["Acme", "ZACME"], 5)]
         assert following is None
 
@@ -130,11 +131,11 @@ async def test_an_entity_without_visible_mentions_does_not_exist(database: str) 
         await add(desk.connection, doc)
         entity = await add_mention(desk.connection, doc, 0, "person", "ada")
         entities = PgEntities(desk.pool)
-        assert await entities.get("default", entity) is not None
-        assert await entities.get("other", entity) is None
+        assert await entities.get(LOCAL, entity) is not None
+        assert await entities.get(caller("other"), entity) is None
         await desk.connection.execute("delete from visible")
-        assert await entities.get("default", entity) is None
-        assert await entities.find("default", text=None, kind=None, after=None, limit=5) == ([], None)
+        assert await entities.get(LOCAL, entity) is None
+        assert await entities.find(LOCAL, text=None, kind=None, after=None, limit=5) == ([], None)
 
 
 async def test_entities_come_page_by_page_without_repeats(database: str) -> None:
@@ -146,7 +147,7 @@ async def test_entities_come_page_by_page_without_repeats(database: str) -> None
                 await add_mention(desk.connection, doc, 0, "thing", f"thing {n}")
         entities, seen, after = PgEntities(desk.pool), list[str](), None
         while True:
-            page, after = await entities.find("default", text=None, kind=None, after=after, limit=2)
+            page, after = await entities.find(LOCAL, text=None, kind=None, after=after, limit=2)
             seen += [item["name"] for item in page]
             if after is None:
                 break
@@ -157,9 +158,9 @@ async def test_an_entity_tells_its_relations_and_a_subgraph_stays_within_its_hop
     async with stand(database) as desk:
         doc, people = await chain(desk)
         entities = PgEntities(desk.pool)
-        bob = await entities.get("default", people[1])
+        bob = await entities.get(LOCAL, people[1])
         assert bob is not None and {(r["subject"], r["type"], r["object"]) for r in bob["relations"]} == {("ada", "knows", "bob"), ("bob", "knows", "cyd")}
         assert [place["chunk_id"] for place in bob["occurrences"]] == [doc.chunk_id(1)]
-        near = await entities.subgraph("default", people[:1], hops=1, limit=10)
+        near = await entities.subgraph(LOCAL, people[:1], hops=1, limit=10)
         assert {node["name"] for node in near["nodes"]} == {"ada", "bob"} and len(near["edges"]) == 1
-        assert len((await entities.subgraph("default", people[:1], hops=3, limit=10))["edges"]) == 3
+        assert len((await entities.subgraph(LOCAL, people[:1], hops=3, limit=10))["edges"]) == 3

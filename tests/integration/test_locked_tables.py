@@ -37,6 +37,7 @@ from schemas.values import Amendment
 from sql.inspection import held_locks
 from tests.api_access import api_client
 from tests.both_logs import on_both_logs
+from tests.callers import LOCAL
 from tests.generations import decide
 
 LOCK = "begin; lock table anabranch.{} in access exclusive mode"
@@ -146,8 +147,8 @@ async def test_whatever_keeps_a_request_waiting_it_is_answered_in_the_end_with_a
     async with prepare_api(settings, database, overrides=Overrides(embedder=NullEmbedder(64, 16))) as services:
         assert isinstance(services.intake, LogIntake)
         patient = replace(services.intake, patience_s=0.0)
-        upload = patient.accept("default", IngestRequest(text="Storks", external_id="storks"), None, patient.begin(None))
-        amendment, withdrawal = patient.amend("default", uuid4(), Amendment(title="Storks")), patient.withdraw("default", uuid4())
+        upload = patient.accept(LOCAL, IngestRequest(text="Storks", external_id="storks"), None, patient.begin(LOCAL, None))
+        amendment, withdrawal = patient.amend(LOCAL, uuid4(), Amendment(title="Storks")), patient.withdraw(LOCAL, uuid4())
         for refused, way in ((upload, "the same Idempotency-Key"), (amendment, "GET /v1/documents/{id}"), (withdrawal, "withdrawn already")):
             with pytest.raises(LogUnavailable, match="did not take it within 0 s") as found:
                 await refused

@@ -14,6 +14,7 @@ from sql.lineage import PgLineage
 from sql.partitions import create_partitions, drop_partitions
 from sql.past_texts import PgPastTexts
 from sql.pool import Pool, close_pool, open_pool
+from tests.callers import LOCAL, caller
 
 DOCUMENT = content_id("document", "default", "", "a")
 
@@ -58,9 +59,9 @@ async def test_a_text_is_found_by_id_and_hash_and_not_for_another_tenant(pool: P
     await generation(pool, "g1", "live")
     here = await child(pool, "g1", "a river")
     texts = PgPastTexts(pool)
-    assert await texts.find("default", [here]) == {here.id: "a river"}
-    assert await texts.find("stranger", [here]) == {}
-    assert await texts.find("default", [Wanted(here.id, sha256_hex(b"another text"))]) == {}
+    assert await texts.find(LOCAL, [here]) == {here.id: "a river"}
+    assert await texts.find(caller("stranger"), [here]) == {}
+    assert await texts.find(LOCAL, [Wanted(here.id, sha256_hex(b"another text"))]) == {}
 
 
 async def test_a_dropped_generation_leaves_the_texts_that_answers_were_made_from_and_no_others(pool: Pool) -> None:
@@ -70,7 +71,7 @@ async def test_a_dropped_generation_leaves_the_texts_that_answers_were_made_from
     await child(pool, "g2", "shared")
     await ran(pool, "g1", read, shared)
     await drop_partitions(pool, "g1")
-    assert await PgPastTexts(pool).find("default", [read, unread, shared]) == {read.id: "read", shared.id: "shared"}
+    assert await PgPastTexts(pool).find(LOCAL, [read, unread, shared]) == {read.id: "read", shared.id: "shared"}
     kept = [dict(row) for row in await pool.fetch("select text, generation from chunk_history")]
     assert kept == [{"text": "read", "generation": "g1"}], json.dumps(kept)
 
@@ -81,7 +82,7 @@ async def test_a_drop_that_was_cut_off_is_finished_by_the_next(pool: Pool) -> No
     await ran(pool, "g1", read)
     await drop_partitions(pool, "g1")
     assert await drop_partitions(pool, "g1") == 0
-    assert await PgPastTexts(pool).find("default", [read]) == {read.id: "read"}
+    assert await PgPastTexts(pool).find(LOCAL, [read]) == {read.id: "read"}
 
 
 async def test_texts_of_a_generation_that_went_before_outlive_the_one_that_had_them_since(pool: Pool) -> None:
@@ -93,7 +94,7 @@ async def test_texts_of_a_generation_that_went_before_outlive_the_one_that_had_t
     for name in ("g1", "g2"):
         await pool.execute("update generations set state = 'dropped' where name = $1", name)
         await drop_partitions(pool, name)
-        assert await PgPastTexts(pool).find("default", [read]) == {read.id: "read"}, name
+        assert await PgPastTexts(pool).find(LOCAL, [read]) == {read.id: "read"}, name
 
 
 async def test_a_text_of_the_history_that_was_tampered_with_is_not_taken_for_the_one_that_was_read(pool: Pool) -> None:
@@ -102,7 +103,7 @@ async def test_a_text_of_the_history_that_was_tampered_with_is_not_taken_for_the
     await ran(pool, "g1", read)
     await drop_partitions(pool, "g1")
     await pool.execute("update chunk_history set text = 'dead'")
-    assert await PgPastTexts(pool).find("default", [read]) == {}
+    assert await PgPastTexts(pool).find(LOCAL, [read]) == {}
 
 
 async def test_the_parts_of_a_step_are_all_of_one_generation(pool: Pool) -> None:

@@ -28,7 +28,7 @@ from streams.feed import OffsetFeed
 from streams.topics import partition_counts
 from tests.contract.logs import LogCase, log_and_subscriber, open_case
 from tests.integration.test_http_server import caller, until
-from tests.unit.api_services import services
+from tests.unit.api_services import FakeDocuments, services
 from tests.unit.test_event_feed import DOCUMENT, Nothing, One, record
 
 __all__ = ["log_and_subscriber", "open_case"]
@@ -89,7 +89,7 @@ async def world(log_and_subscriber: LogCase) -> AsyncIterator[World]:
     log = log_and_subscriber.log
     await log.create_topics(partition_counts(1), retention_ms={})
     reads = Watched(PgFeed(log._pool) if isinstance(log, PgLog) else OffsetFeed(log))
-    feed = EventFeed(reads, Entries(Codec()), One(), Nothing(), no_status, poll_s=0.01, most_behind=BEHIND)
+    feed = EventFeed(reads, Entries(Codec(), FakeDocuments()), One(), Nothing(), no_status, poll_s=0.01, most_behind=BEHIND)
     server = Server(uvicorn.Config(create_app(services(feed=feed)), port=0, http=Protocol, lifespan="off", log_config=None, access_log=False))
     task = asyncio.create_task(server.serve())
     await until(lambda: server.started)

@@ -55,7 +55,7 @@ class FakeIntake:
     withdrawn: list[UUID] = field(default_factory=list)
     amended: list[dict[str, Any]] = field(default_factory=list)
 
-    def begin(self, idempotency_key: str | None) -> Upcoming:
+    def begin(self, caller: Principal, idempotency_key: str | None) -> Upcoming:
         return Upcoming(idempotency_key or "fresh", idempotency_key is not None)
 
     async def discard(self, event: Upcoming, upload: BlobRef) -> None:
@@ -71,19 +71,19 @@ class FakeIntake:
         self.stored[reference.key] = body
         return reference
 
-    async def accept(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
+    async def accept(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: Upcoming) -> Receipt:
         self.accepted.append((request, upload, event))
         return Receipt(
             document_id=DOCUMENT, ingestion_job_id=JOB, external_id=request.external_id, content_sha256=upload.sha256 if upload else None, duplicate=False
         )
 
-    async def amend(self, tenant: str, document_id: UUID, amendment: Amendment) -> UUID:
+    async def amend(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
         if document_id != DOCUMENT:
             raise NotFound(f"no document {document_id}", remedy="List them.")
         self.amended.append(amendment.said())
         return JOB
 
-    async def withdraw(self, tenant: str, document_id: UUID) -> UUID:
+    async def withdraw(self, caller: Principal, document_id: UUID) -> UUID:
         if document_id != DOCUMENT:
             raise NotFound(f"no document {document_id}", remedy="List them.")
         self.withdrawn.append(document_id)
@@ -91,28 +91,38 @@ class FakeIntake:
 
 
 class FakeDocuments:
-    async def find(self, tenant: str, **filters: Any) -> tuple[list[dict[str, Any]], str | None]:
+    async def find(self, caller: Principal, **filters: Any) -> tuple[list[dict[str, Any]], str | None]:
         return [{"document_id": str(DOCUMENT)}], "more"
 
-    async def get(self, tenant: str, document_id: UUID) -> dict[str, Any] | None:
+    async def get(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None:
         if document_id != DOCUMENT:
             return None
         blob = {"key": "k", "size": len(FILE), "sha256": sha256_hex(FILE)}
-        return {"document_id": str(DOCUMENT), "filename": "não.bin", "media_type": "application/pdf", "content_sha256": sha256_hex(FILE), "blob": blob}
+        return {
+            "document_id": str(DOCUMENT),
+            "filename": "não.bin",
+            "media_type": "application/pdf",
+            "content_sha256": sha256_hex(FILE),
+            "blob": blob,
+            "revision": 1,
+        }
 
-    async def revisions(self, tenant: str, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         return [{"revision": 1}], None
 
-    async def chunks(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         return [{"ordinal": after + 1}], None
 
-    async def text(self, tenant: str, document_id: UUID) -> DocumentText | None:
+    async def text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
         return DocumentText(document_id, "# Title", None) if document_id == DOCUMENT else None
 
-    async def status(self, tenant: str, **by: Any) -> dict[str, Any] | None:
+    async def status(self, caller: Principal, **by: Any) -> dict[str, Any] | None:
         return {"ingestion_job_id": str(JOB), "state": "searchable"} if by.get("job_id") == JOB else None
 
-    async def counts(self, tenant: str) -> dict[str, int]:
+    async def readable(self, caller: Principal, documents: Any) -> set[UUID]:
+        return set(documents)
+
+    async def counts(self, tenant: str | None) -> dict[str, int]:
         return {"searchable": 1}
 
 
@@ -150,13 +160,13 @@ class FakeDesk:
 
 
 class NoRecords:
-    async def collections(self, tenant: str) -> list[dict[str, Any]]:
+    async def collections(self, caller: Principal) -> list[dict[str, Any]]:
         return []
 
-    async def runs(self, tenant: str, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+    async def runs(self, caller: Principal, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
         return [], None
 
-    async def run(self, tenant: str, run_id: UUID) -> dict[str, Any] | None:
+    async def run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None:
         return None
 
     async def dead_letters(self, tenant: str, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
@@ -181,13 +191,13 @@ class NoSources:
 
 
 class NoEntities:
-    async def find(self, tenant: str, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+    async def find(self, caller: Principal, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
         return [], None
 
-    async def get(self, tenant: str, entity_id: UUID) -> dict[str, Any] | None:
+    async def get(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None:
         return None
 
-    async def subgraph(self, tenant: str, seeds: Any, **_: Any) -> dict[str, Any]:
+    async def subgraph(self, caller: Principal, seeds: Any, **_: Any) -> dict[str, Any]:
         return {"nodes": [], "edges": []}
 
 
@@ -201,13 +211,15 @@ class MemoryFeed:
     def stop(self) -> None:
         self.stopping.set()
 
-    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def of_document(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         return ([{"stage": "receive", "state": "done"}] if document_id == DOCUMENT else []), None
 
-    async def page(self, tenant: str, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None) -> LogPage:
+    async def page(
+        self, caller: Principal, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None
+    ) -> LogPage:
         return LogPage(items=[], next=after, end=True, missed=0)
 
-    async def follow(self, tenant: str, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
+    async def follow(self, caller: Principal, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[Told, None]:
         yield Told(event="open", data={"after": after or "now"}, cursor=after)
         for message in self.told:
             yield message
@@ -218,23 +230,23 @@ class MemoryFeed:
 class NoPast:
     """Nothing was asked and nothing came in."""
 
-    async def rerun(self, tenant: str, run_id: UUID) -> dict[str, Any]:
+    async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         raise NotFound(f"no run {run_id}", remedy="List them.")
 
-    async def diff(self, tenant: str, run_id: UUID, other: UUID | None) -> RunDiff:
+    async def diff(self, caller: Principal, run_id: UUID, other: UUID | None) -> RunDiff:
         raise NotFound(f"no run {run_id}", remedy="List them.")
 
-    async def of_document(self, tenant: str, document_id: UUID) -> DocumentLineage:
+    async def of_document(self, caller: Principal, document_id: UUID) -> DocumentLineage:
         raise NotFound(f"no document {document_id}", remedy="List them.")
 
-    async def of_run(self, tenant: str, run_id: UUID, *, sentence: int | None, citation: int | None) -> RunLineage:
+    async def of_run(self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None) -> RunLineage:
         raise NotFound(f"no run {run_id}", remedy="List them.")
 
     def prov(self, found: DocumentLineage | RunLineage) -> dict[str, Any]:
         return {}
 
 
-async def search(request: SearchRequest) -> SearchResponse:
+async def search(caller: Principal, request: SearchRequest) -> SearchResponse:
     raise NotFound("no generation", remedy="None.")
 
 
@@ -296,12 +308,12 @@ class NoErasures:
         return []
 
 
-async def query(request: QueryRequest, tell: Tell) -> QueryResponse:
+async def query(caller: Principal, request: QueryRequest, tell: Tell) -> QueryResponse:
     tell(Step(name="plan"))
     raise NotFound("no generation", remedy="None.")
 
 
-async def feedback(tenant: str, said: FeedbackRequest) -> FeedbackReceipt:
+async def feedback(caller: Principal, said: FeedbackRequest) -> FeedbackReceipt:
     return FeedbackReceipt(feedback_id=JOB, judgements=len(said.graded()))
 
 
@@ -344,11 +356,10 @@ def services(**replaced: Any) -> Services:
     async def ready() -> list[Dependency]:
         return [Dependency("database", True, "answers")]
 
-    async def health() -> dict[str, Any]:
+    async def health(caller: Principal) -> dict[str, Any]:
         return {"status": "ok"}
 
     parts: Mapping[str, Any] = {
-        "tenant": "default",
         "authenticate": authenticate,
         "max_failures": 20,
         "authentication_failed": lambda: None,

@@ -19,6 +19,7 @@ from retrieval.words import content_words
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.search import ChunkView, Hit, LexicalHits, ParentView, Seed, Standing
+from schemas.principals import Readers
 from schemas.questions import Filters
 from schemas.values import BlockKind
 
@@ -115,7 +116,7 @@ class MemoryIndex:
                 self._names[name.lower()].add(chunk_id)
 
     @asynccontextmanager
-    async def snapshot(self, generation: str | None = None) -> AsyncIterator[MemoryIndex]:
+    async def snapshot(self, generation: str | None = None, names: Readers = None) -> AsyncIterator[MemoryIndex]:
         self.asked["snapshot"] += 1
         yield copy(self)
 

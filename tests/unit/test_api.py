@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import json
+import time
 from collections.abc import AsyncIterator
 from typing import Any
 from uuid import UUID
@@ -11,11 +12,12 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from api.links import Links
+from api.links import Linked, Links
 from api.middleware import MAX_JSON_BYTES
 from api.ranges import requested_range
 from api.services import Dependency, Services
 from schemas.errors import AnabranchError, DatabaseUnavailable, FatalError, InvalidRequest, LogUnavailable, NoSpace, TransientError
+from schemas.principals import Principal
 from schemas.questions import QueryRequest, QueryResponse, Tell
 from schemas.states import DOCUMENT_STATES
 from tests.unit.api_services import DOCUMENT, FILE, JOB, MAX_BYTES, FakeIntake, services
@@ -289,9 +291,19 @@ async def test_a_signed_link_gives_the_file_until_it_expires_and_a_changed_one_g
     link = (await client.get(f"/v1/documents/{DOCUMENT}/file", params={"signed": True})).json()
     assert (await client.get(link["url"])).content == FILE
     assert_problem(await client.get(link["url"] + "0"), 422, "LINK_FORGED")
-    assert_problem(await client.get(f"/v1/documents/{DOCUMENT}/file", params={"expires": 1, "signature": "ü"}), 422, "LINK_FORGED")
-    past = Links(b"secret").sign(DOCUMENT, 1)
-    assert_problem(await client.get(f"/v1/documents/{DOCUMENT}/file", params={"expires": 1, "signature": past}), 422, "LINK_EXPIRED")
+    signed, revision = f"/v1/signed/default/{DOCUMENT}", {"revision": 1, "expires": 1}
+    assert_problem(await client.get(signed, params={**revision, "signature": "ü"}), 422, "LINK_FORGED")
+    past = Links(b"secret").sign(Linked("default", DOCUMENT, 1), 1)
+    assert_problem(await client.get(signed, params={**revision, "signature": past}), 422, "LINK_EXPIRED")
+
+
+async def test_signed_link_opens_no_other_tenant_document_or_revision(client: httpx2.AsyncClient) -> None:
+    until = int(time.time()) + 60
+    for linked in (Linked("other", DOCUMENT, 1), Linked("default", JOB, 1), Linked("default", DOCUMENT, 2)):
+        forged = {"revision": 1, "expires": until, "signature": Links(b"secret").sign(linked, until)}
+        assert_problem(await client.get(f"/v1/signed/default/{DOCUMENT}", params=forged), 422, "LINK_FORGED")
+    older = {"revision": 2, "expires": until, "signature": Links(b"secret").sign(Linked("default", DOCUMENT, 2), until)}
+    assert_problem(await client.get(f"/v1/signed/default/{DOCUMENT}", params=older), 404, "NOT_FOUND")
 
 
 async def test_a_streamed_question_ends_in_an_answer_or_in_an_error_with_code_and_remedy(client: httpx2.AsyncClient) -> None:
@@ -304,7 +316,7 @@ async def test_a_streamed_question_ends_in_an_answer_or_in_an_error_with_code_an
 
 
 async def test_a_bug_in_a_streamed_question_is_told_as_one() -> None:
-    async def broken(request: QueryRequest, tell: Tell) -> QueryResponse:
+    async def broken(caller: Principal, request: QueryRequest, tell: Tell) -> QueryResponse:
         raise RuntimeError("a secret of the inside")
 
     async with client_of(services(query=broken)) as client:

@@ -23,6 +23,7 @@ from processors import STAGES
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound, TransientError
 from schemas.generations import EmbedConfig, Generation, IndexConfig, State
 from schemas.questions import SearchRequest, SearchResponse, Trace
+from tests.callers import LOCAL
 
 SERVER_HERE = Server("http://127.0.0.1:1", "token", "postgresql://x", "embedded", "postgres", 1, "/x", True)
 
@@ -194,11 +195,11 @@ class Moving:
 async def test_a_question_whose_generation_is_dropped_under_way_is_asked_again_of_the_live_one_unless_it_named_it() -> None:
     shelf = Shelf(one("g1", "live", 4), one("g2", "standby", 4))
     moving = Moving(shelf)
-    asking = Asking(Answering(shelf, moving.prepare), "default", Metrics("1"), lambda: UUID(int=1))  # type: ignore[arg-type]
-    assert (await asking.search(SearchRequest(query="heron"))).generation == "g2"
+    asking = Asking(Answering(shelf, moving.prepare), Metrics("1"), lambda: UUID(int=1))  # type: ignore[arg-type]
+    assert (await asking.search(LOCAL, SearchRequest(query="heron"))).generation == "g2"
     assert moving.asked == [(None, "g1"), (None, "g2")]
     with pytest.raises(NotFound):
-        await asking.search(SearchRequest(query="heron", generation="g1"))
+        await asking.search(LOCAL, SearchRequest(query="heron", generation="g1"))
 
 
 async def test_what_is_building_dropped_or_unknown_is_not_asked() -> None:

@@ -15,11 +15,14 @@ from schemas.errors import DatabaseUnavailable, InvalidRequest, LogUnavailable, 
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.feed import Page
+from schemas.principals import Principal
 from schemas.records import Record
 from streams.codec import Codec
 from streams.feed import OffsetFeed
 from streams.memory import MemoryLog
 from streams.topics import partition_counts
+from tests.callers import LOCAL
+from tests.unit.api_services import FakeDocuments
 
 DOCUMENT = content_id("document", "default", "", "a")
 
@@ -57,9 +60,9 @@ class World:
     def __init__(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC), **options: Any) -> None:
         self.log = Forgetful(clock)
         self.statuses: list[dict[str, Any]] = [{"state": "running"}]
-        self.feed = EventFeed(OffsetFeed(self.log), Entries(Codec()), One(), Nothing(), self._status, poll_s=0, **options)
+        self.feed = EventFeed(OffsetFeed(self.log), Entries(Codec(), FakeDocuments()), One(), Nothing(), self._status, poll_s=0, **options)
 
-    async def _status(self, tenant: str, document_id: UUID) -> dict[str, Any] | None:
+    async def _status(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None:
         return self.statuses[-1]
 
     async def say(self, *kinds: str, topic: str = "accepted", tenant: str | None = "default", document: UUID = DOCUMENT) -> None:
@@ -85,7 +88,7 @@ async def told(stream: Any, count: int) -> list[Told]:
 async def test_a_stream_tells_what_comes_and_says_goodbye_when_the_server_stops() -> None:
     here = await world()
     await here.say("before.v1")
-    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=None)
     assert (await anext(stream)).event == "open"
     await here.say("one.v1", "two.v1")
     assert [one.event for one in await told(stream, 2)] == ["one.v1", "two.v1"]
@@ -101,7 +104,7 @@ async def test_a_stream_tells_what_comes_and_says_goodbye_when_the_server_stops(
 @pytest.mark.parametrize("kind", ["dropped", "bye", "x.v1\n\nevent: bye", "x.v1\n", "a b.v1", "é.v1", ".v", ""])
 async def test_what_a_producer_calls_its_event_is_taken_for_no_message_of_the_stream(kind: str) -> None:
     here = await world()
-    stream = here.feed.follow("default", after="begin", topics=["raw"], document=None)
+    stream = here.feed.follow(LOCAL, after="begin", topics=["raw"], document=None)
     await anext(stream)
     await here.say(kind, "order-placed_2.v10", topic="raw")
     foreign, own = await told(stream, 2)
@@ -112,12 +115,12 @@ async def test_what_a_producer_calls_its_event_is_taken_for_no_message_of_the_st
 
 async def test_a_stream_goes_on_behind_the_last_message_that_was_read() -> None:
     here = await world()
-    first = here.feed.follow("default", after="begin", topics=None, document=None)
+    first = here.feed.follow(LOCAL, after="begin", topics=None, document=None)
     await here.say("one.v1", "two.v1", "three.v1")
     seen = await told(first, 3)
     await first.aclose()
     await here.say("four.v1")
-    second = here.feed.follow("default", after=seen[-1].cursor, topics=None, document=None)
+    second = here.feed.follow(LOCAL, after=seen[-1].cursor, topics=None, document=None)
     assert [one.event for one in await told(second, 3)] == ["open", "three.v1", "four.v1"]
     await second.aclose()
     assert here.feed.open == 0
@@ -130,9 +133,9 @@ async def test_only_ones_own_tenant_topics_and_document_are_told() -> None:
     await here.say("theirs.v1", tenant="stranger")
     await here.say("another.v1", document=other)
     await here.say("elsewhere.v1", topic="chunked")
-    page = await here.feed.page("default", after="begin", topics=["accepted"], document=DOCUMENT, limit=10)
+    page = await here.feed.page(LOCAL, after="begin", topics=["accepted"], document=DOCUMENT, limit=10)
     assert [item.type for item in page.items] == ["mine.v1"] and page.end
-    assert {item.type for item in (await here.feed.page("default", after="begin", topics=None, document=None, limit=10)).items} == {
+    assert {item.type for item in (await here.feed.page(LOCAL, after="begin", topics=None, document=None, limit=10)).items} == {
         "mine.v1", "another.v1", "elsewhere.v1",
     }  # fmt: skip
 
@@ -142,7 +145,7 @@ async def test_what_was_appended_before_a_moment_is_passed_over_and_a_key_is_tol
     moments = iter([noon - timedelta(seconds=1), noon, noon + timedelta(seconds=1)])
     here = await world(clock=lambda: next(moments))
     await here.say("before.v1", "then.v1", "later.v1")
-    page = await here.feed.page("default", after="begin", topics=None, document=None, limit=10, since=noon)
+    page = await here.feed.page(LOCAL, after="begin", topics=None, document=None, limit=10, since=noon)
     assert [(item.type, item.key) for item in page.items] == [("then.v1", str(DOCUMENT)), ("later.v1", str(DOCUMENT))]
 
 
@@ -155,7 +158,7 @@ async def test_a_generations_own_topics_belong_to_the_plain_ones() -> None:
     await here.log.create_topics({"embedded.g2": 1}, retention_ms={})
     here.feed.generations = Two()
     await here.say("chunks.embedded.v1", topic="embedded.g2")
-    page = await here.feed.page("default", after="begin", topics=["embedded"], document=None, limit=10)
+    page = await here.feed.page(LOCAL, after="begin", topics=["embedded"], document=None, limit=10)
     assert [item.topic for item in page.items] == ["embedded.g2"]
 
 
@@ -163,7 +166,7 @@ async def test_pages_join_without_a_gap_or_a_repeat() -> None:
     here = await world()
     await here.say(*(f"kind{n}.v1" for n in range(25)))
     seen, after = [], "begin"
-    while not (page := await here.feed.page("default", after=after, topics=None, document=None, limit=4)).end:
+    while not (page := await here.feed.page(LOCAL, after=after, topics=None, document=None, limit=4)).end:
         seen += [item.type for item in page.items]
         after = page.next
     assert sorted([*seen, *(item.type for item in page.items)], key=str) == sorted(f"kind{n}.v1" for n in range(25))
@@ -171,7 +174,7 @@ async def test_pages_join_without_a_gap_or_a_repeat() -> None:
 
 async def test_a_reader_too_far_behind_is_told_how_many_it_missed_and_goes_on_from_now() -> None:
     here = await world(most_behind=50)
-    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=None)
     opened = await anext(stream)
     await here.say(*["old.v1"] * (PAGE + 300))
     first = await told(stream, PAGE)
@@ -180,7 +183,7 @@ async def test_a_reader_too_far_behind_is_told_how_many_it_missed_and_goes_on_fr
     assert (dropped.event, dropped.data["missed"], dropped.data["after"]) == ("dropped", 300, first[-1].cursor)
     await here.say("new.v1")
     assert (await anext(stream)).event == "new.v1"
-    later = await here.feed.page("default", after=dropped.data["after"], topics=None, document=None, limit=500)
+    later = await here.feed.page(LOCAL, after=dropped.data["after"], topics=None, document=None, limit=500)
     assert len(later.items) == 301 and opened.cursor
     await stream.aclose()
 
@@ -191,7 +194,7 @@ async def test_of_more_events_than_are_counted_it_is_said_that_they_are_more(
 ) -> None:
     monkeypatch.setattr("anabranch.desk.feed.COUNTED", counted)
     here = await world(most_behind=50)
-    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=None)
     await anext(stream)
     await here.say(*["old.v1"] * (PAGE + 300))
     await told(stream, PAGE)
@@ -202,7 +205,7 @@ async def test_of_more_events_than_are_counted_it_is_said_that_they_are_more(
 
 async def test_what_the_log_no_longer_keeps_is_told_once_and_before_what_it_keeps() -> None:
     here = await world()
-    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=None)
     opened = await anext(stream)
     await here.say("one.v1", "two.v1", "three.v1", "four.v1")
     here.log.gone = 3
@@ -210,19 +213,19 @@ async def test_what_the_log_no_longer_keeps_is_told_once_and_before_what_it_keep
     assert (dropped.event, dropped.data) == ("dropped", {"missed": 3, "at_least": False, "after": opened.cursor})
     assert four.event == "four.v1"
     for place in (dropped.cursor, four.cursor):
-        again = here.feed.follow("default", after=place, topics=None, document=None)
+        again = here.feed.follow(LOCAL, after=place, topics=None, document=None)
         await anext(again)
         await here.say("five.v1")
         assert (await anext(again)).event in ("four.v1", "five.v1")
         await again.aclose()
-    pages = [await here.feed.page("default", after=place or "", topics=None, document=None, limit=10) for place in (opened.cursor, dropped.cursor)]
+    pages = [await here.feed.page(LOCAL, after=place or "", topics=None, document=None, limit=10) for place in (opened.cursor, dropped.cursor)]
     assert [page.missed for page in pages] == [3, 0]
     await stream.aclose()
 
 
 async def test_a_reader_that_stood_still_while_the_log_forgot_is_told_all_that_it_missed() -> None:
     here = await world(most_behind=50)
-    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=None)
     await anext(stream)
     await here.say(*["old.v1"] * (PAGE + 300))
     read = await told(stream, 10)
@@ -244,12 +247,12 @@ async def made_anew(here: World) -> None:
 async def test_a_reader_whose_place_is_of_another_log_is_told_and_goes_on_from_now() -> None:
     here = await world()
     await here.say("one.v1", "two.v1")
-    place = (await here.feed.page("default", after="begin", topics=None, document=None, limit=10)).next
+    place = (await here.feed.page(LOCAL, after="begin", topics=None, document=None, limit=10)).next
     await made_anew(here)
     await here.say("before.v1")
     with pytest.raises(PlaceAhead, match="which ends at"):
-        await here.feed.page("default", after=place, topics=None, document=None, limit=10)
-    stream = here.feed.follow("default", after=place, topics=None, document=None)
+        await here.feed.page(LOCAL, after=place, topics=None, document=None, limit=10)
+    stream = here.feed.follow(LOCAL, after=place, topics=None, document=None)
     opened, reset = await told(stream, 2)
     assert (opened.event, reset.event, reset.data["code"], reset.data["after"]) == ("open", "reset", "PLACE_AHEAD", place)
     assert "begin" in reset.data["remedy"] and reset.cursor == opened.cursor != place
@@ -261,7 +264,7 @@ async def test_a_reader_whose_place_is_of_another_log_is_told_and_goes_on_from_n
 async def test_a_log_that_is_made_anew_under_a_stream_is_told_once() -> None:
     here = await world()
     await here.say("one.v1", "two.v1")
-    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=None)
     opened = await anext(stream)
     await made_anew(here)
     assert ((reset := await anext(stream)).event, reset.data["after"]) == ("reset", opened.cursor)
@@ -272,7 +275,7 @@ async def test_a_log_that_is_made_anew_under_a_stream_is_told_once() -> None:
 
 async def test_a_document_is_followed_with_its_status_whenever_it_changes() -> None:
     here = await world()
-    stream = here.feed.follow("default", after=None, topics=None, document=DOCUMENT)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=DOCUMENT)
     assert [one.event for one in await told(stream, 2)] == ["open", "status"]
     here.statuses.append({"state": "searchable"})
     status = await anext(stream)
@@ -282,7 +285,7 @@ async def test_a_document_is_followed_with_its_status_whenever_it_changes() -> N
 
 async def test_trouble_with_the_log_is_told_and_the_stream_goes_on() -> None:
     here = await world()
-    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=None)
     await anext(stream)
 
     async def away(after: str, topics: Any, limit: int) -> Page:
@@ -298,7 +301,7 @@ async def test_trouble_with_the_log_is_told_and_the_stream_goes_on() -> None:
 
 async def test_trouble_with_the_status_of_a_document_swallows_no_event_and_repeats_none() -> None:
     here = await world()
-    stream = here.feed.follow("default", after=None, topics=None, document=DOCUMENT)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=DOCUMENT)
     await told(stream, 2)
     good = here.feed.status
 
@@ -318,14 +321,14 @@ async def test_trouble_with_the_status_of_a_document_swallows_no_event_and_repea
 async def test_a_stream_says_goodbye_in_the_middle_of_a_page_and_the_next_one_goes_on_right_behind() -> None:
     here = await world()
     await here.say(*(f"kind{number}.v1" for number in range(PAGE)))
-    stream = here.feed.follow("default", after="begin", topics=None, document=None)
+    stream = here.feed.follow(LOCAL, after="begin", topics=None, document=None)
     seen = await told(stream, 4)
     here.feed.stop()
     rest = [message async for message in stream]
     assert len(rest) <= 2 and rest[-1].event == "bye"
     here.feed.closing.clear()
     last = [message.cursor for message in [*seen, *rest] if message.cursor][-1]
-    again = here.feed.follow("default", after=last, topics=None, document=None)
+    again = here.feed.follow(LOCAL, after=last, topics=None, document=None)
     there = [message.event for message in [*seen[1:], *rest[:-1], *(await told(again, PAGE - 3 - len(rest) + 2))[1:]]]
     assert len(there) == len(set(there)) == PAGE
     await again.aclose()
@@ -333,15 +336,15 @@ async def test_a_stream_says_goodbye_in_the_middle_of_a_page_and_the_next_one_go
 
 async def test_one_stream_too_many_is_told_to_come_back() -> None:
     here = await world(most_streams=1)
-    stream = here.feed.follow("default", after=None, topics=None, document=None)
+    stream = here.feed.follow(LOCAL, after=None, topics=None, document=None)
     await anext(stream)
     with pytest.raises(TransientError, match="1 streams are open"):
-        await anext(here.feed.follow("default", after=None, topics=None, document=None))
+        await anext(here.feed.follow(LOCAL, after=None, topics=None, document=None))
     await stream.aclose()
 
 
 async def test_a_place_that_is_none_is_refused_before_anything_is_told() -> None:
     here = await world()
     with pytest.raises(InvalidRequest, match="no place"):
-        await anext(here.feed.follow("default", after="nowhere", topics=None, document=None))
+        await anext(here.feed.follow(LOCAL, after="nowhere", topics=None, document=None))
     assert here.feed.open == 0

@@ -21,6 +21,7 @@ from schemas.events import QueryAnswered, QueryReceived
 from schemas.ports.engines import ChatReply, Embedded, Hear
 from schemas.ports.search import Standing
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest
+from tests.callers import LOCAL, caller
 from tests.unit.retrieval_corpus import STAFF, House, house
 from tests.unit.retrieval_fakes import ScriptedChat
 
@@ -62,10 +63,12 @@ class Desk:
     def _note(self, cache: str, use: str) -> None:
         self.uses[f"{cache} {use}"] += 1
 
-    async def ask(self, question: str = COST, *, tenant: str = "default", generation: str = "g1", **options: object) -> QueryResponse:
+    async def ask(
+        self, question: str = COST, *, tenant: str = "default", readers: tuple[str, ...] | None = None, generation: str = "g1", **options: object
+    ) -> QueryResponse:
         self._runs += 1
         request = QueryRequest.model_validate({"query": question, **options})
-        return await self.retriever.query(tenant, request, UUID(int=self._runs), generation=generation)
+        return await self.retriever.query(caller(tenant, readers=readers), request, UUID(int=self._runs), generation=generation)
 
 
 async def test_what_is_asked_for_the_third_time_is_answered_without_a_look() -> None:
@@ -149,7 +152,7 @@ async def test_whoever_waited_in_vain_takes_what_others_found_meanwhile() -> Non
         asked += 1
         return outcome
 
-    key = ("default", "g1", "query", "{}")
+    key = ("default", "null", "g1", "query", "{}")
     hanging = asyncio.create_task(desk.answers.answer(key, QueryResponse, hang))
     await asyncio.sleep(0)
     earlier = [asyncio.create_task(desk.answers.answer(key, QueryResponse, answer)) for _ in range(2)]
@@ -280,7 +283,9 @@ async def test_an_answer_is_remembered_for_so_long_and_no_longer() -> None:
     assert not (await desk.ask()).trace.cached
 
 
-@pytest.mark.parametrize("other", [{"k": 3}, {"tenant": "other"}, {"generation": "g2"}, {"profile": "default", "explain": True}, {"debug": True}])
+@pytest.mark.parametrize(
+    "other", [{"k": 3}, {"tenant": "other"}, {"readers": ("user:ana",)}, {"generation": "g2"}, {"profile": "default", "explain": True}, {"debug": True}]
+)
 async def test_another_request_is_another_question(other: dict[str, object]) -> None:
     desk = Desk(house())
     for _ in range(3):
@@ -291,7 +296,7 @@ async def test_another_request_is_another_question(other: dict[str, object]) -> 
 async def test_a_search_and_a_query_of_the_same_words_are_two_questions() -> None:
     desk = Desk(house())
     for run in range(3):
-        found = await desk.retriever.search("default", SearchRequest(query=COST), UUID(int=run), generation="g1")
+        found = await desk.retriever.search(LOCAL, SearchRequest(query=COST), UUID(int=run), generation="g1")
     assert found.trace.cached and not (await desk.ask()).trace.cached
 
 
@@ -369,7 +374,7 @@ async def test_a_rehearsal_asks_engines_and_index_each_time() -> None:
     for _ in range(3):
         await desk.ask()
     before = desk.house.index.asked["snapshot"]
-    rehearsed = await desk.retriever.rehearse("default", QueryRequest(query=COST, generation="g1"))
+    rehearsed = await desk.retriever.rehearse(LOCAL, QueryRequest(query=COST, generation="g1"))
     assert not rehearsed.trace.cached and desk.house.index.asked["snapshot"] == before + 1
     assert desk.uses["question_embeddings hit"] == 1, "the second asking, and no rehearsal"
 

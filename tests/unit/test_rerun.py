@@ -15,6 +15,7 @@ from schemas.events import Fact, QueryAnswered, QueryReceived
 from schemas.ports.runs import PastText
 from schemas.profiles import FusionProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
+from tests.callers import LOCAL
 from tests.unit.retrieval_corpus import House, house
 from tests.unit.retrieval_fakes import FullStops, ScriptedChat, WordMaxSim
 
@@ -51,7 +52,7 @@ def recorded(built: House) -> dict[str, Any]:
 
 
 async def again(built: House, **options: Any) -> Rerun:
-    return await rerun({"basis": None, "response": None, **recorded(built)}, "default", Kept(built, **options), FullStops())
+    return await rerun({"basis": None, "response": None, **recorded(built)}, LOCAL, Kept(built, **options), FullStops())
 
 
 ASKED: list[tuple[str, Mapping[str, Any]]] = [
@@ -71,7 +72,7 @@ ASKED: list[tuple[str, Mapping[str, Any]]] = [
 @pytest.mark.parametrize(("question", "options"), ASKED)
 async def test_a_past_answer_is_made_again_byte_for_byte(question: str, options: dict[str, Any]) -> None:
     built = house()
-    response = await built.retriever().query("default", QueryRequest(query=question, **options), RUN)
+    response = await built.retriever().query(LOCAL, QueryRequest(query=question, **options), RUN)
     made = await again(built)
     assert made.same and made.differences == () and made.missing == ()
     assert made.response.model_dump_json() == response.model_dump_json()
@@ -80,7 +81,7 @@ async def test_a_past_answer_is_made_again_byte_for_byte(question: str, options:
 @pytest.mark.parametrize(("question", "options"), [pair for pair in ASKED if "return_context" not in pair[1]])
 async def test_a_past_search_is_made_again_byte_for_byte(question: str, options: dict[str, Any]) -> None:
     built = house()
-    response = await built.retriever().search("default", SearchRequest(query=question, **options), RUN)
+    response = await built.retriever().search(LOCAL, SearchRequest(query=question, **options), RUN)
     assert (await again(built)).response.model_dump_json() == response.model_dump_json()
 
 
@@ -99,7 +100,7 @@ async def test_an_answer_is_made_again_by_the_profile_of_then(profile: Profile, 
     built = house()
     built.reranker = WordMaxSim(role=role)
     built.profiles = [profile.model_copy(update={"name": "then"})]
-    response = await built.retriever().query("default", QueryRequest(query=COST, profile="then"), RUN)
+    response = await built.retriever().query(LOCAL, QueryRequest(query=COST, profile="then"), RUN)
     built.profiles = []
     assert (await again(built)).response.model_dump_json() == response.model_dump_json()
 
@@ -107,14 +108,14 @@ async def test_an_answer_is_made_again_by_the_profile_of_then(profile: Profile, 
 async def test_an_answer_without_engines_is_made_again_by_words() -> None:
     built = house()
     built.embedder.away = True
-    response = await built.retriever().query("default", QueryRequest(query=COST), RUN)
+    response = await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
     assert response.trace.channels_failed and (await again(built)).response == response
 
 
 async def test_a_written_answer_is_made_again_from_what_the_model_said_then() -> None:
     built = house()
     built.chat = ScriptedChat(WRITTEN)
-    response = await built.retriever().query("default", QueryRequest(query=COST), RUN)
+    response = await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
     assert response.answer and "green" not in response.answer
     built.chat.answer = RuntimeError("no model is asked")
     made = await again(built)
@@ -124,21 +125,21 @@ async def test_a_written_answer_is_made_again_from_what_the_model_said_then() ->
 async def test_a_quoted_answer_in_place_of_a_model_that_failed_is_made_again_with_its_note() -> None:
     built = house()
     built.chat = ScriptedChat({"nonsense": True})
-    response = await built.retriever().query("default", QueryRequest(query=COST), RUN)
+    response = await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
     assert "gave no usable answer" in response.limitations[0]
     assert (await again(built)).response == response
 
 
 async def test_a_candidate_that_was_not_read_may_be_gone() -> None:
     built = house()
-    response = await built.retriever().query("default", QueryRequest(query=COST, k=1), RUN)
+    response = await built.retriever().query(LOCAL, QueryRequest(query=COST, k=1), RUN)
     made = await again(built, without=["report-3"])
     assert made.response == response and len(made.missing) == 1
 
 
 async def test_an_answer_from_a_passage_that_is_gone_names_its_document() -> None:
     built = house()
-    response = await built.retriever().query("default", QueryRequest(query=COST), RUN)
+    response = await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
     with pytest.raises(NotFound, match=str(response.citations[0].document_id)) as raised:
         await again(built, without=["pump"])
     assert raised.value.code == "PASSAGE_GONE"
@@ -146,16 +147,16 @@ async def test_an_answer_from_a_passage_that_is_gone_names_its_document() -> Non
 
 async def test_a_tampered_number_is_told() -> None:
     built = house()
-    await built.retriever().query("default", QueryRequest(query=COST), RUN)
+    await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
     row = {"basis": None, **recorded(built)}
     row["response"]["answer"] += "!"
-    made = await rerun(row, "default", Kept(built), FullStops())
+    made = await rerun(row, LOCAL, Kept(built), FullStops())
     assert not made.same and made.differences == ("answer",)
 
 
 async def test_a_run_without_an_answer_cannot_be_made_again() -> None:
     built = house()
-    await built.retriever().query("default", QueryRequest(query=COST), RUN)
+    await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
     built.published.pop()
     with pytest.raises(NotFound, match="has no response, no basis"):
         await again(built)
@@ -163,6 +164,6 @@ async def test_a_run_without_an_answer_cannot_be_made_again() -> None:
 
 async def test_what_is_recorded_holds_no_text_but_its_hash() -> None:
     built = house()
-    await built.retriever().query("default", QueryRequest(query=COST, k=1), RUN)
+    await built.retriever().query(LOCAL, QueryRequest(query=COST, k=1), RUN)
     row = recorded(built)
     assert "Two technicians" not in json.dumps([row["basis"], row["candidates"], row["numbers"]])

@@ -25,6 +25,7 @@ from retrieval.plan import Plan
 from schemas.errors import ModelOutput
 from schemas.questions import Delta, Progress, QueryRequest, QueryResponse, Step
 from schemas.values import Span
+from tests.callers import LOCAL
 from tests.fakes.openai_server import fake_openai
 from tests.unit.retrieval_corpus import House, house
 from tests.unit.retrieval_fakes import ScriptedChat
@@ -42,7 +43,7 @@ def written(*sentences: tuple[str, list[int]], **more: object) -> ScriptedChat:
 async def asked(chat: ScriptedChat, question: str = COST) -> tuple[House, QueryResponse]:
     built = house()
     built.chat = chat
-    return built, await built.retriever().query("default", QueryRequest(query=question), RUN)
+    return built, await built.retriever().query(LOCAL, QueryRequest(query=question), RUN)
 
 
 async def test_a_written_sentence_is_cited_with_a_quote_from_its_passage() -> None:
@@ -126,7 +127,7 @@ async def test_an_answer_in_another_language_than_its_passages_is_checked_by_its
     chat = written(("A substituição do rolamento custa 18,740 euros.", [1]), ("A substituição custa 99 euros.", [1]))
     built = house()
     built.chat = chat
-    response = await built.retriever().query("default", QueryRequest(query="How much does the replacement of the bearing cost?", language="pt"), RUN)
+    response = await built.retriever().query(LOCAL, QueryRequest(query="How much does the replacement of the bearing cost?", language="pt"), RUN)
     assert response.answer == "A substituição do rolamento custa 18,740 euros. [1]"
 
 
@@ -265,7 +266,7 @@ def test_a_new_draft_begins_from_nothing() -> None:
 async def test_steps_are_told_and_the_models_words_only_to_those_who_stream(stream: bool, words: str) -> None:
     built, told = house(), list[Progress]()
     built.chat = written(("Replacing the bearing costs 18,740 euros.", [1]))
-    response = await built.retriever().query("default", QueryRequest(query=COST, stream=stream), RUN, told.append)
+    response = await built.retriever().query(LOCAL, QueryRequest(query=COST, stream=stream), RUN, told.append)
     steps = [progress for progress in told if isinstance(progress, Step)]
     assert [step.name for step in steps if step.ms is None] == ["plan", "channels", "chunks", "fuse", "rerank", "read", "answer", "judge"]
     assert {step.name: step.ms for step in steps if step.ms is not None} == {name: ms for name, ms in response.trace.timings_ms.items() if name != "total"}

@@ -13,6 +13,7 @@ from retrieval.views import reading
 from schemas.errors import DatabaseUnavailable
 from schemas.ports.search import ChunkView, Hit, LexicalHits
 from schemas.questions import SearchRequest
+from tests.callers import LOCAL
 from tests.unit.retrieval_corpus import house
 from tests.unit.retrieval_index import MemoryIndex
 
@@ -31,7 +32,7 @@ async def test_what_one_channel_found_is_read_while_another_still_searches(monke
 
     monkeypatch.setattr(built.index, "lexical", slow)
     async with asyncio.timeout(10):
-        response = await built.retriever().search("default", SearchRequest(query=COST), RUN)
+        response = await built.retriever().search(LOCAL, SearchRequest(query=COST), RUN)
     assert response.trace.channels_used == ["lexical", "semantic", "graph"]
 
 
@@ -49,7 +50,7 @@ async def test_a_database_that_goes_away_while_chunks_are_read_ends_the_question
     before = asyncio.all_tasks()
     async with asyncio.timeout(10):
         with pytest.raises(DatabaseUnavailable):
-            await built.retriever().search("default", SearchRequest(query=COST), RUN)
+            await built.retriever().search(LOCAL, SearchRequest(query=COST), RUN)
     assert asyncio.all_tasks() == before
 
 

@@ -9,6 +9,7 @@ from schemas.generations import Generation, IndexConfig
 from schemas.profiles import AnswerProfile, Profile
 from schemas.questions import QueryRequest
 from schemas.run_diffs import DocumentNow, RunDiff
+from tests.callers import LOCAL
 from tests.unit.retrieval_corpus import FERIAS, LEASE, PUMP, STAFF, House
 from tests.unit.retrieval_index import document_id
 from tests.unit.test_rerun import COST, recorded
@@ -25,7 +26,7 @@ def corpus(**texts: str) -> House:
 
 async def asked(built: House, run: int = 1, **options: Any) -> Past:
     built.published.clear()
-    await built.retriever().query("default", QueryRequest(query=COST, **options), UUID(int=run))
+    await built.retriever().query(LOCAL, QueryRequest(query=COST, **options), UUID(int=run))
     return past_of(recorded(built))
 
 

@@ -1,0 +1,12 @@
+"""Callers as authentication would establish them."""
+
+from __future__ import annotations
+
+from schemas.principals import Principal
+
+
+def caller(tenant: str = "default", *, name: str = "local", readers: tuple[str, ...] | None = None) -> Principal:
+    return Principal(name, tenant, "operator", readers)
+
+
+LOCAL = caller()

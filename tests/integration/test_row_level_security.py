@@ -1,0 +1,199 @@
+"""Direct access by a second role over a connection of its own: two tenants, two users."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
+
+import asyncpg
+import pytest
+
+from sql.embedded import EmbeddedPostgres
+from sql.partitions import DIRECTLY_READ, create_partitions
+from sql.pool import connect
+from tests.postgres_fixture import administer
+from tests.rows import Doc, add, add_mention, add_relation
+from tests.searching import stand
+
+GRANTED = {
+    *DIRECTLY_READ - {"chunk_vectors"},
+    *("documents", "document_revisions", "runs", "entities", "live_generation"),
+}
+WITHOUT_TENANT = {"live_generation"}
+NOT_GRANTED = {
+    "api_keys",
+    "audit_events",
+    "chunk_history",
+    "chunk_states",
+    "corpus_deltas",
+    "dead_letters",
+    "document_amendments",
+    "document_owners",
+    "door_failures",
+    "dropped_states",
+    "erasure_counts",
+    "erasure_items",
+    "erasure_subjects",
+    "erasures",
+    "events",
+    "feedback",
+    "generation_builds",
+    "generation_engine_calls",
+    "generations",
+    "gone_batches",
+    "gone_events",
+    "groups_reached",
+    "handled",
+    "index_changes",
+    "job_stages",
+    "jobs",
+    "judgements",
+    "lexical_deltas",
+    "log_readers",
+    "memo",
+    "migration_checksums",
+    "reader_pauses",
+    "replays",
+    "revision_burials",
+    "revision_places",
+    "revision_states",
+    "settled",
+    "source_changes",
+    "source_notes",
+    "source_progress",
+    "source_rows",
+    "source_states",
+    "source_tables",
+    "sources",
+    "topics",
+}
+
+
+@dataclass(frozen=True)
+class Client:
+    """A login that is a member of the role for direct access, and of nothing else."""
+
+    role: str
+    superuser_dsn: str
+
+    @asynccontextmanager
+    async def signed_in(self, claims: dict[str, object] | None) -> AsyncIterator[asyncpg.Connection]:
+        """A session of the role's own. The embedded server admits only its own account, which hands the session over."""
+        connection = await asyncpg.connect(self.superuser_dsn, server_settings={"search_path": "anabranch"})
+        try:
+            await connection.execute(f"set session authorization {self.role}")
+            if claims is not None:
+                await connection.execute("select set_config('request.jwt.claims', $1, false)", json.dumps(claims))
+            yield connection
+        finally:
+            await connection.close()
+
+
+@pytest.fixture
+def client(database: str, postgres_server: EmbeddedPostgres) -> Client:
+    role = f"client_{uuid4().hex[:12]}"
+    superuser_dsn = urlunsplit(urlsplit(postgres_server.superuser_dsn)._replace(path=urlsplit(database).path))
+    administer(superuser_dsn, f"create role {role} login in role anabranch_reader")
+    return Client(role, superuser_dsn)
+
+
+def claims(tenant: str, user: str, *groups: str) -> dict[str, object]:
+    return {"sub": user, "app_metadata": {"tenant_id": tenant, "groups": list(groups)}}
+
+
+async def test_second_role_reads_no_foreign_row_of_any_table_or_view(database: str, client: Client) -> None:
+    docs = {
+        "open": Doc("open", ["alpha heron"], vectors=[[1, 0, 0, 0]]),
+        "ana": Doc("ana", ["beta heron"], vectors=[[1, 0, 0, 0]], readers=("user:ana",)),
+        "finance": Doc("finance", ["gamma heron"], vectors=[[1, 0, 0, 0]], readers=("group:finance",)),
+        "foreign": Doc("foreign", ["delta heron"], vectors=[[1, 0, 0, 0]], tenant="other"),
+    }
+    async with stand(database) as desk:
+        connection = desk.connection
+        for table in DIRECTLY_READ:
+            await connection.execute("select secure_rows($1)", f"{table}_g1")
+        await add(connection, *docs.values())
+        for doc in docs.values():
+            entity = await add_mention(connection, doc, 0, "bird", "heron", doc.external_id)
+            await add_relation(connection, doc, 0, entity, entity)
+            await connection.execute(
+                "insert into claims (generation, document_id, ord, tenant, id, chunk_id, subject_id, property, value, char_start, char_end)"
+                " values ('g1', $1, $2, $3, gen_random_uuid(), $4, $5, 'name', 'x', 0, 1)",
+                *(doc.id, list(doc.order), doc.tenant, doc.chunk_id(0), entity),
+            )
+            who = "jwt:ana" if doc.external_id == "ana" else "jwt:ben"
+            await connection.execute("insert into runs (id, tenant, kind, asked_by) values ($1, $2, 'query', $3)", doc.id, doc.tenant, who)
+        readable = {
+            ("default", "ana"): {"open", "ana"},
+            ("default", "ben", "finance"): {"open", "finance"},
+            ("other", "ana"): {"foreign"},
+            ("other", "ben", "finance"): {"foreign"},
+        }
+        for who, names in readable.items():
+            async with client.signed_in(claims(*who)) as reader:
+                allowed = {docs[name].id for name in names}
+                for table in sorted(GRANTED - WITHOUT_TENANT - {"entities", "runs"}):
+                    column = "id" if table == "documents" else "document_id"
+                    found = await reader.fetch(f"select {column} as id, tenant from {table}")
+                    assert {row["id"] for row in found} == allowed and {row["tenant"] for row in found} == {who[0]}, (table, who)
+                spelled = {name for row in await reader.fetch("select names from entities") for name in row["names"]}
+                assert spelled == names
+                runs = {row["id"] for row in await reader.fetch("select id from runs")}
+                assert runs == {doc.id for doc in docs.values() if doc.tenant == who[0] and (doc.external_id == "ana") == (who[1] == "ana")}
+        for nobody in (None, {}, {"sub": "ana"}, {"app_metadata": {"tenant_id": "default"}}, {"sub": "ana", "user_metadata": {"tenant_id": "default"}}):
+            async with client.signed_in(nobody) as reader:
+                for table in sorted(GRANTED - WITHOUT_TENANT):
+                    found = await reader.fetch(f"select * from {table}")
+                    open_to_all = nobody is not None and nobody.get("app_metadata") is not None and table != "runs"
+                    assert all("beta" not in str(row) and "gamma" not in str(row) and "delta" not in str(row) for row in found)
+                    assert open_to_all or not found, (table, nobody)
+
+
+async def test_second_role_is_refused_partitions_operations_and_keys(database: str, client: Client) -> None:
+    async with stand(database) as desk, client.signed_in(claims("default", "ana")) as reader:
+        tables = await desk.connection.fetch(
+            "select c.oid::regclass::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace"
+            " where c.relkind in ('r', 'p', 'v', 'm') and n.nspname in ('anabranch', 'keystore', 'supabase_migrations')"
+        )
+        refused = 0
+        for table in [row["name"] for row in tables]:
+            if table.removeprefix("anabranch.") in GRANTED:
+                continue
+            refused += 1
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await reader.execute(f"select from {table}")
+        assert refused > 40
+        for table in sorted(GRANTED):
+            with pytest.raises(asyncpg.PostgresError):
+                await reader.execute(f"delete from {table}")
+
+
+async def test_every_table_has_row_level_security_or_is_not_granted(database: str) -> None:
+    """A new table has to be put on one of the two lists."""
+    async with stand(database) as desk:
+        rows = await desk.connection.fetch(
+            """select c.relname as name, c.relrowsecurity or coalesce(c.reloptions @> '{security_invoker=true}', false) as secured,
+                 has_table_privilege('anabranch_reader', c.oid, 'select') as granted
+               from pg_class c where c.relnamespace = 'anabranch'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition"""
+        )
+        for row in rows:
+            assert row["granted"] == (row["name"] in GRANTED), row["name"]
+            assert row["secured"] or row["name"] in NOT_GRANTED | WITHOUT_TENANT, f"{row['name']} has neither row-level security nor stands in NOT_GRANTED"
+        assert not await desk.connection.fetchval("select has_schema_privilege('anabranch_reader', 'keystore', 'usage')")
+
+
+async def test_partitions_of_later_generations_have_row_level_security(database: str) -> None:
+    async with stand(database) as desk:
+        generation = desk.generation.model_copy(update={"name": "g2"})
+        connection = await connect(database, name="later generation")
+        try:
+            async with connection.transaction():
+                await create_partitions(connection, generation, indexed=False)
+        finally:
+            await connection.close()
+        secured = await desk.connection.fetch("select relname from pg_class where relname like '%\\_g2' and relrowsecurity")
+        assert {row["relname"] for row in secured} == {f"{table}_g2" for table in DIRECTLY_READ}

@@ -1,0 +1,465 @@
+"""Every operation of the API, called by users of two tenants with the names of each other's things in every place that takes one."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field, replace
+from typing import Any
+from uuid import UUID, uuid4
+
+import httpx2
+
+from anabranch.composition.api import prepare_api
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.worker import prepare_worker
+from anabranch.settings import Settings
+from api.app import create_app, routes_only
+from api.services import Services
+from engines.embed.null import NullEmbedder
+from schemas.errors import Unauthenticated
+from schemas.principals import Principal
+
+Json = dict[str, Any]
+TENANTS = ("acme", "bolt")
+USERS = {"ana": ("user:ana",), "ben": ("user:ben", "group:finance"), "head": None}
+"""Two users, and an operator of the house that acts for the tenant."""
+BODIES: dict[str, Json] = {"build_generation": {"purpose": "reindex"}}
+"""Fields that keep an operation from changing the server for every tenant."""
+STREAMS = {"stream"}
+WORDS = {
+    "stage": ["receive"],
+    "state": ["searchable", "failed"],
+    "topics": ["dead_letters,queries,accepted,raw"],
+    "after": ["begin"],
+    "format": ["prov"],
+}
+"""Values that let a parameter through to what is behind it."""
+
+
+@dataclass
+class Belongings:
+    """What one caller made. `hooks` are asked for, `secrets` are never sent by anybody else."""
+
+    secrets: set[str] = field(default_factory=set)
+    hooks: set[str] = field(default_factory=set)
+    names: set[str] = field(default_factory=set)
+    ids: dict[str, set[str]] = field(default_factory=dict)
+
+    @property
+    def tokens(self) -> set[str]:
+        return self.secrets | self.hooks | self.names | set().union(*self.ids.values())
+
+
+@dataclass
+class Desk:
+    """`shared` is what everyone in the tenant may read."""
+
+    services: Services
+    clients: dict[tuple[str, str], httpx2.AsyncClient]
+    owned: dict[tuple[str, str], Belongings]
+    said: dict[str, set[str]] = field(default_factory=lambda: {tenant: set() for tenant in TENANTS})
+
+    def foreign(self, who: tuple[str, str]) -> list[Belongings]:
+        tenant, user = who
+        readable = {who, (tenant, "shared")} | ({(tenant, other) for other in USERS} if USERS[user] is None else set())
+        return [found for owner, found in self.owned.items() if owner not in readable]
+
+
+async def authenticate(credential: str | None, tenant: str | None) -> Principal:
+    own, _, user = (credential or "").partition("/")
+    if own not in TENANTS or user not in USERS:
+        raise Unauthenticated("Nobody goes by that credential.")
+    return Principal(f"jwt:{own}-{user}", own, "admin" if USERS[user] else "operator", USERS[user], None if USERS[user] else "house")
+
+
+@asynccontextmanager
+async def desk_of(settings: Settings, dsn: str) -> AsyncIterator[Desk]:
+    overrides = Overrides(embedder=NullEmbedder(64, 16))
+    async with prepare_worker(settings, dsn, overrides=overrides) as worker:
+        working = asyncio.create_task(worker.run())
+        try:
+            async with prepare_api(settings, dsn, overrides=overrides) as services:
+                app = create_app(replace(services, authenticate=authenticate))
+                clients = {(tenant, user): _client(app, f"{tenant}/{user}") for tenant in TENANTS for user in USERS}
+                desk = Desk(services, clients, {(tenant, user): Belongings() for tenant in TENANTS for user in (*USERS, "shared")})
+                await _ready(clients["acme", "head"])
+                yield desk
+                for client in clients.values():
+                    await client.aclose()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)
+
+
+def _client(app: Any, credential: str) -> httpx2.AsyncClient:
+    transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
+    headers = {"Authorization": f"Bearer {credential}"}
+    return httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers, timeout=60)
+
+
+async def _ready(http: httpx2.AsyncClient) -> None:
+    async with asyncio.timeout(60):
+        while (await http.get("/readyz")).status_code != 200:
+            await asyncio.sleep(0.05)
+
+
+async def furnish(desk: Desk) -> None:
+    """Documents, questions, feedback, a dead letter, a source, a replay and an erasure of each."""
+    receipts = [await _own(desk, tenant, user) for tenant in TENANTS for user in (*USERS, "shared")]
+    for who, job in [item for found in receipts for item in found]:
+        async with asyncio.timeout(90):
+            while (await desk.clients[who].get(f"/v1/ingest/status/{job}")).json().get("state") not in ("searchable", "failed"):
+                await asyncio.sleep(0.1)
+    for who in desk.clients:
+        await _ask(desk, who)
+    for tenant in TENANTS:
+        await _administer(desk, tenant)
+    for who in desk.clients:
+        await _note_ids(desk, who)
+
+
+async def _own(desk: Desk, tenant: str, user: str) -> list[tuple[tuple[str, str], str]]:
+    sender = (tenant, user if user in USERS else "head")
+    own, mark = desk.owned[tenant, user], f"{tenant}{user}".capitalize()
+    secret, hook, title = f"{mark}secretquartz", f"{mark}hookfeldspar", f"{mark}titlebasalt"
+    own.secrets |= {secret, title, f"{mark}filegneiss", f"{mark}brokenschist"}
+    own.hooks |= {hook}
+    own.names |= {f"{mark}externalmarl", f"{mark}collectionloess", f"{mark}tagtuff", f"{mark}metapumice"}
+    text = f"# {title}\n\nThe {hook} was bought by {mark} Brandt of {mark} Holdings for {secret} euro.\n"
+    fields = {"collection": f"{mark}collectionloess", "tags": f"{mark}tagtuff", "metadata": json.dumps({"who": f"{mark}metapumice"})}
+    fields |= {"external_id": f"{mark}externalmarl"}
+    if user in USERS:
+        fields["readers"] = f"user:{user}"
+    http, sent = desk.clients[sender], []
+    for name, body, extra in (
+        (f"{mark}filegneiss.md", text.encode(), fields),
+        (f"{mark}brokenschist.pdf", b"%PDF-1.7 broken", {**fields, "external_id": f"{mark}externalbroken"}),
+    ):
+        answer = await http.post("/v1/ingest", files={"file": (name, body)}, data=extra)
+        assert answer.status_code == 202, answer.text
+        own.ids.setdefault("document", set()).add(answer.json()["document_id"])
+        own.ids.setdefault("job", set()).add(answer.json()["ingestion_job_id"])
+        sent.append((sender, answer.json()["ingestion_job_id"]))
+    return sent
+
+
+async def _ask(desk: Desk, who: tuple[str, str]) -> None:
+    """In its own words, which only its own runs hold."""
+    own, http = desk.owned[who], desk.clients[who]
+    question = f"{''.join(who).capitalize()}askedgranite"
+    own.secrets.add(question)
+    for path in ("/v1/query", "/v1/search"):
+        answer = await http.post(path, json={"query": f"What was the {next(iter(own.hooks))} bought for, {question}?"})
+        assert answer.status_code == 200, answer.text
+        own.ids.setdefault("run", set()).add(answer.json()["run_id"])
+    found = [result["chunk_id"] for result in answer.json()["results"]]
+    assert found, "everyone finds what is its own"
+    note = f"{''.join(who).capitalize()}notedgabbro"
+    own.secrets.add(note)
+    said = await http.post("/v1/feedback", json={"run_id": answer.json()["run_id"], "useful": True, "note": note, "relevant": found[:1]})
+    assert said.status_code in (202, 422), said.text
+
+
+async def _administer(desk: Desk, tenant: str) -> None:
+    http, own = desk.clients[tenant, "head"], desk.owned[tenant, "head"]
+    name = f"{tenant}-source"
+    added = await http.post("/v1/sources", json={"name": name, "takes": {"kind": "urls", "urls": [f"http://127.0.0.1:9/{tenant}source"]}})
+    if added.status_code == 202:
+        own.names |= {name, f"{tenant}source"}
+    replayed = await http.post("/v1/replays", json={"stage": "transcribe", "collection": f"{tenant.capitalize()}headcollectionloess"})
+    assert replayed.status_code == 202, replayed.text
+    own.ids["replay"] = {replayed.json()["replay_id"]}
+    gone = await http.post("/v1/ingest", json={"text": "Nothing stays.", "collection": f"{tenant}-gone", "external_id": f"{tenant}-gone"})
+    own.ids["receipt"] = {await _erased(http, f"{tenant}-gone", gone.json()["ingestion_job_id"])}
+    own.names.add(f"{tenant}-gone")
+    letters = (await http.get("/v1/dead-letters")).json()["items"]
+    assert letters, "a broken file is a dead letter"
+    own.ids["event"] = {letter["event_id"] for letter in letters if letter["external_id"] == f"{tenant.capitalize()}headexternalbroken"}
+
+
+async def _erased(http: httpx2.AsyncClient, collection: str, job: str) -> str:
+    async with asyncio.timeout(60):
+        while (await http.get(f"/v1/ingest/status/{job}")).json().get("state") != "searchable":
+            await asyncio.sleep(0.1)
+    answer = await http.post("/v1/erasures", json={"scope": "collection", "name": collection})
+    assert answer.status_code == 202, answer.text
+    return str(answer.json()["receipt_id"])
+
+
+async def _note_ids(desk: Desk, who: tuple[str, str]) -> None:
+    """Of chunks and entities that nobody else has: of documents which everyone in the tenant may read they are the tenant's."""
+    http, own = desk.clients[who], desk.owned[who]
+    for document in own.ids["document"]:
+        chunks = (await http.get(f"/v1/documents/{document}/chunks")).json().get("items", [])
+        own.ids.setdefault("chunk", set()).update(chunk["chunk_id"] for chunk in chunks)
+    async with asyncio.timeout(60):
+        while not (found := (await http.get("/v1/entities", params={"text": "".join(who), "limit": 500})).json()["items"]):
+            await asyncio.sleep(0.2)
+    mine = [entity for entity in found if entity["name"].lower().startswith("".join(who))]
+    own.ids["entity"] = {entity["id"] for entity in mine}
+    own.secrets |= {entity["name"] for entity in mine}
+
+
+@dataclass(frozen=True)
+class Operation:
+    id: str
+    method: str
+    path: str
+    parameters: tuple[Json, ...]
+    body: Json | None
+
+    @property
+    def reads(self) -> bool:
+        return self.method == "GET"
+
+
+def operations() -> list[Operation]:
+    document = routes_only().openapi()
+    found = []
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            content = operation.get("requestBody", {}).get("content", {})
+            schema = content.get("application/json", {}).get("schema")
+            found.append(
+                Operation(
+                    operation["operationId"],
+                    method.upper(),
+                    path,
+                    tuple(_resolved(parameter, document) for parameter in operation.get("parameters", [])),
+                    _resolved(schema, document) if schema else None,
+                )
+            )
+    return found
+
+
+def _resolved(schema: Any, document: Json, depth: int = 0) -> Any:
+    if depth > 12:
+        return {}
+    if isinstance(schema, list):
+        return [_resolved(one, document, depth + 1) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if "$ref" in schema:
+        target: Any = document
+        for part in schema["$ref"].removeprefix("#/").split("/"):
+            target = target.get(part, {}) if isinstance(target, dict) else {}
+        return _resolved(target, document, depth + 1)
+    return {name: _resolved(value, document, depth + 1) for name, value in schema.items()}
+
+
+def calls(operation: Operation, things: Mapping[str, list[str]]) -> Iterator[tuple[Json, Json, Json | None]]:
+    """Path, query and body with each of `things` in every place that takes a text or an id, one place at a time."""
+    places = [parameter for parameter in operation.parameters if parameter["in"] == "path"]
+    queries = [parameter for parameter in operation.parameters if parameter["in"] == "query"]
+    first = {place["name"]: _values(place["name"], place["schema"], things)[0] for place in places}
+    required = {one["name"]: _values(one["name"], one["schema"], things)[0] for one in queries if one.get("required")}
+    body = _minimal(operation.body, things) | BODIES.get(operation.id, {}) if operation.body else None
+    yield first, required, body
+    for place in places:
+        for value in _values(place["name"], place["schema"], things):
+            yield first | {place["name"]: value}, required, body
+    for one in queries:
+        for value in _values(one["name"], one["schema"], things):
+            yield first, required | {one["name"]: value}, body
+    for name, schema in (operation.body or {}).get("properties", {}).items():
+        if name in BODIES.get(operation.id, {}):
+            continue
+        for value in _filled(name, schema, things):
+            yield first, required, {**(body or {}), name: value}
+
+
+def _values(name: str, schema: Json, things: Mapping[str, list[str]]) -> list[Any]:
+    for one in schema.get("anyOf", [schema]):
+        if name in WORDS:
+            return WORDS[name]
+        if "enum" in one or "const" in one:
+            return list(one.get("enum", [one.get("const")]))
+        if one.get("type") == "array":
+            return [[value] for value in _values(name, one.get("items", {}), things)]
+        if one.get("type") == "boolean":
+            return [True, False]
+        if one.get("type") in ("integer", "number"):
+            return [one.get("maximum", one.get("minimum", 1))]
+        if one.get("format") == "uuid":
+            return things["ids"]
+        if one.get("format") in ("date-time", "date"):
+            return ["2020-01-01T00:00:00Z" if one["format"] == "date-time" else "2020-01-01"]
+        if one.get("type") == "string":
+            return things["texts"]
+    return things["texts"]
+
+
+def _filled(name: str, schema: Json, things: Mapping[str, list[str]]) -> list[Any]:
+    for one in schema.get("anyOf", schema.get("oneOf", [schema])):
+        if one.get("type") == "object" or "properties" in one:
+            inner = one.get("properties", {})
+            if not inner:
+                return [{"who": text} for text in things["texts"][:3]]
+            return [_minimal(one, things) | {key: value} for key, part in inner.items() for value in _filled(key, part, things)]
+        if one.get("type") == "array" and (one.get("items", {}).get("type") == "object" or "properties" in one.get("items", {})):
+            return [[_minimal(one["items"], things)]]
+        return _values(name, one, things)
+    return []
+
+
+def _minimal(schema: Json, things: Mapping[str, list[str]]) -> Json:
+    properties = schema.get("properties", {})
+    found = {}
+    for name in schema.get("required", []):
+        part = properties.get(name, {})
+        variants = part.get("anyOf", part.get("oneOf", [part]))
+        if "properties" in variants[0]:
+            found[name] = _minimal(variants[0], things)
+        else:
+            found[name] = (_filled(name, part, things) or [things["texts"][0]])[0]
+    return found
+
+
+def _request(http: httpx2.AsyncClient, operation: Operation, path: Json, query: Json, body: Json | None) -> Any:
+    url = operation.path
+    for name, value in path.items():
+        url = url.replace("{" + name + "}", str(value))
+    return http.request(operation.method, url, params=query, json=body)
+
+
+def _things(desk: Desk, who: tuple[str, str]) -> dict[str, list[str]]:
+    """Of another user of the tenant, and of whoever has things of every kind in the other one."""
+    other = next(tenant for tenant in TENANTS if tenant != who[0])
+    owners = [desk.owned[other, "head"], *([desk.owned[who[0], next(user for user in USERS if user != who[1])]] if USERS[who[1]] else [])]
+    ids = [sorted(own.ids[kind])[-1] for own in owners for kind in (own.ids if own is owners[-1] else ("document", "replay", "receipt")) if own.ids.get(kind)]
+    texts = [text for own in owners for text in (*own.hooks, *sorted(own.names)[:2], *sorted(own.names)[-1:])]
+    return {"ids": ids, "texts": [*texts, other]}
+
+
+def _leaks(desk: Desk, who: tuple[str, str], answer: Any, sent: str) -> set[str]:
+    heard = (answer.text + json.dumps(dict(answer.headers))).lower()
+    tokens = {token for found in desk.foreign(who) for token in found.tokens}
+    return {token for token in tokens - desk.said[who[0]] if token.lower() in heard and token.lower() not in sent.lower()}
+
+
+def _note_said(desk: Desk, who: tuple[str, str], sent: str) -> None:
+    """What a tenant was told by its own callers it may repeat."""
+    desk.said[who[0]] |= {token for found in desk.foreign(who) for token in found.tokens if token.lower() in sent.lower()}
+
+
+async def sweep(desk: Desk, wanted: list[Operation]) -> tuple[set[str], list[str]]:
+    """Operations that were called, and what came to light."""
+    called, found = set[str](), list[str]()
+
+    async def call_all(who: tuple[str, str]) -> None:
+        things = _things(desk, who)
+        for operation in wanted:
+            for path, query, body in calls(operation, things):
+                sent = json.dumps([path, query, body], default=str)
+                if not operation.reads:
+                    _note_said(desk, who, sent)
+                answer = await _request(desk.clients[who], operation, path, query, body)
+                called.add(operation.id)
+                where = f"{'/'.join(who)} {operation.id} {sent[:300]} → {answer.status_code}"
+                if answer.status_code >= 500:
+                    found.append(f"{where} {answer.text[:300]}")
+                if leaks := _leaks(desk, who, answer, sent):
+                    found.append(f"{where} told {sorted(leaks)[:5]}")
+
+    await asyncio.gather(*map(call_all, desk.clients))
+    return called, found
+
+
+async def stranger_and_unknown_differ(desk: Desk, wanted: list[Operation]) -> list[str]:
+    """Where an id of somebody else's is answered otherwise than one that nobody has."""
+    found = []
+    for who, http in desk.clients.items():
+        for operation in wanted:
+            places = [one["name"] for one in operation.parameters if one["in"] == "path" and one["schema"].get("format") == "uuid"]
+            if len(places) != 1 or operation.id == "get_signed_file":
+                continue
+            fixed = {
+                one["name"]: _values(one["name"], one["schema"], {"ids": [], "texts": ["x"]})[0]
+                for one in operation.parameters
+                if one["in"] == "path" and one["name"] not in places
+            }
+            body = _minimal(operation.body, _things(desk, who)) if operation.body else None
+            unknown = await _request(http, operation, fixed | {places[0]: str(uuid4())}, {}, body)
+            for thing in _things(desk, who)["ids"]:
+                answer = await _request(http, operation, fixed | {places[0]: thing}, {}, body)
+                if (answer.status_code, _code(answer)) != (unknown.status_code, _code(unknown)):
+                    found.append(
+                        f"{'/'.join(who)} {operation.id} {thing}: {answer.status_code} {_code(answer)}, unknown: {unknown.status_code} {_code(unknown)}"
+                    )
+    return found
+
+
+def _code(answer: Any) -> Any:
+    return answer.json().get("code") if "json" in answer.headers.get("content-type", "") else None
+
+
+async def test_no_operation_tells_one_user_or_tenant_of_another(settings: Settings, database: str) -> None:
+    async with desk_of(settings, database) as desk:
+        await furnish(desk)
+        every = operations()
+        assert len({operation.id for operation in every}) == len(every) > 50
+        reads = [operation for operation in every if operation.reads and operation.id not in STREAMS]
+        writes = [operation for operation in every if not operation.reads]
+        called, found = await sweep(desk, reads)
+        assert not found, "\n".join(found[:20])
+        assert not (differ := await stranger_and_unknown_differ(desk, reads)), "\n".join(differ[:20])
+        missing = await _owners_lack(desk, reads)
+        assert not missing, f"the sweep proves nothing of what its owner cannot read either: {missing}"
+        assert not (found := await _streams(desk)), "\n".join(found)
+        written, found = await sweep(desk, writes)
+        assert not found, "\n".join(found[:20])
+        assert called | written | STREAMS == {operation.id for operation in every}
+        assert not (lost := await _lost(desk)), f"somebody else's call changed {lost}"
+
+
+async def _owners_lack(desk: Desk, reads: list[Operation]) -> list[str]:
+    """Operations that answer no caller with 2xx though they are asked for its own."""
+    lacking = []
+    for operation in reads:
+        statuses = set()
+        for who, http in desk.clients.items():
+            own = desk.owned[who]
+            things = {"ids": [one for kind in own.ids.values() for one in kind], "texts": ["g1", f"{who[0]}-source", "default"]}
+            for call in calls(operation, things):
+                statuses.add((await _request(http, operation, *call)).status_code)
+                if any(200 <= status < 300 for status in statuses):
+                    break
+        if not any(200 <= status < 300 for status in statuses):
+            lacking.append(f"{operation.id} {sorted(statuses)}")
+    return [one for one in lacking if not one.startswith(("get_signed_file", "get_build", "ingest_status_by_event"))]
+
+
+async def _streams(desk: Desk) -> list[str]:
+    """All at once, from the beginning, until the server says goodbye."""
+
+    async def follow(who: tuple[str, str], **query: Any) -> list[str]:
+        answer = await desk.clients[who].get("/v1/stream", params={"after": "begin", **query})
+        leaks = _leaks(desk, who, answer, json.dumps(query))
+        return [f"{who} stream {query}: {sorted(leaks)[:5]}"] if leaks else ([] if "event: open" in answer.text else [f"{who}: {answer.text[:200]}"])
+
+    async def stop() -> list[str]:
+        await asyncio.sleep(6)
+        desk.services.feed.stop()
+        return []
+
+    wanted = [follow(who) for who in desk.clients]
+    wanted += [follow(who, document=thing) for who in desk.clients for thing in _things(desk, who)["ids"][:4]]
+    return [line for lines in await asyncio.gather(*wanted, stop()) for line in lines]
+
+
+async def _lost(desk: Desk) -> list[str]:
+    """Documents that their owners do not find as they were."""
+    lost = []
+    for (tenant, user), own in desk.owned.items():
+        http = desk.clients[tenant, user if user in USERS else "head"]
+        mark = f"{tenant}{user}".capitalize()
+        for document in own.ids["document"]:
+            found = (await http.get(f"/v1/documents/{document}")).json()
+            if found.get("state") not in ("searchable", "failed", "running") or UUID(found["document_id"]) != UUID(document):
+                lost.append(f"{mark} {document}: {found}")
+            if found.get("state") == "searchable" and (found["collection"], found["tags"]) != (f"{mark}collectionloess", [f"{mark}tagtuff"]):
+                lost.append(f"{mark} {document}: {found['collection']} {found['tags']}")
+    return lost
