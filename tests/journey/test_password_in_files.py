@@ -14,7 +14,8 @@ PASSWORD = "CANARY-password-7"
 
 def test_database_password_is_in_no_file_and_no_output(folder: Path, tmp_path: Path, database: str) -> None:
     parts = urlsplit(database)
-    external = parts._replace(netloc=f"{parts.username}:{PASSWORD}@{parts.hostname}:{parts.port}").geturl()
+    user, at, place = parts.netloc.rpartition("@")
+    external = parts._replace(netloc=f"{user}:{PASSWORD}{at}{place}").geturl()
     settings = {
         "ANABRANCH_DATABASE__URL": external,
         "ANABRANCH_LOG__MASTER_KEY": base64.b64encode(bytes(32)).decode(),
