@@ -49,6 +49,7 @@ class KafkaSettings(Section):
     principals: Names = Field(
         (), description="of API and workers, as the cluster's access rules name them (`User:NAME`); unset: the one that this process signs in as"
     )
+    start_timeout_s: float = Field(60.0, gt=0, le=3600, description="how long a starting program waits for Kafka before it exits with code 7")
     session_timeout_s: float = Field(20.0, ge=6, le=1800, description="after which a worker that fell silent is given up and others take its partitions")
 
 

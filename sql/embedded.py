@@ -36,6 +36,7 @@ SOCKET_PATH_BYTES = 107
 """sockaddr_un, less the final zero (unix(7))."""
 PLAIN_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 """Paths that need no quoting in a list setting of Postgres, a shell and a URL."""
+OWNER = "owner"
 START_TRIES_S = 10.0
 START_LIMIT_S = 600
 SHARED_BUFFERS = (256, 1024)
@@ -139,9 +140,15 @@ class EmbeddedPostgres:
                 self._try_start(deadline)
             self._make_roles()
 
-    def stop(self) -> None:
+    def claim(self, owner: str) -> None:
+        """Name who stops the server from now on: the guardian of an owner before leaves it running."""
         with self._locked():
-            if self.running:
+            (self.root / OWNER).write_text(owner)
+
+    def stop(self, owner: str | None = None) -> None:
+        """Stop the server; with `owner`, only if nobody else has claimed it since."""
+        with self._locked():
+            if self.running and (owner is None or owner == (self.root / OWNER).read_text()):
                 self._stop()
 
     def _stop(self) -> None:

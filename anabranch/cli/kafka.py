@@ -70,4 +70,8 @@ def status(*, common: Common = DEFAULT) -> int:
 
 
 def _folder(common: Common) -> Path:
-    return common.settings().data_dir / FOLDER
+    from anabranch.process.data_folder import check_ours
+
+    folder = common.settings().data_dir
+    check_ours(folder)
+    return folder / FOLDER

@@ -135,6 +135,19 @@ def disk_reserve(settings: Settings) -> DiskReserve:
     return DiskReserve(tuple(folders), settings.api.disk_reserve)
 
 
+async def wait_for_kafka(settings: Settings) -> None:
+    """Wait until Kafka answers, where it is the log. Raises LogUnavailable after `kafka.start_timeout_s`."""
+    if settings.log_kind != "kafka":
+        return
+    from streams.kafka.log import KafkaLog
+
+    log = KafkaLog(kafka_of(settings.kafka))
+    try:
+        await log.wait_until_reachable(settings.kafka.start_timeout_s)
+    finally:
+        await log.close()
+
+
 def kafka_of(options: KafkaOptions) -> KafkaSettings:
     password = options.sasl_password
     return KafkaSettings(

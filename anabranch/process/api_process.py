@@ -10,6 +10,8 @@ from socket import socket
 import uvicorn
 
 from anabranch.composition.api import prepare_api
+from anabranch.composition.storage import wait_for_kafka
+from anabranch.process.data_folder import check_ours
 from anabranch.process.database import database
 from anabranch.process.heap import settle_heap
 from anabranch.process.http_protocol import Protocol
@@ -51,6 +53,8 @@ class Server(uvicorn.Server):
 async def serve_api(settings: Settings) -> None:
     """Until cancelled. Raises ConfigurationError where the port is taken, before anything is made."""
     await check_free(settings.api.host, settings.api.port, patience_s=PORT_PATIENCE_S)
+    check_ours(settings.data_dir)
+    await wait_for_kafka(settings)
     async with database(settings, shared=True) as dsn, prepare_api(settings, dsn) as services:
         config = uvicorn.Config(
             create_app(services, requests_per_address=settings.api.requests_per_address, min_upload_rate=settings.api.min_upload_rate),

@@ -89,5 +89,11 @@ class Child:
                 await self.process.wait()
         except TimeoutError:
             log.warning("process does not stop: killing it", process=self.name)
-            self.process.kill()
+            self.kill()
             await self.process.wait()
+
+    def kill(self) -> None:
+        """Kill the process where it still runs."""
+        if self.process is not None and self.process.returncode is None:
+            with suppress(ProcessLookupError):
+                self.process.kill()

@@ -18,6 +18,8 @@ from sql.server_account import server_account
 LOCK = "anabranch.lock"
 SERVER = "server.json"
 LOG = "log-kind"
+OURS = frozenset({LOCK, SERVER, LOG, "anabranch.toml", "profiles", "postgres", "blobs", "kafka", "master.key", "link.key", "commands.log"})
+"""Names in a data folder; one of them makes a folder ours, also before the first start and after a restore."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +53,9 @@ def locked(folder: Path) -> Iterator[None]:
 
 
 def make_folder(folder: Path) -> None:
-    """Make the folder, and close it to other accounts whatever the umask. Raises ConfigurationError with code DATA_DIR_UNUSABLE."""
+    """Make the folder, and close it to other accounts whatever the umask. Raises ConfigurationError with code DATA_DIR_UNUSABLE, or NOT_A_DATA_FOLDER where
+    it holds somebody else's files."""
+    check_ours(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         _close(folder)
@@ -69,6 +73,20 @@ def _close(folder: Path) -> None:
     else:
         os.chown(folder, -1, account.pw_gid)
         folder.chmod(0o710)
+
+
+def check_ours(folder: Path) -> None:
+    """Raises ConfigurationError with code NOT_A_DATA_FOLDER for a folder that holds something, and nothing of ours. Hidden files do not count."""
+    try:
+        found = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+    except OSError:
+        return  # it is not there yet, or cannot be used: `make_folder` says why
+    if found and not OURS & set(found):
+        raise ConfigurationError(
+            f"{folder} is not a data folder: it holds {', '.join(found[:3])}{f' and {len(found) - 3} more' if len(found) > 3 else ''}.",
+            code="NOT_A_DATA_FOLDER",
+            remedy="Name an empty or a new folder with --data. Documents stay where they are: `anabranch ingest FOLDER` reads them from there.",
+        )
 
 
 def _lock_file(folder: Path) -> IO[str]:
@@ -150,5 +168,7 @@ def _in_use(folder: Path) -> ConfigurationError:
     server = find_server(folder)
     where = f" at {server.url} (pid {server.pid})" if server else ""
     return ConfigurationError(
-        f"{folder} is in use by another server{where}", code="DATA_DIR_IN_USE", remedy="Stop it, ask it with --data or --server, or take another --data folder."
+        f"{folder} is in use by another server{where}",
+        code="DATA_DIR_IN_USE",
+        remedy="Stop it, or use another --data folder. Other commands reach it with the same --data.",
     )

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 import shutil
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import ExitStack, asynccontextmanager
+from functools import partial
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
@@ -15,6 +17,7 @@ from anabranch.process.data_folder import make_folder
 from anabranch.settings import Settings
 from schemas.errors import DatabaseUnavailable, NotFound
 from sql.embedded import THROWAWAY, EmbeddedPostgres
+from sql.postgres_guardian import guarded
 
 log = structlog.get_logger(__name__)
 FOLDER = "postgres"
@@ -24,27 +27,27 @@ KEEP_S = 1.0
 @asynccontextmanager
 async def database(settings: Settings, *, throwaway: bool = False, shared: bool = False) -> AsyncIterator[str]:
     """Its address. The embedded server is stopped at the end, also one that a killed holder of the data folder left running; a `shared` one
-    only if it was started here. Of a throw-away one nothing is left."""
+    only if it was started here. A guardian stops it where this process cannot. Of a throw-away one nothing is left."""
     if settings.database.url:
         yield settings.database.url.get_secret_value()
         return
     make_folder(settings.data_dir)
     server = EmbeddedPostgres(embedded_root(settings), settings=THROWAWAY if throwaway else None, tcp=settings.database.tcp)
-    left_running = shared and server.running
-    await asyncio.to_thread(server.start, shared=shared)
-    keeping = asyncio.create_task(_keep(server))
-    try:
-        yield server.dsn
-    finally:
-        keeping.cancel()
-        await asyncio.gather(keeping, return_exceptions=True)
-        if not left_running:
-            await asyncio.to_thread(server.stop)
+    # Leaving blocks instead of awaiting: a second Ctrl-C cancels what is awaited, and would leave Postgres running.
+    with ExitStack() as stack:
         if throwaway:
-            shutil.rmtree(server.root, ignore_errors=True)
+            stack.callback(shutil.rmtree, server.root, ignore_errors=True)
+        if not (shared and server.running):
+            stack.enter_context(guarded(server))
+        # Left before the guard: a start that was interrupted ends before the server is stopped, not after.
+        starter = stack.enter_context(ThreadPoolExecutor(1))
+        await asyncio.get_running_loop().run_in_executor(starter, partial(server.start, shared=shared))
+        keeping = asyncio.create_task(_keep(server, starter))
+        stack.callback(keeping.cancel)
+        yield server.dsn
 
 
-async def _keep(server: EmbeddedPostgres) -> None:
+async def _keep(server: EmbeddedPostgres, starter: Executor) -> None:
     """Start it again, at the same address, should it be killed."""
     while True:
         await asyncio.sleep(KEEP_S)
@@ -52,7 +55,7 @@ async def _keep(server: EmbeddedPostgres) -> None:
             continue
         log.error("the embedded Postgres is gone: starting it again")
         try:
-            await asyncio.to_thread(server.start)
+            await asyncio.get_running_loop().run_in_executor(starter, server.start)
         except DatabaseUnavailable as error:
             log.error("it does not start", detail=error.detail)
 
@@ -67,11 +70,11 @@ def embedded_root(settings: Settings) -> Path:
     return settings.data_dir.resolve() / FOLDER
 
 
-def check_begun(settings: Settings) -> None:
-    """Raises NotFound where the database would have to be made first: whoever only reads makes none in a folder that was mistyped."""
+def check_begun(settings: Settings, elsewhere: str = "name the server that runs elsewhere (--server), ") -> None:
+    """Raises NotFound where the database would have to be made first: whoever only reads makes none in a folder that was mistyped. `elsewhere` is another way out."""
     if settings.database.url is None and not embedded_root(settings).exists():
         raise NotFound(
             f"there is no data folder of ours at {settings.data_dir.resolve()}",
             code="NO_DATA_FOLDER",
-            remedy="Correct --data, name the server that runs elsewhere (--server), or begin one there with `anabranch up` or `anabranch ingest`.",
+            remedy=f"Correct --data, {elsewhere}or begin one there with `anabranch up` or `anabranch ingest`.",
         )

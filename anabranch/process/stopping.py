@@ -1,4 +1,4 @@
-"""When a process of ours should stop: on SIGTERM, on Ctrl-C, and, for a child, when its parent is gone."""
+"""When a process of ours should stop: on SIGTERM, on Ctrl-C, when its terminal is closed (SIGHUP), and, for a child, when its parent is gone."""
 
 from __future__ import annotations
 
@@ -13,58 +13,72 @@ from contextlib import suppress
 from typing import NoReturn
 
 PATIENCE_S = 25.0
+HURRY_S = 5.0
+"""After a second signal."""
 
 
-def stop_event(*, with_parent: bool = False) -> asyncio.Event:
-    """Set when it is time. A second signal ends the process at once. With `with_parent` the end of stdin counts too: a killed parent cannot say more."""
-    stop, loop = asyncio.Event(), asyncio.get_running_loop()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, _signalled, stop)
+async def until_stopped(work: Coroutine[None, None, None], *, with_parent: bool = False) -> int:
+    """Run `work` until it ends or it is time to stop; in either case its contexts are left in order. Raises what `work` raises; returns the exit code.
+
+    A second SIGINT or SIGTERM cancels what the contexts still wait for. With `with_parent` the end of stdin counts too: a killed parent cannot say more.
+    """
+    stop = _Stop(asyncio.ensure_future(work))
+    loop = asyncio.get_running_loop()
+    for number in signals():
+        loop.add_signal_handler(number, stop.request, number)
     if with_parent:
         threading.Thread(target=_wait_for_end_of_stdin, args=(loop, stop), daemon=True).start()
-    return stop
+    try:
+        await stop.work
+    except asyncio.CancelledError:
+        if not stop.requests:
+            raise
+    except Exception:
+        # What was cut short by a second signal fails in many ways.
+        if stop.requests < 2:
+            raise
+    return 0 if stop.requests < 2 else 130
 
 
-def _signalled(stop: asyncio.Event) -> None:
-    if stop.is_set():
-        os._exit(130)
-    stop.set()
+def signals() -> list[signal.Signals]:
+    """Those that ask for a stop. Under `nohup` SIGHUP is ignored, and stays so."""
+    return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else [])]
 
 
-def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: asyncio.Event) -> None:
+class _Stop:
+    """Requests to stop, and the work that they cancel."""
+
+    def __init__(self, work: asyncio.Future[None]) -> None:
+        self.work, self.requests = work, 0
+
+    def request(self, number: signal.Signals = signal.SIGHUP) -> None:
+        """A closed terminal sends SIGHUP twice, from the kernel and from the shell: only other signals hurry."""
+        if self.requests and number == signal.SIGHUP:
+            return
+        self.requests += 1
+        self.work.cancel()
+        if self.requests <= 2:
+            threading.Thread(target=_insist, args=((PATIENCE_S, HURRY_S)[self.requests - 1],), daemon=True).start()
+
+
+def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: _Stop) -> None:
     while os.read(0, 1):  # unbuffered: a buffered reader's lock would be fatal at exit
         continue
     if not loop.is_closed():
-        loop.call_soon_threadsafe(stop.set)
+        loop.call_soon_threadsafe(stop.request)
 
 
-def _insist() -> None:
+def _insist(patience_s: float) -> None:
     """Whatever does not let go by then is left behind: no more is lost than by a kill, which is nothing that was acknowledged."""
-    time.sleep(PATIENCE_S)
-    sys.stderr.write(f"not everything stopped in {PATIENCE_S:g} s: leaving it\n")
-    leave(0)
+    time.sleep(patience_s)
+    with suppress(OSError):  # the terminal is closed
+        sys.stderr.write(f"not everything stopped in {patience_s:g} s: leaving it\n")
+    leave(0 if patience_s == PATIENCE_S else 130)
 
 
 def leave(code: int) -> NoReturn:
     """End the process now that all its contexts were left. Taking the interpreter apart, with models in it, would take as long as everything else."""
     for stream in (sys.stdout, sys.stderr):
-        with suppress(BrokenPipeError, ValueError):  # whoever read it is gone, or it is closed
+        with suppress(OSError, ValueError):  # whoever read it is gone, the terminal too, or it is closed
             stream.flush()
     os._exit(code)
-
-
-async def until_stopped(work: Coroutine[None, None, None], *, with_parent: bool = False) -> int:
-    """Run `work` until it ends or it is time to stop; in either case its contexts are left in order. Raises what `work` raises; returns the exit code."""
-    stop = asyncio.create_task(stop_event(with_parent=with_parent).wait())
-    task = asyncio.create_task(work)
-    await asyncio.wait({stop, task}, return_when=asyncio.FIRST_COMPLETED)
-    stop.cancel()
-    stopped = not task.done() and task.cancel()
-    if stopped:
-        threading.Thread(target=_insist, daemon=True).start()
-    try:
-        await task
-    except asyncio.CancelledError:
-        if not stopped:
-            raise
-    return 0

@@ -19,7 +19,7 @@ import structlog
 from anabranch.composition.sealing import key_file_path
 from anabranch.ingress import check_ingress
 from anabranch.process.children import Child
-from anabranch.process.data_folder import SERVER, Server, check_not_in_use, keep_log, left_behind, locked, make_folder, write_server
+from anabranch.process.data_folder import SERVER, Server, check_not_in_use, check_ours, keep_log, left_behind, locked, make_folder, write_server
 from anabranch.process.database import database, without_password
 from anabranch.process.listening import check_free, free_port
 from anabranch.settings import Settings
@@ -48,7 +48,8 @@ class Plan:
 async def running(plan: Plan) -> AsyncIterator[tuple[Server, asyncio.Future[None]]]:
     """The server once it is ready, and a future that fails when it cannot go on. Everything stops with the context.
 
-    Raises ConfigurationError (unknown stage, folder in use, port taken: all before anything is made), FatalError with code MISCONFIGURED, DatabaseUnavailable.
+    Raises ConfigurationError (unknown stage, folder in use, port taken) and LogUnavailable (no Kafka) before anything is made, FatalError with code
+    MISCONFIGURED, DatabaseUnavailable.
     """
     await _check(plan)
     async with AsyncExitStack() as stack:
@@ -74,8 +75,13 @@ async def _check(plan: Plan) -> None:
         check_ingress(plan.settings)
     folder = plan.settings.data_dir
     if not plan.ephemeral:
+        check_ours(folder)
         check_not_in_use(folder)
     await check_free(plan.settings.api.host, plan.settings.api.port, patience_s=PORT_PATIENCE_S if left_behind(folder) else 0.0)
+    if plan.settings.log_kind == "kafka":
+        from anabranch.composition.storage import wait_for_kafka
+
+        await wait_for_kafka(plan.settings)
 
 
 @contextmanager
@@ -121,8 +127,13 @@ async def _kept(children: Sequence[Child]) -> AsyncIterator[asyncio.Future[None]
         failed.cancel()
         for task in keeping:
             task.cancel()
-        await asyncio.gather(failed, *keeping, return_exceptions=True)
-        await asyncio.gather(*(child.stop() for child in children))
+        try:
+            await asyncio.gather(failed, *keeping, return_exceptions=True)
+            await asyncio.gather(*(child.stop() for child in children))
+        finally:
+            # A second Ctrl-C cancels the wait above.
+            for child in children:
+                child.kill()
 
 
 async def _first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:

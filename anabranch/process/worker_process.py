@@ -12,9 +12,11 @@ import structlog
 
 from anabranch.background.gauges import Gauges
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.storage import wait_for_kafka
 from anabranch.composition.worker import prepare_worker
 from anabranch.indexing import outdated_error
 from anabranch.ingress import check_ingress
+from anabranch.process.data_folder import check_ours
 from anabranch.process.database import database
 from anabranch.process.listening import check_free
 from anabranch.process.metrics import Metrics
@@ -35,6 +37,8 @@ async def work(settings: Settings, stages: Iterable[str], report: Path | None) -
     if any(stage is receive.STAGE for stage in chosen):
         check_ingress(settings)
     await check_free(*metrics_at, option="--metrics-port")
+    check_ours(settings.data_dir)
+    await wait_for_kafka(settings)
     async with AsyncExitStack() as stack:
         url = stack.enter_context(metrics_server(metrics.registry, *metrics_at))
         dsn = await stack.enter_async_context(database(settings, shared=True))

@@ -15,6 +15,7 @@ from confluent_kafka.cimpl import NewTopic
 
 from schemas.errors import AnabranchError, ConfigurationError, LogUnavailable
 from streams.kafka.acls import Grant, describe_grants
+from streams.kafka.quiet import librdkafka
 from streams.kafka.retention import kept_for
 from streams.kafka.settings import KafkaSettings
 from streams.kafka.timestamps import check_clocks
@@ -22,6 +23,7 @@ from streams.kafka.timestamps import check_clocks
 T = TypeVar("T")
 _log = logging.getLogger(__name__)
 _TIMEOUT_S = 10.0
+_TRY_S = 1.0
 _LEADERLESS_TRIES = 30
 _DENIED = (KafkaError._AUTHENTICATION, KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.GROUP_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 _UNKNOWN = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, KafkaError._UNKNOWN_PARTITION)
@@ -58,6 +60,26 @@ class Administration:
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
         first, after_last = await self._offsets(places, earliest), await self._offsets(places, latest)
         return {partition: (first[partition], after_last[partition]) for partition in first}
+
+    async def wait_until_reachable(self, timeout_s: float) -> None:
+        """Raises LogUnavailable where no broker answers in time. What is awaited is logged once."""
+        loop = asyncio.get_running_loop()
+        deadline, logged = loop.time() + timeout_s, False
+        while True:
+            try:
+                await self._call(lambda client: client.list_topics(timeout=_TRY_S))
+                return
+            except LogUnavailable as error:
+                if loop.time() > deadline:
+                    raise LogUnavailable(
+                        f"Kafka at {self._settings.bootstrap_servers} did not answer within {timeout_s:g} s.",
+                        code="KAFKA_UNREACHABLE",
+                        remedy="Start Kafka, or correct ANABRANCH_KAFKA__BOOTSTRAP_SERVERS. ANABRANCH_KAFKA__START_TIMEOUT_S sets how long to wait.",
+                    ) from error
+            if not logged:
+                _log.warning("waiting for Kafka at %s for at most %g s", self._settings.bootstrap_servers, timeout_s)
+                logged = True
+            await asyncio.sleep(_TRY_S / 5)
 
     async def topics(self) -> list[str]:
         """That are there."""
@@ -165,7 +187,7 @@ class Administration:
     async def _call(self, ask: Callable[[AdminClient], Any]) -> Any:
         if self._client is None:
             configuration: dict[str, Any] = {**self._settings.for_librdkafka(), "client.id": "anabranch-administration", "error_cb": self._note}
-            self._client = AdminClient(configuration, logger=_log)
+            self._client = AdminClient(configuration, logger=librdkafka)
         self._denied = None
         try:
             return await asyncio.to_thread(ask, self._client)

@@ -80,6 +80,10 @@ class KafkaLog:
         prefix = self._settings.topic_prefix
         return await self._groups.committed(prefix + group, prefix + topic, await self._administration.partition_count(topic))
 
+    async def wait_until_reachable(self, timeout_s: float) -> None:
+        """Raises LogUnavailable where no broker answers in time."""
+        await self._administration.wait_until_reachable(timeout_s)
+
     async def close(self) -> None:
         self._administration.close()
         await self._groups.close()

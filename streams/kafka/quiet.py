@@ -15,6 +15,9 @@ _REPEATING = (
     "aiokafka.producer.sender",
 )
 _EVERY_S = 30.0
+librdkafka = logging.getLogger("librdkafka")
+"""For its clients. It writes a line for every refused connection, hundreds a minute; what matters of them is raised."""
+librdkafka.setLevel(logging.CRITICAL)
 
 
 class OnceInAWhile(logging.Filter):

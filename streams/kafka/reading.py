@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -14,9 +13,9 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from schemas.errors import LogUnavailable
 from schemas.records import Position, Record, StoredRecord
 from streams.kafka.administration import translated
+from streams.kafka.quiet import librdkafka
 from streams.kafka.settings import KafkaSettings
 
-_log = logging.getLogger(__name__)
 _AT_ONCE = 500
 _WAIT_S = 1.0
 _PATIENCE = 30
@@ -39,7 +38,7 @@ class Reading:
             return
         with ThreadPoolExecutor(1, "kafka-reading") as thread:  # one thread: a consumer must not be closed while it is asked
             loop = asyncio.get_running_loop()
-            consumer = Consumer(self._configuration(), logger=_log)
+            consumer = Consumer(self._configuration(), logger=librdkafka)
             try:
                 consumer.assign([TopicPartition(self._settings.topic_prefix + self._topic, partition, self._ranges[partition][0]) for partition in self._ends])
                 async for record in self._drained(consumer, loop, thread):

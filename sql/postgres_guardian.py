@@ -1,0 +1,55 @@
+"""Stops the embedded Postgres when the process that started it ends, however it ends: even a SIGKILL closes the pipe that the guardian reads."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+from uuid import uuid4
+
+if TYPE_CHECKING:
+    from sql.embedded import EmbeddedPostgres
+
+STOPPED = b"."
+"""Written to the pipe once the owner itself has stopped the server."""
+
+
+@contextmanager
+def guarded(server: EmbeddedPostgres) -> Iterator[None]:
+    """Own the server: it is stopped at the end, unless another process claimed it meanwhile."""
+    owner = uuid4().hex
+    server.claim(owner)
+    # -P: no module of the working directory comes before ours. A session of its own: the terminal's signals do not reach the guardian.
+    command = [sys.executable, "-P", "-m", "sql.postgres_guardian", str(server.root), owner]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True, bufsize=0
+    ) as guardian:
+        try:
+            yield
+        finally:
+            server.stop(owner)
+            assert guardian.stdin is not None
+            with suppress(BrokenPipeError):  # the guardian was killed
+                guardian.stdin.write(STOPPED)
+
+
+def main(root: str, owner: str) -> None:
+    """Wait for the end of stdin, then stop the server in `root` if it still belongs to `owner`."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    if os.read(0, 1) == STOPPED:
+        return
+    # Loaded only now: the guardian waits for hours, and should take little memory meanwhile.
+    from sql.embedded import EmbeddedPostgres
+
+    if Path(root).exists():
+        EmbeddedPostgres(Path(root)).stop(owner)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
