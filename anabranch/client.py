@@ -9,7 +9,7 @@ from typing import Any
 
 import httpx2
 
-from anabranch.remedies import remedy_here
+from anabranch.remedies import missing_scheme, remedy_here
 from schemas.errors import AnabranchError, InvalidRequest, NotFound, PermanentError, TransientError
 
 TIMEOUT_S = 300.0
@@ -82,7 +82,7 @@ class ApiClient:
         return await self.http.request(method, path, **options)
 
     def _unreachable(self, error: httpx2.HTTPError) -> TransientError:
-        remedy = "Start it with `anabranch up`, or name another with --server."
+        remedy = missing_scheme(self.url) or "Start it with `anabranch up`, or name another with --server."
         return TransientError(f"{self.url} does not answer: {str(error) or type(error).__name__}", code="SERVER_UNREACHABLE", remedy=remedy)
 
 

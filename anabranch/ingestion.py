@@ -47,7 +47,7 @@ class Source:
             "path": self.path,
             "document_id": self.document_id,
             "ingestion_job_id": self.job,
-            "state": self.state,
+            "state": self.outcome,
             "chunks_count": self.chunks_count,
             "error": self.error,
         }

@@ -32,6 +32,11 @@ OTHERWISE = "--help says what each option takes."
 OF_HTTP = ("GET /", "POST /", "/v1/", "/openapi.json")
 
 
+def missing_scheme(url: str) -> str:
+    """What to add to an address of a server; empty where nothing is missing."""
+    return "" if "://" in url else f"Write --server http://{url}."
+
+
 def remedy_here(code: str, told: str) -> str:
     if code in REMEDIES:
         return REMEDIES[code]

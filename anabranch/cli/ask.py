@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import textwrap
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -12,6 +13,7 @@ from cyclopts import Parameter
 from cyclopts.validators import Number
 
 from anabranch.cli.exits import OK, REFUSED
+from anabranch.cli.explanation import print_explanation, print_standing
 from anabranch.cli.options import Remote
 from anabranch.cli.output import one_line
 
@@ -34,7 +36,7 @@ class Wanted:
     tag: Annotated[tuple[str, ...], Parameter(negative="", help="Only with all of these tags.")] = ()
     language: Annotated[str | None, Parameter(help="Of the question; detected when not given.")] = None
     generation: Annotated[str | None, Parameter(help="Of the index; the live one when not given.")] = None
-    explain: Annotated[bool, Parameter(negative="", help="With every number that entered a score.")] = False
+    explain: Annotated[bool, Parameter(negative="", help="Add the ranks, the scores and every number that entered them.")] = False
 
     def body(self, text: str) -> dict[str, Any]:
         """Of the HTTP call. Raises ConfigurationError for a name that is no channel."""
@@ -49,39 +51,53 @@ NOTHING_SAID = Wanted()
 HERE = Remote()
 
 
-def query(text: str, /, *, stream: Annotated[bool, Flag] = False, wanted: Wanted = NOTHING_SAID, common: Remote = HERE) -> int:
+def query(*text: str, stream: Annotated[bool, Flag] = False, wanted: Wanted = NOTHING_SAID, common: Remote = HERE) -> int:
     """Ask a question; the answer comes with its citations. Exits 4 when nothing suits.
 
     Parameters
     ----------
     text
-        The question.
+        The question, in quotation marks or as several words.
     stream
         Show on stderr what is being done, and the words of a chat model as they come; with --json one JSON object a line on stdout, the answer last.
     """
-    body = wanted.body(text)
+    body = wanted.body(question(text))
     answer = asyncio.run(_streamed(body, common) if stream else _post("/v1/query", body, common))
     if not common.json:
         _print_answer(answer)
+        print_standing(answer)
+        if wanted.explain:
+            print_explanation(answer["trace"], answer["contexts"], _place)
     elif not stream:
         common.show(answer)
     return REFUSED if answer["refused"] else OK
 
 
-def search(text: str, /, *, wanted: Wanted = NOTHING_SAID, common: Remote = HERE) -> int:
+def search(*text: str, wanted: Wanted = NOTHING_SAID, common: Remote = HERE) -> int:
     """Find passages, without an answer. Exits 4 when there are none.
 
     Parameters
     ----------
     text
-        What to look for.
+        What to look for, in quotation marks or as several words.
     """
-    found = asyncio.run(_post("/v1/search", wanted.body(text), common))
+    found = asyncio.run(_post("/v1/search", wanted.body(question(text)), common))
     if common.json:
         common.show(found)
     else:
         _print_results(found["results"])
+        if wanted.explain:
+            print_explanation(found["trace"], found["results"], _place)
     return OK if found["results"] else REFUSED
+
+
+def question(words: Sequence[str]) -> str:
+    """Raises ConfigurationError without a word."""
+    from schemas.errors import ConfigurationError
+
+    if not words:
+        raise ConfigurationError("There is no question.", code="NO_QUESTION", remedy='Write it behind the command: anabranch query "How many days of leave?"')
+    return " ".join(words)
 
 
 async def _post(path: str, body: dict[str, Any], common: Remote) -> dict[str, Any]:
@@ -105,6 +121,8 @@ def _print_answer(answer: dict[str, Any]) -> None:
     for citation in answer["citations"]:
         print(f"\n[{citation['n']}] {_place(citation)}")
         print(textwrap.indent(citation["quote"], "    "))
+    if answer["citations"]:
+        print()
 
 
 def _print_results(results: list[dict[str, Any]]) -> None:
@@ -114,7 +132,7 @@ def _print_results(results: list[dict[str, Any]]) -> None:
         print(textwrap.indent(result["snippet"], "    "))
 
 
-def _place(item: dict[str, Any]) -> str:
+def _place(item: Mapping[str, Any]) -> str:
     pages = f"p. {', '.join(map(str, item['pages']))}" if item["pages"] else ""
     source = item["source_uri"] or item["external_id"] or ""
     name = item["title"] or (Path(source).name if source else str(item["document_id"]))

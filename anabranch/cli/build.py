@@ -13,7 +13,7 @@ from anabranch.approvals import approve, closed_settings
 from anabranch.cli.exits import FAILED, OK
 from anabranch.cli.interrupted import GOES_ON, going_on
 from anabranch.cli.options import Remote
-from anabranch.cli.output import print_table, say
+from anabranch.cli.output import cell, print_table, say
 from anabranch.cli.rates import Rate
 from schemas.errors import InvalidRequest, NotFound, PermanentError
 
@@ -173,6 +173,8 @@ def _rebuilt(build: dict[str, Any]) -> dict[str, Any]:
 def _tell(body: dict[str, Any], common: Remote) -> int:
     if common.json:
         common.show(body)
-    else:
-        print_table(("what", "value"), [(name, value) for name, value in body.items() if value not in (None, {})])
+        return OK
+    print_table(("what", "value"), [(name, value) for name, value in body.items() if value not in (None, {}) and name != "settings"])
+    for name, change in (body.get("settings") or {}).items():
+        print(f"{name}: {cell(change['from'])} → {cell(change['to'])}")
     return OK

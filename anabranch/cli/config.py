@@ -6,15 +6,16 @@ from typing import Annotated, Any
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.options import Common
+from anabranch.cli.calls import got
+from anabranch.cli.options import Local, Remote
 from anabranch.cli.output import print_json, print_table
 
 app = App(name="config", help="Settings: what holds, and what there is.", result_action="return_value")
-DEFAULT = Common()
+HERE, DEFAULT = Local(), Remote()
 
 
 @app.command
-def show(*, origin: Annotated[bool, Parameter(negative="")] = False, common: Common = DEFAULT) -> int:
+def show(*, origin: Annotated[bool, Parameter(negative="")] = False, common: Local = HERE) -> int:
     """Every setting that holds now; secrets are not shown.
 
     Parameters
@@ -32,8 +33,11 @@ def show(*, origin: Annotated[bool, Parameter(negative="")] = False, common: Com
 
 
 @app.command
-def schema(*, common: Common = DEFAULT) -> int:
-    """JSON Schemas of the settings and of a profile."""
+def schema(*, common: Remote = DEFAULT) -> int:
+    """JSON Schemas of the settings and of a profile; with --server, those of the server."""
+    if common.server:
+        common.show(got("/v1/config/schema", common))
+        return 0
     from anabranch.settings_schema import config_schema
 
     print_json(config_schema())
@@ -41,23 +45,28 @@ def schema(*, common: Common = DEFAULT) -> int:
 
 
 @app.command
-def profiles(*, common: Common = DEFAULT) -> int:
-    """Named ways of answering: those that are shipped, and those in the data folder."""
-    from anabranch.composition.questions import profiles_of
-
-    named = profiles_of(common.settings())
-    found = [named.get(name) for name in named.names]
+def profiles(*, common: Remote = DEFAULT) -> int:
+    """Named ways of answering: those that are shipped, and those in the data folder, or of --server."""
+    found = got("/v1/profiles", common)["items"] if common.server else _profiles_here(common)
     if common.json:
-        common.show({"profiles": [profile.model_dump(mode="json") for profile in found]})
+        common.show({"profiles": found})
         return 0
-    rows = [(profile.name, profile.fusion.method, profile.rerank.reranker, profile.answer.threshold) for profile in found]
+    rows = [(profile["name"], profile["fusion"]["method"], profile["rerank"]["reranker"], profile["answer"]["threshold"]) for profile in found]
     print_table(("name", "fusion", "reranker", "threshold"), rows)
     return 0
 
 
-def _rows(common: Common) -> list[dict[str, Any]]:
+def _profiles_here(common: Remote) -> list[dict[str, Any]]:
+    from anabranch.composition.questions import profiles_of
+
+    named = profiles_of(common.settings())
+    return [named.get(name).model_dump(mode="json") for name in named.names]
+
+
+def _rows(common: Local) -> list[dict[str, Any]]:
     from anabranch.settings_loading import environment_name, flattened, gather, known_keys, validated
 
+    common.settings()
     origins = gather(data_dir=common.data, config=common.config, sets=common.set)
     values = dict(flattened(validated(origins).model_dump(mode="json")))
     told = {key: origin for origin, given in origins.items() for key, _ in flattened(given)}

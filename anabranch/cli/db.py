@@ -10,17 +10,17 @@ from typing import Annotated, Any, TypeVar
 from cyclopts import App, Parameter
 
 from anabranch.cli.exits import FAILED, OK, PARTLY
-from anabranch.cli.options import Common
+from anabranch.cli.options import Local
 from anabranch.cli.output import print_table
 
 app = App(name="db", help="The tables: migrations, checksum and residue.", result_action="return_value")
 T = TypeVar("T")
 Flag = Parameter(negative="")
-DEFAULT = Common()
+DEFAULT = Local()
 
 
 @app.command
-def migrate(*, dry_run: Annotated[bool, Flag] = False, common: Common = DEFAULT) -> int:
+def migrate(*, dry_run: Annotated[bool, Flag] = False, common: Local = DEFAULT) -> int:
     """Apply the migrations that are missing.
 
     Parameters
@@ -43,7 +43,7 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: Common = DEFAULT)
 
 
 @app.command
-def status(*, common: Common = DEFAULT) -> int:
+def status(*, common: Local = DEFAULT) -> int:
     """Which migrations are applied."""
     from anabranch.cli.storing import database_url
     from sql.inspection import migration_status
@@ -57,7 +57,7 @@ def status(*, common: Common = DEFAULT) -> int:
 
 
 @app.command
-def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")] = False, common: Common = DEFAULT) -> int:
+def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")] = False, common: Local = DEFAULT) -> int:
     """One sum over what is visible: equal for two histories that end in the same documents.
 
     Parameters
@@ -86,7 +86,7 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
 
 
 @app.command
-def residue(*, settled: Annotated[bool, Flag] = False, common: Common = DEFAULT) -> int:
+def residue(*, settled: Annotated[bool, Flag] = False, common: Local = DEFAULT) -> int:
     """Rows that neither answer nor are on their way to, and counts that do not add up. Exit code 1 if there are any.
 
     Parameters
@@ -115,7 +115,7 @@ def residue(*, settled: Annotated[bool, Flag] = False, common: Common = DEFAULT)
 
 
 @app.command
-def scrub(*, common: Common = DEFAULT) -> int:
+def scrub(*, common: Local = DEFAULT) -> int:
     """Write all tables anew, so that no file of Postgres holds deleted rows. Each table is locked while it is written.
 
     Exit code 5 if a table was in use, or the write-ahead log is held back."""

@@ -8,15 +8,15 @@ from typing import Any
 
 from cyclopts import App
 
-from anabranch.cli.options import Common
+from anabranch.cli.options import Local
 from anabranch.cli.output import print_table, say
 
 app = App(name="eval", help="How good are retrieval and parsing?", result_action="return_value")
-DEFAULT = Common()
+DEFAULT = Local()
 
 
 @app.command
-def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "default", run_out: Path | None = None, common: Common = DEFAULT) -> int:
+def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "default", run_out: Path | None = None, common: Local = DEFAULT) -> int:
     """Take a test set through the real pipeline, in a data folder of its own, and ask all its queries.
 
     Parameters
@@ -50,7 +50,7 @@ def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "def
 
 
 @app.command
-def documents(path: Path, /, *, common: Common = DEFAULT) -> int:
+def documents(path: Path, /, *, common: Local = DEFAULT) -> int:
     """Parse files with ground truth and compare.
 
     Parameters

@@ -179,6 +179,8 @@ def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = D
 
     async def work(client: ApiClient) -> dict[str, Any]:
         found = await client.get(f"/v1/generations/{name}")
+        if found["state"] == "live":
+            return await client.delete(f"/v1/generations/{name}")  # the server refuses, and says why
         return await client.delete(f"/v1/generations/{name}") if yes or agreed(_price(found)) else {}
 
     told = _call(common, work)

@@ -75,6 +75,26 @@ class Common:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
+class Local(Common):
+    """The same, for commands that work on this machine: they refuse a server that is named rather than work on another installation."""
+
+    server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", show=False)] = None
+
+    def settings(self, *more: str) -> Settings:
+        """Raises ConfigurationError, also where a server is named."""
+        from schemas.errors import ConfigurationError
+
+        if self.server:
+            raise ConfigurationError(
+                f"This command does not ask a server, and --server or ANABRANCH_SERVER names {self.server}.",
+                code="NOT_OVER_HTTP",
+                remedy="Run it where that server runs, with its --data folder or settings, and without --server: `env -u ANABRANCH_SERVER anabranch …`.",
+            )
+        return super().settings(*more)
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
 class Remote(Common):
     """The same, for commands that speak to a server."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from anabranch.cli.serving import living_server
 from anabranch.process.data_folder import check_log
@@ -16,7 +17,7 @@ from schemas.errors import ConfigurationError
 @asynccontextmanager
 async def database_url(settings: Settings) -> AsyncIterator[str]:
     """Of a database that is there: raises NotFound where it would have to be made."""
-    async with _database_url(settings, allowed=check_begun) as dsn:
+    async with _database_url(settings, allowed=partial(check_begun, elsewhere="")) as dsn:
         yield dsn
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 from cyclopts import App, Parameter
 
 from anabranch.cli.exits import FAILED, OK
-from anabranch.cli.options import Common
+from anabranch.cli.options import Local
 from anabranch.cli.output import print_line, print_table, say
 
 if TYPE_CHECKING:
@@ -28,17 +28,17 @@ LOCK_WAIT_S = 2.0
 """So long a table is waited for that somebody has locked; then who that is is told."""
 
 app = App(name="topics", help="The log: topics, and how far each stage has read.", result_action="return_value")
-DEFAULT = Common()
+DEFAULT = Local()
 
 
 @app.command(name="list")
-def list_topics(*, common: Common = DEFAULT) -> int:
+def list_topics(*, common: Local = DEFAULT) -> int:
     """Topics, with their partitions and how many records they hold."""
     return _report(common, "topics", _all, ("topic", "partitions", "records"))
 
 
 @app.command
-def describe(topic: str, /, *, common: Common = DEFAULT) -> int:
+def describe(topic: str, /, *, common: Local = DEFAULT) -> int:
     """A topic's partitions and the facts it carries.
 
     Parameters
@@ -62,7 +62,7 @@ def describe(topic: str, /, *, common: Common = DEFAULT) -> int:
 
 
 @app.command
-def create(*, common: Common = DEFAULT) -> int:
+def create(*, common: Local = DEFAULT) -> int:
     """Create the topics that are missing."""
     from anabranch.cli.storing import beginning_database_url
 
@@ -70,7 +70,7 @@ def create(*, common: Common = DEFAULT) -> int:
 
 
 @app.command
-def verify(*, common: Common = DEFAULT) -> int:
+def verify(*, common: Local = DEFAULT) -> int:
     """Compare the topics with what they must be: there, in as many partitions, kept as long as that, stamped by Kafka; those of generations too. Exits 1 where one differs.
 
     How long a topic is kept that the cluster does not let us look at is not known, and said; it is no difference.
@@ -99,7 +99,7 @@ def acls(
     producer: str = "User:producer",
     admin: str = "User:anabranch-admin",
     commands: Annotated[bool, Parameter(negative="")] = False,
-    common: Common = DEFAULT,
+    common: Local = DEFAULT,
 ) -> int:
     """Print the access rules that the Kafka cluster needs: producers write `raw` alone, and nobody but the API and workers writes the rest. Changes nothing.
 
@@ -131,7 +131,7 @@ def acls(
 
 
 @app.command
-def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Common = DEFAULT) -> int:
+def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Local = DEFAULT) -> int:
     """How far each reader of every generation has read, how long what it has not read waits, and why: who holds the log back, or tables locked, included.
 
     Parameters
@@ -156,14 +156,14 @@ def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: Commo
 
 
 def _print_lag(
-    common: Common, stages: list[dict[str, Any]], held: dict[str, Any] | None, locks: list[dict[str, Any]], as_json: Callable[[dict[str, Any]], None]
+    common: Local, stages: list[dict[str, Any]], held: dict[str, Any] | None, locks: list[dict[str, Any]], as_json: Callable[[dict[str, Any]], None]
 ) -> None:
     if common.json:
         as_json({"stages": stages, "horizon": held, "locks": locks})
         return
     from anabranch.background.stuck import held_back, let_go, locked_by
 
-    columns = ("stage", "generation", "topic", "lag", "oldest_seconds", "acknowledged", "end", "why")
+    columns = ("stage", "generation", "group", "topic", "lag", "oldest_seconds", "acknowledged", "end", "why")
     print_table(columns, [[stage[column] for column in columns] for stage in stages])
     for remedy in dict.fromkeys([*(stage["remedy"] for stage in stages if stage["remedy"]), *map(let_go, locks)]):
         say(f"  → {remedy}", quiet=common.quiet)
@@ -186,7 +186,7 @@ def _names() -> list[str]:
     return list(partition_counts(1))
 
 
-def _report(common: Common, name: str, gather: Gather, columns: tuple[str, ...], *, database: Database | None = None) -> int:
+def _report(common: Local, name: str, gather: Gather, columns: tuple[str, ...], *, database: Database | None = None) -> int:
     rows = asyncio.run(_with_storage(common, gather, database))
     if common.json:
         common.show({name: rows})
@@ -195,7 +195,7 @@ def _report(common: Common, name: str, gather: Gather, columns: tuple[str, ...],
     return 0
 
 
-async def _with_storage(common: Common, work: Callable[[Storage], Awaitable[T]], database: Database | None = None) -> T:
+async def _with_storage(common: Local, work: Callable[[Storage], Awaitable[T]], database: Database | None = None) -> T:
     from anabranch.background.stuck import named_lock
     from anabranch.cli.storing import database_url
     from anabranch.composition.storage import prepare_storage

@@ -29,15 +29,22 @@ async def server(settings: Settings) -> Sequence[Finding]:
     found = find_server(settings.data_dir)
     if found is None:
         return [Finding("server", "pass", "none runs in the data folder", "")]
+    return await server_at(found.url, f"{found.url} (pid {found.pid})", "See its log, or start it again.")
+
+
+async def server_at(url: str, called: str, remedy: str) -> Sequence[Finding]:
+    """What the server tells of its dependencies; `remedy` is for one that does not answer."""
     try:
         async with httpx2.AsyncClient(timeout=ANSWER_S) as client:
-            lines = (await client.get(f"{found.url}/readyz")).json()["dependencies"]
+            lines = (await client.get(f"{url}/readyz")).json()["dependencies"]
     except httpx2.HTTPError as error:
-        return [Finding("server", "fail", f"{found.url} (pid {found.pid}) does not answer: {error or type(error).__name__}", "See its log, or start it again.")]
+        return [Finding("server", "fail", f"{called} does not answer: {error or type(error).__name__}", remedy)]
+    except (ValueError, KeyError, TypeError):
+        return [Finding("server", "fail", f"{called} is no Anabranch", "Correct --server.")]
     bad = {name: line for name, line in lines.items() if not line["ok"]}
     if bad:
         return [Finding(f"server: {name}", "fail", line["detail"], line["remedy"]) for name, line in bad.items()]
-    return [Finding("server", "pass", f"ready at {found.url} (pid {found.pid})")]
+    return [Finding("server", "pass", f"ready at {called}")]
 
 
 def dsn_of(settings: Settings) -> str | None:

@@ -7,7 +7,16 @@ from functools import partial
 
 from anabranch.doctor import connections, machine, waiting
 from anabranch.doctor.findings import Check, Finding, run_check
+from anabranch.remedies import missing_scheme
 from anabranch.settings import Settings
+
+
+async def examine_server(url: str) -> Sequence[Finding]:
+    """Check a server elsewhere, by its own account."""
+    url = url.rstrip("/")
+    return await run_check(
+        "server", partial(connections.server_at, url, url, f"Start it with `anabranch up`, or correct --server. {missing_scheme(url)}".strip())
+    )
 
 
 async def examine(settings: Settings) -> Sequence[Finding]:

@@ -16,6 +16,7 @@ from anabranch.cli import main
 from api.app import create_app
 from evaluation.comparison import Answered, Judgements, Replayed, Unasked, comparison_report
 from evaluation.gate import Gate
+from schemas.errors import PermanentError
 from tests.fakes.serving import serving
 from tests.unit.api_services import FakeDesk, services
 
@@ -27,6 +28,11 @@ class Desk(FakeDesk):
             return comparison_report({"A": a, "B": b}, [], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {})
         question = Replayed("q", "What does the stork build?", "golden", Answered([], False, 10.0), Answered([], True, 20.0))
         return comparison_report({"A": a, "B": b}, [question], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {"golden:1": Unasked("odd", "X", "y")})
+
+    async def drop(self, name: str) -> dict[str, Any]:
+        if name == "g1":
+            raise PermanentError("generation g1 is the one that answers", code="GENERATION_IS_LIVE", remedy="Promote another one first.")
+        return await super().drop(name)
 
     async def all(self) -> list[dict[str, Any]]:
         columns = dict.fromkeys(("purpose", "base", "built_at"), None) | dict.fromkeys(("documents", "chunks", "bytes"), 7)
@@ -110,6 +116,12 @@ def test_generations_are_listed_shown_rolled_back_and_dropped(command: Command, 
     assert told.out == "" and "Drop it?" in told.err
     assert command("drop", "g2") == 2
     assert "NOT_CONFIRMED" in capsys.readouterr().err
+
+
+def test_drop_of_the_live_generation_is_refused_without_asking(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+    assert command("drop", "g1") == 1
+    told = capsys.readouterr().err
+    assert "GENERATION_IS_LIVE" in told and "Drop it?" not in told
 
 
 def test_what_is_asked_without_a_gate_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:

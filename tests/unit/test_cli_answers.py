@@ -104,6 +104,7 @@ def test_each_source_counts_once() -> None:
         Source("e", "file", state="running"),
     ]
     assert Ingestion(sources).report()["counts"] == {"searchable": 1, "failed": 1, "duplicate": 2}
+    assert [one["state"] for one in Ingestion(sources).report()["documents"]] == ["searchable", "duplicate", "failed", "duplicate", "running"]
     assert summary(sources) == "2 duplicate, 1 searchable, 1 failed, 1 running"
     assert summary([]) == "nothing to do"
 

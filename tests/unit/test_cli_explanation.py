@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from anabranch.cli import main
+from tests.fakes.mortal_server import Served, served
+
+__all__ = ["served"]
+
+RESULT: dict[str, Any] = {
+    "rank": 1,
+    "score": 3.21,
+    "document_id": "d",
+    "external_id": None,
+    "title": "Lease",
+    "source_uri": None,
+    "section": "Lease > Rent",
+    "pages": [2],
+    "snippet": "The monthly rent is SEK 287,500.",
+    "channels": {"lexical": {"rank": 1, "score": 12.345}, "semantic": {"rank": 2, "score": 0.8123}},
+    "explanation": {"score": 3.21, "rerank_score": 0.7, "children_found": 2, "lexical_z": 1.1, "semantic_z": 0.9, "rerank_z": 0.6, "fused": 2.0, "kind": None},
+}
+TRACE: dict[str, Any] = {
+    "route": {"mode": "hybrid", "decided_by": "rules", "reason": "no name and no relation in the question"},
+    "channels": {"lexical": {"k": 100, "returned": 7, "best": 12.345, "ms": 3.0}},
+    "channels_failed": {"graph": "TIMED_OUT"},
+    "max_rerank_score": 0.71,
+    "threshold": 0.55,
+}
+ANSWER: dict[str, Any] = {
+    "answer": "The monthly rent is SEK 287,500. [1]",
+    "refused": False,
+    "citations": [{**RESULT, "n": 1, "quote": "The monthly rent is SEK 287,500."}],
+    "contexts": [RESULT],
+    "confidence": {"level": "medium", "reasons": ["best rerank score 0.710 against 0.550", "1 distinct source"]},
+    "assumptions": ["Rent means the rent without heating."],
+    "limitations": ["The chat model gave no usable answer (no JSON); the answer is quoted instead."],
+    "trace": TRACE,
+}
+
+
+def test_query_prints_confidence_assumptions_and_limitations(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    served({"/v1/query": ANSWER}, 1)
+    assert main(["query", "What is the rent?"]) == 0
+    said = capsys.readouterr().out
+    assert "confidence: medium (best rerank score 0.710 against 0.550; 1 distinct source)" in said
+    assert "assumption: Rent means the rent without heating." in said
+    assert "limitation: The chat model gave no usable answer (no JSON); the answer is quoted" in said
+    assert "explanation" not in said
+
+
+def test_refusal_names_its_limitations_and_no_confidence(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    served({"/v1/query": {**ANSWER, "refused": True, "message": "There is no collection 'typo'.", "citations": []}}, 1)
+    assert main(["query", "What is the rent?"]) == 4
+    said = capsys.readouterr().out
+    assert "There is no collection 'typo'." in said and "limitation: " in said and "confidence" not in said
+
+
+@pytest.mark.parametrize("command", ["query", "search"])
+def test_explanation_shows_every_number_within_80_columns(
+    served: Served, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "80")
+    served({"/v1/query": ANSWER, "/v1/search": {"results": [RESULT], "trace": TRACE}}, 1)
+    assert main([command, "What is the rent?", "--explain"]) == 0
+    explained = capsys.readouterr().out.partition("explanation\n")[2]
+    flat = " ".join(explained.split())
+    for said in (
+        "route: hybrid, decided by rules: no name and no relation in the question",
+        "lexical: 7 of at most 100 candidates, best 12.35",
+        "graph: failed: TIMED_OUT",
+        "refusal: best rerank score 0.71, threshold 0.55",
+        "1. Lease · Rent · p. 2",
+        "lexical rank 1, score 12.35; semantic rank 2, score 0.8123",
+        "lexical_z 1.1, semantic_z 0.9, rerank_z 0.6, fused 2",
+    ):
+        assert said in flat
+    assert max(map(len, explained.splitlines())) <= 80
+
+
+def test_question_may_come_without_quotation_marks(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = served({"/v1/query": ANSWER}, 1)
+    assert main(["query", "annual", "leave", "--collection", "hr"]) == 0
+    assert b'"annual leave"' in asked[0][1]
+    assert main(["query"]) == 2
+    assert "[NO_QUESTION]" in capsys.readouterr().err

@@ -1,0 +1,68 @@
+"""A server that is named is asked, or refused by name; no command answers for another installation in its place."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+
+from anabranch.cli import main
+from tests.fakes.serving import serving
+
+LOCAL = [
+    *(("topics", name) for name in ("list", "lag", "verify", "create", "acls")),
+    ("topics", "describe", "raw"),
+    *(("db", name) for name in ("migrate", "status", "checksum", "residue")),
+    ("config", "show"),
+    ("eval", "retrieval", "here"),
+    ("eval", "documents", "here"),
+]
+
+
+@pytest.mark.parametrize("command", LOCAL, ids=" ".join)
+def test_command_that_asks_no_server_refuses_a_named_one(
+    command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("ANABRANCH_SERVER", "http://elsewhere:8420")
+    assert main(list(command)) == 2
+    told = capsys.readouterr()
+    assert told.out == ""
+    assert "ANABRANCH_SERVER names http://elsewhere:8420. [NOT_OVER_HTTP]" in told.err
+    assert "env -u ANABRANCH_SERVER" in told.err
+    monkeypatch.delenv("ANABRANCH_SERVER")
+    assert main([*command, "--server", "http://elsewhere:8420"]) == 2
+    assert "[NOT_OVER_HTTP]" in capsys.readouterr().err
+
+
+def test_doctor_and_config_ask_the_named_server(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = {"name": "theirs", "fusion": {"method": "rrf"}, "rerank": {"reranker": "none"}, "answer": {"threshold": 0.5}}
+    answers: dict[str, Any] = {
+        "/v1/profiles": {"items": [profile]},
+        "/v1/config/schema": {"settings": {"theirs": 1}},
+        "/readyz": {"dependencies": {"log": {"ok": False, "detail": "Kafka is down", "remedy": "Start it."}}},
+    }
+    app = FastAPI()
+    app.get("/{path:path}")(lambda path: answers[f"/{path}"])
+    with serving(app) as url:
+        monkeypatch.setenv("ANABRANCH_SERVER", url)
+        assert main(["config", "profiles"]) == 0
+        assert "theirs" in capsys.readouterr().out
+        assert main(["config", "schema"]) == 0
+        assert json.loads(capsys.readouterr().out)["settings"] == {"theirs": 1}
+        assert main(["doctor"]) == 1
+        assert "FAIL  server: log: Kafka is down" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", [("doctor",), ("search", "x"), ("config", "profiles")])
+def test_address_without_scheme_is_told_what_it_lacks(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*command, "--server", "127.0.0.1:9"]) in (1, 7)
+    assert "Write --server http://127.0.0.1:9." in "".join(capsys.readouterr())
+
+
+def test_command_without_server_option_names_no_such_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["topics", "list", "--data", str(tmp_path / "none")]) == 3
+    assert "--server" not in capsys.readouterr().err
