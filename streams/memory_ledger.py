@@ -56,7 +56,7 @@ class MemoryLedger:
 
     async def release(self, stage: str, events: Sequence[UUID]) -> None:
         for identity in events:
-            self.handled[stage, identity].begun -= 1
+            self.handled[stage, identity].begun = max(0, self.handled[stage, identity].begun - 1)
 
     async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
         for identity in (*reacted, *(event.event_id for event in buried)):

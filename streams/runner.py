@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import asyncio
 import traceback
+from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -104,6 +105,8 @@ class Runner:
         self.bugs = 0
         self.successes = 0
         self._awaited: dict[object, EngineUnavailable] = {}
+        self._running: Counter[UUID] = Counter()
+        """Attempts of this process, by event. A copy of an event that comes meanwhile must not take them for lost."""
 
     @property
     def awaited(self) -> EngineUnavailable | None:
@@ -186,6 +189,7 @@ class Runner:
 
     async def _claim(self, readable: Sequence[tuple[Work, Projected]]) -> None:
         """Rows that the tables refuse are found by halving, like reactions that fail."""
+        running = Counter(self._running)
         try:
             claims = await self._patiently(lambda: self.ledger.claim(self.stage.name, self.stage.counts, [projected for _, projected in readable]))
         except FatalError:
@@ -201,7 +205,8 @@ class Runner:
             if readable and self.stage.react is None:
                 self.bugs = 0
             for (work, projected), claimed in zip(readable, claims, strict=True):
-                self._apply(work, projected.fact, claimed)
+                own = max(running[projected.fact.id], self._running[projected.fact.id])
+                self._apply(work, projected.fact, replace(claimed, lost=max(0, claimed.lost - own)))
 
     async def _readable(self, records: Sequence[StoredRecord]) -> list[Work]:
         """Those before the first that is newer than this program, which stops it where it comes first."""
@@ -286,12 +291,14 @@ class Runner:
         for work in works:
             work.attempts += 1
         events = [item.fact.id for item in counted]
-        await self._patiently(lambda: self.ledger.begin(self.stage.name, events))
+        self._running.update(events)
         try:
+            await self._patiently(lambda: self.ledger.begin(self.stage.name, events))
             async with asyncio.timeout(self.stage.deadline_s):
                 statements = await self.stage.react(counted, self.ports)
         finally:
             await self._release(events)
+            self._running -= Counter(events)
         by_cause: dict[Any, list[Statement]] = {}
         for statement in statements:
             by_cause.setdefault(statement.cause.id, []).append(statement)
