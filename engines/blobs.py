@@ -29,17 +29,17 @@ _PIECE = 1 << 20
 _SEGMENT = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
 
 
-def open_blobs(url: str, *, access_key: str | None = None, secret_key: str | None = None, region: str | None = None) -> Blobs:
-    """`file:///folder` (made if missing), `memory://`, or `s3://bucket/prefix?endpoint=https://…`. Raises ConfigurationError."""
+def open_blobs(url: str, *, access_key: str | None = None, secret_key: str | None = None, region: str | None = None, temporary: Path | None = None) -> Blobs:
+    """Open the store; what is on its way lies in the folder `temporary`, else in the system's. `file:///folder` (made if missing), `memory://`, or `s3://bucket/prefix?endpoint=https://…`. Raises ConfigurationError."""
     parts = urlsplit(url)
     match parts.scheme:
         case "file":
             folder = Path(unquote(parts.path))
-            return Blobs(LocalStore(folder, automatic_cleanup=True, mkdir=True), folder)
+            return Blobs(LocalStore(folder, automatic_cleanup=True, mkdir=True), folder, temporary)
         case "memory":
-            return Blobs(MemoryStore())
+            return Blobs(MemoryStore(), temporary=temporary)
         case "s3":
-            return Blobs(_s3(parts.netloc, parts.path, dict(parse_qsl(parts.query)), access_key, secret_key, region))
+            return Blobs(_s3(parts.netloc, parts.path, dict(parse_qsl(parts.query)), access_key, secret_key, region), temporary=temporary)
     raise ConfigurationError(f"{url!r} is no storage address.", remedy="Set ANABRANCH_STORAGE__URL to file:///folder or s3://bucket?endpoint=https://host.")
 
 
@@ -66,7 +66,8 @@ def _s3(bucket: str, prefix: str, query: dict[str, str], access_key: str | None,
 class Blobs:
     """The port. Recently read ranges are kept in memory, as stored bytes never change under their key."""
 
-    def __init__(self, store: ObjectStore, folder: Path | None = None) -> None:
+    def __init__(self, store: ObjectStore, folder: Path | None = None, temporary: Path | None = None) -> None:
+        self._temporary = temporary
         self._store, self._folder, self._cache = store, folder, _Cache(CACHE_BYTES)
         self._answers = 0
 
@@ -76,7 +77,7 @@ class Blobs:
 
     async def put_stream(self, key_prefix: str, chunks: AsyncIterator[bytes], *, limit: int, media_type: str | None = None) -> BlobRef:
         """By way of a temporary file: the key holds the hash, which is known last."""
-        with tempfile.NamedTemporaryFile(prefix="anabranch-upload-") as draft:
+        with tempfile.NamedTemporaryFile(prefix="anabranch-upload-", dir=self._temporary) as draft:
             sha256, size = await _spooled(draft, chunks, limit)
             key = f"{key_prefix}{sha256}"
             if await self.size(key) is None:
@@ -101,7 +102,7 @@ class Blobs:
             await self._ask(key, lambda: _there(path))
             yield path
             return
-        with tempfile.NamedTemporaryFile(prefix="anabranch-blob-") as copy:
+        with tempfile.NamedTemporaryFile(prefix="anabranch-blob-", dir=self._temporary) as copy:
             await self._ask(key, lambda: self._download(key, copy))
             yield Path(copy.name)
 
@@ -173,10 +174,17 @@ class Blobs:
             if is_full(error):
                 raise NoSpace(f"no space is left for {key}", answers=self._answers) from error
             raise EngineUnavailable(
-                f"The blob store did not give or take {key}: {error}", remedy="Check the storage address, its keys and its disk.", answers=self._answers
+                f"The blob store did not give or take {key}: {self._told(error)}",
+                remedy="Check the storage address, its keys and its disk.",
+                answers=self._answers,
             ) from error
         self._answers += 1
         return answer
+
+    def _told(self, error: Exception) -> str:
+        """The first line, without where on this machine the folder lies."""
+        told = (str(error).splitlines() or [""])[0]
+        return told.replace(f"{self._folder}/", "") if self._folder is not None else told
 
 
 async def _spooled(draft: IO[bytes], chunks: AsyncIterator[bytes], limit: int) -> tuple[str, int]:

@@ -13,6 +13,7 @@ from uuid import uuid4
 from anabranch.composition.overrides import NONE, Overrides
 from anabranch.composition.sealing import ListedLog, open_key_file, sealing_codec
 from anabranch.key_file import KeyFile
+from anabranch.process.temporary import temporary_folder
 from anabranch.settings import KafkaSettings as KafkaOptions
 from anabranch.settings import Settings
 from engines.blobs import open_blobs
@@ -94,8 +95,9 @@ async def prepare_storage(
             await log.create_topics(topics_of(settings), retention_ms=retention_of(settings))
             key_file = await open_key_file(settings, pool)
             codec = await sealing_codec(settings, pool, log, key_file)
-            blobs = overrides.blobs or blobs_of(settings)
-            yield Storage(dsn, pool, log, subscriber, blobs, codec, _stamp(settings), reached, tuple(settings.ingest.topics), key_file)
+            with temporary_folder(settings.data_dir.resolve()) as temporary:
+                blobs = overrides.blobs or blobs_of(settings, temporary)
+                yield Storage(dsn, pool, log, subscriber, blobs, codec, _stamp(settings), reached, tuple(settings.ingest.topics), key_file)
         finally:
             await log.close()
     finally:
@@ -118,13 +120,14 @@ def retention_of(settings: Settings) -> dict[str, int]:
     return RETENTION_MS | dict.fromkeys(settings.ingest.topics, RETENTION_MS[RAW])
 
 
-def blobs_of(settings: Settings) -> Blobs:
+def blobs_of(settings: Settings, temporary: Path | None = None) -> Blobs:
     secret = settings.storage.secret_key
     return open_blobs(
         settings.storage.url or (Path(settings.data_dir).resolve() / "blobs").as_uri(),
         access_key=settings.storage.access_key,
         secret_key=secret.get_secret_value() if secret else None,
         region=settings.storage.region,
+        temporary=temporary,
     )
 
 
