@@ -1,5 +1,7 @@
 # One image for the API, the workers and the migrations: the arguments say which.
-FROM python:3.11-slim-bookworm AS build
+# For a build that can be repeated, pin the base: --build-arg PYTHON=python:3.11-slim-bookworm@sha256:…
+ARG PYTHON=python:3.11-slim-bookworm
+FROM ${PYTHON} AS build
 WORKDIR /build
 COPY .ci/uv.lock requirements.lock ./
 RUN pip install --no-cache-dir --require-hashes -r uv.lock \
@@ -10,7 +12,7 @@ RUN /opt/build/bin/python -m hatchling build -t wheel -d /wheels \
  && uv venv /opt/anabranch \
  && uv pip install --no-cache --python /opt/anabranch/bin/python --constraint requirements.lock /wheels/*.whl
 
-FROM python:3.11-slim-bookworm
+FROM ${PYTHON}
 RUN useradd --uid 10001 --create-home anabranch && install -d -o anabranch /data
 COPY --from=build /opt/anabranch /opt/anabranch
 ENV PATH=/opt/anabranch/bin:$PATH ANABRANCH_DATA_DIR=/data PYTHONUNBUFFERED=1

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
+import asyncpg
 import pytest
 import yaml
 
@@ -97,3 +98,42 @@ def test_whoever_is_waited_for_can_say_that_it_is_ready(compose: dict[str, Any])
         for other, waiting in service.get("depends_on", {}).items():
             if waiting["condition"] == "service_healthy":
                 assert "healthcheck" in compose["services"][other], f"{name} waits for {other}"
+
+
+def test_no_service_keeps_privileges_it_does_not_need(compose: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
+    for name, service in compose["services"].items():
+        assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"]), name
+        assert service["pids_limit"] and service["mem_limit"], name
+    assert all(service["read_only"] and not service.get("cap_add") for service in own.values())
+
+
+def test_only_the_roles_service_signs_in_as_superuser(compose: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
+    signed_in = {name: urlsplit(filled(service["environment"]["ANABRANCH_DATABASE__URL"])).username for name, service in own.items()}
+    assert signed_in["api"] == "anabranch_api" and signed_in["migrate"] == "anabranch_migrate"
+    assert {name for name, user in signed_in.items() if user == "postgres"} == set()
+    assert [name for name, service in compose["services"].items() if "PGUSER" in service.get("environment", {})] == ["roles"]
+
+
+def test_kafka_knows_every_principal_and_lets_nobody_else_in(compose: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
+    kafka = compose["services"]["kafka"]["environment"]
+    assert "PLAINTEXT" not in {part.partition(":")[2] for part in kafka["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(",")}
+    assert kafka["KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND"] == "false" and kafka["KAFKA_AUTHORIZER_CLASS_NAME"].endswith("StandardAuthorizer")
+    users = dict(re.findall(r'user_([\w-]+)="([^"]*)"', filled(kafka["KAFKA_LISTENER_NAME_INTERNAL_PLAIN_SASL_JAAS_CONFIG"])))
+    for service in own.values():
+        environment = {name: filled(value) for name, value in service["environment"].items()}
+        assert users[environment["ANABRANCH_KAFKA__SASL_USERNAME"]] == environment["ANABRANCH_KAFKA__SASL_PASSWORD"]
+    assert set(users) == {"anabranch-admin", "anabranch-api", "anabranch-worker", "producer"}
+
+
+async def test_the_roles_script_may_run_again(compose: dict[str, Any], database: str) -> None:
+    script = filled(compose["configs"]["roles"]["content"]).replace("$$$$", "$$")
+    connection = await asyncpg.connect(database)
+    try:
+        for _ in range(2):
+            await connection.execute(script)
+        rows = await connection.fetch(
+            "select rolname, rolsuper, rolcanlogin, pg_has_role(oid, 'anabranch_owner', 'set') as owns from pg_roles where rolname ~ '^anabranch_(m|w|a)'"
+        )
+    finally:
+        await connection.close()
+    assert {tuple(row) for row in rows} == {(f"anabranch_{name}", False, True, True) for name in ("migrate", "worker", "api")}
