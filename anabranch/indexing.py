@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from anabranch.settings import ModelSettings, Settings
@@ -12,6 +12,7 @@ from schemas.generations import CHAIN, ChunkConfig, EmbedConfig, ExtractConfig, 
 if TYPE_CHECKING:
     from anabranch.composition.engines import Engines
 
+INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "ocr")
 WAYS_ON = {
     "live": "`anabranch reindex` makes an index by this version, what waits included; `anabranch generations promote` lets that one answer. Until then {} goes on answering.",
     "standby": "`anabranch generations drop {}` when it is no longer needed.",
@@ -55,6 +56,28 @@ def check_same(wanted: IndexConfig, live: IndexConfig, generation: str) -> None:
     differences = list(_differences(wanted.model_dump(), live.model_dump()))
     if differences:
         raise GenerationMismatch(f"generation {generation} was built with another configuration: {'; '.join(differences)}")
+
+
+def changed_settings(live: IndexConfig, wanted: IndexConfig) -> dict[str, dict[str, object]]:
+    """Setting → `from` and `to`, of those in which the two differ."""
+    before, after = live.model_dump(), wanted.model_dump()
+    return {
+        f"{section}.{key}": {"from": before[section].get(key), "to": value}
+        for section, values in after.items()
+        for key, value in values.items()
+        if key != "fingerprint" and value != before[section].get(key)
+    }
+
+
+def check_index_settings(sets: Iterable[str]) -> None:
+    """Raises ConfigurationError for an assignment that no index is made with."""
+    for assignment in sets:
+        if assignment.partition(".")[0].strip() not in INDEX_SECTIONS:
+            raise ConfigurationError(
+                f"--set {assignment} does not change an index.",
+                code="NOT_AN_INDEX_SETTING",
+                remedy=f"Settings of an index begin with {', '.join(f'{section}.' for section in INDEX_SECTIONS)}; set others where the server starts.",
+            )
 
 
 def outdated(generation: Generation, own: IndexConfig, versions: dict[str, int]) -> list[str]:

@@ -19,6 +19,7 @@ from evaluation.gate import PromotionRequest
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.events.erasure import Scope
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
+from schemas.languages import Language
 from schemas.ports.engines import Blobs
 from schemas.ports.search import Documents
 from schemas.principals import Authenticator, Principal
@@ -35,6 +36,7 @@ class IngestRequest(DocumentFields):
 
     url: str | None = Field(None, max_length=8192, description="fetched once, from public addresses only")
     text: str | None = Field(None, description="plain text or Markdown")
+    language: Language | None = None
     storage_key: str | None = Field(None, max_length=1024, description="under uploads/<tenant>/ in the blob store")
     external_id: ExternalId | None = None
     force: bool = Field(False, description="process again even if nothing changed")
@@ -48,7 +50,7 @@ class Receipt(BaseModel):
     ingestion_job_id: UUID
     external_id: str | None
     content_sha256: str | None = Field(description="null for a URL: it is fetched later, at the door")
-    duplicate: bool = Field(description="the document has these very bytes already")
+    duplicate: bool = Field(description="the document has these bytes, collection, tags and metadata already: nothing is done again")
     warnings: list[Notice] = []
 
 

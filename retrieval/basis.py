@@ -27,6 +27,7 @@ def basis_of(asked: Asked, looked: Looked, draft: Draft | None) -> Basis:
         parents=[kept_parent(view, families.get(view.parent_id, ())) for view in looked.views.values()],
         chunks=[kept_chunk(chunk) for chunk in chunks.values()],
         draft=_draft(draft) if draft else None,
+        missing_collections=list(looked.missing_collections),
     )
 
 

@@ -28,21 +28,30 @@ def conclude(asked: Asked, looked: Looked, draft: Draft | None, trace: Callable[
         answer=shown.text if shown else None,
         refused=code is not None,
         code=code,
-        message=message(code, asked.plan.language) if code else None,
+        message=message(code, asked.plan.language, looked.missing_collections) if code else None,
         language=asked.plan.language,
         citations=list(shown.citations) if shown else [],
         contexts=list(looked.results) if with_contexts else [],
         judge=judgement,
         confidence=confidence(looked.suitability, looked.contexts, looked.ranking.found),
         assumptions=list(draft.assumptions) if draft else [],
-        limitations=[*(draft.limitations if draft else ()), *(f"Channel {name} did not answer." for name in looked.ranking.found.failed)],
+        limitations=[
+            *(draft.limitations if draft else ()),
+            *missing_collections(looked),
+            *(f"Channel {name} did not answer." for name in looked.ranking.found.failed),
+        ],
         trace=trace(),
     )
 
 
+def missing_collections(looked: Looked) -> list[str]:
+    """A sentence for each."""
+    return [f"There is no collection {name!r}." for name in looked.missing_collections]
+
+
 def _judged(asked: Asked, looked: Looked, draft: Draft | None) -> tuple[RefusalCode | None, Judgement | None]:
     if draft is None:
-        return "NO_SUITABLE_CONTEXT", None
+        return ("NO_SUCH_COLLECTION" if looked.missing_collections else "NO_SUITABLE_CONTEXT"), None
     if not draft.sentences:
         return "INSUFFICIENT_CONTEXT", None
     with asked.watch.step("judge"):

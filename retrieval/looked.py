@@ -62,6 +62,8 @@ class Looked:
     contexts: tuple[Context, ...] = ()
     results: tuple[Result, ...] = ()
     views: Mapping[UUID, ParentView] = field(default_factory=dict)
+    missing_collections: tuple[str, ...] = ()
+    """That the filters name and no document has."""
     standing: Standing | None = None
     """Of the index; None where a channel, a model, the reranker or what it reads was lost."""
 

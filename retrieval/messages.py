@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from schemas.questions import RefusalCode
 
 FALLBACK = "en"
@@ -13,6 +15,13 @@ MESSAGES: dict[RefusalCode, dict[str, str]] = {
         "es": "Los documentos no contienen nada que responda a esta pregunta.",
         "fr": "Les documents ne contiennent rien qui réponde à cette question.",
         "de": "Die Dokumente enthalten nichts, was diese Frage beantwortet.",
+    },
+    "NO_SUCH_COLLECTION": {
+        "en": "There is no collection {names}.",
+        "pt": "Não existe a coleção {names}.",
+        "es": "No existe la colección {names}.",
+        "fr": "Il n'y a pas de collection {names}.",
+        "de": "Es gibt keine Sammlung {names}.",
     },
     "INSUFFICIENT_CONTEXT": {
         "en": "The passages that were found are not enough to answer this question.",
@@ -31,6 +40,7 @@ MESSAGES: dict[RefusalCode, dict[str, str]] = {
 }
 
 
-def message(code: RefusalCode, language: str | None) -> str:
+def message(code: RefusalCode, language: str | None, collections: Sequence[str] = ()) -> str:
+    """`collections` are those that NO_SUCH_COLLECTION names."""
     texts = MESSAGES[code]
-    return texts.get(language or FALLBACK, texts[FALLBACK])
+    return texts.get(language or FALLBACK, texts[FALLBACK]).replace("{names}", ", ".join(map(repr, collections)))

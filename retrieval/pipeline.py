@@ -15,7 +15,7 @@ from retrieval.answer.quotables import Quotable, quotables
 from retrieval.answer.spoken import Spoken
 from retrieval.basis import basis_of
 from retrieval.channels import Ask, embedding
-from retrieval.conclude import conclude, suits
+from retrieval.conclude import conclude, missing_collections, suits
 from retrieval.expand import RankedParent
 from retrieval.looked import Asked, Looked, numbers_of, with_contexts, with_results
 from retrieval.plan import plan
@@ -160,7 +160,9 @@ class Retriever:
             ranking = await self._rank(asked, routed, snapshot, None)
             suitability = self._suitability(asked, ranking)
             standing = Standing(asked.caller.tenant, snapshot.generation.name, snapshot.state) if ranking.whole else None
-            looked = Looked(snapshot.generation.name, routed, ranking, suitability, standing=standing)
+            wanted = asked.request.filters.collections
+            missing = tuple(await snapshot.missing_collections(asked.caller.tenant, wanted)) if wanted else ()
+            looked = Looked(snapshot.generation.name, routed, ranking, suitability, missing_collections=missing, standing=standing)
             with asked.watch.step("read"):
                 return await (with_contexts if read_contexts else with_results)(asked, looked, snapshot)
 
@@ -224,7 +226,7 @@ class Retriever:
             models={**models, **({"answer": draft.model} if draft else {})},
             model_calls=draft.calls if draft else 0,
             tokens=draft.tokens if draft else 0,
-            notes=ranking.notes,
+            notes=[*ranking.notes, *missing_collections(looked)],
         )
 
 

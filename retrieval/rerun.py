@@ -78,7 +78,8 @@ def _ranked(past: Past, texts: Mapping[UUID, str]) -> Looked:
     parents = fold(reranked.parents, max(profile.rerank.parents, wanted), wanted) if profile.fusion.near_duplicates else reranked.parents
     linked = [Seed("", key, 1.0) for key in past.basis.linked]
     found = Found(hits, trace.channels, trace.channels_failed, frozenset(past.basis.complete), None, linked, None)
-    return Looked(past.response.generation, trace.route, Ranking(tuple(parents), found, fusion, reranked), _suitability(past, parents))
+    ranking = Ranking(tuple(parents), found, fusion, reranked)
+    return Looked(past.response.generation, trace.route, ranking, _suitability(past, parents), missing_collections=tuple(past.basis.missing_collections))
 
 
 def _hits(past: Past, channel: Channel) -> Sequence[Hit]:

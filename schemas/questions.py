@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
+from schemas.languages import Language
 from schemas.values import Span, Value
 
 Channel = Literal["lexical", "semantic", "graph"]
@@ -61,7 +62,7 @@ class SearchRequest(BaseModel):
     profile: str = "default"
     filters: Filters = Filters()
     channels: list[Channel] | None = Field(None, min_length=1, description="only these")
-    language: str | None = Field(None, description="of the question; detected when not given")
+    language: Language | None = Field(None, description="of the question, BCP 47; detected when not given")
     generation: str | None = None
     explain: bool = False
 
@@ -184,7 +185,7 @@ class SearchResponse(Value):
     trace: Trace
 
 
-RefusalCode = Literal["NO_SUITABLE_CONTEXT", "INSUFFICIENT_CONTEXT", "JUDGE_BLOCKED"]
+RefusalCode = Literal["NO_SUITABLE_CONTEXT", "NO_SUCH_COLLECTION", "INSUFFICIENT_CONTEXT", "JUDGE_BLOCKED"]
 
 
 class Debug(Value):

@@ -82,3 +82,4 @@ class Basis(Value):
     parents: list[PastParent]
     chunks: list[PastChunk]
     draft: PastDraft | None = Field(None, description="null where nothing was answered")
+    missing_collections: list[str] = Field([], description="that the filters named and no document had")

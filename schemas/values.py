@@ -204,6 +204,8 @@ class Said(Value):
     filename: str | None = None
     source_uri: str | None = Field(None, description="or the address that it was to be fetched from")
     media_type: str | None = None
+    collection: str | None = None
+    tags: list[str] = []
 
 
 class DocumentFields(Value):

@@ -101,6 +101,10 @@ class PgSnapshot:
         async with self._readers.one() as connection:
             return await views.children(connection, self.generation.name, parents, self._names)
 
+    async def missing_collections(self, tenant: str, names: Sequence[str]) -> list[str]:
+        async with self._readers.one() as connection:
+            return [row["name"] for row in await connection.fetch(statement("missing_collections"), tenant, list(names), self._names)]
+
     async def corpus_size(self, tenant: str) -> int:
         async with self._readers.one() as connection:
             return int(await connection.fetchval(statement("corpus_size"), self.generation.name, tenant))

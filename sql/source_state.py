@@ -104,6 +104,10 @@ class PgSourceStore:
         """Whether anything was ever kept of it."""
         return bool(await self._fetch("select 1 from source_states where source = $1", source))
 
+    async def note_change(self, source: str) -> None:
+        with database_errors():
+            await self._pool.execute("update source_states set passed_at = clock_timestamp() where source = $1", source)
+
     async def note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         with database_errors():
             if value is None:

@@ -73,7 +73,8 @@ def described(error: Exception) -> tuple[str, str, str, str | None]:
             text = "".join(traceback.format_exception(error))
             return (
                 "BUG",
-                f"{type(error).__name__}: {error}",
+                # An OSError quotes a path of this machine.
+                f"{type(error).__name__}: {error.strerror if isinstance(error, OSError) and error.strerror else error}",
                 "This is a defect of the program: report it with the traceback, and send the document again after the fix.",
                 text[-8000:],
             )
@@ -121,7 +122,8 @@ def _said(stored: StoredRecord, fact: Fact[Any] | None) -> Said | None:
     """At the door only: behind it the document's row tells."""
     if base_topic(stored.position.topic) != RAW:
         return None
-    told = {name: getattr(fact.data, name, None) if fact else guessed_text(stored.record, name) for name in Said.model_fields}
+    told: dict[str, Any] = {name: getattr(fact.data, name, None) if fact else guessed_text(stored.record, name) for name in Said.model_fields}
+    told["tags"] = list(told["tags"] or ()) if fact else []
     if fact and isinstance(fact.data, DocumentReceived):
         told["source_uri"] = told["source_uri"] or fact.data.content.url
     told["source_uri"] = redact_urls(told["source_uri"]) if told["source_uri"] else None

@@ -130,7 +130,9 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             profiles=lambda: [profiles.get(name) for name in profiles.names],
             search=asking.search,
             query=asking.query,
-            feedback=CountedFeedback(LogFeedback(event_log, PgFeedback(storage.pool), storage.codec, overrides.clock, overrides.fresh_id), metrics).give,
+            feedback=CountedFeedback(
+                LogFeedback(event_log, PgFeedback(storage.pool), storage.codec, overrides.clock, overrides.fresh_id, overheard.has_answered), metrics
+            ).give,
             ready=readiness.lines,
             health=readiness.health,
             metrics=metrics.exposition,

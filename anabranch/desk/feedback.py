@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -20,6 +21,7 @@ from streams.publisher import own_fact
 from streams.topics import FEEDBACK
 
 AUTHOR = "anabranch/api"
+RUN_WAIT_S = 2.0
 
 
 class Asked(Protocol):
@@ -37,11 +39,14 @@ class LogFeedback:
     codec: Codec
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
+    answered_here: Callable[[str, UUID], bool]
+    """Whether this process made the run, which the tables may not have yet."""
 
     async def give(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
-        """Returns once the log has it. Raises NotFound for chunks that answer in no generation, LogUnavailable."""
+        """Returns once the log has it. Raises NotFound for an unknown run and for chunks that answer in no generation, LogUnavailable."""
         judged = await self._judged(caller, request.graded())
-        query = request.query or (await self.asked.question(caller, request.run_id) if request.run_id else None)
+        asked = await self._question(caller, request.run_id) if request.run_id else None
+        query = request.query or asked
         said = FeedbackGiven(
             feedback_id=self.fresh_id(),
             tenant=caller.tenant,
@@ -55,6 +60,16 @@ class LogFeedback:
         )
         await self._publish(said)
         return FeedbackReceipt(feedback_id=said.feedback_id, judgements=len(judged))
+
+    async def _question(self, caller: Principal, run_id: UUID) -> str | None:
+        """None for a run of this process that the tables do not have yet. One of another process may be on its way: it is waited for."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + RUN_WAIT_S
+        while (query := await self.asked.question(caller, run_id)) is None and not self.answered_here(caller.tenant, run_id):
+            if loop.time() > deadline:
+                raise NotFound(f"There is no run {run_id}.", remedy="Take `run_id` from an answer. GET /v1/runs lists the runs that have reached the tables.")
+            await asyncio.sleep(RUN_WAIT_S / 20)
+        return query
 
     async def _judged(self, caller: Principal, grades: Mapping[UUID, int]) -> list[Judged]:
         passages = await self.asked.passages(caller, list(grades)) if grades else {}

@@ -21,6 +21,8 @@ from schemas.principals import Principal
 from schemas.questions import QueryRequest
 from schemas.run_diffs import RunDiff
 
+RECENT_RUNS = 10_000
+
 
 class Runs(Protocol):
     async def run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
@@ -35,11 +37,20 @@ class Overheard:
 
     publish: Callable[[Event], None]
     heard: dict[UUID, QueryAnswered | None] = field(default_factory=dict)
+    recent: dict[tuple[str, UUID], None] = field(default_factory=dict)
+    """The latest runs, the oldest first."""
 
     def offer(self, event: Event) -> None:
         self.publish(event)
+        if isinstance(event, QueryAnswered):
+            self.recent[event.tenant, event.run_id] = None
+            if len(self.recent) > RECENT_RUNS:
+                del self.recent[next(iter(self.recent))]
         if isinstance(event, QueryAnswered) and event.run_id in self.heard:
             self.heard[event.run_id] = event
+
+    def has_answered(self, tenant: str, run_id: UUID) -> bool:
+        return (tenant, run_id) in self.recent
 
     @contextmanager
     def waiting_for(self, run_id: UUID) -> Iterator[None]:

@@ -89,7 +89,7 @@ class LogIntake:
         before = await self._before(caller, event, identity, sha256)
         if request.text is not None:
             await self.blobs.put(content.storage_key or "", request.text.encode())
-        duplicate = sha256 is not None and await self._has(caller, identity, sha256)
+        duplicate = sha256 is not None and await self._has(caller, identity, sha256, request)
         fields = request.model_dump(include=set(DocumentFields.model_fields)) | ({"media_type": "text/markdown"} if _nameless_text(request) else {})
         data = DocumentReceived.model_validate(fields | {"tenant": tenant, "external_id": request.external_id, "content": content, "force": request.force})
         job = await self._publish(caller, data, event.event_id, identity)
@@ -102,7 +102,7 @@ class LogIntake:
             external_id=request.external_id,
             content_sha256=sha256,
             duplicate=duplicate,
-            warnings=[Notice(code="DUPLICATE", detail="the document has these bytes already; nothing is done again unless its fields differ")]
+            warnings=[Notice(code="DUPLICATE", detail="The document has these bytes and these fields already; nothing is done again.")]
             if duplicate and not request.force
             else [],
         )
@@ -190,9 +190,14 @@ class LogIntake:
         if await self.documents.get(replace(caller, readers=None), document) is not None:
             raise InvalidRequest(f"external_id {external_id!r} cannot be used.", code="EXTERNAL_ID_TAKEN", remedy="Choose another external_id.")
 
-    async def _has(self, caller: Principal, document: UUID, sha256: str) -> bool:
+    async def _has(self, caller: Principal, document: UUID, sha256: str, request: IngestRequest) -> bool:
+        """Whether the document has these bytes, and what the request says of it."""
         found = await self.documents.get(caller, document)
-        return found is not None and found.get("content_sha256") == sha256 and found.get("state") not in ("withdrawn", "failed")
+        if found is None or found.get("content_sha256") != sha256 or found.get("state") in ("withdrawn", "failed"):
+            return False
+        given = {name: getattr(request, name) for name in ("title", "language", "document_date") if getattr(request, name) is not None}
+        stated = {"collection": request.collection, "tags": request.tags, "metadata": request.metadata, **given}
+        return all(found.get(name) == value for name, value in stated.items())
 
     async def _before(self, caller: Principal, event: Upcoming, document: UUID, sha256: str | None) -> Mapping[str, Any] | None:
         """What became of the same event when it came before. Its Idempotency-Key with another document is a mistake, told at once and not only by a

@@ -58,6 +58,8 @@ class Plan:
     foreseen: Foreseen
     size: IndexSize
     dimension: int
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Those of the index that change: from what, to what."""
 
     @property
     def topic(self) -> str:
@@ -73,6 +75,7 @@ class Plan:
         return {
             "first_changed_stage": self.stages[0],
             "stages": list(self.stages),
+            "settings": self.settings,
             "topic": self.topic,
             "events": self.foreseen.events,
             "engine_calls": {engine: calls for engine, calls in self.foreseen.calls.items() if calls},

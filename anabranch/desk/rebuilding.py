@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from anabranch.approvals import check_settings
@@ -16,7 +16,7 @@ from anabranch.desk.hearing import heard
 from anabranch.desk.planning import OUTPUTS, Plan, Planner, changed_stages
 from anabranch.desk.retention import check_retained
 from anabranch.generation_settings import keep_settings, sets_of, settings_of
-from anabranch.indexing import index_config, wanted_config
+from anabranch.indexing import changed_settings, check_index_settings, index_config, wanted_config
 from anabranch.settings import Settings
 from anabranch.settings_loading import amended
 from processors import versions
@@ -119,6 +119,7 @@ class Reindexing:
         async with AsyncExitStack() as stack:
             with _mistaken():
                 settings = amended(settings_of(self.settings, live.name), sets)
+                check_index_settings(sets)
                 wanted = wanted_config(settings, live.config)
                 engines = await stack.enter_async_context(prepare_engines(settings, wanted, self.overrides))
                 config = index_config(wanted, engines)
@@ -129,7 +130,8 @@ class Reindexing:
         if not stages:
             remedy = "`anabranch config schema` lists the settings; `anabranch rebuild` makes the same index anew."
             raise InvalidRequest(f"with these settings the index would be the same as {live.name}", code="NOTHING_CHANGES", remedy=remedy)
-        return await Planner(self.storage, live, engines).plan(stages, config.embed.dimension)
+        plan = await Planner(self.storage, live, engines).plan(stages, config.embed.dimension)
+        return replace(plan, settings=changed_settings(live.config, config))
 
     async def _make_topics(self, generation: Generation) -> None:
         plain = partition_counts(self.settings.kafka.partitions)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from types import TracebackType
 
@@ -13,6 +14,8 @@ from engines.ocr.port import Ocr
 from engines.parse import worker
 from engines.parse.assemble import assemble
 from engines.sandbox import Sandbox, SandboxLimits
+from engines.sandbox_child import FILE
+from schemas.errors import AnabranchError
 from schemas.ids import fingerprint
 from schemas.ports.engines import File, ParsePlan
 from schemas.values import Notice, Transcript
@@ -21,6 +24,8 @@ VERSION = 2
 _LIBRARIES = ("pypdfium2", "docling-rs", "markdown-it-py", "python-calamine", "pillow")
 _WARM = ("engines.parse.pdf", "engines.parse.markdown", "engines.parse.worker")
 _PAGES_AT_ONCE = 4
+_HANDED_IN = FILE.format(r"\d+")
+"""The file as a child sees it."""
 
 
 class LocalParser:
@@ -46,16 +51,25 @@ class LocalParser:
         await self._sandbox.warm()
 
     async def plan(self, file: File) -> ParsePlan:
-        found = json.loads(await self._sandbox.run(worker.plan, file.name, file.media_type, self._max_pages, file=file.path, about=_name(file)))
+        found = json.loads(await self._run(worker.plan, file, file.name, file.media_type, self._max_pages, about=_name(file)))
         notices = tuple(Notice(**notice) for notice in found["notices"])
         return ParsePlan(found["media_type"], tuple(found["parts"]), found["pages"], notices)
 
     async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
-        data = await self._sandbox.run(worker.read_part, plan.media_type, part, file=file.path, about=f"{_name(file)}, {part}")
+        data = await self._run(worker.read_part, file, plan.media_type, part, about=f"{_name(file)}, {part}")
         piece = Piece.decode(data)
         if not piece.unread:
             return data
         return (await self._read_by_ocr(file, plan, piece)).encode()
+
+    async def _run(self, job: Callable[..., bytes], file: File, *arguments: object, about: str) -> bytes:
+        """Raises what the job raises, with the name that the user gave the file in place of its path on this machine: libraries quote the path."""
+        try:
+            return await self._sandbox.run(job, *arguments, file=file.path, about=about)
+        except AnabranchError as error:
+            error.detail = re.sub(rf"{_HANDED_IN}|{re.escape(str(file.path))}", lambda _: _name(file), error.detail)
+            error.args = (error.detail,)
+            raise
 
     def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
         return assemble([Piece.decode(part) for part in parts], pages=plan.pages)
@@ -78,7 +92,7 @@ class LocalParser:
     async def _read_page(self, places: asyncio.Semaphore, file: File, plan: ParsePlan, page: int) -> list[Draft]:
         async with places:
             about = f"{_name(file)}, page {page}"
-            drawn = await self._sandbox.run(worker.draw, plan.media_type, page, file=file.path, about=about)
+            drawn = await self._run(worker.draw, file, plan.media_type, page, about=about)
             return await self._ocr.read(drawn, about=about)
 
 

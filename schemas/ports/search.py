@@ -117,6 +117,9 @@ class Snapshot(Protocol):
 
     async def children(self, parents: Sequence[UUID]) -> Sequence[ChunkView]: ...
 
+    async def missing_collections(self, tenant: str, names: Sequence[str]) -> Sequence[str]:
+        """Of these names, those that no document has."""
+
     async def corpus_size(self, tenant: str) -> int:
         """Visible chunks of a tenant, as the lexical statistics count them."""
 

@@ -78,6 +78,9 @@ class SourceStore(Protocol):
     async def remembers(self, source: str) -> bool:
         """Whether there is any state of it."""
 
+    async def note_change(self, source: str) -> None:
+        """Set the time of the last change that the source has published."""
+
     async def note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         """A thing to remember under a name; None forgets it."""
 

@@ -26,7 +26,8 @@ select * from (
   union all
   select
     f.document_id, coalesce(f.external_id, $3), f.source, f.said ->> 'source_uri', f.said ->> 'filename', f.said ->> 'media_type',
-    coalesce(f.said ->> 'title', f.said ->> 'filename'), null, null, '{}', '{}', null,
+    coalesce(f.said ->> 'title', f.said ->> 'filename'), null, f.said ->> 'collection',
+    coalesce((select array_agg(t.tag) from jsonb_array_elements_text(f.said -> 'tags') t (tag)), '{}'), '{}', null,
     null, null, 0, f.buried_at, f.event_id,
     null, 'failed', null, 0, null, null,
     '[]', jsonb_build_object('code', f.code, 'detail', f.detail, 'remedy', f.remedy)
@@ -34,7 +35,7 @@ select * from (
   where f.tenant = $1 and ($11::text[] is null or exists (select from jobs j where j.id = f.event_id and j.asked_by = $12::text))
     and ($2::uuid is null or f.document_id = $2)
     and ($3::text is null or f.external_id = $3 or f.document_id = $10::uuid)
-    and $4::text is null and $5::text is null and coalesce($6, 'failed') = 'failed'
+    and ($4::text is null or f.said ->> 'collection' = $4) and ($5::text is null or f.said -> 'tags' ? $5) and coalesce($6, 'failed') = 'failed'
 ) x
 where $7::timestamptz is null or (received_at, document_id) < ($7, $8::uuid)
 order by received_at desc, document_id desc

@@ -1,8 +1,12 @@
--- Documents of a scope of which something is left; one by its id also when nothing but a key, a dead letter or a job tells of it. What the door could not read
--- far enough to tell its document goes with its tenant, by the id of its event.
+-- Documents of a scope of which something is left; one by its id also when nothing but a key, a dead letter or a job tells of it. A run or a judgement has a key,
+-- too, and is no document. What ingress refused belongs to the collection that its event named. What it could not read far enough to tell its document goes with
+-- its tenant, by the id of its event.
 select id from documents where tenant = $1 and latest is not null and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else true end
 union
 select subject from keystore.keys where tenant = $1 and subject::text = $3 and $2 = 'document' and destroyed_at is null
+  and not exists (select from runs r where r.id = subject) and not exists (select from feedback f where subject in (f.id, f.run_id))
+union
+select document_id from door_failures where tenant = $1 and said ->> 'collection' = $3 and $2 = 'collection'
 union
 select coalesce(document_id, event_id) from dead_letters
 where tenant = $1 and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')

@@ -165,7 +165,7 @@ class FolderReader:
             mark = self.known.next_mark(name)
             stored = await self.blobs.put_stream(self.known.delivery.staging(name, mark), _chunks(path), limit=self.max_bytes)
         except (OSError, LimitExceeded) as error:
-            look.problems[name] = str(error)
+            look.problems[name] = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
             return
         await self.known.received(self._document(name, path, stored.key), mark, {"sha256": stored.sha256, **place})
 

@@ -54,11 +54,13 @@ class KnownItems:
         assert document.external_id is not None
         await self.log.append([await self.delivery.received(document, mark)])
         await self.remember(document.external_id, {**note, "sequence": mark[1], "live": True})
+        await self.store.note_change(self._name)
 
     async def withdrawn(self, external_id: str) -> None:
         mark = self.next_mark(external_id)
         await self.log.append([await self.delivery.withdrawn(external_id, mark)])
         await self.remember(external_id, {"sequence": mark[1], "live": False})
+        await self.store.note_change(self._name)
 
     async def remember(self, external_id: str, note: Mapping[str, Any]) -> None:
         known = self.items.get(external_id, {})

@@ -106,6 +106,9 @@ class MemorySourceStore:
     async def remembers(self, source: str) -> bool:
         return source in self._states
 
+    async def note_change(self, source: str) -> None:
+        """Only the tables tell when that was."""
+
     async def note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
         notes = self._state(source).notes
         notes.pop(key, None)

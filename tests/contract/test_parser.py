@@ -114,6 +114,7 @@ BAD = {
     "truncated pdf": (writing.pdf(PARTS)[:-600], "CORRUPT_DOCUMENT"),
     "truncated docx": (writing.word(PARTS)[:4000], "CORRUPT_DOCUMENT"),
     "truncated picture": (writing.picture_of_text("x")[:500], "CORRUPT_DOCUMENT"),
+    "broken gif": (b"GIF89a" + bytes(40), "CORRUPT_DOCUMENT"),
     "encrypted pdf": (writing.encrypted_pdf(), "ENCRYPTED_DOCUMENT"),
     "pdf without pages": (writing.pageless_pdf(), "NO_PAGES"),
     "too many pages": (writing.pages(MOST_PAGES + 1), "TOO_MANY_PAGES"),
@@ -130,6 +131,7 @@ async def test_bad_input_is_refused_with_code_and_remedy(parser: LocalParser, tm
     with pytest.raises(PermanentError) as caught:
         await transcript(parser, file(tmp_path, "a", data))
     assert (caught.value.code, bool(caught.value.remedy)) == (code, True)
+    assert not any(place in f"{caught.value.detail} {caught.value}" for place in (str(tmp_path), "/proc/")), "messages name no path of this machine"
 
 
 async def test_the_fingerprint_follows_the_ocr_engine() -> None:

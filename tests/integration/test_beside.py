@@ -142,8 +142,17 @@ MISTAKES = {
     "chunk.child_tokens=many": "BAD_SETTING",
     "chunk.child_tokens": "BAD_SETTING",
     "embed.dimension=5000": "BAD_SETTING",
-    "log.encrypt=false": "NOTHING_CHANGES",
+    "log.encrypt=false": "NOT_AN_INDEX_SETTING",
+    "chunk.child_tokens=200": "NOTHING_CHANGES",
 }
+
+
+async def test_plan_names_the_settings_that_change(database: str, tmp_path: Path) -> None:
+    async with pipeline(tmp_path, database, OVERRIDES) as at_work:
+        await at_work.fill({})
+        plan = await reindexing(at_work).plan(["chunk.child_tokens=120", "chunk.overlap=0.3"])
+        assert plan.body()["settings"]["chunk.child_tokens"] == {"from": 200, "to": 120}
+        assert plan.body()["settings"].keys() == {"chunk.child_tokens", "chunk.overlap"}
 
 
 async def test_settings_that_no_index_can_be_made_with_are_the_clients_mistake(database: str, tmp_path: Path) -> None:

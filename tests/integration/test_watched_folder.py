@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import threading
 from collections.abc import Iterator
@@ -54,6 +55,30 @@ async def test_a_folder_is_followed_also_through_what_nobody_watched(database: s
         assert set(await world.texts("library")) == {"a.md", "z.md"}
         uploads = [path for path in (tmp_path / "data/blobs/uploads").rglob("*") if path.is_file()]
         assert uploads == [], "what was staged for the door goes when it is taken in"
+
+
+async def test_last_change_moves_with_edits_moves_and_deletions(database: str, tmp_path: Path) -> None:
+    folder = tmp_path / "library"
+    put(folder, "a.md", "Herons stand.")
+    async with source_world(tmp_path / "data", database) as world:
+        await world.add("library", {"kind": "folder", "path": str(folder), "every_s": 0.1})
+        await world.ends_as("library", {"a.md": "Herons stand."})
+
+        def edit() -> None:
+            put(folder, "a.md", "Herons fly now.")
+
+        for change, expected in (
+            (edit, {"a.md": "Herons fly now."}),
+            (lambda: (folder / "a.md").rename(folder / "b.md"), {"b.md": "Herons fly now."}),
+            ((folder / "b.md").unlink, {}),
+        ):
+            await asyncio.sleep(0.5)  # until the source has noted the change before
+            last = (await world.source("library"))["last_change_at"]
+            change()
+            await world.ends_as("library", expected)
+            async with asyncio.timeout(10):
+                while (await world.source("library"))["last_change_at"] <= last:
+                    await asyncio.sleep(0.05)
 
 
 class Site(BaseHTTPRequestHandler):

@@ -40,6 +40,14 @@ async def test_a_question_that_nothing_answers_is_refused_in_its_own_language(wo
     assert answer["message"]
 
 
+async def test_a_question_of_a_collection_that_is_not_there_says_so(world: World) -> None:
+    await world.searchable("The gate code is 1111 for the north gate.", collection="gates")
+    question = "What is the gate code of the north gate?"
+    answer = await world.ask(question, filters={"collections": ["typo"]})
+    assert (answer["refused"], answer["code"], answer["message"]) == (True, "NO_SUCH_COLLECTION", "There is no collection 'typo'.")
+    assert not any("no collection" in line for line in (await world.ask(question, filters={"collections": ["gates"]}))["limitations"])
+
+
 async def test_a_new_revision_replaces_the_old_one_and_stays_listed(world: World) -> None:
     first = await world.searchable("The gate code is 1111 for the north gate.", external_id="gate")
     second = await world.searchable("The gate code is 2222 for the north gate.", external_id="gate")
@@ -56,6 +64,10 @@ async def test_equal_bytes_are_a_duplicate_and_under_another_id_a_second_documen
     other = await world.ingest("The same words in every copy of this note.", external_id="copy")
     assert (first["duplicate"], again["duplicate"], other["duplicate"]) == (False, True, False)
     assert first["document_id"] == again["document_id"] != other["document_id"]
+    moved = await world.ingest("The same words in every copy of this note.", collection="elsewhere")
+    assert (moved["duplicate"], moved["document_id"]) == (False, first["document_id"]), "its collection changes"
+    await world.ended(moved)
+    assert (await world.ingest("The same words in every copy of this note.", collection="elsewhere"))["duplicate"]
     assert (await world.ended(again))["state"] == "searchable"
 
 

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -57,6 +58,18 @@ async def places(dsn: str, folder: Path, canaries: Iterable[str]) -> set[str]:
         await close_pool(pool)
     blobs = [path for path in (folder / "blobs").rglob("*") if path.is_file()]
     return found | {str(path.relative_to(folder)) for path in blobs for canary in canaries if canary.lower().encode() in path.read_bytes().lower()}
+
+
+@pytest.mark.parametrize("scope", ["document", "collection"])
+async def test_erasure_of_something_never_seen_is_not_found(world: World, scope: str) -> None:
+    await world.searchable(OTHER, external_id="lights")
+    run = (await world.ask("Who built the lighthouse of Skerryvore?"))["run_id"]
+    async with asyncio.timeout(PATIENCE_S):
+        while (await world.http.get(f"/v1/runs/{run}")).status_code != 200:
+            await asyncio.sleep(0.02)
+    for name in (run, str(UUID(int=0))):
+        response = await world.http.post("/v1/erasures", json={"scope": scope, "name": name})
+        assert (response.status_code, response.json()["code"]) == (404, "NOT_FOUND"), name
 
 
 async def test_an_erased_document_is_found_nowhere_and_the_rest_answers_as_before(world: World, settings: Settings, database: str) -> None:

@@ -47,6 +47,16 @@ async def test_a_question_without_a_run_can_be_judged_and_judged_again(world: Wo
                 await asyncio.sleep(0.02)
 
 
+async def test_feedback_on_an_unknown_run_is_refused(world: World) -> None:
+    unknown = str(uuid4())
+    response = await world.http.post("/v1/feedback", json={"run_id": unknown, "useful": True})
+    assert (response.status_code, response.json()["code"]) == (404, "NOT_FOUND")
+    assert unknown in response.json()["detail"]
+    assert [record async for record in world.worker.storage.log.read("feedback")] == []
+    answer = await world.ask("Where does the heron stand?")
+    assert (await world.http.post("/v1/feedback", json={"run_id": answer["run_id"], "useful": True})).status_code == 202
+
+
 async def test_an_unknown_chunk_and_empty_feedback_are_refused(world: World) -> None:
     unknown = await world.http.post("/v1/feedback", json={"query": "q", "grades": {str(uuid4()): 1}})
     assert unknown.status_code == 404 and unknown.json()["code"] == "NOT_FOUND"

@@ -20,6 +20,7 @@ from streams.codec import Codec
 from streams.submission import submission
 from tests.api_access import api_client
 from tests.journey.conftest import PATIENCE_S, World, running
+from tests.journey.test_erasure import erase
 
 NO_PDF = b"%PDF-1.7\nthat is all there is"
 NAMES = ("external_id", "title", "filename", "source_uri")
@@ -58,6 +59,20 @@ async def test_a_document_that_failed_at_the_door_is_listed_counted_and_told_by_
     assert health["dead_letters"] == {"total": 1, "stages": {"receive": 1}, "list": "/v1/dead-letters"}
     [buried] = (await get(world, health["dead_letters"]["list"]))["items"]
     assert buried["document_id"] == receipt["document_id"]
+
+
+async def test_document_refused_at_ingress_keeps_its_names_collection_and_tags(world: World) -> None:
+    receipt = await world.ingest(NO_PDF, "torn.pdf", external_id="torn", collection="tides", tags=["old", "torn"], title="Torn")
+    await world.ended(receipt)
+    for asked in ({"collection": "tides"}, {"tag": "old"}, {"collection": "tides", "tag": "torn", "state": "failed"}):
+        [listed] = (await get(world, "/v1/documents", **asked))["items"]
+        assert (listed["collection"], listed["tags"], listed["title"], listed["filename"]) == ("tides", ["old", "torn"], "Torn", "torn.pdf")
+    for asked in ({"collection": "boats"}, {"tag": "new"}):
+        assert (await get(world, "/v1/documents", **asked))["items"] == []
+    shown = await get(world, f"/v1/documents/{receipt['document_id']}")
+    assert (shown["collection"], shown["tags"]) == ("tides", ["old", "torn"])
+    assert (await erase(world, "collection", "tides"))["documents"] == 1
+    assert (await get(world, "/v1/documents"))["items"] == []
 
 
 async def test_a_failed_document_of_another_producer_is_found_by_its_external_id_alone(world: World) -> None:

@@ -66,6 +66,7 @@ class MemoryIndex:
     views: dict[UUID, ChunkView] = field(default_factory=dict)
     parent_views: dict[UUID, ParentView] = field(default_factory=dict)
     markdown: dict[UUID, str] = field(default_factory=dict)
+    collections: set[str] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         self._postings: dict[str, dict[str, list[tuple[UUID, int]]]] = defaultdict(lambda: defaultdict(list))
@@ -178,6 +179,9 @@ class MemoryIndex:
         self._note("children")
         wanted = set(parents)
         return [view for view in self.views.values() if view.parent_id in wanted]
+
+    async def missing_collections(self, tenant: str, names: Sequence[str]) -> Sequence[str]:
+        return [name for name in names if name not in self.collections]
 
     async def corpus_size(self, tenant: str) -> int:
         self._note("corpus_size")

@@ -49,6 +49,18 @@ def assert_problem(response: httpx2.Response, status: int, code: str) -> dict[st
     return body
 
 
+@pytest.mark.parametrize(("tag", "status"), [("klingon", 422), ("xx", 422), ("en_US", 422), ("pt-BR", 202), ("tlh", 202), ("zh-Hant", 202)])
+async def test_language_that_nobody_registered_is_refused(client: httpx2.AsyncClient, tag: str, status: int) -> None:
+    answers = [
+        await client.post("/v1/ingest", json={"text": "Hi", "language": tag}),
+        await client.post("/v1/ingest", files={"file": ("a.md", b"Hi")}, data={"language": tag}),
+    ]
+    answers += [await client.post(path, json={"query": "Hi", "language": tag}) for path in ("/v1/search", "/v1/query") if status == 422]
+    for answer in answers:
+        assert answer.status_code == status, answer.text
+        assert status == 202 or (tag in answer.json()["detail"] and "pt-BR" in answer.json()["detail"])
+
+
 async def test_a_file_is_stored_as_it_comes_and_the_form_fields_go_with_it(client: httpx2.AsyncClient, intake: FakeIntake) -> None:
     fields = {"external_id": "e", "tags": ["a", "b"], "metadata": '{"x": 1}', "force": "true", "document_date": "2024-02-29"}
     response = await client.post("/v1/ingest", files={"file": ("né.md", b"# Hi", "text/markdown")}, data=fields, headers={"Idempotency-Key": "once"})

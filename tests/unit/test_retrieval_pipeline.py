@@ -90,6 +90,19 @@ async def test_what_the_corpus_does_not_hold_is_refused_in_the_questions_languag
     assert response.trace.max_rerank_score is not None and response.trace.threshold is not None and response.trace.max_rerank_score < response.trace.threshold
 
 
+async def test_unknown_collection_is_named_by_the_refusal_and_by_the_answer() -> None:
+    built = house()
+    built.index.collections = {"plans"}
+    only = QueryRequest(query=COST, filters=Filters(collections=["typo"], external_ids=["none"]))
+    refused = await built.retriever().query("default", only, RUN)
+    assert (refused.refused, refused.code, refused.message) == (True, "NO_SUCH_COLLECTION", "There is no collection 'typo'.")
+    assert "There is no collection 'typo'." in refused.limitations
+    both = await built.retriever().query("default", QueryRequest(query=COST, filters=Filters(collections=["plans", "typo"])), RUN)
+    assert not both.refused and "There is no collection 'typo'." in both.limitations
+    searched = await built.retriever().search("default", SearchRequest(query=COST, filters=Filters(collections=["typo"])), RUN)
+    assert searched.trace.notes == ["There is no collection 'typo'."]
+
+
 async def test_the_background_is_taken_off_before_the_threshold() -> None:
     built = house()
     built.embedder.background = 0.9
