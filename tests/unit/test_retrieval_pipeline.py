@@ -94,12 +94,12 @@ async def test_unknown_collection_is_named_by_the_refusal_and_by_the_answer() ->
     built = house()
     built.index.collections = {"plans"}
     only = QueryRequest(query=COST, filters=Filters(collections=["typo"], external_ids=["none"]))
-    refused = await built.retriever().query("default", only, RUN)
+    refused = await built.retriever().query(LOCAL, only, RUN)
     assert (refused.refused, refused.code, refused.message) == (True, "NO_SUCH_COLLECTION", "There is no collection 'typo'.")
     assert "There is no collection 'typo'." in refused.limitations
-    both = await built.retriever().query("default", QueryRequest(query=COST, filters=Filters(collections=["plans", "typo"])), RUN)
+    both = await built.retriever().query(LOCAL, QueryRequest(query=COST, filters=Filters(collections=["plans", "typo"])), RUN)
     assert not both.refused and "There is no collection 'typo'." in both.limitations
-    searched = await built.retriever().search("default", SearchRequest(query=COST, filters=Filters(collections=["typo"])), RUN)
+    searched = await built.retriever().search(LOCAL, SearchRequest(query=COST, filters=Filters(collections=["typo"])), RUN)
     assert searched.trace.notes == ["There is no collection 'typo'."]
 
 
