@@ -142,7 +142,7 @@ MISTAKES = {
     "chunk.child_tokens=many": "BAD_SETTING",
     "chunk.child_tokens": "BAD_SETTING",
     "embed.dimension=5000": "BAD_SETTING",
-    "log.encrypt=false": "NOT_AN_INDEX_SETTING",
+    "log.encrypt=false": "SETTING_NOT_APPROVED",
     "chunk.child_tokens=200": "NOTHING_CHANGES",
 }
 
