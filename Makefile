@@ -19,7 +19,7 @@ export UV_DEFAULT_INDEX ?= $(PIP_INDEX_URL)
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test faults check lint format contracts compose asyncapi lock samples clean
+.PHONY: help install demo test faults attack check lint format contracts compose asyncapi lock samples clean
 
 help: ## Say what there is
 	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ test: $(INSTALLED) ## Run all tests; those on real Kafka where Java and Maven ar
 
 faults: $(INSTALLED) ## Break Kafka, Postgres, workers and engines for ten minutes, and write down what came of it
 	$(BIN)/python -m tests.faults --seed 7 --minutes 10 --write docs/faults.md
+
+attack: $(INSTALLED) ## Attack the product for half an hour, and write down what held
+	$(BIN)/python -m tests.attacks --write
 
 check: lint ## Lint, types, layers, contracts and the fast tests
 	$(BIN)/pytest -q tests/unit tests/golden -m "not slow and not kafka"

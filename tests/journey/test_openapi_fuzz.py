@@ -26,7 +26,7 @@ _SENT = ("method", "url", "headers", "params", "json", "data", "files")
 
 
 @pytest.mark.timeout(1800)
-async def test_no_request_made_from_the_description_is_a_server_error(world: World) -> None:
+async def test_no_request_made_from_the_description_is_a_server_error(world: World, record_property: Callable[[str, object], None]) -> None:
     await world.searchable("The pump in hall four is oiled each day.", "pump.md", external_id="pump", collection="rules", tags="a")
     await world.ask("Who oils the pump?")
     loop, statuses, failures = asyncio.get_running_loop(), Counter[int](), list[str]()
@@ -52,6 +52,7 @@ async def test_no_request_made_from_the_description_is_a_server_error(world: Wor
         if operation.path not in ENDLESS:
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
                 await asyncio.to_thread(_run, operation, mode, call)
+    record_property("attempts", statuses.total())
     assert failures == []
     assert {200, 404, 422} <= set(statuses) and statuses.total() > len(operations), statuses
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -60,6 +60,7 @@ class Desk:
     services: Services
     clients: dict[tuple[str, str], httpx2.AsyncClient]
     owned: dict[tuple[str, str], Belongings]
+    requests: int = 0
     said: dict[str, set[str]] = field(default_factory=lambda: {tenant: set() for tenant in TENANTS})
 
     def foreign(self, who: tuple[str, str]) -> list[Belongings]:
@@ -357,6 +358,7 @@ async def sweep(desk: Desk, wanted: list[Operation]) -> tuple[set[str], list[str
                 if not operation.reads:
                     _note_said(desk, who, sent)
                 answer = await _request(desk.clients[who], operation, path, query, body)
+                desk.requests += 1
                 called.add(operation.id)
                 where = f"{'/'.join(who)} {operation.id} {sent[:300]} → {answer.status_code}"
                 if answer.status_code >= 500:
@@ -396,7 +398,7 @@ def _code(answer: Any) -> Any:
     return answer.json().get("code") if "json" in answer.headers.get("content-type", "") else None
 
 
-async def test_no_operation_tells_one_user_or_tenant_of_another(settings: Settings, database: str) -> None:
+async def test_no_operation_tells_one_user_or_tenant_of_another(settings: Settings, database: str, record_property: Callable[[str, object], None]) -> None:
     async with desk_of(settings, database) as desk:
         await furnish(desk)
         every = operations()
@@ -413,6 +415,7 @@ async def test_no_operation_tells_one_user_or_tenant_of_another(settings: Settin
         assert not found, "\n".join(found[:20])
         assert called | written | STREAMS == {operation.id for operation in every}
         assert not (lost := await _lost(desk)), f"somebody else's call changed {lost}"
+        record_property("attempts", desk.requests)
 
 
 async def _owners_lack(desk: Desk, reads: list[Operation]) -> list[str]:

@@ -35,9 +35,10 @@ def _faults(work: Callable[[str], object], units: set[str], sizes: tuple[int, ..
     return [fault for unit in sorted(units) if (fault := growth(work, unit, sizes, NOISE_S, MOST))]
 
 
-def test_every_pattern_takes_linear_time() -> None:
+def test_every_pattern_takes_linear_time(record_property: Callable[[str, object], None]) -> None:
     found = uses()
     assert len(found) > 100
+    record_property("attempts", sum(len({*UNITS, *examples(use.pattern)}) for use in found))
     faults = {use.name: wrong for use in found if (wrong := _faults(use, {*UNITS, *examples(use.pattern)}, SCREENED))}
     assert not faults
 

@@ -1,0 +1,133 @@
+"""Attack the product for longer than the suite does, and write down what held: `make attack`.
+
+Each row of the table is one attack with the tests that perform it. A test counts as one attempt, or as many as it reports by the property
+`attempts` (requests that were made up, patterns times texts). The same tests run in the suite, with fewer examples.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from xml.etree import ElementTree
+
+ROOT = Path(__file__).parents[1]
+PAGE = ROOT / "docs" / "security.md"
+BEGIN, END = "<!-- generated: attacks -->", "<!-- end: attacks -->"
+
+ATTACKS: dict[str, tuple[str, ...]] = {
+    "A web page calls the API: DNS rebinding, cross-site forms, stolen sessions": (
+        "tests/journey/test_web_page_attacks.py",
+        "tests/unit/test_browser_guard.py",
+        "tests/unit/test_sessions.py",
+    ),
+    "Calls without a credential, or with one that is wrong, revoked or guessed": (
+        "tests/unit/test_authentication.py",
+        "tests/journey/test_local_token.py",
+        "tests/integration/test_api_keys.py",
+        "tests/journey/test_credentials.py",
+        "tests/unit/test_cli_credentials.py",
+    ),
+    "Forged JSON Web Tokens": ("tests/unit/test_tokens.py",),
+    "A role does what a higher one may": ("tests/unit/test_roles.py",),
+    "One tenant or user reads or changes another's data, over every operation": (
+        "tests/journey/test_tenant_isolation.py",
+        "tests/integration/test_document_readers.py",
+    ),
+    "A second database role reads foreign rows": ("tests/integration/test_row_level_security.py",),
+    "Settings and sources over HTTP send keys or texts elsewhere": (
+        "tests/journey/test_redirected_secrets.py",
+        "tests/unit/test_approvals.py",
+        "tests/unit/test_source_decisions.py",
+    ),
+    "Passwords in files, process lists and output": ("tests/journey/test_password_in_files.py",),
+    "Another account of the machine connects to the embedded Postgres": ("tests/integration/test_embedded_postgres.py",),
+    "An erased text or its key is read from the disk": (
+        "tests/journey/test_erased_bytes.py",
+        "tests/unit/test_key_file.py",
+        "tests/integration/test_key_rotation.py",
+    ),
+    "A producer takes over, locks or withdraws documents of others": ("tests/unit/test_receive.py", "tests/unit/test_ingress_settings.py"),
+    "Forged, changed or copied events on our own topics": ("tests/integration/test_forged_events.py",),
+    "A producer writes to topics that are not its own (Kafka ACLs)": ("tests/integration/test_kafka_acls.py", "tests/unit/test_kafka_acls.py"),
+    "Texts and questions that freeze a worker or the API": ("tests/unit/test_hostile_text.py",),
+    "A parser that was taken over reads files, calls addresses, starts programs": (
+        "tests/contract/test_confinement.py",
+        "tests/contract/test_sandbox.py",
+    ),
+    "Slow, endless and oversized requests": ("tests/integration/test_http_bounds.py", "tests/journey/test_bounds.py", "tests/unit/test_bounds.py"),
+    "Addresses inside the network, however they are written": ("tests/unit/test_addresses.py", "tests/contract/test_fetcher.py"),
+    "Control characters reach a terminal or a log": ("tests/unit/test_terminal.py", "tests/journey/test_terminal_output.py"),
+    "Credentials in URLs and server paths are shown": ("tests/unit/test_urls.py", "tests/journey/test_no_server_paths.py"),
+    "Broken and hostile files": ("tests/journey/test_bad_input.py",),
+    "Requests made up from the OpenAPI document": ("tests/journey/test_openapi_fuzz.py",),
+}
+
+
+@dataclass(slots=True)
+class Result:
+    attempts: int = 0
+    held: int = 0
+    skipped: int = 0
+
+
+def run(files: Iterable[str], examples: int) -> dict[str, Result]:
+    """Results by test file. The tests' own output goes to this program's."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.xml")
+        command = [sys.executable, "-m", "pytest", "-q", "-o", "junit_family=xunit1", f"--junit-xml={report}", *files]
+        subprocess.run(command, cwd=ROOT, env=os.environ | {"ANABRANCH_ATTACK_EXAMPLES": str(examples)}, check=False)
+        return _read(ElementTree.parse(report).iter("testcase"))
+
+
+def _read(cases: Iterable[ElementTree.Element]) -> dict[str, Result]:
+    results: dict[str, Result] = {}
+    for case in cases:
+        result = results.setdefault(case.attrib["file"], Result())
+        if case.find("skipped") is not None:
+            result.skipped += 1
+            continue
+        properties = {item.attrib["name"]: item.attrib["value"] for item in case.iter("property")}
+        attempts = int(properties.get("attempts", 1))
+        result.attempts += attempts
+        failed = case.find("failure") is not None or case.find("error") is not None
+        result.held += 0 if failed else attempts
+    return results
+
+
+def table(results: dict[str, Result]) -> str:
+    lines = ["| attack | attempts | held |", "| --- | --- | --- |"]
+    for attack, files in ATTACKS.items():
+        found = [results.get(file, Result()) for file in files]
+        attempts, held, skipped = (sum(getattr(result, name) for result in found) for name in ("attempts", "held", "skipped"))
+        lines.append(f"| {attack} | {attempts:,} | {held:,}{f' ({skipped} skipped)' if skipped else ''} |")
+    return "\n".join(lines)
+
+
+def write(text: str) -> None:
+    page = PAGE.read_text()
+    before, _, rest = page.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    PAGE.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--examples", type=int, default=50, help="requests made up for each operation, valid and invalid")
+    parser.add_argument("--write", action="store_true", help="write the table into docs/security.md")
+    wanted = parser.parse_args()
+    results = run(dict.fromkeys(file for files in ATTACKS.values() for file in files), wanted.examples)
+    text = table(results)
+    print(text)
+    if wanted.write:
+        write(text)
+    return 0 if results and all(result.held == result.attempts for result in results.values()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
