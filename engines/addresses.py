@@ -1,6 +1,6 @@
 """Addresses that the program never dials for a user.
 
-The list is this program's own, because `ipaddress.is_global` changes between patch releases of Python (CVE-2024-4032 and later tables). Sources, as of 2026-11-01:
+The list is this program's own, because `ipaddress.is_global` changes between patch releases of Python (CVE-2024-4032 and later tables). Written in November 2026 from:
 the IANA IPv4 Special-Purpose Address Registry, the IANA IPv6 Special-Purpose Address Registry (RFC 6890), RFC 5771 and RFC 4291 (multicast), RFC 3879 (site-local).
 Entries that the registries call globally reachable (AS112, AMT, anycast of protocols) are refused too: no document is published there.
 """
