@@ -186,7 +186,9 @@ def slot_name(name: str, table: PostgresSource) -> str:
 def sourcing(settings: Settings, storage: Storage, overrides: Overrides) -> LogSources:
     ours = Readers(settings, storage, overrides.clock)
     has_kafka = settings.log_kind == "kafka"
-    return LogSources(storage.log, storage.codec, ours.declared, ours.ends, has_kafka, ours.allowed_folders, overrides.clock, overrides.fresh_id)
+    return LogSources(
+        *(storage.log, storage.codec, ours.declared, ours.ends, has_kafka, ours.allowed_folders, settings.ingest.sources), overrides.clock, overrides.fresh_id
+    )
 
 
 def source_hosts(settings: Settings, storage: Storage, door: Door, overrides: Overrides) -> SourceHosts:

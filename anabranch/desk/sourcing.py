@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path, PurePath
@@ -14,8 +14,9 @@ from anabranch.desk.hearing import HEARD_S, heard
 from schemas.errors import AnabranchError, ConfigurationError, InvalidRequest, NotFound
 from schemas.events import Event, SourceAdded, SourceRemoved, SourceReset
 from schemas.ports.log import EventLog
+from schemas.principals import Principal
 from schemas.sources import DebeziumSource, FolderSource, PostgresSource, Reset, SourceRequest, SourceSpec, UrlsSource
-from streams.codec import Codec
+from streams.codec import OWN, Codec
 from streams.publisher import own_fact
 from streams.topics import CONTROL
 
@@ -40,6 +41,8 @@ class LogSources:
     has_kafka: bool
     folders: Callable[[], Sequence[Path]]
     """That may be watched, with everything below them."""
+    producers: Mapping[str, Collection[str]]
+    """ce_source → tenants that it may write for (`INGEST__SOURCES`)."""
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
     heard_s: float = HEARD_S
@@ -53,12 +56,15 @@ class LogSources:
     async def add(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
         """Raises InvalidRequest for a name that is taken and for what cannot be read here."""
         known = next((row for row in await self.tables.overview() if row["name"] == request.name), None)
-        if known is not None and not known["removed"]:
-            remedy = f"Take another name, or give it up first: anabranch source remove {request.name}"
-            raise InvalidRequest(f"there is a source {request.name} already", code="SOURCE_EXISTS", remedy=remedy)
+        if known is not None and not (known["removed"] and _is_of(known, tenant)):
+            # Names are unique on the server: settings, replication slots and readers go by them. The answer does not tell whose it is.
+            remedy = f"Take another name. If `anabranch source list` shows it, `anabranch source remove {request.name}` frees it for this tenant."
+            raise InvalidRequest(f"The name {request.name!r} is taken.", code="SOURCE_EXISTS", remedy=remedy)
         self._check(request)
         spec = SourceSpec(**dict(request), tenant=tenant)
-        await self._decide(SourceAdded(source=spec, epoch=known["epoch"] + 1 if known else 1), spec.name, lambda row: not row["removed"])
+        await self._decide(
+            SourceAdded(source=spec, epoch=known["epoch"] + 1 if known else 1), spec.name, lambda row: _is_of(row, tenant) and not row["removed"]
+        )
         return {"status": "accepted", "name": spec.name, "ce_source": spec.ce_source}
 
     async def remove(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
@@ -66,18 +72,24 @@ class LogSources:
         await self._decide(SourceRemoved(source=name, withdraw=withdraw, tenant=tenant), name, lambda row: bool(row["removed"]))
         return {"status": "accepted", "name": name, "documents": found["documents"], "withdrawn": found["documents"] if withdraw else 0}
 
-    async def reset(self, tenant: str, name: str) -> dict[str, Any]:
+    async def reset(self, caller: Principal, name: str) -> dict[str, Any]:
         """`name` may be the ce_source of another producer that numbers its changes."""
-        rows = {row["name"]: row for row in await self.tables.overview()}
-        row = rows.get(name)
-        if row is None and not await self.tables.numbers(name):
-            raise _unknown(name)
+        row = next((row for row in await self.tables.overview() if row["name"] == name), None)
         if row is not None and row["spec"] is not None:
-            await self._declared(tenant, name)
+            await self._declared(caller.tenant, name)
+        elif not self._may_reset_producer(caller, name) or (row is None and not await self.tables.numbers(name)):
+            raise _unknown(name)
         epoch = (row["epoch"] if row else 1) + 1
         begins = await self._begins(row)
-        await self._decide(SourceReset(source=name, reset=Reset(epoch=epoch, begins=begins), tenant=tenant), name, lambda row: bool(row["epoch"] >= epoch))
+        reset = SourceReset(source=name, reset=Reset(epoch=epoch, begins=begins), tenant=caller.tenant)
+        await self._decide(reset, name, lambda row: bool(row["epoch"] >= epoch))
         return {"status": "accepted", "name": name, "epoch": epoch, "begins": begins}
+
+    def _may_reset_producer(self, caller: Principal, ce_source: str) -> bool:
+        """A reset concerns every tenant that the producer writes for. Names of our own are reset by the name of the declared source."""
+        if ce_source.startswith(OWN):
+            return False
+        return caller.has_role("operator") or set(self.producers.get(ce_source, ())) == {caller.tenant}
 
     async def _begins(self, row: Mapping[str, Any] | None) -> dict[int, int]:
         if row is None or row["spec"] is None:
@@ -156,7 +168,8 @@ def _is_of(row: Mapping[str, Any], tenant: str) -> bool:
 
 
 def _unknown(name: str) -> NotFound:
-    return NotFound(f"no source {name}", code="NO_SUCH_SOURCE", remedy="`anabranch source list` shows them.")
+    remedy = "`anabranch source list` shows the sources of the tenant. A producer that ANABRANCH_INGEST__SOURCES does not bind to one tenant needs an operator."
+    return NotFound(f"no source {name}", code="NO_SUCH_SOURCE", remedy=remedy)
 
 
 def _has_password(dsn: str) -> bool:

@@ -27,8 +27,8 @@ async def add(source: SourceRequest, use: Use, caller: WholeTenant) -> dict[str,
 
 @router.post("/sources/reset", status_code=202, operation_id="reset_source")
 async def reset(name: Annotated[str, Query(min_length=1, max_length=1024)], use: Use, caller: WholeTenant) -> dict[str, Any]:
-    """After its database was restored: what it numbers from now on comes after all that it numbered before. `name` may also be the ce_source of a producer."""
-    return await use.sources.reset(caller.tenant, name)
+    """After its database was restored: what it numbers from now on comes after all that it numbered before. `name` may also be the ce_source of a producer that writes for this tenant only; others need an operator."""
+    return await use.sources.reset(caller, name)
 
 
 @router.get("/sources/{name}", operation_id="get_source")

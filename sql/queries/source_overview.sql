@@ -1,6 +1,6 @@
 -- Sources with what their readers have come to.
 select s.name, s.ce_source, s.spec, s.epoch, s.resets, s.removed, s.withdraw,
-  (select count(*) from documents d where d.source = s.ce_source and d.latest is not null and (d.withdrawn is null or d.withdrawn < d.latest)) as documents,
+  (select count(*) from documents d where d.source = s.ce_source and d.tenant = s.spec ->> 'tenant' and d.latest is not null and (d.withdrawn is null or d.withdrawn < d.latest)) as documents,
   (select count(*) from source_rows r where r.source = s.name and r.owed) as owed,
   (select count(distinct c.key) from source_changes c where c.source = s.name and not c.gone and not exists (
      select 1 from source_rows r where r.source = c.source and r.key = c.key)) as unsure,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -19,10 +20,12 @@ from schemas.sources import DeclaredSource, Reset, SourceRequest, SourceSpec
 from streams.codec import Codec
 from streams.memory import MemoryLog
 from streams.sources.memory import MemorySourceStore
+from tests.callers import LOCAL, caller
 
 MOMENT = datetime(2026, 1, 1, tzinfo=UTC)
 FOLDER = {"kind": "folder", "path": "/library"}
 TABLE = {"kind": "postgres", "table": "notes", "mapping": {"body": ["body"]}}
+PRODUCERS = {"shop/contracts": ["acme"], "shop/shared": ["acme", "bolt"]}
 TOPIC = {"kind": "debezium", "topic": "shop.notes", "mapping": {"body": ["body"]}}
 
 
@@ -34,7 +37,7 @@ class Tables:
         return self.rows
 
     async def numbers(self, ce_source: str) -> bool:
-        return ce_source == "shop/contracts"
+        return ce_source != "nobody"
 
 
 def row(takes: dict[str, Any], *, epoch: int = 1, removed: bool = False, tenant: str = "default") -> dict[str, Any]:
@@ -50,7 +53,7 @@ async def desk(*rows: dict[str, Any], has_kafka: bool = True) -> tuple[LogSource
     async def ends(topic: str) -> dict[int, int]:
         return {0: 7, 1: 9}
 
-    return LogSources(log, Codec(), Tables(*rows), ends, has_kafka, lambda: [Path("/library")], lambda: MOMENT, uuid4, heard_s=0), log
+    return LogSources(log, Codec(), Tables(*rows), ends, has_kafka, lambda: [Path("/library")], PRODUCERS, lambda: MOMENT, uuid4, heard_s=0), log
 
 
 async def decided(log: MemoryLog) -> list[Any]:
@@ -104,17 +107,52 @@ async def test_a_name_is_taken_once_and_belongs_to_its_tenant() -> None:
 
 async def test_a_reset_begins_where_the_topic_ends_now() -> None:
     sources, log = await desk(row(TOPIC))
-    assert (await sources.reset("default", "crm"))["begins"] == {0: 7, 1: 9}
+    assert (await sources.reset(LOCAL, "crm"))["begins"] == {0: 7, 1: 9}
     [reset] = await decided(log)
     assert reset.reset == Reset(epoch=2, begins={0: 7, 1: 9})
 
 
 async def test_a_producer_that_numbers_its_changes_can_be_reset_and_an_unknown_one_not() -> None:
     sources, log = await desk()
-    await sources.reset("default", "shop/contracts")
+    await sources.reset(LOCAL, "shop/contracts")
     assert [(reset.source, reset.reset.epoch) for reset in await decided(log)] == [("shop/contracts", 2)]
     with pytest.raises(NotFound):
-        await sources.reset("default", "nobody")
+        await sources.reset(LOCAL, "nobody")
+
+
+@pytest.mark.parametrize("name", ["crm", "shop/contracts", "shop/shared", "shop/unnamed", "anabranch/source/crm", "nobody"])
+async def test_admin_resets_no_source_or_producer_of_others(name: str) -> None:
+    sources, log = await desk(row(TABLE, tenant="acme"))
+    with pytest.raises(NotFound) as refused:
+        await sources.reset(replace(caller("bolt"), role="admin"), name)
+    assert refused.value.code == "NO_SUCH_SOURCE"
+    assert await decided(log) == []
+
+
+async def test_admin_resets_producer_that_writes_for_its_tenant_only() -> None:
+    sources, log = await desk(row(TABLE, tenant="acme"))
+    for name in ("crm", "shop/contracts"):
+        await sources.reset(replace(caller("acme"), role="admin"), name)
+    assert [(reset.source, reset.tenant) for reset in await decided(log)] == [("crm", "acme"), ("shop/contracts", "acme")]
+
+
+async def test_operator_resets_no_declared_source_by_its_ce_source() -> None:
+    sources, log = await desk(row(TABLE))
+    with pytest.raises(NotFound):
+        await sources.reset(LOCAL, "anabranch/source/crm")
+    assert await decided(log) == []
+
+
+@pytest.mark.parametrize("removed", [True, False])
+async def test_name_of_another_tenants_source_is_refused_without_telling_whose(removed: bool) -> None:
+    answers = []
+    for known, request_of in ((row(FOLDER, tenant="acme", removed=removed), "bolt"), (row(FOLDER, tenant="bolt"), "bolt")):
+        sources, log = await desk(known)
+        with pytest.raises(InvalidRequest) as refused:
+            await sources.add(request_of, request(**FOLDER))
+        answers.append((refused.value.code, refused.value.detail, refused.value.remedy))
+        assert await decided(log) == []
+    assert answers[0] == answers[1] and "acme" not in str(answers[0])
 
 
 def test_a_record_belongs_to_the_epoch_that_had_begun_at_its_place() -> None:
