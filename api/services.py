@@ -143,13 +143,13 @@ class Sources(Protocol):
 
     async def remove(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]: ...
 
-    async def reset(self, tenant: str, name: str) -> dict[str, Any]: ...
+    async def reset(self, caller: Principal, name: str) -> dict[str, Any]: ...
 
 
 class GenerationDesk(Protocol):
-    async def all(self) -> list[dict[str, Any]]: ...
+    async def all(self, caller: Principal) -> list[dict[str, Any]]: ...
 
-    async def one(self, name: str) -> dict[str, Any]:
+    async def one(self, caller: Principal, name: str) -> dict[str, Any]:
         """Raises NotFound."""
 
     async def compare(self, tenant: str, a: str, b: str, wanted: ComparisonRequest) -> dict[str, Any]:

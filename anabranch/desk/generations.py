@@ -12,6 +12,7 @@ from evaluation.comparing import ComparisonRequest
 from evaluation.gate import PromotionRequest, reasons_against
 from schemas.errors import InvalidRequest, NotFound
 from schemas.ports.log import EventLog
+from schemas.principals import Principal
 from sql.generations import PgGenerations
 from sql.generations_told import PgGenerationsTold
 from sql.pool import Pool
@@ -27,11 +28,11 @@ class GenerationDesk:
     decisions: Decisions
     comparing: Comparing
 
-    async def all(self) -> list[dict[str, Any]]:
-        return await PgGenerationsTold(self.pool).all()
+    async def all(self, caller: Principal) -> list[dict[str, Any]]:
+        return await PgGenerationsTold(self.pool).all(_tenant_shown(caller))
 
-    async def one(self, name: str) -> dict[str, Any]:
-        found = await PgGenerationsTold(self.pool).one(name)
+    async def one(self, caller: Principal, name: str) -> dict[str, Any]:
+        found = await PgGenerationsTold(self.pool).one(name, _tenant_shown(caller))
         if found is None:
             raise _unknown(name)
         return found
@@ -64,6 +65,11 @@ class GenerationDesk:
         if live is None:
             raise NotFound("no generation answers yet", remedy="Start a worker: it makes the first one.")
         return live.name
+
+
+def _tenant_shown(caller: Principal) -> str | None:
+    """Tables hold all tenants side by side: what they hold in all is for operators."""
+    return None if caller.has_role("operator") else caller.tenant
 
 
 def _told(switched: Switched, report: dict[str, Any] | None) -> dict[str, Any]:

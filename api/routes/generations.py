@@ -33,14 +33,14 @@ class Drop(BaseModel):
 
 
 @router.get("/generations", operation_id="list_generations")
-async def generations(use: Use) -> dict[str, Any]:
-    """Those that are not dropped, with what each shows and takes."""
-    return {"items": await use.desk.all(), "next": None}
+async def generations(use: Use, caller: WholeTenant) -> dict[str, Any]:
+    """Those that are not dropped, with what each shows and takes. Below role operator, documents and chunks are the tenant's own, and `bytes` and `build` null."""
+    return {"items": await use.desk.all(caller), "next": None}
 
 
 @router.get("/generations/{name}", operation_id="get_generation")
-async def generation(name: str, use: Use) -> dict[str, Any]:
-    return await use.desk.one(name)
+async def generation(name: str, use: Use, caller: WholeTenant) -> dict[str, Any]:
+    return await use.desk.one(caller, name)
 
 
 @router.post("/generations/compare", operation_id="compare_generations")

@@ -17,6 +17,7 @@ from api.app import create_app
 from evaluation.comparison import Answered, Judgements, Replayed, Unasked, comparison_report
 from evaluation.gate import Gate
 from schemas.errors import PermanentError
+from schemas.principals import Principal
 from tests.fakes.serving import serving
 from tests.unit.api_services import FakeDesk, services
 
@@ -34,9 +35,9 @@ class Desk(FakeDesk):
             raise PermanentError("generation g1 is the one that answers", code="GENERATION_IS_LIVE", remedy="Promote another one first.")
         return await super().drop(name)
 
-    async def all(self) -> list[dict[str, Any]]:
+    async def all(self, caller: Principal) -> list[dict[str, Any]]:
         columns = dict.fromkeys(("purpose", "base", "built_at"), None) | dict.fromkeys(("documents", "chunks", "bytes"), 7)
-        return [{**one, **columns, "config": {"chunk": {"strategy": "structure", "fingerprint": ""}}} for one in await super().all()]
+        return [{**one, **columns, "config": {"chunk": {"strategy": "structure", "fingerprint": ""}}} for one in await super().all(caller)]
 
 
 @dataclass

@@ -132,11 +132,11 @@ class FakeDesk:
 
     asked: list[tuple[str, Any]] = field(default_factory=list)
 
-    async def all(self) -> list[dict[str, Any]]:
+    async def all(self, caller: Principal) -> list[dict[str, Any]]:
         return [{"name": "g1", "state": "live"}, {"name": "g2", "state": "standby"}]
 
-    async def one(self, name: str) -> dict[str, Any]:
-        found = next((one for one in await self.all() if one["name"] == name), None)
+    async def one(self, caller: Principal, name: str) -> dict[str, Any]:
+        found = next((one for one in await self.all(caller) if one["name"] == name), None)
         if found is None:
             raise NotFound(f"no generation {name}", remedy="List them.")
         return found
@@ -186,7 +186,7 @@ class NoSources:
     async def remove(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
         raise NotFound(f"no source {name}", remedy="List them.")
 
-    async def reset(self, tenant: str, name: str) -> dict[str, Any]:
+    async def reset(self, caller: Principal, name: str) -> dict[str, Any]:
         raise NotFound(f"no source {name}", remedy="List them.")
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any, get_args
@@ -15,7 +15,7 @@ import pytest
 from api.app import create_app, routes_only
 from api.audit import ACTS
 from api.failures import MAX_ADDRESSES, WINDOW_S, FailureLimit
-from api.feeds import LogPage
+from api.feeds import LogPage, Told
 from api.roles import NEEDED_ROLES, PUBLIC
 from schemas.errors import LogUnavailable, Unauthenticated
 from schemas.principals import Principal
@@ -146,13 +146,21 @@ async def test_decisions_in_the_feed_are_for_operators() -> None:
             asked.append(topics)
             return LogPage(items=[], next="n", end=True, missed=0)
 
+        async def follow(self, *given: Any, topics: list[str] | None, **named: Any) -> AsyncGenerator[Told, None]:
+            asked.append(topics)
+            yield Told(event="open", data={})
+
     async with api("admin", feed=Feed()) as client:
         for path in ("/v1/events?topics=control", "/v1/events?topics=raw,%20control", "/v1/stream?topics=control"):
             assert (await client.get(path)).status_code == 403
-        assert (await client.get("/v1/events")).status_code == 200
-    assert asked[0] is not None and "control" not in asked[0] and "outcomes" in asked[0]
+        for path in ("/v1/events", "/v1/stream"):
+            assert (await client.get(path)).status_code == 200
+    assert len(asked) == 2
+    for topics in asked:
+        assert topics is not None and "control" not in topics and "outcomes" in topics
     async with api("operator", feed=Feed()) as client:
-        assert (await client.get("/v1/events?topics=control")).status_code == 200
+        for path in ("/v1/events?topics=control", "/v1/stream?topics=control"):
+            assert (await client.get(path)).status_code == 200
 
 
 async def test_failures_of_an_address_are_limited() -> None:
