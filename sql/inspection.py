@@ -9,6 +9,7 @@ import asyncpg
 
 from sql.errors import database_errors
 from sql.migrate import read_migrations
+from sql.pool import Pool
 from sql.statements import statement
 
 HORIZON = """
@@ -42,6 +43,21 @@ async def inspect(dsn: str) -> DatabaseState:
             return DatabaseState(connection.get_server_version().major, vector, [row["file"] for row in rows if row["applied_at"] is None])
         finally:
             await connection.close()
+
+
+@dataclass(frozen=True, slots=True)
+class DirectAccess:
+    """Of the role that clients read tables with. `unsecured` are tables and views that it may read although no row-level security holds it."""
+
+    has_role: bool
+    is_granted: bool
+    unsecured: list[str]
+
+
+async def direct_access(pool: Pool) -> DirectAccess:
+    """Raises DatabaseUnavailable."""
+    with database_errors():
+        return DirectAccess(**(await pool.fetchrow(statement("direct_access"))))
 
 
 async def migration_status(dsn: str) -> list[dict[str, Any]]:

@@ -86,6 +86,13 @@ def fresh_root() -> Path:
     return root
 
 
+def admit_direct_readers(server: EmbeddedPostgres, root: Path) -> None:
+    """Let logins that are members of the role for direct access sign in by password, as they would on a server of one's own."""
+    with (root / "data" / "pg_hba.conf").open("a") as file:
+        file.write("host all +anabranch_reader 127.0.0.1/32 scram-sha-256\n")
+    administer(server.superuser_dsn, "select pg_reload_conf()")
+
+
 @contextmanager
 def own_postgres() -> Iterator[EmbeddedPostgres]:
     """A server without a past, that waits for no disk. It is gone when the context is left.
@@ -96,6 +103,7 @@ def own_postgres() -> Iterator[EmbeddedPostgres]:
     server.start()
     try:
         administer(server.superuser_dsn, f"alter role {ROLE} createdb replication")
+        admit_direct_readers(server, root)
         yield server
     finally:
         server.stop()

@@ -14,7 +14,7 @@ from anabranch.process.data_folder import find_server
 from anabranch.settings import ModelSettings, Settings
 from schemas.errors import ConfigurationError
 from sql.generations import PgGenerations
-from sql.inspection import inspect
+from sql.inspection import DirectAccess, direct_access, inspect
 from sql.pool import close_pool, open_pool, waits_for_locks
 from sql.records import PgRecords
 
@@ -86,10 +86,25 @@ async def _contents(dsn: str) -> Sequence[Finding]:
     try:
         live = await PgGenerations(pool).live()
         buried, more = await PgRecords(pool).dead_letters("default", stage=None, after=None, limit=100)
+        access = await direct_access(pool)
     finally:
         await close_pool(pool)
     generation = Finding("generation", "pass" if live else "warn", live.name if live else "none yet", "" if live else "Start a worker: it makes the first one.")
-    return [generation, _letters(buried, bool(more))]
+    return [generation, _letters(buried, bool(more)), *_direct_access(access)]
+
+
+def _direct_access(access: DirectAccess) -> list[Finding]:
+    """Of clients that read tables without the API, as those of Supabase do."""
+    if access.unsecured:
+        detail = f"Clients that read tables directly see every row of {', '.join(access.unsecured)}: row-level security is off there."
+        fix = "Revoke select on it from anabranch_reader, authenticated, anon and public, or turn it on again: `select anabranch.secure_rows('TABLE')`."
+        return [Finding("row-level security", "fail", detail, fix)]
+    if not access.is_granted:
+        missing = "has no grants" if access.has_role else "is missing: the server let us make no role"
+        make = "" if access.has_role else "let an administrator run `create role anabranch_reader nologin`, then "
+        fix = f"If clients are to read tables directly, {make}run `select anabranch.grant_direct_access()` as the owner of the tables."
+        return [Finding("row-level security", "warn", f"The role for direct access, anabranch_reader, {missing}.", fix)]
+    return [Finding("row-level security", "pass", "on for every table that clients may read")]
 
 
 def _letters(buried: Sequence[Mapping[str, Any]], more: bool) -> Finding:

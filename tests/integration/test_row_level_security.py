@@ -6,12 +6,16 @@ import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import asyncpg
 import pytest
 
+from anabranch.doctor import connections
+from anabranch.settings import Settings
+from anabranch.settings_loading import load_settings
 from sql.embedded import EmbeddedPostgres
 from sql.partitions import DIRECTLY_READ, create_partitions
 from sql.pool import connect
@@ -75,17 +79,14 @@ NOT_GRANTED = {
 
 @dataclass(frozen=True)
 class Client:
-    """A login that is a member of the role for direct access, and of nothing else."""
+    """A login with a password of its own that is a member of the role for direct access, and of nothing else."""
 
-    role: str
-    superuser_dsn: str
+    dsn: str
 
     @asynccontextmanager
     async def signed_in(self, claims: dict[str, object] | None) -> AsyncIterator[asyncpg.Connection]:
-        """A session of the role's own. The embedded server admits only its own account, which hands the session over."""
-        connection = await asyncpg.connect(self.superuser_dsn, server_settings={"search_path": "anabranch"})
+        connection = await asyncpg.connect(self.dsn, server_settings={"search_path": "anabranch"})
         try:
-            await connection.execute(f"set session authorization {self.role}")
             if claims is not None:
                 await connection.execute("select set_config('request.jwt.claims', $1, false)", json.dumps(claims))
             yield connection
@@ -95,10 +96,10 @@ class Client:
 
 @pytest.fixture
 def client(database: str, postgres_server: EmbeddedPostgres) -> Client:
-    role = f"client_{uuid4().hex[:12]}"
-    superuser_dsn = urlunsplit(urlsplit(postgres_server.superuser_dsn)._replace(path=urlsplit(database).path))
-    administer(superuser_dsn, f"create role {role} login in role anabranch_reader")
-    return Client(role, superuser_dsn)
+    role, password, superuser = f"client_{uuid4().hex[:12]}", uuid4().hex, urlsplit(postgres_server.superuser_dsn)
+    administer(urlunsplit(superuser._replace(path=urlsplit(database).path)), f"create role {role} login password '{password}' in role anabranch_reader")
+    tcp = urlsplit(postgres_server.tcp_dsn or "")
+    return Client(urlunsplit(tcp._replace(netloc=f"{role}:{password}@{tcp.hostname}:{tcp.port}", path=urlsplit(database).path)))
 
 
 def claims(tenant: str, user: str, *groups: str) -> dict[str, object]:
@@ -153,6 +154,22 @@ async def test_second_role_reads_no_foreign_row_of_any_table_or_view(database: s
                     assert open_to_all or not found, (table, nobody)
 
 
+async def test_second_role_is_a_login_of_its_own_that_cannot_become_another(database: str, client: Client) -> None:
+    async with client.signed_in(None) as reader:
+        who = await reader.fetchrow("select session_user, current_user, inet_client_addr() is not null as over_tcp")
+        assert who["session_user"] == who["current_user"] == urlsplit(client.dsn).username and who["over_tcp"]
+        for attempt in (
+            "set role anabranch",
+            "set session authorization anabranch",
+            "set row_security = off; select * from documents",
+            "select secure_rows('documents')",
+        ):
+            with pytest.raises(asyncpg.PostgresError):
+                await reader.execute(attempt)
+    with pytest.raises(asyncpg.InvalidPasswordError):
+        await asyncpg.connect(client.dsn, password="wrong")
+
+
 async def test_second_role_is_refused_partitions_operations_and_keys(database: str, client: Client) -> None:
     async with stand(database) as desk, client.signed_in(claims("default", "ana")) as reader:
         tables = await desk.connection.fetch(
@@ -197,3 +214,51 @@ async def test_partitions_of_later_generations_have_row_level_security(database:
             await connection.close()
         secured = await desk.connection.fetch("select relname from pg_class where relname like '%\\_g2' and relrowsecurity")
         assert {row["relname"] for row in secured} == {f"{table}_g2" for table in DIRECTLY_READ}
+
+
+async def examined(settings: Settings) -> tuple[str, str, str]:
+    [finding] = [finding for finding in await connections.database(settings) if finding.name == "row-level security"]
+    return finding.status, finding.detail, finding.fix
+
+
+async def test_doctor_names_tables_that_are_granted_without_row_level_security(database: str, tmp_path: Path) -> None:
+    settings = load_settings(data_dir=tmp_path, sets=[f"database.url={database}"])
+    owner = await connect(database, name="owner")
+    try:
+        assert (await examined(settings))[0] == "pass"
+        for spoil, name, mend in (
+            ("alter table claims disable row level security", "anabranch.claims", "select anabranch.secure_rows('claims')"),
+            ("grant select on dead_letters to anabranch_reader", "anabranch.dead_letters", "revoke select on dead_letters from anabranch_reader"),
+            ("grant select (detail) on dead_letters to public", "anabranch.dead_letters", "revoke select (detail) on dead_letters from public"),
+            ("alter view entities set (security_invoker = false)", "anabranch.entities", "alter view entities set (security_invoker = true)"),
+        ):
+            await owner.execute(spoil)
+            status, detail, _ = await examined(settings)
+            assert status == "fail" and f"every row of {name}:" in detail
+            await owner.execute(mend)
+            assert (await examined(settings))[0] == "pass"
+    finally:
+        await owner.close()
+
+
+async def test_doctor_tells_how_to_make_the_role_for_direct_access(database: str, tmp_path: Path, postgres_server: EmbeddedPostgres) -> None:
+    settings = load_settings(data_dir=tmp_path, sets=[f"database.url={database}"])
+    owner = await connect(database, name="owner")
+    try:
+        administer(postgres_server.superuser_dsn, "alter role anabranch_reader rename to away")
+        try:
+            status, detail, fix = await examined(settings)
+            assert status == "warn" and "is missing" in detail and "create role anabranch_reader nologin" in fix
+        finally:
+            administer(postgres_server.superuser_dsn, "alter role away rename to anabranch_reader")
+        await owner.execute("revoke all on all tables in schema anabranch from anabranch_reader")
+        status, detail, fix = await examined(settings)
+        assert status == "warn" and "has no grants" in detail and "create role" not in fix
+        await owner.execute("select anabranch.grant_direct_access()")
+        assert (await examined(settings))[0] == "pass"
+        granted = await owner.fetch(
+            "select relname from pg_class where relnamespace = 'anabranch'::regnamespace and has_table_privilege('anabranch_reader', oid, 'select')"
+        )
+        assert {row["relname"] for row in granted} == GRANTED
+    finally:
+        await owner.close()
