@@ -5,7 +5,7 @@ from typing import Any
 from sql.partitions import drop_partitions
 from sql.pool import close_pool, open_pool
 from tests.journey.conftest import World
-from tests.journey.test_lineage import LATER, NOTE, answered, lineage, recorded
+from tests.journey.test_lineage import LATER, NOTE, QUESTION, answered, lineage, recorded
 
 
 async def rerun(world: World, run: str) -> dict[str, Any]:
@@ -75,3 +75,21 @@ async def test_a_run_that_is_not_there_is_a_404(world: World) -> None:
     for action in ("rerun", "diff"):
         response = await world.http.post(f"/v1/runs/00000000-0000-0000-0000-000000000001/{action}", json={})
         assert response.status_code == 404 and response.json()["code"] == "NOT_FOUND"
+
+
+async def test_rerun_hides_a_passage_that_its_asker_may_no_longer_read(world: World) -> None:
+    receipt = await world.searchable(NOTE, external_id="allowances")
+    key = (await world.http.post("/v1/keys", json={"name": "ben", "user": "ben"})).json()["key"]
+    ben = {"Authorization": f"Bearer {key}"}
+    answer = (await world.http.post("/v1/query", json={"query": QUESTION}, headers=ben)).json()
+    assert "74 euros" in answer["answer"]
+    await recorded(world, answer["run_id"])
+    path = f"/v1/runs/{answer['run_id']}/rerun"
+    assert (await world.http.post(path, headers=ben)).json()["response"] == answer
+    amended = await world.http.patch(f"/v1/documents/{receipt['document_id']}", json={"readers": ["user:ana"]})
+    assert amended.status_code == 202, amended.text
+    await world.ended(amended.json())
+    refused = await world.http.post(path, headers=ben)
+    assert (refused.status_code, refused.json()["code"]) == (404, "PASSAGE_GONE")
+    assert "74 euros" not in refused.text and "llowance" not in refused.text
+    assert (await rerun(world, answer["run_id"]))["response"] == answer

@@ -39,6 +39,19 @@ class Hours:
         return self.now
 
 
+async def test_vectors_of_questions_are_kept_for_one_tenant_and_its_readers() -> None:
+    """How fast a question is answered must not tell that somebody else has asked it."""
+    uses: list[str] = []
+    questions = RememberedQuestions(house().embedder, most=16, note=lambda cache, use: uses.append(use))
+    callers = [caller(tenant, readers=readers) for tenant in ("acme", "bolt") for readers in (None, (), ("user:ana",), ("user:ana", "group:finance"))]
+    for _ in range(2):
+        for who in callers:
+            await questions.embed_query(who, COST)
+    assert uses == ["miss"] * len(callers) + ["hit"] * len(callers)
+    await questions.embed_query(caller("acme", name="jwt:somebody", readers=("group:finance", "user:ana")), COST)
+    assert uses[-1] == "hit", "of the same names, in whatever order"
+
+
 class Hanging(ScriptedChat):
     """Never answers."""
 
