@@ -57,7 +57,8 @@ class DirectAccess:
 async def direct_access(pool: Pool) -> DirectAccess:
     """Raises DatabaseUnavailable."""
     with database_errors():
-        return DirectAccess(**(await pool.fetchrow(statement("direct_access"))))
+        [row] = await pool.fetch(statement("direct_access"))
+        return DirectAccess(**row)
 
 
 async def migration_status(dsn: str) -> list[dict[str, Any]]:
