@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import Any, TypeVar
 from uuid import UUID
 from weakref import WeakKeyDictionary
@@ -56,7 +57,7 @@ LATE = 2
 """Tries of an event whose reaction does not end in time, the one in a group counted: no event holds its place for longer than so many deadlines."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Work:
     """One record on its way through the stage."""
 
@@ -105,6 +106,8 @@ class Runner:
         self.bugs = 0
         self.successes = 0
         self._awaited: dict[object, EngineUnavailable] = {}
+        self._notes = asyncio.Lock()
+        """Attempts are noted one after the other: events of a document begin, and end, in the order in which they came."""
         self._running: Counter[UUID] = Counter()
         """Attempts of this process, by event. A copy of an event that comes meanwhile must not take them for lost."""
 
@@ -126,8 +129,8 @@ class Runner:
         Returns those of which nothing is noted, since their group did not end in time: each is to be tried alone, and none need wait for another."""
         suspects = [work for work in works if work.lost]
         if suspects and len(works) > 1:
-            others = [work for work in works if not work.lost]
-            return [*(await self.react(others) if others else []), *suspects]
+            parts = [list(part) for _, part in groupby(works, lambda work: work if work.lost else None)]
+            return [late for part in parts for late in await self.react(part)]
         async with _SUSPECTS.setdefault(asyncio.get_running_loop(), asyncio.Lock()) if suspects else nullcontext():
             error = await self._attempt(works)
         if error is None:
@@ -293,7 +296,8 @@ class Runner:
         events = [item.fact.id for item in counted]
         self._running.update(events)
         try:
-            await self._patiently(lambda: self.ledger.begin(self.stage.name, events))
+            async with self._notes:
+                await self._patiently(lambda: self.ledger.begin(self.stage.name, events))
             async with asyncio.timeout(self.stage.deadline_s):
                 statements = await self.stage.react(counted, self.ports)
         finally:
@@ -308,7 +312,7 @@ class Runner:
     async def _release(self, events: Sequence[UUID]) -> None:
         """The attempt ended in order, also where it was cancelled. Closing a partition does not wait for a lost database: then the attempt counts as lost."""
         with suppress(TransientError, TimeoutError):
-            async with asyncio.timeout(RELEASE_S):
+            async with asyncio.timeout(RELEASE_S), self._notes:
                 await self.ledger.release(self.stage.name, events)
 
     def _late(self, works: Sequence[Work]) -> bool:
