@@ -31,6 +31,7 @@ WriteRows = Callable[[Connection, str, Sequence[Projected]], Awaitable[None]]
 async def claim_shared(connection: Connection, stage: str, counts: Counts, events: Sequence[Projected], before: Before) -> list[Claimed]:
     """At the door, and for decisions: only the claim decides."""
     erased = await _erased(connection, events)
+    await note_another_try(connection, SHARED, stage, before)
     fresh = [event for event in _fresh(events, before) if event.fact.id not in erased]
     if fresh:
         await claim_events(connection, SHARED, stage, counts, [Verdict(event, Claim.OWED) for event in fresh])

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.ports.ledger import Claim, Claimed, Counts, Flip, Projected
+from schemas.ports.ledger import NOTED_BY_CLAIMS, Claim, Claimed, Counts, Flip, Projected
 from schemas.records import Position
 from schemas.rows import OrderKey, SettledRow
 from sql.pool import Connection, Pool
@@ -59,7 +59,7 @@ async def claimed_before(connection: Pool | Connection, generation: str, stage: 
 async def note_another_try(connection: Connection, generation: str, stage: str, before: Mapping[UUID, Handled]) -> None:
     owed = [identity for identity, handled in before.items() if handled.claimed.claim is not Claim.DONE]
     if owed:
-        await connection.execute(statement("try_again"), generation, stage, owed)
+        await connection.execute(statement("try_again"), generation, stage, owed, NOTED_BY_CLAIMS)
 
 
 async def claim_events(connection: Connection, generation: str, stage: str, counts: Counts, verdicts: Sequence[Verdict]) -> None:

@@ -11,7 +11,7 @@ from uuid import UUID
 from schemas.amendments import FIELDS, Amended, Saying, holds, spoken, what_holds
 from schemas.events import EventBuried, Fact
 from schemas.generations import Generation
-from schemas.ports.ledger import Claim, Claimed, Counts, Flip, MemoKey, Projected
+from schemas.ports.ledger import NOTED_BY_CLAIMS, Claim, Claimed, Counts, Flip, MemoKey, Projected
 from schemas.records import Position, repeats
 from schemas.rows import AmendmentRow, ChildRow, DocumentRow, OrderKey, Row, SettledRow, TextRow, WithdrawalRow
 
@@ -32,7 +32,7 @@ class _Handled:
     payload_sha256: str
     place: Position | None
     reacted: bool = False
-    begun: int = 0
+    begun: int = 1
 
 
 @dataclass(slots=True)
@@ -75,7 +75,11 @@ class MemoryLedger:
                 return Claimed(Claim.DUPLICATE)
             if counts == "door" and repeats(fact.position, before.place):
                 return Claimed(Claim.DONE)
-            return replace(before.answer, claim=Claim.DONE, revived=None) if before.reacted else replace(before.answer, lost=before.begun)
+            if before.reacted:
+                return replace(before.answer, claim=Claim.DONE, revived=None)
+            lost = before.begun
+            before.begun += lost < NOTED_BY_CLAIMS
+            return replace(before.answer, lost=lost)
         answer = self._judge(counts, event)
         self.handled[stage, fact.id] = _Handled(answer, fact.payload_sha256, fact.position)
         return answer

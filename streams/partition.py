@@ -112,6 +112,8 @@ class PartitionSink:
         self.order: deque[int] = deque()
         """Offsets not yet acknowledged, in reading order. Of what is finished nothing else is kept: much may wait behind one long document."""
         self.finished: Counter[int] = Counter()
+        self.claimed: set[Work] = set()
+        """What is not finished: closing takes back the attempts that the claims noted."""
         self.bytes = 0
         self.paused = self.closing = False
         self.acknowledged = 0
@@ -144,6 +146,8 @@ class PartitionSink:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        if self.claimed:
+            await self.runner.release(self.claimed)
         self._hold(-self.bytes)
 
     def _hold(self, more: int) -> None:
@@ -185,6 +189,7 @@ class PartitionSink:
             if work.left:
                 self._hold(-work.stored.size)
             elif work.burial is None and work.counted is not None:
+                self.claimed.add(work)
                 (self.waiting if self._host(work) is None else self.fetching).add(work)
             else:
                 self.done.append(work)
@@ -233,6 +238,7 @@ class PartitionSink:
             owed = [work for work in works if work.counted is not None or work.burial is not None]
             if owed:
                 await self.runner.finish(owed)
+            self.claimed.difference_update(works)
             self._acknowledge(works)
             await self._prune()
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import nullcontext, suppress
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -33,7 +33,7 @@ from schemas.errors import (
 )
 from schemas.events import EventBuried, Fact
 from schemas.ports.bundle import Ports
-from schemas.ports.ledger import Claim, Claimed, Ledger, Projected
+from schemas.ports.ledger import NOTED_BY_CLAIMS, Claim, Claimed, Ledger, Projected
 from schemas.ports.log import EventLog
 from schemas.records import Record, StoredRecord
 from streams.burial import Burial, buried_facts
@@ -51,7 +51,7 @@ BUGS_IN_A_ROW = 20
 LOST = 3
 """Attempts at an event that no worker lived to end, after which it is dead-lettered."""
 _SUSPECTS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""Events with a lost attempt are reacted to one at a time in a process: if it dies again, only the culprit is charged."""
+"""Suspects are reacted to one at a time in a process: if it dies again, only the culprit is charged."""
 RELEASE_S = 5.0
 LATE = 2
 """Tries of an event whose reaction does not end in time, the one in a group counted: no event holds its place for longer than so many deadlines."""
@@ -67,11 +67,18 @@ class Work:
     burial: Burial | None = None
     attempts: int = 0
     lost: int = 0
-    """Attempts that other workers did not live to end."""
+    """Attempts that were noted before, and that no worker has ended."""
+    noted: bool = False
+    """Whether its claim noted an attempt, which ends when it is finished or released."""
     late: int = 0
     """Tries that did not end in time."""
     left: bool = False
     """To another program."""
+
+    @property
+    def is_suspect(self) -> bool:
+        """Whether it may have ended workers. Fewer unended attempts say little: whatever waits in a worker that is killed has one."""
+        return self.lost >= NOTED_BY_CLAIMS
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +113,8 @@ class Runner:
         self.bugs = 0
         self.successes = 0
         self._awaited: dict[object, EngineUnavailable] = {}
-        self._notes = asyncio.Lock()
-        """Attempts are noted one after the other: events of a document begin, and end, in the order in which they came."""
-        self._running: Counter[UUID] = Counter()
-        """Attempts of this process, by event. A copy of an event that comes meanwhile must not take them for lost."""
+        self._noted: Counter[UUID] = Counter()
+        """Attempts of this process that have not ended, by event. A copy of an event that comes meanwhile must not take them for lost."""
 
     @property
     def awaited(self) -> EngineUnavailable | None:
@@ -127,9 +132,9 @@ class Runner:
     async def react(self, works: Sequence[Work]) -> list[Work]:
         """Run the reaction of a group and note its statements or its burial on each. A failing group is halved until the culprit stands alone.
         Returns those of which nothing is noted, since their group did not end in time: each is to be tried alone, and none need wait for another."""
-        suspects = [work for work in works if work.lost]
+        suspects = [work for work in works if work.is_suspect]
         if suspects and len(works) > 1:
-            parts = [list(part) for _, part in groupby(works, lambda work: work if work.lost else None)]
+            parts = [list(part) for _, part in groupby(works, lambda work: work if work.is_suspect else None)]
             return [late for part in parts for late in await self.react(part)]
         async with _SUSPECTS.setdefault(asyncio.get_running_loop(), asyncio.Lock()) if suspects else nullcontext():
             error = await self._attempt(works)
@@ -151,6 +156,7 @@ class Runner:
         buried: list[EventBuried] = [burial.event for burial in burials]
         if self.stage.react is not None or buried:
             await self._patiently(lambda: self.ledger.settle(self.stage.name, reacted, buried))
+        self._forget(work.counted.fact.id for work in works if work.counted is not None and work.noted)
         for work in works:
             self.observer.finished(self.stage.name, work.burial.event.code if work.burial else None)
 
@@ -185,6 +191,10 @@ class Runner:
         except Erased:
             return []
 
+    async def release(self, works: Iterable[Work]) -> None:
+        """Take back the attempts that claims noted at what is not finished here."""
+        await self._end([work.counted.fact.id for work in works if work.counted is not None and work.noted])
+
     async def prune(self, topic: str, partition: int, below: int) -> None:
         """A copy of a decision must stay a repeat for ever: it would come after all that was decided since."""
         if self.stage.counts != "door" and self.stage.topic != CONTROL:
@@ -192,7 +202,7 @@ class Runner:
 
     async def _claim(self, readable: Sequence[tuple[Work, Projected]]) -> None:
         """Rows that the tables refuse are found by halving, like reactions that fail."""
-        running = Counter(self._running)
+        noted = {projected.fact.id: self._noted[projected.fact.id] for _, projected in readable}
         try:
             claims = await self._patiently(lambda: self.ledger.claim(self.stage.name, self.stage.counts, [projected for _, projected in readable]))
         except FatalError:
@@ -208,8 +218,13 @@ class Runner:
             if readable and self.stage.react is None:
                 self.bugs = 0
             for (work, projected), claimed in zip(readable, claims, strict=True):
-                own = max(running[projected.fact.id], self._running[projected.fact.id])
+                event = projected.fact.id
+                own = max(noted[event], self._noted[event])
                 self._apply(work, projected.fact, replace(claimed, lost=max(0, claimed.lost - own)))
+                work.noted = work.counted is not None and claimed.lost < NOTED_BY_CLAIMS
+                if work.noted:
+                    self._noted[event] += 1
+            await self.release([work for work, _ in readable if work.left])
 
     async def _readable(self, records: Sequence[StoredRecord]) -> list[Work]:
         """Those before the first that is newer than this program, which stops it where it comes first."""
@@ -293,27 +308,35 @@ class Runner:
         counted = [work.counted for work in works if work.counted is not None]
         for work in works:
             work.attempts += 1
-        events = [item.fact.id for item in counted]
-        self._running.update(events)
+        # Other attempts were noted by their claims, so that a revision does not wait here while a later one goes on.
+        suspects = [work.counted.fact.id for work in works if work.counted is not None and work.is_suspect]
+        self._noted.update(suspects)
         try:
-            async with self._notes:
-                await self._patiently(lambda: self.ledger.begin(self.stage.name, events))
+            if suspects:
+                await self._patiently(lambda: self.ledger.begin(self.stage.name, suspects))
             async with asyncio.timeout(self.stage.deadline_s):
                 statements = await self.stage.react(counted, self.ports)
         finally:
-            await self._release(events)
-            self._running -= Counter(events)
+            await self._end(suspects)
         by_cause: dict[Any, list[Statement]] = {}
         for statement in statements:
             by_cause.setdefault(statement.cause.id, []).append(statement)
         for work in works:
             work.statements = by_cause.get(work.counted.fact.id, []) if work.counted else []
 
-    async def _release(self, events: Sequence[UUID]) -> None:
-        """The attempt ended in order, also where it was cancelled. Closing a partition does not wait for a lost database: then the attempt counts as lost."""
-        with suppress(TransientError, TimeoutError):
-            async with asyncio.timeout(RELEASE_S), self._notes:
-                await self.ledger.release(self.stage.name, events)
+    async def _end(self, events: Sequence[UUID]) -> None:
+        """End an attempt at each event, also where it was cancelled. Closing a partition does not wait for a lost database: the attempt counts as lost."""
+        self._forget(events)
+        if events:
+            with suppress(TransientError, TimeoutError):
+                async with asyncio.timeout(RELEASE_S):
+                    await self.ledger.release(self.stage.name, events)
+
+    def _forget(self, events: Iterable[UUID]) -> None:
+        for event in events:
+            self._noted[event] -= 1
+            if self._noted[event] <= 0:
+                del self._noted[event]
 
     def _late(self, works: Sequence[Work]) -> bool:
         """Whether it is over, alone or together: the next try might take as long, and others wait for it."""

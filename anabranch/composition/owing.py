@@ -33,6 +33,8 @@ class OwingLedger:
         await self.inner.release(stage, events)
 
     async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
+        if reacted:
+            await self.inner.release(stage, reacted)
         if buried:
             await self.inner.settle(stage, (), buried)
 

@@ -16,6 +16,9 @@ Counts = Literal["latest", "visible", "always", "door"]
 """What decides whether an event counts: its order against the latest of its document (`latest`, at transcribe), against what is
 visible and withdrawn (`visible`), nothing (`always`: control, runs, dead letters), or, at the door, its id against the payload hash (`door`)."""
 
+NOTED_BY_CLAIMS = 2
+"""Attempts at an event that its claims note. With so many unended it is suspected of ending workers, and each further attempt is noted by `begin`."""
+
 
 class Claim(Enum):
     OWED = "owed"
@@ -58,7 +61,7 @@ class Claimed:
     """At transcribe, with a withdrawal that came late: the last revision after it that had changed nothing, and so had no text of its own but lived on
     what is withdrawn now. The reaction gives it one. Told again while the reaction is owed."""
     lost: int = 0
-    """Attempts at its reaction that began and never ended: their workers were killed or expelled."""
+    """Attempts noted at its reaction before this claim, that no worker has ended. The first ones are noted by claims, also where the reaction had not begun; 0 for a new event."""
     title: str | None = None
     """At transcribe: the document's title by an amendment that holds, in place of the one that the revision came with."""
 
@@ -71,10 +74,10 @@ class Ledger(Protocol):
     def generation(self) -> Generation: ...
 
     async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
-        """The first transaction: lock documents in id order, claim each event, write the rows of those that count, move `visible` where an order became complete."""
+        """The first transaction: lock documents in id order, claim each event and note an attempt at it while fewer than `NOTED_BY_CLAIMS` are noted, write the rows of those that count, move `visible` where an order became complete."""
 
     async def begin(self, stage: str, events: Sequence[UUID]) -> None:
-        """Note an attempt at the reaction of each event, so that it is known even if this process does not live to end it."""
+        """Note another attempt at the reaction of each event, so that it is known even if this process does not live to end it."""
 
     async def release(self, stage: str, events: Sequence[UUID]) -> None:
         """Take back the last attempt at each: it ended in order, well or not."""

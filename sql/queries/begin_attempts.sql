@@ -1,4 +1,4 @@
--- A worker begins to react to these events. A crash of the worker loses nothing that is committed here; only one of the server could, so nothing waits for its disk.
+-- A worker begins to react to these events again. A crash of the worker loses nothing that is committed here; only one of the server could, so nothing waits for its disk.
 with unsynced as (
   select set_config('synchronous_commit', 'off', true)
 )

@@ -1,10 +1,10 @@
--- Claim events, each for one transaction only, and note that their stage has begun. Returns those that are ours.
+-- Claim events, each for one transaction only, and note the first attempt at each. Returns those that are ours.
 with new as (
   select * from unnest($3::uuid[], $4::text[], $5::int[], $6::bigint[], $7::text[], $8::text[], $9::bool[], $10::uuid[], $11::text[], $12::int[], $13::text[])
     as n (event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord, part, state)
 ), claimed as (
-  insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord, part)
-  select $1, $2, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord::bigint[], part from new order by event_id
+  insert into handled (generation, stage, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord, part, begun)
+  select $1, $2, event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord::bigint[], part, 1 from new order by event_id
   on conflict do nothing
   returning event_id
 ), begun as (

@@ -1,4 +1,12 @@
--- Count another attempt at reactions that are still owed.
+-- Note another delivery of events whose reactions are still owed: as an attempt, while few are noted.
+with owed as (
+  select event_id from handled
+  where generation = $1 and stage = $2 and event_id = any($3::uuid[]) and begun < $4 and not reacted
+  order by event_id for update
+), noted as (
+  update handled h set begun = h.begun + 1
+  from owed where h.generation = $1 and h.stage = $2 and h.event_id = owed.event_id
+)
 update job_stages j set attempts = j.attempts + 1
 from handled h
 where h.generation = $1 and h.stage = $2 and h.event_id = any($3::uuid[])

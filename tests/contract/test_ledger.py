@@ -74,12 +74,19 @@ async def test_a_claimed_event_is_owed_until_it_is_settled_then_done(ledger: Led
 async def test_attempts_that_began_and_never_ended_are_counted(ledger: Ledger) -> None:
     fact = accepted("a", 1)
     stage = projected(fact)[0]
-    assert (await claim(ledger, fact))[0].lost == 0
-    for lost in (1, 2, 3):
+    assert [(await claim(ledger, fact))[0].lost for _ in range(4)] == [0, 1, 2, 2]
+    for lost in (3, 4):
         await ledger.begin(stage, [fact.id])
         assert (await claim(ledger, fact))[0].lost == lost
     await ledger.release(stage, [fact.id])
-    assert (await claim(ledger, fact))[0].lost == 2
+    assert (await claim(ledger, fact))[0].lost == 3
+
+
+async def test_released_claim_is_noted_again_when_redelivered(ledger: Ledger) -> None:
+    fact = accepted("a", 1)
+    await claim(ledger, fact)
+    await ledger.release(projected(fact)[0], [fact.id])
+    assert [(await claim(ledger, fact))[0].lost for _ in range(2)] == [0, 1]
 
 
 async def test_the_same_event_twice_in_one_batch_is_claimed_once(ledger: Ledger) -> None:
