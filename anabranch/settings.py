@@ -98,6 +98,8 @@ class IngestSettings(Section):
     max_bytes: int = Field(512 * MIB, ge=1, description="of one document")
     inline_bytes: int = Field(700_000, ge=1, le=20 * MIB, description="of base64 or text in an event, decoded")
     max_pages: int = Field(3_000, ge=1)
+    max_characters: int = Field(20_000_000, ge=1, description="of text in one document")
+    characters_per_byte: int = Field(100, ge=1, description="of text for each byte of a file; any file may have 1,000,000")
     url_allow: Names = Field((), description="host:port that may be fetched although its address is private")
     folders: Names = Field(
         (), description="folders that sources may watch, with all below them, beside those that `anabranch source add folder` approves in the data folder"

@@ -7,6 +7,7 @@ import json
 import textwrap
 from collections.abc import Iterable, Sequence
 
+from engines.repetition import count_repeated
 from processors.outcomes import amended, indexed, removed, superseded
 from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved, DocumentTranscribed, Fact
 from schemas.ids import canonical_json, sha256_hex
@@ -146,6 +147,8 @@ def _doubts(transcript: Transcript) -> list[Notice]:
     notices = list(transcript.warnings)
     if not transcript.markdown.strip():
         notices.append(Notice(code="NO_TEXT", detail="no text was found in this document; it can be listed but not searched"))
+    if repeated := count_repeated(transcript.markdown):
+        notices.append(Notice(code="REPEATED_TEXT", detail=f"about {repeated:,} characters repeat the same few; each such passage is indexed once"))
     return notices
 
 

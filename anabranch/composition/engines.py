@@ -70,6 +70,8 @@ async def _parser(settings: Settings, config: OcrConfig, stack: AsyncExitStack, 
     parser = LocalParser(
         await _ocr(settings, config, stack, watch),
         max_pages=settings.ingest.max_pages,
+        max_characters=settings.ingest.max_characters,
+        characters_per_byte=settings.ingest.characters_per_byte,
         deadline_s=settings.worker.parse_deadline_s,
         memory_bytes=settings.worker.parse_memory,
         workers=min(2, os.cpu_count() or 1),

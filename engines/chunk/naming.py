@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 from uuid import UUID
 
 from engines.chunk.places import Places
 from engines.chunk.tokens import estimate
+from engines.repetition import find_period
 from schemas.ids import content_id
 from schemas.values import BlockKind, ChildChunk, ParentChunk, Transcript
 
 Path = tuple[str, ...]
 _LONGEST_NAME = 200
 _LONGEST_HEADER = 800
+_REPEATED = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +38,30 @@ class Parent:
 
 def named(document_id: UUID, title: str | None, transcript: Transcript, parents: Sequence[Parent]) -> list[ParentChunk]:
     naming = _Naming(document_id, title, transcript, Places(transcript))
-    return [naming.parent(ordinal, parent) for ordinal, parent in enumerate(parents)]
+    kept = _without_repetition(transcript.markdown, parents)
+    return [naming.parent(ordinal, parent) for ordinal, parent in enumerate(kept)]
+
+
+def _without_repetition(markdown: str, parents: Sequence[Parent]) -> Iterator[Parent]:
+    """Keep one of the chunks of a section that consist of the same few characters over and over."""
+    seen: set[tuple[Path, str]] = set()
+    for parent in parents:
+        children = []
+        for child in parent.children:
+            text = markdown[child.start : child.end]
+            repeated = _pattern(text)
+            if repeated is None or (child.path, repeated) not in seen:
+                children.append(child)
+            if repeated is not None:
+                seen.add((child.path, repeated))
+        if children:
+            yield replace(parent, children=children)
+
+
+def _pattern(text: str) -> str | None:
+    """What a long text repeats, wherever in it the text begins."""
+    period = find_period(text) if len(text) >= _REPEATED else None
+    return min(text[i : i + period] for i in range(period)) if period else None
 
 
 class _Naming:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from engines.drafts import Draft, has_header
 from engines.parse.html_tree import Element
+from engines.parse.limits import spend
 
 _SKIPPED = frozenset(
     "script style noscript template svg iframe object nav footer aside form button select input textarea dialog head math audio video canvas map".split()  # noqa: SIM905
@@ -135,6 +136,8 @@ def _row(i: int, cells: list[Element], below: dict[tuple[int, int], str]) -> lis
             row.append(below[i, len(row)])
         words = squeeze(inline(cell))
         across, down = (_span(cell.attributes.get(name, "1")) for name in ("colspan", "rowspan"))
+        if across * down > 1:
+            spend((len(words) + len(" | ")) * across * down)
         for column in range(len(row), len(row) + across):
             below.update({(i + j, column): words for j in range(1, down)})
         row.extend([words] * across)

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
 from schemas.errors import LimitExceeded, UnreadableDocument
 
 
@@ -11,4 +16,44 @@ def check_pages(pages: int, most: int) -> None:
     if pages > most:
         raise LimitExceeded(
             f"the document has {pages} pages, more than {most}", code="TOO_MANY_PAGES", remedy="Split it, or raise ANABRANCH_INGEST__MAX_PAGES."
+        )
+
+
+@dataclass(slots=True)
+class CharacterBudget:
+    """Characters that one part of a document may still become."""
+
+    most: int
+    spent: int = 0
+
+    def spend(self, characters: int) -> None:
+        self.spent += characters
+        check_characters(self.spent, self.most)
+
+
+_BUDGET: ContextVar[CharacterBudget | None] = ContextVar("budget", default=None)
+
+
+@contextmanager
+def character_budget(most: int) -> Iterator[None]:
+    """Bound what `spend` counts inside."""
+    token = _BUDGET.set(CharacterBudget(most))
+    try:
+        yield
+    finally:
+        _BUDGET.reset(token)
+
+
+def spend(characters: int) -> None:
+    """Count characters where a file repeats them (shared strings, spans), before they are built. Raises LimitExceeded (TOO_MUCH_TEXT)."""
+    if (budget := _BUDGET.get()) is not None:
+        budget.spend(characters)
+
+
+def check_characters(characters: int, most: int) -> None:
+    if characters > most:
+        raise LimitExceeded(
+            f"the document has {characters:,} characters or more; a file of its size may have {most:,}",
+            code="TOO_MUCH_TEXT",
+            remedy="Split it, or raise ANABRANCH_INGEST__MAX_CHARACTERS or ANABRANCH_INGEST__CHARACTERS_PER_BYTE.",
         )

@@ -13,6 +13,7 @@ from engines.drafts import Draft, Piece
 from engines.ocr.port import Ocr
 from engines.parse import worker
 from engines.parse.assemble import assemble
+from engines.parse.limits import check_characters
 from engines.sandbox import Sandbox, SandboxLimits
 from engines.sandbox_child import FILE
 from schemas.errors import AnabranchError
@@ -24,6 +25,8 @@ VERSION = 2
 _LIBRARIES = ("pypdfium2", "docling-rs", "markdown-it-py", "python-calamine", "pillow")
 _WARM = ("engines.parse.pdf", "engines.parse.markdown", "engines.parse.worker")
 _PAGES_AT_ONCE = 4
+_FLOOR = 1_000_000
+"""Characters that any file may have, however small it is."""
 _HANDED_IN = FILE.format(r"\d+")
 """The file as a child sees it."""
 
@@ -31,10 +34,21 @@ _HANDED_IN = FILE.format(r"\d+")
 class LocalParser:
     """Implements Parser. Its children start with the first file; `aclose` (or leaving its context) ends them, not the OCR engine's."""
 
-    def __init__(self, ocr: Ocr, *, max_pages: int = 3000, deadline_s: float = 120.0, memory_bytes: int = 2 * 1024**3, workers: int = 1) -> None:
+    def __init__(
+        self,
+        ocr: Ocr,
+        *,
+        max_pages: int = 3000,
+        max_characters: int = 20_000_000,
+        characters_per_byte: int = 100,
+        deadline_s: float = 120.0,
+        memory_bytes: int = 2 * 1024**3,
+        workers: int = 1,
+    ) -> None:
         self.fingerprint = fingerprint("parse", VERSION, [version(name) for name in _LIBRARIES], ocr.fingerprint)
         self._ocr = ocr
         self._max_pages = max_pages
+        self._max_characters, self._characters_per_byte = max_characters, characters_per_byte
         self._sandbox = Sandbox(workers, SandboxLimits(deadline_s, memory_bytes), _WARM)
 
     async def __aenter__(self) -> LocalParser:
@@ -56,7 +70,7 @@ class LocalParser:
         return ParsePlan(found["media_type"], tuple(found["parts"]), found["pages"], notices)
 
     async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
-        data = await self._run(worker.read_part, file, plan.media_type, part, about=f"{_name(file)}, {part}")
+        data = await self._run(worker.read_part, file, plan.media_type, part, self._most(file), about=f"{_name(file)}, {part}")
         piece = Piece.decode(data)
         if not piece.unread:
             return data
@@ -72,7 +86,13 @@ class LocalParser:
             raise
 
     def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
-        return assemble([Piece.decode(part) for part in parts], pages=plan.pages)
+        pieces = [Piece.decode(part) for part in parts]
+        check_characters(sum(len(draft.text) for piece in pieces for draft in piece.drafts), self._most(file))
+        return assemble(pieces, pages=plan.pages)
+
+    def _most(self, file: File) -> int:
+        """Characters that the file may have."""
+        return min(self._max_characters, max(_FLOOR, file.size * self._characters_per_byte))
 
     async def _read_by_ocr(self, file: File, plan: ParsePlan, piece: Piece) -> Piece:
         """A few pages at a time; the first page that fails stops the others."""

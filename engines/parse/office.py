@@ -15,6 +15,7 @@ from engines.drafts import Draft, Piece, has_header, table
 from engines.parse import detect
 from engines.parse.archive import corrupt
 from engines.parse.html_blocks import code
+from engines.parse.limits import spend
 from schemas.values import Box
 
 _FORMATS = {
@@ -86,6 +87,7 @@ class _Walk:
 
     def _table(self, node: Any) -> None:
         rows = [[cell.text for cell in row] for row in node.data.grid]
+        spend(sum(len(cell) for row in rows for cell in row))
         headers = 0
         for row in node.data.grid:
             if not row or not all(cell.column_header for cell in row):

@@ -16,6 +16,7 @@ from python_calamine import CalamineError, PasswordError, SheetTypeEnum, load_wo
 from engines.drafts import Draft, Piece, has_header, table
 from engines.parse import text
 from engines.parse.archive import corrupt
+from engines.parse.limits import spend
 from engines.parse.number_formats import Formats, read_formats, show
 from schemas.errors import LimitExceeded, UnreadableDocument
 
@@ -45,7 +46,7 @@ def read_csv(data: bytes) -> Piece:
     decoded = text.decode(data)
     csv.field_size_limit(2**31 - 1)
     rows = list(csv.reader(io.StringIO(decoded.text), delimiter=_delimiter(decoded.text[:65536]), strict=False))
-    _check_size(sum(map(len, rows)))
+    _check_size(len(rows) * max(map(len, rows), default=0))
     return Piece(list(_drafts(rows, None, 0, 0)), notices=list(decoded.notices))
 
 
@@ -70,7 +71,10 @@ def _sheet(sheet: Any, formats: Formats) -> Iterator[Draft]:
     if sheet.start is not None:
         _check_size(sheet.height * sheet.width)
         top, left = sheet.start
-        rows = [[_shown(value, formats.get((i, j))) for j, value in enumerate(row, left)] for i, row in enumerate(sheet.to_python(), top)]
+        rows: Rows = []
+        for i, row in enumerate(sheet.iter_rows(), top):
+            rows.append([_shown(value, formats.get((i, j))) for j, value in enumerate(row, left)])
+            spend(sum(map(len, rows[-1])))
         yield from _drafts(rows, sheet.name, top, left)
 
 

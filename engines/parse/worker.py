@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engines.drafts import Piece
 from engines.parse import archive, detect
-from engines.parse.limits import check_pages
+from engines.parse.limits import character_budget, check_characters, check_pages
 from schemas.values import Notice
 
 WHOLE = "all"
@@ -52,9 +52,12 @@ def page_range(part: str) -> range:
     return range(int(first), int(last) + 1)
 
 
-def read_part(path: str, media_type: str, part: str) -> bytes:
+def read_part(path: str, media_type: str, part: str, max_characters: int) -> bytes:
     """One part as an encoded Piece; pages that only OCR can read are named in `unread`."""
-    return _read(Path(path), media_type, part).encode()
+    with character_budget(max_characters):
+        piece = _read(Path(path), media_type, part)
+    check_characters(sum(len(draft.text) for draft in piece.drafts), max_characters)
+    return piece.encode()
 
 
 def _read(file: Path, media_type: str, part: str) -> Piece:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import io
+import time
+import zipfile
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,7 +12,7 @@ import pytest
 
 from engines.ocr.fake import FakeOcr
 from engines.parse import LocalParser
-from schemas.errors import PermanentError
+from schemas.errors import LimitExceeded, PermanentError
 from schemas.ports.engines import File, ParsePlan
 from schemas.values import Transcript
 from tests.unit.engines_parse import writing
@@ -136,3 +139,65 @@ async def test_bad_input_is_refused_with_code_and_remedy(parser: LocalParser, tm
 
 async def test_the_fingerprint_follows_the_ocr_engine() -> None:
     assert LocalParser(FakeOcr("a")).fingerprint == LocalParser(FakeOcr("a")).fingerprint != LocalParser(FakeOcr("b")).fingerprint
+
+
+def one_string_in_many_cells() -> bytes:
+    office = "http://schemas.openxmlformats.org"
+    main, relations = f"{office}/spreadsheetml/2006/main", f"{office}/package/2006/relationships"
+    kinds = f"{office}/officeDocument/2006/relationships"
+    types = "application/vnd.openxmlformats-officedocument.spreadsheetml"
+    cell = "<c t='s'><v>0</v></c>"
+    row = f"<row>{cell * 30}</row>"
+    parts = {
+        "[Content_Types].xml": f'<Types xmlns="{office}/package/2006/content-types"><Default Extension="xml" ContentType="{types}.sheet.main+xml"/></Types>',
+        "_rels/.rels": f'<Relationships xmlns="{relations}"><Relationship Id="a" Type="{kinds}/officeDocument" Target="xl/workbook.xml"/></Relationships>',
+        "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{kinds}"><sheets><sheet name="A" sheetId="1" r:id="a"/></sheets></workbook>',
+        "xl/_rels/workbook.xml.rels": f'<Relationships xmlns="{relations}"><Relationship Id="a" Type="{kinds}/worksheet" Target="worksheets/sheet1.xml"/>'
+        f'<Relationship Id="b" Type="{kinds}/sharedStrings" Target="sharedStrings.xml"/></Relationships>',
+        "xl/sharedStrings.xml": f'<sst xmlns="{main}"><si><t>{"word " * 6_500}</t></si></sst>',
+        "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData>{row * 300}</sheetData></worksheet>',
+    }
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
+        for name, content in parts.items():
+            archive.writestr(name, content)
+    return buffer.getvalue()
+
+
+def one_cell_over_many(span: str = 'colspan="200" rowspan="200"') -> bytes:
+    return f"<table><tr><td {span}>{'word ' * 500}</td></tr>{'<tr></tr>' * 200}</table>".encode()
+
+
+MULTIPLIED = {"shared.xlsx": one_string_in_many_cells, "spans.html": one_cell_over_many, "spans.md": one_cell_over_many}
+
+
+@pytest.mark.parametrize("name", MULTIPLIED)
+async def test_file_that_multiplies_its_text_is_refused_quickly(parser: LocalParser, tmp_path: Path, name: str) -> None:
+    data = MULTIPLIED[name]()
+    assert len(data) < 50_000
+    started = time.monotonic()
+    with pytest.raises(LimitExceeded) as refused:
+        await transcript(parser, file(tmp_path, name, data))
+    assert refused.value.code == "TOO_MUCH_TEXT"
+    assert "ANABRANCH_INGEST__MAX_CHARACTERS" in refused.value.remedy
+    assert time.monotonic() - started < 30
+    _, found = await transcript(parser, file(tmp_path, "a.md", b"An ordinary document."))
+    assert found.markdown == "An ordinary document."
+
+
+async def test_wide_line_does_not_widen_every_line_without_bound(parser: LocalParser, tmp_path: Path) -> None:
+    with pytest.raises(LimitExceeded) as refused:
+        await transcript(parser, file(tmp_path, "a.csv", b"a," * 100_000 + b"\nb" * 10_000))
+    assert refused.value.code == "TOO_MANY_CELLS"
+
+
+async def test_parts_may_have_no_more_text_than_a_document(ocr: FakeOcr, tmp_path: Path) -> None:
+    pages = [Part(f"Page {number}", ["Some words of one page. " * 20]) for number in range(1, 141)]
+    given = file(tmp_path, "a.pdf", writing.WRITERS["pdf"](pages))
+    async with LocalParser(ocr, max_characters=55_000, deadline_s=60) as engine:
+        plan = await engine.plan(given)
+        parts = [await engine.parse(given, plan, part) for part in plan.parts]
+        assert len(parts) > 1
+        with pytest.raises(LimitExceeded) as refused:
+            engine.assemble(given, plan, parts)
+    assert refused.value.code == "TOO_MUCH_TEXT"

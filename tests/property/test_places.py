@@ -33,7 +33,7 @@ def read(kind: str, data: bytes) -> Transcript:
         path = Path(folder) / "bytes"
         path.write_bytes(data)
         plan = json.loads(worker.plan(str(path), f"a.{kind}", None, 100))
-        pieces = [Piece.decode(worker.read_part(str(path), plan["media_type"], part)) for part in plan["parts"]]
+        pieces = [Piece.decode(worker.read_part(str(path), plan["media_type"], part, 10**6)) for part in plan["parts"]]
     return assemble(pieces, pages=plan["pages"])
 
 
