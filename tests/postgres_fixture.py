@@ -102,7 +102,7 @@ def own_postgres() -> Iterator[EmbeddedPostgres]:
     server = EmbeddedPostgres(root, settings={**THROWAWAY, "max_connections": "200", "max_wal_size": "1GB"}, tcp=0)
     server.start()
     try:
-        administer(server.superuser_dsn, f"alter role {ROLE} createdb replication")
+        administer(server.superuser_dsn, f"alter role {ROLE} createdb replication; grant pg_signal_backend to {ROLE}")
         admit_direct_readers(server, root)
         yield server
     finally:

@@ -122,12 +122,12 @@ async def kafka(settings: Settings) -> Sequence[Finding]:
     wrong = [Finding(f"Kafka topic {one.topic}", "warn", one.problem, one.remedy or "") for one in found if one.problem]
     if unseen := unseen_settings(found):
         wrong.append(Finding("Kafka topics", "warn", *unseen))
-    wrong += await _access(settings)
-    return wrong or [Finding("Kafka", "pass", f"{len(found)} topics at {settings.kafka.bootstrap_servers}; nobody else writes our own")]
+    topics = wrong or [Finding("Kafka", "pass", f"{len(found)} topics at {settings.kafka.bootstrap_servers}")]
+    return [*topics, *(await _access(settings) or [Finding("Kafka ACLs", "pass", "nobody else may write the topics of this program")])]
 
 
 async def _access(settings: Settings) -> Sequence[Finding]:
-    """What the cluster lets others do to topics that only we write."""
+    """Return what the cluster permits others to do with topics that only this program writes."""
     from anabranch.composition.acls import foreign_writers
     from streams.kafka.log import KafkaLog
 

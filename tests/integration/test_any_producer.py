@@ -190,7 +190,7 @@ UNREADABLE = {
     ),
     "no-content": ("MALFORMED_EVENT", "content", raw_order("no-content", json.dumps({"external_id": "no-content"}))),
     "unknown-field": ("MALFORMED_EVENT", "colour", raw_order("unknown-field", json.dumps(document("unknown-field", colour="red")))),
-    "no-folder": ("MALFORMED_EVENT", "control character", raw_order("no-folder", json.dumps(document("no-folder", tenant="a\0b")))),
+    "no-folder": ("MALFORMED_EVENT", "is not 1 to 64 characters", raw_order("no-folder", json.dumps(document("no-folder", tenant="a\0b")))),
     "old-specversion": ("MALFORMED_EVENT", "'0.3'", raw_order("old-specversion", json.dumps(document("old-specversion")), ce_specversion="0.3")),
     "no-number": ("MALFORMED_EVENT", "NaN", raw_order("no-number", json.dumps(document("no-number", metadata={"a": float("nan")})))),
     "bad-date": ("MALFORMED_EVENT", "document_date", raw_order("bad-date", json.dumps(document("bad-date", document_date="soon")))),

@@ -26,6 +26,7 @@ from sql.pauses import PgPauses
 from sql.switching import roll_back, switch
 from streams.codec import Codec
 from tests.both_logs import on_both_logs
+from tests.callers import LOCAL
 from tests.pipeline import Pipeline, null_overrides, pipeline, settings
 
 __all__ = ["settings"]
@@ -216,13 +217,13 @@ async def test_where_vectors_say_nothing_any_more_questions_do_without_and_say_s
         prepare_api(settings, database, overrides=newer_engines) as services,
     ):
         assert newer.worker.outdated == ["embed"]
-        answer = await services.search(SearchRequest(query="Which storks?", k=2))
+        answer = await services.search(LOCAL, SearchRequest(query="Which storks?", k=2))
         assert answer.generation == "g1" and "storks" in answer.results[0].snippet
         assert answer.trace.channels_failed["semantic"].startswith("GENERATION_OUTDATED: embed of generation g1") and answer.trace.reranker is None
         name, _ = await reindexing(newer, settings, newer_engines).start([])
         await newer.reaches(name, "shadow")
         await promote(newer, name)
-        answer = await services.search(SearchRequest(query="Which storks?", k=2))
+        answer = await services.search(LOCAL, SearchRequest(query="Which storks?", k=2))
         assert answer.generation == name and not answer.trace.channels_failed and answer.trace.channels["semantic"].returned
 
 

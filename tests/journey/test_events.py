@@ -31,6 +31,7 @@ async def test_a_document_that_failed_says_at_which_stage_and_why(world: World) 
 @on_both_logs
 async def test_the_facts_of_a_document_are_listed_in_the_order_of_the_log(world: World) -> None:
     receipt = await world.searchable(NOTE, external_id="allowances")
+    await world.through(receipt)
     page = (await world.http.get("/v1/events", params={"document": receipt["document_id"], "limit": 50})).json()
     types = [item["type"] for item in page["items"]]
     assert types[:3] == ["document.accepted.v1", "document.transcribed.v1", "document.chunked.v1"]

@@ -27,6 +27,7 @@ from engines.server_settings import ServerSettings
 from schemas.errors import EngineUnavailable
 from schemas.questions import Progress, QueryRequest, Route, SearchResponse, Trace
 from tests.api_access import api_client
+from tests.callers import LOCAL
 from tests.fakes.openai_server import NATIVE_DIMENSION, fake_openai
 from tests.journey.conftest import World, _ready
 
@@ -179,7 +180,7 @@ async def test_a_streamed_answer_counts_while_it_streams(settings: Settings, dat
 
         for stream in (False, True):
             during.clear()
-            await world.services.query(QueryRequest(query="Where do herons stand?", stream=stream), tell)
+            await world.services.query(LOCAL, QueryRequest(query="Where do herons stand?", stream=stream), tell)
             assert during == {float(stream)}
         assert value(await world.of_api(), "sse_clients") == 0
 
