@@ -135,7 +135,13 @@ def test_where_the_cluster_does_not_let_us_look_nothing_is_said_against_a_topic(
     status, topics = verified(kafka_settings, tmp_path, capsys)
     assert status == 0 and {one["settings"] for one in topics.values()} == {None}
     finding, acls = asyncio.run(kafka(load_settings(data_dir=tmp_path, sets=sets(kafka_settings))))
-    assert acls.name == "Kafka ACLs" and finding.status == "warn" and f"the settings of {RAW}, " in finding.detail and CONTROL in finding.detail and "DescribeConfigs" in finding.fix
+    assert (
+        acls.name == "Kafka ACLs"
+        and finding.status == "warn"
+        and f"the settings of {RAW}, " in finding.detail
+        and CONTROL in finding.detail
+        and "DescribeConfigs" in finding.fix
+    )
 
 
 def refused(error: KafkaException) -> Future[Any]:
