@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from schemas import sources
+from schemas import sources, values
 
 OTHERWISE = "Compare the request with /openapi.json."
 BOUNDS = {
@@ -27,6 +27,7 @@ FORMS = {
     sources.SLOT: "at most 63 of a to z, 0 to 9 and _",
     sources.TABLE: "TABLE or SCHEMA.TABLE",
     sources.ADDRESS: "an http or https address",
+    values.READER: "user:NAME, group:NAME or everyone, without spaces",
 }
 """Patterns in words."""
 

@@ -11,7 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 Box = tuple[float, float, float, float]
 """x0, y0, x1, y1 as shares of the page's width and height, origin at the top left."""
 
-ReaderName = Annotated[str, Field(pattern=r"^(everyone|(user|group):[^\s\x00-\x1f\x7f]{1,200})$", max_length=206)]
+READER = r"^(everyone|(user|group):[^\s\x00-\x1f\x7f]{1,200})$"
+ReaderName = Annotated[str, Field(pattern=READER, max_length=206)]
 """`user:NAME`, `group:NAME`, or `everyone`: all callers of the tenant."""
 Readers = Annotated[list[ReaderName], Field(max_length=1000)]
 """An empty list lets only callers read who are not limited to readers."""

@@ -41,7 +41,7 @@ class PgDocuments:
         )
         page = rows[:limit]
         following = cursor(page[-1]["received_at"], page[-1]["document_id"]) if len(rows) > limit else None
-        return [_document(row) for row in page], following
+        return [_document(row, caller) for row in page], following
 
     async def get(self, caller: Principal, document_id: UUID) -> Body | None:
         """The document with its status, or None. A withdrawn one is still known, and so is one that is at the door, or failed there."""
@@ -49,7 +49,7 @@ class PgDocuments:
         status = await self.status(caller, document_id=document_id)
         if not rows and status is None:
             return None
-        return (_document(rows[0]) if rows else NOT_YET) | (status or {})
+        return (_document(rows[0], caller) if rows else NOT_YET) | (status or {})
 
     async def revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[Body], int | None]:
         rows = await self._fetch("revisions", caller.tenant, document_id, after, limit + 1, caller.readers)
@@ -108,9 +108,12 @@ class PgDocuments:
             return list(await self._pool.fetch(statement(name), *parameters))
 
 
-def _document(row: asyncpg.Record) -> Body:
+def _document(row: asyncpg.Record, caller: Principal) -> Body:
+    """A caller that is limited to readers does not learn who else may read."""
     body = dict(row)
     del body["generation"]
+    if caller.readers is not None:
+        del body["readers"]
     return body | {"bytes": row["blob"]["size"] if row["blob"] else None}
 
 

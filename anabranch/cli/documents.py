@@ -267,4 +267,6 @@ def _code(line: dict[str, Any]) -> str | None:
 def _shown(name: str, value: object, found: dict[str, Any]) -> object:
     if name == "visible_revision" and any(warning["code"] == "UNCHANGED" for warning in found.get("warnings", [])):
         return f"{value} (revision {found['revision']} changed nothing)"
+    if name == "readers":
+        return ", ".join(map(str, value)) or "only callers without readers" if isinstance(value, list) else "everyone in the tenant"
     return value

@@ -7,14 +7,14 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from anabranch.cli.exits import FAILED, OK
-from anabranch.cli.options import Common
+from anabranch.cli.options import Local
 from anabranch.cli.output import say
 
 Flag = Parameter(negative="")
-DEFAULT = Common()
+DEFAULT = Local()
 
 
-def down(*, erase: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = False, common: Common = DEFAULT) -> int:
+def down(*, erase: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = False, common: Local = DEFAULT) -> int:
     """Stop the server of a data folder.
 
     Parameters
@@ -37,7 +37,7 @@ def down(*, erase: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = F
     if common.json:
         common.show({"stopped": stopped, "deleted": [str(place) for place in places]})
     else:
-        say("stopped" if stopped else "no server was running", quiet=common.quiet)
+        say("stopped" if stopped else f"no server was running in {settings.data_dir}", quiet=common.quiet)
         for place in places:
             print(f"deleted {place}")
     return OK

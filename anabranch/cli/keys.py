@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -17,7 +18,7 @@ from pydantic import ValidationError
 from anabranch.cli.exits import OK
 from anabranch.cli.options import Common, Remote
 from anabranch.cli.output import print_table, say
-from schemas.api_keys import MAX_GRACE_S, ApiKeyRequest, RotationRequest
+from schemas.api_keys import KEY_ID, MAX_GRACE_S, ApiKeyRequest, RotationRequest
 from schemas.errors import InvalidRequest
 from schemas.principals import Principal
 from schemas.roles import Role
@@ -69,6 +70,11 @@ def create(
     expires_at
         When the key expires.
     """
+    prefixed = [
+        (option, value) for option, values in (("user", [user] if user else []), ("group", group)) for value in values if value.startswith(f"{option}:")
+    ]
+    for option, value in prefixed:
+        raise InvalidRequest(f"--{option} {value!r} holds the prefix of a reader.", remedy=f"Leave it out: --{option} {value.removeprefix(f'{option}:')}")
     try:
         request = ApiKeyRequest(name=name or f"{role} key", role=role, user=user, groups=list(group), expires_at=expires_at)
     except ValidationError as error:
@@ -113,7 +119,8 @@ def rotate(key_id: str, /, *, grace: Annotated[int, Parameter(validator=Number(g
     grace
         Seconds for which the old secret stays valid.
     """
-    return _print_key(_call(common, lambda keys: keys.rotate(key_id, RotationRequest(grace_s=grace))), common)
+    checked = _checked_id(key_id)
+    return _print_key(_call(common, lambda keys: keys.rotate(checked, RotationRequest(grace_s=grace))), common)
 
 
 @app.command
@@ -125,12 +132,22 @@ def revoke(key_id: str, /, *, common: Remote = DEFAULT) -> int:
     key_id
         The part of the key between `ab_` and the secret.
     """
-    revoked = _call(common, lambda keys: keys.revoke(key_id))
+    checked = _checked_id(key_id)
+    revoked = _call(common, lambda keys: keys.revoke(checked))
     if common.json:
         common.show(revoked)
     else:
         say(f"revoked {key_id}", quiet=common.quiet)
     return 0
+
+
+def _checked_id(key_id: str) -> str:
+    """Raises InvalidRequest; a whole key is not repeated."""
+    if whole := re.fullmatch(r"ab_([0-9a-f]{16})_.*", key_id):
+        raise InvalidRequest(f"The whole key {whole[1]} was given, with its secret.", remedy=f"Give its id alone: {whole[1]}")
+    if not re.fullmatch(KEY_ID, key_id):
+        raise InvalidRequest(f"{key_id!r} is not the id of an API key.", remedy="`anabranch keys list` shows the ids.")
+    return key_id
 
 
 def _print_key(issued: dict[str, Any], common: Remote) -> int:

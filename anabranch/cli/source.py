@@ -15,7 +15,7 @@ from anabranch.approvals import approve
 from anabranch.cli.consent import agreed
 from anabranch.cli.options import Remote
 from anabranch.cli.output import print_fields, print_table, say
-from schemas.errors import InvalidRequest
+from schemas.errors import InvalidRequest, NotFound
 
 if TYPE_CHECKING:
     from anabranch.client import ApiClient
@@ -117,6 +117,8 @@ def folder(
     every
         Seconds between two looks.
     """
+    if not common.server and not path.is_dir():
+        raise NotFound(f"No folder {path}.", remedy="Correct the path; a folder of another machine is added with --server.")
     return _add(name, {"kind": "folder", "path": str(path.absolute()), "glob": glob, "every_s": every}, marks, common)
 
 

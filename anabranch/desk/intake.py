@@ -14,6 +14,7 @@ from uuid import UUID
 from api.services import IngestRequest, Receipt, Upcoming
 from engines.disk import DiskReserve
 from processors.pinning import check_storage_key
+from schemas.amendments import limited_to
 from schemas.errors import CredentialsInUrl, Forbidden, ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import document_id, received_id, sha256_hex, sha256_of_file
@@ -192,12 +193,14 @@ class LogIntake:
 
     async def _has(self, caller: Principal, document: UUID, sha256: str, request: IngestRequest) -> bool:
         """Whether the document has these bytes, and what the request says of it."""
-        found = await self.documents.get(caller, document)
+        # Readers are shown to unlimited callers only; _check_may_write has refused documents that this caller may not read.
+        found = await self.documents.get(replace(caller, readers=None), document)
         if found is None or found.get("content_sha256") != sha256 or found.get("state") in ("withdrawn", "failed"):
             return False
         given = {name: getattr(request, name) for name in ("title", "language", "document_date") if getattr(request, name) is not None}
         stated = {"collection": request.collection, "tags": request.tags, "metadata": request.metadata, **given}
-        return all(found.get(name) == value for name, value in stated.items())
+        shown, sent = limited_to(found.get("readers")), limited_to(request.readers)
+        return shown == sent and all(found.get(name) == value for name, value in stated.items())
 
     async def _before(self, caller: Principal, event: Upcoming, document: UUID, sha256: str | None) -> Mapping[str, Any] | None:
         """What became of the same event when it came before. Its Idempotency-Key with another document is a mistake, told at once and not only by a

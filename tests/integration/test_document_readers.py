@@ -84,7 +84,9 @@ async def test_lists_counts_and_entities_hold_readable_documents_only(database: 
             assert await documents.readable(who, [doc.id for doc in EVERY]) == readable
             for doc in EVERY:
                 may = doc.id in readable
-                assert (await documents.get(who, doc.id) is not None) == may
+                found_document = await documents.get(who, doc.id)
+                assert (found_document is not None) == may
+                assert found_document is None or ("readers" in found_document) == (names is None), "names of others"
                 assert (await documents.text(who, doc.id) is not None) == may
                 assert bool((await documents.chunks(who, doc.id, after=-1, limit=5))[0]) == may
                 assert bool((await documents.revisions(who, doc.id, after=None, limit=5))[0]) == may

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 from uuid import UUID, uuid4
 
 import httpx2
@@ -69,6 +70,31 @@ async def test_equal_bytes_are_a_duplicate_and_under_another_id_a_second_documen
     assert (moved["duplicate"], moved["document_id"]) == (False, first["document_id"]), "its collection changes"
     await world.ended(moved)
     assert (await world.ingest("The same words in every copy of this note.", collection="elsewhere"))["duplicate"]
+
+
+async def test_bytes_sent_again_with_other_readers_are_no_duplicate(world: World) -> None:
+    async def send(**fields: object) -> dict[str, Any]:
+        response = await world.http.post("/v1/ingest", json={"text": "The lease of the boathouse ends in March."} | fields)
+        assert response.status_code == 202, response.text
+        return dict(response.json())
+
+    first = await send()
+    await world.ended(first)
+    shown = f"/v1/documents/{first['document_id']}"
+    assert (await world.http.get(shown)).json()["readers"] is None
+    for readers in (["user:ana", "group:finance"], [], None):
+        fields: dict[str, object] = {} if readers is None else {"readers": readers}
+        limited = await send(**fields)
+        assert (limited["document_id"], limited["duplicate"], limited["warnings"]) == (first["document_id"], False, []), readers
+        await world.ended(limited)
+        found = (await world.http.get(shown)).json()["readers"]
+        assert found == (sorted(readers) if readers is not None else None)
+        assert (await send(**fields))["duplicate"], readers
+
+
+async def test_reader_without_prefix_is_refused_in_words(world: World) -> None:
+    response = await world.http.post("/v1/ingest", json={"text": "A text.", "readers": ["ana"]})
+    assert (response.status_code, response.json()["remedy"]) == (422, "readers: give user:NAME, group:NAME or everyone, without spaces.")
 
 
 async def test_the_same_idempotency_key_is_one_event_and_another_document_under_it_is_refused(world: World) -> None:

@@ -68,3 +68,30 @@ def test_a_grade_is_0_to_3(grade: str, tmp_path: Path, capsys: pytest.CaptureFix
 def test_stopping_what_does_not_run_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kafka", "stop", "--data", str(tmp_path)]) == 0
     assert "no Kafka runs" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("option", "value"), [("--user", "user:ana"), ("--group", "group:finance")])
+def test_key_for_a_name_with_prefix_is_refused(option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["keys", "create", option, value, "--data", str(tmp_path / "none")]) == 2
+    assert f"Leave it out: {option} {value.partition(':')[2]}" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("command", ["rotate", "revoke"])
+def test_whole_key_in_place_of_its_id_is_refused_without_its_secret(command: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for server in ((), ("--server", "http://127.0.0.1:9")):
+        assert main(["keys", command, "ab_0123456789abcdef_5ec4e7", *server, "--data", str(tmp_path / "none")]) == 2
+        said = capsys.readouterr().err
+        assert "Give its id alone: 0123456789abcdef" in said and "5ec4e7" not in said
+        assert main(["keys", command, "operations", *server, "--data", str(tmp_path / "none")]) == 2
+        assert "'operations' is not the id of an API key." in capsys.readouterr().err
+
+
+def test_folder_that_is_missing_is_not_added_as_a_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(["source", "add", "folder", "library", "librari", "--data", str(tmp_path / "none")]) == 3
+    assert "No folder librari." in capsys.readouterr().err
+
+
+def test_down_names_the_folder_that_has_no_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["down", "--data", str(tmp_path / "none")]) == 0
+    assert f"no server was running in {tmp_path / 'none'}" in capsys.readouterr().err

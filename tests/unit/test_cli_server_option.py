@@ -17,6 +17,7 @@ LOCAL = [
     ("topics", "describe", "raw"),
     *(("db", name) for name in ("migrate", "status", "checksum", "residue")),
     ("config", "show"),
+    ("down",),
     ("eval", "retrieval", "here"),
     ("eval", "documents", "here"),
 ]
