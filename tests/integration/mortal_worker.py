@@ -1,9 +1,10 @@
-"""A worker as a process of its own that is made to be killed: its embedder notes what it answers, refuses a word, and after so many texts answers never again."""
+"""A worker as a process of its own that is made to be killed: its embedder notes what it answers, refuses a word, and after so many texts answers never again. A deadly word kills it."""
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -30,6 +31,7 @@ class Frailty:
     refuse: str | None = None
     texts: int | None = None
     of: int = 0
+    deadly: str | None = None
 
 
 class FrailEmbedder(NullEmbedder):
@@ -42,6 +44,8 @@ class FrailEmbedder(NullEmbedder):
     async def embed(self, texts: Sequence[str]) -> list[Embedded]:
         if self._frailty.refuse and any(self._frailty.refuse in text for text in texts):
             raise PermanentError("not this one", code="REFUSED")
+        if self._frailty.deadly and any(self._frailty.deadly in text for text in texts):
+            os.kill(os.getpid(), signal.SIGKILL)
         await self._tire(len(texts))
         note(self._frailty.notes, *(f"{self.dimension} {text.split()[-1]}" for text in texts))
         return await super().embed(texts)
@@ -66,6 +70,7 @@ class Orders:
     refuse: str | None = None
     texts: int | None = None
     of: int = 0
+    deadly: str | None = None
 
 
 def run(orders: Orders) -> None:
@@ -75,7 +80,7 @@ def run(orders: Orders) -> None:
 
 async def _work(orders: Orders) -> None:
     notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
-    frailty = Frailty(notes, orders.refuse, orders.texts, orders.of)
+    frailty = Frailty(notes, orders.refuse, orders.texts, orders.of, orders.deadly)
 
     def engines(config: IndexConfig) -> Overrides:
         usual = engines_of(config)
