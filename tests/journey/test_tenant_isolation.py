@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import os
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -29,6 +30,12 @@ USERS = {"ana": ("user:ana",), "ben": ("user:ben", "group:finance"), "head": Non
 BODIES: dict[str, Json] = {"build_generation": {"purpose": "reindex"}}
 """Fields that keep an operation from changing the server for every tenant."""
 STREAMS = {"stream"}
+IS_LONG = "ANABRANCH_ATTACK_EXAMPLES" in os.environ
+"""`make attack`: every value in every place. The suite puts in each place the ids of its kind and one other value, in turn."""
+VALUES_PER_PLACE = 1_000 if IS_LONG else 1
+STREAM_S = 6.0 if IS_LONG else 3.0
+KINDS = {"other": "run", "seed": "entity"}
+"""Of ids in places whose names do not hold it."""
 WORDS = {
     "stage": ["receive"],
     "state": ["searchable", "failed"],
@@ -51,6 +58,32 @@ class Belongings:
     @property
     def tokens(self) -> set[str]:
         return self.secrets | self.hooks | self.names | set().union(*self.ids.values())
+
+
+@dataclass
+class Things:
+    """Values for the places of a call: ids by kind, and texts."""
+
+    ids: dict[str, list[str]]
+    texts: list[str]
+    per_place: int = VALUES_PER_PLACE
+    turn: int = 0
+
+    @property
+    def every_id(self) -> list[str]:
+        return [one for ids in self.ids.values() for one in ids]
+
+    def ids_for(self, name: str) -> list[str]:
+        """All of the kind that the place takes, and some of others."""
+        fitting = [one for kind, ids in self.ids.items() if kind in KINDS.get(name, name) for one in ids]
+        return [*fitting, *self.some([one for one in self.every_id if one not in fitting])]
+
+    def some(self, values: Sequence[str]) -> list[str]:
+        """So many that no place has too many, the next ones at each call."""
+        if len(values) <= self.per_place:
+            return list(values)
+        self.turn += self.per_place
+        return [values[(self.turn + place) % len(values)] for place in range(self.per_place)]
 
 
 @dataclass
@@ -251,7 +284,7 @@ def _resolved(schema: Any, document: Json, depth: int = 0) -> Any:
     return {name: _resolved(value, document, depth + 1) for name, value in schema.items()}
 
 
-def calls(operation: Operation, things: Mapping[str, list[str]]) -> Iterator[tuple[Json, Json, Json | None]]:
+def calls(operation: Operation, things: Things) -> Iterator[tuple[Json, Json, Json | None]]:
     """Path, query and body with each of `things` in every place that takes a text or an id, one place at a time."""
     places = [parameter for parameter in operation.parameters if parameter["in"] == "path"]
     queries = [parameter for parameter in operation.parameters if parameter["in"] == "query"]
@@ -272,7 +305,7 @@ def calls(operation: Operation, things: Mapping[str, list[str]]) -> Iterator[tup
             yield first, required, {**(body or {}), name: value}
 
 
-def _values(name: str, schema: Json, things: Mapping[str, list[str]]) -> list[Any]:
+def _values(name: str, schema: Json, things: Things) -> list[Any]:
     for one in schema.get("anyOf", [schema]):
         if name in WORDS:
             return WORDS[name]
@@ -285,20 +318,20 @@ def _values(name: str, schema: Json, things: Mapping[str, list[str]]) -> list[An
         if one.get("type") in ("integer", "number"):
             return [one.get("maximum", one.get("minimum", 1))]
         if one.get("format") == "uuid":
-            return things["ids"]
+            return things.ids_for(name)
         if one.get("format") in ("date-time", "date"):
             return ["2020-01-01T00:00:00Z" if one["format"] == "date-time" else "2020-01-01"]
         if one.get("type") == "string":
-            return things["texts"]
-    return things["texts"]
+            return things.some(things.texts)
+    return things.some(things.texts)
 
 
-def _filled(name: str, schema: Json, things: Mapping[str, list[str]]) -> list[Any]:
+def _filled(name: str, schema: Json, things: Things) -> list[Any]:
     for one in schema.get("anyOf", schema.get("oneOf", [schema])):
         if one.get("type") == "object" or "properties" in one:
             inner = one.get("properties", {})
             if not inner:
-                return [{"who": text} for text in things["texts"][:3]]
+                return [{"who": text} for text in things.some(things.texts)]
             return [_minimal(one, things) | {key: value} for key, part in inner.items() for value in _filled(key, part, things)]
         if one.get("type") == "array" and (one.get("items", {}).get("type") == "object" or "properties" in one.get("items", {})):
             return [[_minimal(one["items"], things)]]
@@ -306,7 +339,7 @@ def _filled(name: str, schema: Json, things: Mapping[str, list[str]]) -> list[An
     return []
 
 
-def _minimal(schema: Json, things: Mapping[str, list[str]]) -> Json:
+def _minimal(schema: Json, things: Things) -> Json:
     properties = schema.get("properties", {})
     found = {}
     for name in schema.get("required", []):
@@ -315,7 +348,7 @@ def _minimal(schema: Json, things: Mapping[str, list[str]]) -> Json:
         if "properties" in variants[0]:
             found[name] = _minimal(variants[0], things)
         else:
-            found[name] = (_filled(name, part, things) or [things["texts"][0]])[0]
+            found[name] = (_filled(name, part, things) or things.texts[:1])[0]
     return found
 
 
@@ -326,13 +359,16 @@ def _request(http: httpx2.AsyncClient, operation: Operation, path: Json, query: 
     return http.request(operation.method, url, params=query, json=body)
 
 
-def _things(desk: Desk, who: tuple[str, str]) -> dict[str, list[str]]:
+def _things(desk: Desk, who: tuple[str, str]) -> Things:
     """Of another user of the tenant, and of whoever has things of every kind in the other one."""
     other = next(tenant for tenant in TENANTS if tenant != who[0])
     owners = [desk.owned[other, "head"], *([desk.owned[who[0], next(user for user in USERS if user != who[1])]] if USERS[who[1]] else [])]
-    ids = [sorted(own.ids[kind])[-1] for own in owners for kind in (own.ids if own is owners[-1] else ("document", "replay", "receipt")) if own.ids.get(kind)]
+    ids: dict[str, list[str]] = {}
+    for own in owners:
+        for kind in own.ids if own is owners[-1] else ("document", "replay", "receipt"):
+            ids.setdefault(kind, []).extend(sorted(own.ids[kind])[-1:] if kind in own.ids else [])
     texts = [text for own in owners for text in (*own.hooks, *sorted(own.names)[:2], *sorted(own.names)[-1:])]
-    return {"ids": ids, "texts": [*texts, other]}
+    return Things(ids, [*texts, other], turn=list(desk.clients).index(who))
 
 
 def _leaks(desk: Desk, who: tuple[str, str], answer: Any, sent: str) -> set[str]:
@@ -379,13 +415,13 @@ async def stranger_and_unknown_differ(desk: Desk, wanted: list[Operation]) -> li
             if len(places) != 1 or operation.id == "get_signed_file":
                 continue
             fixed = {
-                one["name"]: _values(one["name"], one["schema"], {"ids": [], "texts": ["x"]})[0]
+                one["name"]: _values(one["name"], one["schema"], Things({}, ["x"]))[0]
                 for one in operation.parameters
                 if one["in"] == "path" and one["name"] not in places
             }
             body = _minimal(operation.body, _things(desk, who)) if operation.body else None
             unknown = await _request(http, operation, fixed | {places[0]: str(uuid4())}, {}, body)
-            for thing in _things(desk, who)["ids"]:
+            for thing in _things(desk, who).ids_for(places[0]):
                 answer = await _request(http, operation, fixed | {places[0]: thing}, {}, body)
                 if (answer.status_code, _code(answer)) != (unknown.status_code, _code(unknown)):
                     found.append(
@@ -425,11 +461,14 @@ async def _owners_lack(desk: Desk, reads: list[Operation]) -> list[str]:
         statuses = set()
         for who, http in desk.clients.items():
             own = desk.owned[who]
-            things = {"ids": [one for kind in own.ids.values() for one in kind], "texts": ["g1", f"{who[0]}-source", "default"]}
+            things = Things({kind: sorted(ids) for kind, ids in own.ids.items()}, ["g1", f"{who[0]}-source", "default"], per_place=1_000)
             for call in calls(operation, things):
                 statuses.add((await _request(http, operation, *call)).status_code)
                 if any(200 <= status < 300 for status in statuses):
                     break
+            else:
+                continue
+            break
         if not any(200 <= status < 300 for status in statuses):
             lacking.append(f"{operation.id} {sorted(statuses)}")
     return [one for one in lacking if not one.startswith(("get_signed_file", "get_build", "ingest_status_by_event"))]
@@ -444,12 +483,12 @@ async def _streams(desk: Desk) -> list[str]:
         return [f"{who} stream {query}: {sorted(leaks)[:5]}"] if leaks else ([] if "event: open" in answer.text else [f"{who}: {answer.text[:200]}"])
 
     async def stop() -> list[str]:
-        await asyncio.sleep(6)
+        await asyncio.sleep(STREAM_S)
         desk.services.feed.stop()
         return []
 
     wanted = [follow(who) for who in desk.clients]
-    wanted += [follow(who, document=thing) for who in desk.clients for thing in _things(desk, who)["ids"][:4]]
+    wanted += [follow(who, document=thing) for who in desk.clients for thing in _things(desk, who).every_id[:4]]
     return [line for lines in await asyncio.gather(*wanted, stop()) for line in lines]
 
 
