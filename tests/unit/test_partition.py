@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import weakref
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -34,10 +34,14 @@ class GatedRunner:
 
     gate: asyncio.Event = field(default_factory=asyncio.Event)
     observer: Silent = field(default_factory=Silent)
+    released: list[int] = field(default_factory=list)
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
         await self.gate.wait()
         return [Work(record) for record in records]
+
+    async def release(self, works: Iterable[Work]) -> None:
+        self.released += [work.stored.position.offset for work in works]
 
 
 @dataclass
@@ -141,7 +145,8 @@ class StuckRunner(GatedRunner):
 async def test_what_is_finished_behind_a_long_reaction_keeps_its_place_and_not_its_bytes() -> None:
     headers = [Followed() for _ in range(5)]
     followed = [weakref.ref(each) for each in headers]
-    async with sink(StuckRunner()) as (one, calls):
+    runner = StuckRunner()
+    async with sink(runner) as (one, calls):
         for offset in range(5):
             one.offer(StoredRecord(Record("t", None, b"x", headers.pop(0)), Position("t", 0, offset), EPOCH))
             async with asyncio.timeout(10):
@@ -151,6 +156,7 @@ async def test_what_is_finished_behind_a_long_reaction_keeps_its_place_and_not_i
         # The loops still look at the last one.
         assert [each() is not None for each in followed][:-1] == [True, False, False, False]
         assert calls.acknowledged == []
+    assert runner.released == [0], "closing takes back the attempt at what is not finished"
 
 
 @dataclass
