@@ -198,6 +198,7 @@ class WorkerSettings(Section):
     threads: int | None = Field(None, ge=1, le=256, description="of the local embedding model; unset: one a core")
     parse_memory: int = Field(2048 * MIB, ge=128 * MIB, description="bytes that a parsing child process may take")
     parse_deadline_s: float = Field(120.0, gt=0, description="for one part of a document (16 pages)")
+    lost_attempts: int = Field(3, ge=3, le=1_000, description="workers that may be killed while they process an event before it is dead-lettered")
     metrics_host: str = Field("127.0.0.1", description="on which a worker serves its Prometheus metrics; 0.0.0.0 for all addresses")
     metrics_port: int = Field(0, ge=0, le=65535, description="0 takes a free one; `up` prints it")
 

@@ -48,7 +48,7 @@ log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
 BUGS_IN_A_ROW = 20
-LOST = 3
+LOST_ATTEMPTS = 3
 """Attempts at an event that no worker lived to end, after which it is dead-lettered."""
 _SUSPECTS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 """Suspects are reacted to one at a time in a process: if it dies again, only the culprit is charged."""
@@ -106,10 +106,11 @@ class Runner:
         observer: Observer,
         *,
         patience: Patience | None = None,
+        lost_attempts: int = LOST_ATTEMPTS,
     ) -> None:
         self.stage, self.ledger, self.log, self.ports, self.publisher, self.codec = stage, ledger, event_log, ports, publisher, codec
         self.observer = observer
-        self.patience = patience or Patience()
+        self.patience, self.lost_attempts = patience or Patience(), lost_attempts
         self.bugs = 0
         self.successes = 0
         self._awaited: dict[object, EngineUnavailable] = {}
@@ -271,7 +272,7 @@ class Runner:
             work.counted = Counted(fact, claimed.claim, claimed.flip, claimed.unchanged, claimed.revived, claimed.title)
             work.left = self.stage.left(work.counted)
             work.lost = claimed.lost
-            if claimed.lost >= LOST and not work.left:
+            if claimed.lost >= self.lost_attempts and not work.left:
                 work.attempts = claimed.lost
                 self._bury(work, _worker_lost(claimed.lost))
 

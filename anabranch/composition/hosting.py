@@ -163,7 +163,8 @@ class Hosting:
         publisher = Publisher(reader.author, generation, codec, self.overrides.clock)
         given: tuple[Any, ...] = (reader.stage, ledger, _told(event_log, self.observer), ports, publisher, codec, self.observer)
         pace = await self._pace(generation.name) if reader.silent else None
-        runner = PacedRunner(pace, *given) if pace else Runner(*given)
+        lost_attempts = self.settings.worker.lost_attempts
+        runner = PacedRunner(pace, *given, lost_attempts=lost_attempts) if pace else Runner(*given, lost_attempts=lost_attempts)
         return Host(runner, self.subscriber, reader.topic, self.bounds, group=reader.group, pauses=PgPauses(self.storage.pool))
 
     def _stand(self, reader: Reader) -> None:
@@ -223,8 +224,8 @@ def _ledger(reader: Reader, pool: Pool) -> Ledger:
 class PacedRunner(Runner):
     """A runner that claims no faster than it may, and not at all while its build is paused."""
 
-    def __init__(self, pace: Pace, *given: Any) -> None:
-        super().__init__(*given)
+    def __init__(self, pace: Pace, *given: Any, lost_attempts: int) -> None:
+        super().__init__(*given, lost_attempts=lost_attempts)
         self.pace = pace
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:

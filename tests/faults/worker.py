@@ -58,7 +58,8 @@ async def _work(orders: Orders) -> None:
     notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     if orders.census or orders.die_at:
         watch_steps(asyncio.get_running_loop(), _census(notes) if orders.census else _death(notes, orders.die_at))
-    settings = load_settings()
+    # The fault strikes each event as often as there are awaits: what three kills do to an event has a test of its own.
+    settings = load_settings(sets=["worker.lost_attempts=1000"])
     async with AsyncExitStack() as stack:
         pdfs = LocalParser(FakeOcr(), max_pages=10, deadline_s=60, memory_bytes=1 << 30, workers=1)
         stack.push_async_callback(pdfs.aclose)
