@@ -10,7 +10,8 @@ RUN pip install --no-cache-dir --require-hashes -r uv.lock \
 COPY . .
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /wheels \
  && uv venv /opt/anabranch \
- && uv pip install --no-cache --python /opt/anabranch/bin/python --constraint requirements.lock /wheels/*.whl
+ && uv pip install --no-cache --python /opt/anabranch/bin/python --constraint requirements.lock /wheels/*.whl \
+ && /opt/anabranch/bin/python -m engines.parse.compile
 
 FROM ${PYTHON}
 RUN useradd --uid 10001 --create-home anabranch && install -d -o anabranch /data

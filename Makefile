@@ -98,6 +98,7 @@ $(SYNCED): requirements.lock | $(UV)
 # The build backend is among the locked packages, so this needs no network.
 $(INSTALLED): $(SYNCED) pyproject.toml
 	$(UV) pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
+	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m engines.parse.compile
 	@touch $@
 
 build/check-jsonschema/.synced: .ci/check-jsonschema.lock | $(UV)
