@@ -10,8 +10,7 @@ RUN pip install --no-cache-dir --require-hashes -r uv.lock \
 COPY . .
 RUN /opt/build/bin/python -m hatchling build -t wheel -d /wheels \
  && uv venv /opt/anabranch \
- && uv pip install --no-cache --python /opt/anabranch/bin/python --constraint requirements.lock /wheels/*.whl \
- && /opt/anabranch/bin/python -m engines.parse.compile
+ && uv pip install --no-cache --compile-bytecode --python /opt/anabranch/bin/python --constraint requirements.lock /wheels/*.whl
 
 FROM ${PYTHON}
 RUN useradd --uid 10001 --create-home anabranch && install -d -o anabranch /data

@@ -92,13 +92,13 @@ $(UV): .ci/uv.lock
 
 $(SYNCED): requirements.lock | $(UV)
 	test -x $(BIN)/python || $(UV) venv --quiet --allow-existing --python $(PYTHON) $(VENV)
-	$(UV) pip sync --quiet --require-hashes --python $(BIN)/python requirements.lock
+	$(UV) pip sync --quiet --require-hashes --compile-bytecode --python $(BIN)/python requirements.lock
 	@touch $@
 
-# The build backend is among the locked packages, so this needs no network.
+# The build backend is among the locked packages, so this needs no network. A confined parsing child writes no bytecode, so it is written here.
 $(INSTALLED): $(SYNCED) pyproject.toml
 	$(UV) pip install --quiet --no-deps --no-build-isolation --python $(BIN)/python --editable .
-	PYTHONDONTWRITEBYTECODE= $(BIN)/python -m engines.parse.compile
+	$(BIN)/python -m compileall -q $(PACKAGES)
 	@touch $@
 
 build/check-jsonschema/.synced: .ci/check-jsonschema.lock | $(UV)
