@@ -136,6 +136,12 @@ def database(postgres_server: EmbeddedPostgres, template_database: str) -> Itera
 
 
 @pytest.fixture
+def superuser_database(postgres_server: EmbeddedPostgres, database: str) -> str:
+    """The address of `database` for what only a superuser may do, such as changing the catalog."""
+    return database_dsn(postgres_server.superuser_dsn, urlsplit(database).path[1:])
+
+
+@pytest.fixture
 def other_database(postgres_server: EmbeddedPostgres, template_database: str) -> Iterator[str]:
     """A second one, to compare with."""
     yield from cloned(postgres_server.dsn, template_database)

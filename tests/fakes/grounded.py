@@ -68,7 +68,7 @@ def parts(prompt: str) -> tuple[dict[int, str], str]:
     """Numbered contexts and the question: the line that is marked so, else what stands before the first context, else after the last.
     A prompt of the answer step is one JSON object."""
     if prompt.startswith("{"):
-        told = json.loads(prompt)
+        told, _ = json.JSONDecoder().raw_decode(prompt)  # a second try adds what was wrong with the first
         return {passage["n"]: f"{passage['title']} {passage['section']}: {passage['text']}" for passage in told["passages"]}, told["question"]
     marked = _QUESTION.search(prompt)
     body = prompt[: marked.start()] + prompt[marked.end() :] if marked else prompt

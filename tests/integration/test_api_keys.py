@@ -83,7 +83,9 @@ async def test_secret_is_stored_nowhere(keys: Keys) -> None:
 async def test_other_roles_cannot_read_the_table(keys: Keys) -> None:
     await keys.issue()
     async with keys.pool.acquire() as connection, connection.transaction():
-        await connection.execute("create role documents_only; grant documents_only to current_user; grant usage on schema anabranch to documents_only; set local role documents_only")
+        await connection.execute(
+            "create role documents_only; grant documents_only to current_user; grant usage on schema anabranch to documents_only; set local role documents_only"
+        )
         with pytest.raises(Exception, match="permission denied for schema credentials"):
             async with connection.transaction():
                 await connection.fetch("select hash from credentials.api_keys")

@@ -17,6 +17,7 @@ from sql.partitions import drop_partitions
 from sql.pool import Pool, close_pool, open_pool
 from sql.secondary_indexes import SECONDARY, build_indexes
 from tests.integration.test_ledger import G1, decide, generation
+from tests.postgres_fixture import administer
 
 HISTORY: tuple[Row, ...] = (
     GenerationRow(G1),
@@ -80,11 +81,11 @@ async def test_a_building_generation_has_primary_keys_only_and_then_all_the_inde
     assert [name async for name in build_indexes(pool, "g2")] == []
 
 
-async def test_an_index_whose_build_was_cut_off_is_built_again(pool: Pool) -> None:
+async def test_an_index_whose_build_was_cut_off_is_built_again(pool: Pool, superuser_database: str) -> None:
     await decide(pool, GenerationRow(generation("g2"), "g1", "rebuild"))
     half = SECONDARY[0].name("g2")
     await pool.execute(SECONDARY[0].definition("g2", concurrently=False))
-    await pool.execute("update pg_index set indisvalid = false where indexrelid = $1::regclass", half)
+    administer(superuser_database, f"update pg_index set indisvalid = false where indexrelid = 'anabranch.{half}'::regclass")
     assert half in [name async for name in build_indexes(pool, "g2")]
     assert await pool.fetchval("select indisvalid from pg_index where indexrelid = $1::regclass", half)
 

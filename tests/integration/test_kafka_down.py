@@ -10,7 +10,7 @@ import pytest
 from anabranch.process.database import FOLDER
 from tests.journey.served import anabranch
 
-DOWN = ("--set", "kafka.bootstrap_servers=127.0.0.1:9", "--set", "kafka.start_timeout_s=2")
+DOWN = ("--set", "kafka.bootstrap_servers=127.0.0.1:9", "--set", "kafka.start_timeout_s=2", "--set", 'ingest.sources={"*": []}')
 
 
 @pytest.mark.parametrize("command", [("up", "--port", "0"), ("query", "What holds?"), ("ingest", "/dev/stdin"), ("worker",), ("api", "--port", "0")])

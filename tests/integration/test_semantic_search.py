@@ -12,6 +12,7 @@ import pytest
 from schemas.ports.search import Hit
 from schemas.questions import Filters
 from sql.vector_index import ensure_vector_index
+from tests.postgres_fixture import administer
 from tests.rows import Doc, add, flip
 from tests.searching import Stand, stand
 
@@ -101,12 +102,12 @@ async def test_a_question_to_many_vectors_goes_through_the_index(database: str) 
         pytest.fail("the index was not used")
 
 
-async def test_a_build_that_was_cut_off_is_done_again(database: str) -> None:
+async def test_a_build_that_was_cut_off_is_done_again(database: str, superuser_database: str) -> None:
     async with stand(database) as desk:
         await add(desk.connection, *random_docs(20))
         await pretend_many(desk)
         await ensure_vector_index(desk.pool, desk.generation)
-        await desk.connection.execute("update pg_index set indisvalid = false where indexrelid = 'chunk_vectors_near_g1'::regclass")
+        administer(superuser_database, "update pg_index set indisvalid = false where indexrelid = 'anabranch.chunk_vectors_near_g1'::regclass")
         assert await ensure_vector_index(desk.pool, desk.generation) is True
         assert await desk.connection.fetchval("select indisvalid from pg_index where indexrelid = 'chunk_vectors_near_g1'::regclass")
 

@@ -13,6 +13,7 @@ from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.generations import Generation, IndexConfig
 from schemas.records import Record
 from schemas.rows import GenerationRow
+from streams.signatures import SIGNATURE
 from tests.generations import decide
 from tests.shared_log import SharedLog, acknowledge, nothing, storage_over
 
@@ -46,7 +47,11 @@ async def test_a_decision_that_another_worker_carries_out_at_this_moment_is_not_
 
     async def erased() -> None:
         log.work = nothing
-        await log.append([Record("control", b"r", b"{}", {"ce_type": kind}) for kind in (b"generation.created.v1", b"erasure.requested.v1")])
+        signatures = storage.codec.signatures
+        assert signatures is not None
+        for kind in (b"generation.created.v1", b"erasure.requested.v1"):
+            headers = {"ce_type": kind}
+            await log.append([Record("control", b"r", b"{}", headers | {SIGNATURE: signatures.sign("control", b"{}", headers)})])
         await acknowledge(storage.pool, log, CONTROL, 2)
 
     log.work = erased

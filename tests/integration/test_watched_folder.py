@@ -60,7 +60,7 @@ async def test_a_folder_is_followed_also_through_what_nobody_watched(database: s
 async def test_last_change_moves_with_edits_moves_and_deletions(database: str, tmp_path: Path) -> None:
     folder = tmp_path / "library"
     put(folder, "a.md", "Herons stand.")
-    async with source_world(tmp_path / "data", database) as world:
+    async with source_world(tmp_path / "data", database, f"ingest.folders={tmp_path}") as world:
         await world.add("library", {"kind": "folder", "path": str(folder), "every_s": 0.1})
         await world.ends_as("library", {"a.md": "Herons stand."})
 
