@@ -8,6 +8,7 @@ import io
 import zipfile
 from collections import Counter
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -72,7 +73,8 @@ def _sheet(sheet: Any, formats: Formats) -> Iterator[Draft]:
         _check_size(sheet.height * sheet.width)
         top, left = sheet.start
         rows: Rows = []
-        for i, row in enumerate(sheet.iter_rows(), top):
+        # Its rows begin at the sheet's first one, although its columns begin at the first that is used.
+        for i, row in enumerate(islice(sheet.iter_rows(), top, None), top):
             rows.append([_shown(value, formats.get((i, j))) for j, value in enumerate(row, left)])
             spend(sum(map(len, rows[-1])))
         yield from _drafts(rows, sheet.name, top, left)
