@@ -27,6 +27,10 @@ def http_of(server: dict[str, Any]) -> httpx2.Client:
     return httpx2.Client(base_url=server["url"], headers={"Authorization": f"Bearer {server['token']}"}, timeout=60)
 
 
+def heed_hangup() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+
+
 class Up:
     """What it says lies beside its folder, in `up.out` and `up.err`."""
 
@@ -35,7 +39,8 @@ class Up:
         self.ready.unlink(missing_ok=True)
         command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(self.ready), *arguments]
         with self.out.open("wb") as out, self.err.open("wb") as err:
-            self.process = subprocess.Popen(command, env=environment(**settings), stdout=out, stderr=err)
+            # A test run started by nohup ignores SIGHUP, and its children would do so too.
+            self.process = subprocess.Popen(command, env=environment(**settings), stdout=out, stderr=err, preexec_fn=heed_hangup)
 
     def wait_ready(self) -> dict[str, Any]:
         deadline = time.monotonic() + START_S

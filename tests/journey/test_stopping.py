@@ -14,7 +14,7 @@ import pytest
 
 from anabranch.process.database import FOLDER
 from sql.embedded import LOCATION
-from tests.journey.served import START_S, Up, anabranch, environment
+from tests.journey.served import START_S, Up, anabranch, environment, heed_hangup
 
 STOP_S = 30.0
 MARK = "STARTED_BY_TEST"
@@ -104,7 +104,9 @@ def test_closed_terminal_stops_up(folder: Path) -> None:
     ready = folder.parent / "ready.json"
     command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(ready)]
     # The new session takes the terminal as its own, as a terminal window's shell does.
-    process = subprocess.Popen(["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(**{MARK: str(folder)}))
+    process = subprocess.Popen(
+        ["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs, env=environment(**{MARK: str(folder)}), preexec_fn=heed_hangup
+    )
     os.close(theirs)
     wait_until(ready.exists, START_S)
     os.close(ours)
@@ -116,7 +118,9 @@ def test_interrupted_command_stops_the_server_it_started(folder: Path) -> None:
     assert anabranch("db", "migrate", "--data", str(folder)).returncode == 0
     command = [sys.executable, "-m", "anabranch", "documents", "list", "--data", str(folder)]
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL):
-        process = subprocess.Popen(command, env=environment(**{MARK: str(folder)}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        process = subprocess.Popen(
+            command, env=environment(**{MARK: str(folder)}), stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=heed_hangup
+        )
         wait_until(lambda: runs_postgres(folder), START_S)
         process.send_signal(number)
         process.wait(STOP_S)

@@ -134,6 +134,18 @@ def arranged(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:
         "erase collection": [[f"c{HOSTILE}", "--yes"]],
         "erase tenant": [[HOSTILE, "--yes"]],
         "erase receipts": [[]],
+        "keys create": [["--name", HOSTILE], ["--user", HOSTILE]],
+        "keys list": [[]],
+        "keys rotate": [["0" * 16], [HOSTILE]],
+        "keys revoke": [["0" * 16, "--yes"], [HOSTILE, "--yes"]],
+        "keys rewrap": [[]],
+        "audit": [[]],
+        "whoami": [[]],
+        "login": [[]],
+        "logout": [[]],
+        "topics acls": [[], ["--producer", f"User:{HOSTILE}"]],
+        "db scrub": [[]],
+        "down": [[]],
     }
 
 
