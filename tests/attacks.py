@@ -81,7 +81,7 @@ def run(files: Iterable[str], examples: int) -> dict[str, Result]:
     with tempfile.TemporaryDirectory() as folder:
         report = Path(folder, "report.xml")
         command = [sys.executable, "-m", "pytest", "-q", "-o", "junit_family=xunit1", f"--junit-xml={report}", *files]
-        subprocess.run(command, cwd=ROOT, env=os.environ | {"ANABRANCH_ATTACK_EXAMPLES": str(examples)}, check=False)
+        subprocess.run(command, cwd=ROOT, env=os.environ | {"ATTACK_EXAMPLES": str(examples)}, check=False)
         return read_report(report)
 
 

@@ -18,7 +18,7 @@ from schemathesis import GenerationMode
 from api.app import routes_only
 from tests.journey.conftest import World
 
-EXAMPLES = int(os.environ.get("ANABRANCH_ATTACK_EXAMPLES", "4"))
+EXAMPLES = int(os.environ.get("ATTACK_EXAMPLES", "4"))
 """Of each kind for each operation; `make attack` takes more."""
 ENDLESS = ("/v1/stream", "/v1/runs/{run}/stream")
 """Server-sent events without an end are read elsewhere."""

@@ -30,7 +30,7 @@ USERS = {"ana": ("user:ana",), "ben": ("user:ben", "group:finance"), "head": Non
 BODIES: dict[str, Json] = {"build_generation": {"purpose": "reindex"}}
 """Fields that keep an operation from changing the server for every tenant."""
 STREAMS = {"stream"}
-IS_LONG = "ANABRANCH_ATTACK_EXAMPLES" in os.environ
+IS_LONG = "ATTACK_EXAMPLES" in os.environ
 """`make attack`: every value in every place. The suite puts in each place the ids of its kind and one other value, in turn."""
 VALUES_PER_PLACE = 1_000 if IS_LONG else 1
 STREAM_S = 6.0 if IS_LONG else 3.0

@@ -94,7 +94,7 @@ def test_every_text_function_takes_linear_time(name: str) -> None:
 MEGABYTE_NOISE_S = 0.15
 """Patterns that back out step by step take fresh memory for their stack, which costs 13 times as much at 1 MB as at 250 KB, and 4 times more at 4 MB."""
 MEGABYTES = (".", "A-", "111 ", "a.", "aaaa@", "1", "Mr. ", "x. ", "a,", " ", "\n", "<")
-TURNS = 1 if "ANABRANCH_ATTACK_EXAMPLES" in os.environ else 6
+TURNS = 1 if "ATTACK_EXAMPLES" in os.environ else 6
 """Each pattern gets every such megabyte in `make attack`, and two of the twelve in the suite."""
 
 
