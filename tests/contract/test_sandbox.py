@@ -60,7 +60,7 @@ async def test_a_child_that_somebody_kills_says_nothing_against_its_document(san
 
 
 async def test_memory_that_grows_slowly_is_watched() -> None:
-    pool = Sandbox(1, SandboxLimits(deadline_s=60, memory_bytes=2**20), MODULES)
+    pool = Sandbox(1, SandboxLimits(deadline_s=60, memory_bytes=8 * 2**20), MODULES)
     with pytest.raises(LimitExceeded) as caught:
         await pool.run(sandboxed.hang)
     await pool.aclose()
