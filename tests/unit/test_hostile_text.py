@@ -27,7 +27,7 @@ DOCUMENT = UUID(int=1)
 SCREENED = (400, 1_600, 6_400)
 """A quadratic pattern is caught here, before it could hold the longer texts below for hours."""
 WHOLE = (250_000, 1_000_000)
-NOISE_S = 0.006
+NOISE_S = 0.02
 MOST = 8.0
 """Times that four times the text may take: 4 for linear time, 16 for quadratic."""
 
