@@ -1,4 +1,4 @@
-"""What the owner of a data folder has approved from the command line, which over HTTP alone nobody may do.
+"""Approvals that the owner of a data folder gives from the command line; a request over HTTP cannot give them.
 
 Whoever can write to the data folder, which is 0700, owns the server: folders to watch and settings with addresses or keys are approved there. A caller of
 the API, with whatever credential, adds none.
@@ -40,7 +40,7 @@ def approved(data_dir: Path, kind: Kind) -> list[str]:
 
 
 def closed_settings(sets: Iterable[str]) -> list[str]:
-    """Those that need approval: all but the shape of chunks and names of models."""
+    """Return the settings that need approval: all but `chunk.*` and model names."""
     return [one for one in sets if not (key := one.partition("=")[0].strip()).startswith(OPEN_SECTION) and key not in OPEN_SETTINGS]
 
 

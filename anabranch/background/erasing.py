@@ -138,7 +138,7 @@ class LogEraser:
             await tables.sweep(request.receipt_id, request.tenant, some, before=before, readable=bare)
 
     async def _scrub(self, tables: PgErasure, request: ErasureRequested) -> None:
-        """Of a server of our own; of another one rows are only vacuumed, and the receipt says what that leaves."""
+        """Rewrite tables on the embedded server. On an external server only vacuum them; the receipt names what remains."""
         if self.storage.key_file is None:
             await vacuum(self.storage.pool, TOUCHED)
             return

@@ -49,7 +49,7 @@ def normalize_server(server: str) -> str:
 
 
 def is_private(server: str) -> bool:
-    """Whether nobody on the way can read the credential."""
+    """Return whether the connection to the server is private: TLS, or loopback."""
     parts = urlsplit(server)
     return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
 

@@ -247,7 +247,7 @@ def _add(name: str, takes: dict[str, Any], marks: Marks, common: Remote) -> int:
 
 
 def approve_folder(takes: dict[str, Any], common: Remote) -> None:
-    """Whoever can write to the data folder may let its server watch any folder."""
+    """Approve the folder in the data folder, to which only its owner can write."""
     if takes["kind"] == "folder" and not common.server:
         approve(common.settings().data_dir, "folders", [takes["path"]])
 

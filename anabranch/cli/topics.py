@@ -101,7 +101,7 @@ def acls(
     commands: Annotated[bool, Parameter(negative="")] = False,
     common: Local = DEFAULT,
 ) -> int:
-    """Print the access rules that the Kafka cluster needs: producers write `raw` alone, and nobody but the API and workers writes the rest. Changes nothing.
+    """Print the ACLs that the Kafka cluster needs. Changes nothing.
 
     Parameters
     ----------

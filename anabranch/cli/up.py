@@ -108,7 +108,7 @@ def _announce(server: Server, login: str, plan: Plan, common: Common) -> None:
 
 
 def _postgres_lines(server: Server, plan: Plan) -> dict[str, str]:
-    """What the address does not tell: the password for TCP, and tables outside the data folder."""
+    """Return notes about the embedded Postgres: the password file for TCP, and tables outside the data folder."""
     from anabranch.process.database import FOLDER
     from sql.embedded import DATABASE, PASSWORD_FILE, ROLE, tables_elsewhere
 

@@ -1,4 +1,4 @@
-"""Which principals need which rights on which topics and groups: producers write `raw` alone, and nobody but the API and workers writes the rest."""
+"""Access rules for Kafka: producers write only `raw`; the API and workers write every other topic."""
 
 from __future__ import annotations
 

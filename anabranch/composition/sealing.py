@@ -55,16 +55,16 @@ async def _signatures(keystore: PgKeystore, master: bytes, log: ListedLog) -> Si
     noted = await keystore.unsigned_below()
     if noted is None:
         below = {} if await _begins_signed(log, Signatures(keys)) else {topic: _ends(await log.ends(topic)) for topic in await log.topics()}
-        told = canonical_json(below)
-        noted = await keystore.note_unsigned_below(told, mac(keys[0], told))
-    told, tag = noted
-    if not hmac.compare_digest(tag, mac(keys[0], told)):
+        encoded = canonical_json(below)
+        noted = await keystore.note_unsigned_below(encoded, mac(keys[0], encoded))
+    encoded, tag = noted
+    if not hmac.compare_digest(tag, mac(keys[0], encoded)):
         raise ConfigurationError(
-            "the table keystore.unsigned_events was changed by somebody else than this program",
+            "The authentication code in table keystore.unsigned_events does not match its content.",
             code="WRONG_MASTER_KEY",
             remedy="Restore schema `keystore` from its backup, or give this process the master key that the keystore was made with.",
         )
-    found = json.loads(told)
+    found = json.loads(encoded)
     return Signatures(keys, {topic: {int(partition): end for partition, end in ends.items()} for topic, ends in found.items()})
 
 
@@ -128,7 +128,7 @@ def readable(settings: Settings) -> Callable[[str], bool]:
 
 
 def configured_master_key(settings: Settings, known: str | None) -> bytes:
-    """Of the settings, else of the data folder. `known` is the fingerprint in the keystore: by it a rotation that was interrupted is finished."""
+    """Return the master key from the settings, else from the data folder. `known`, the fingerprint in the keystore, decides how an interrupted rotation ends."""
     given = settings.log.master_key
     if given is not None:
         return parse_master_key(given.get_secret_value(), "ANABRANCH_LOG__MASTER_KEY")

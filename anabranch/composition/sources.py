@@ -157,7 +157,7 @@ class Readers:
         return PgChangeReader(dsn, *table.place, slot_name(spec.name, table))
 
     def _dsn(self, spec: SourceSpec) -> str | None:
-        """From settings only: whoever may declare a source does not choose which databases the worker enters."""
+        """Read the database URL from the settings only: declaring a source does not permit choosing a database."""
         secret = self.settings.sources.get(spec.name.replace("-", "_"))
         return secret.get_secret_value() if secret else None
 

@@ -69,8 +69,21 @@ begin
 end
 $$;
 
--- Views read as whoever asks, not as their owner.
+-- Views read with the rights of the caller, not of their owner.
 alter view entities set (security_invoker = true);
+
+-- Grants for the role that reads directly. Where that role cannot be made now, `anabranch doctor` says so and names this function.
+create function grant_direct_access(reader text default 'anabranch_reader') returns void language plpgsql set search_path = anabranch, extensions, public
+as $$
+begin
+  execute format('grant usage on schema anabranch, extensions to %I', reader);
+  execute format(
+    'grant select on documents, document_revisions, revision_texts, parent_chunks, child_chunks, entity_mentions, relations, claims, visible, runs, entities, live_generation to %I',
+    reader
+  );
+end
+$$;
+revoke execute on function grant_direct_access(text) from public;
 
 -- Who may read directly: on Supabase the role of signed-in users, elsewhere one of ours, where we may make one (`anabranch doctor` says if not).
 do $$
@@ -85,10 +98,6 @@ begin
       when insufficient_privilege then return;
     end;
   end if;
-  execute format('grant usage on schema anabranch, extensions to %I', reader);
-  execute format(
-    'grant select on documents, document_revisions, revision_texts, parent_chunks, child_chunks, entity_mentions, relations, claims, visible, runs, entities, live_generation to %I',
-    reader
-  );
+  perform grant_direct_access(reader);
 end
 $$;
