@@ -10,9 +10,10 @@ import json
 import sys
 import time
 
-from confluent_kafka import OFFSET_BEGINNING, Consumer, Producer, TopicPartition
+from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
 PATIENCE_S = 100
+LEADER_UNKNOWN = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 
 
 def binary(attributes, data):
@@ -53,9 +54,20 @@ def listener(servers, topic):
     """Stands at the end of the topic before anything is pushed."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "somebody-else", "enable.auto.commit": False})
     places = [TopicPartition(topic, number) for number in consumer.list_topics(topic, timeout=10).topics[topic].partitions]
-    ends = [TopicPartition(topic, place.partition, consumer.get_watermark_offsets(place, timeout=10)[1] or OFFSET_BEGINNING) for place in places]
-    consumer.assign(ends)
+    consumer.assign([TopicPartition(topic, place.partition, end_offset(consumer, place) or OFFSET_BEGINNING) for place in places])
     return consumer
+
+
+def end_offset(consumer, place):
+    """Retry while the broker elects a leader of a topic made a moment ago: librdkafka does not retry this request."""
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            return consumer.get_watermark_offsets(place, timeout=10)[1]
+        except KafkaException as error:
+            if error.args[0].code() not in LEADER_UNKNOWN or time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
 
 
 def heard(consumer, count):
