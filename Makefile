@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 UV := build/uv/bin/uv
 SYNCED := $(VENV)/.synced
 INSTALLED := $(VENV)/.installed
-PACKAGES := schemas sql streams engines processors retrieval evaluation api anabranch
+PACKAGES := schemas sql streams engines processors retrieval evaluation services api anabranch
 COMPILE := $(UV) pip compile --quiet --generate-hashes --no-emit-index-url --no-header --universal --python-version 3.11
 
 export UV_PYTHON_DOWNLOADS := never
@@ -62,7 +62,7 @@ contracts: $(INSTALLED) ## Generate OpenAPI, AsyncAPI, JSON Schemas and the tabl
 	$(BIN)/python -m docs.generate
 
 samples: $(INSTALLED) ## Make the sample documents again
-	$(BIN)/python -m samples.make
+	$(BIN)/python -m samples.generate
 
 compose: build/check-jsonschema/.synced ## Validate docker-compose.yml
 	build/check-jsonschema/bin/check-jsonschema --builtin-schema vendor.compose-spec docker-compose.yml

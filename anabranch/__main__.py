@@ -5,16 +5,16 @@ from __future__ import annotations
 import signal
 
 from anabranch.cli import main
-from anabranch.process.stopping import leave, signals
+from anabranch.process.shutdown import exit_process, list_stop_signals
 
 
 def program() -> None:
     """Leaves at once when the command is done: taking native threads apart at exit is slow, and at times fatal."""
-    for number in signals():
+    for number in list_stop_signals():
         # As Ctrl-C: a command that started a server stops it before it ends.
         if number != signal.SIGINT:
             signal.signal(number, lambda *_: signal.raise_signal(signal.SIGINT))
-    leave(main())
+    exit_process(main())
 
 
 if __name__ == "__main__":

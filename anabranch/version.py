@@ -3,7 +3,7 @@
 from importlib.metadata import PackageNotFoundError, version
 
 
-def program_version() -> str:
+def get_program_version() -> str:
     """Of the installed distribution; of the sources where they run without being installed."""
     try:
         return version("anabranch")

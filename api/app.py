@@ -7,17 +7,17 @@ from typing import Any
 from fastapi import Depends, FastAPI
 
 from api import problems
-from api.authentication import Authentication
-from api.browser_guard import BrowserGuard, SecurityHeaders
-from api.guard import clean_input
-from api.middleware import BodyLimit, RequestId, Slots
-from api.roles import NEEDED_ROLES, PUBLIC, require_role
+from api.authentication import AuthenticationMiddleware
+from api.browser_guard import BrowserGuardMiddleware, SecurityHeadersMiddleware
+from api.middleware import BodyLimitMiddleware, ConcurrencyLimitMiddleware, RequestIdMiddleware
+from api.roles import PUBLIC_OPERATIONS, REQUIRED_ROLES, require_role
 from api.routes import (
     audit,
     builds,
     collections,
     config,
     dead_letters,
+    docs,
     documents,
     entities,
     erasures,
@@ -30,26 +30,26 @@ from api.routes import (
     keys,
     lineage,
     login,
-    manual,
-    past_runs,
     profiles,
-    questions,
+    queries,
     replays,
+    reruns,
     runs,
     sources,
 )
 from api.services import Services
-from api.sessions import SessionCookie
+from api.sessions import SessionCookieMiddleware
+from api.validation import validate_input
 
 VERSION = "0.1.0"
-RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"description": "A mistake in the request", "content": {problems.MEDIA_TYPE: {"schema": problems.Problem}}},
-    "5XX": {"description": "Not now: try again", "content": {problems.MEDIA_TYPE: {"schema": problems.Problem}}},
+ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
+    "4XX": {"description": "A mistake in the request", "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}},
+    "5XX": {"description": "Not now: try again", "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}},
 }
 
-CREDENTIAL = "An API key, a JSON Web Token of the configured issuer, or the local token"
-REFUSALS: dict[str, Any] = {
-    status: {"description": description, "content": {problems.MEDIA_TYPE: {"schema": problems.Problem}}}
+CREDENTIAL_DESCRIPTION = "An API key, a JSON Web Token of the configured issuer, or the local token"
+REFUSAL_RESPONSES: dict[str, Any] = {
+    status: {"description": description, "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}}
     for status, description in {
         "401": "No valid credential",
         "403": "The credential's role, tenant or readers do not allow it",
@@ -58,31 +58,36 @@ REFUSALS: dict[str, Any] = {
 }
 
 
-def create_app(services: Services, *, most_requests: int = 256, requests_per_address: int = 128, min_upload_rate: int = 1024) -> FastAPI:
+def create_app(services: Services, *, max_requests: int = 256, max_requests_per_address: int = 128, min_upload_bytes_per_s: int = 1024) -> FastAPI:
     """Answers as soon as the services do; starting and stopping them is the caller's."""
-    app = routes_only()
+    app = create_routes()
     app.state.services = services
-    app.add_middleware(Authentication, authenticate=services.authenticate, max_failures=services.max_failures, count_failure=services.authentication_failed)
-    app.add_middleware(BodyLimit, max_bytes=services.max_bytes, min_rate=min_upload_rate)
-    app.add_middleware(Slots, most=most_requests, most_of_one=requests_per_address)
-    app.add_middleware(SessionCookie, sessions=services.sessions)
-    app.add_middleware(BrowserGuard, hosts=services.hosts)
-    app.add_middleware(RequestId)
-    app.add_middleware(SecurityHeaders)
+    app.add_middleware(
+        AuthenticationMiddleware,
+        authenticate=services.authenticate,
+        max_failures=services.max_failures_per_minute,
+        count_failure=services.count_failed_authentication,
+    )
+    app.add_middleware(BodyLimitMiddleware, max_bytes=services.max_upload_bytes, min_bytes_per_s=min_upload_bytes_per_s)
+    app.add_middleware(ConcurrencyLimitMiddleware, max_requests=max_requests, max_requests_per_address=max_requests_per_address)
+    app.add_middleware(SessionCookieMiddleware, sessions=services.sessions)
+    app.add_middleware(BrowserGuardMiddleware, hosts=services.hostnames)
+    app.add_middleware(RequestIdMiddleware)
+    app.add_middleware(SecurityHeadersMiddleware)
     return app
 
 
-def routes_only() -> FastAPI:
+def create_routes() -> FastAPI:
     """Without services: enough for its OpenAPI document."""
     description = "Event-sourced streaming ingestion and retrieval."
     # Its own pages would fetch scripts from the network.
-    app = FastAPI(title="Anabranch", version=VERSION, description=description, responses=RESPONSES, docs_url=None, redoc_url=None)
+    app = FastAPI(title="Anabranch", version=VERSION, description=description, responses=ERROR_RESPONSES, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False
     for resource in (
         ingest,
         documents,
         files,
-        questions,
+        queries,
         feedback,
         collections,
         entities,
@@ -92,7 +97,7 @@ def routes_only() -> FastAPI:
         generations,
         profiles,
         runs,
-        past_runs,
+        reruns,
         lineage,
         events,
         dead_letters,
@@ -102,20 +107,20 @@ def routes_only() -> FastAPI:
         login,
         config,
     ):
-        app.include_router(resource.router, prefix="/v1", dependencies=[Depends(clean_input), Depends(require_role)])
+        app.include_router(resource.router, prefix="/v1", dependencies=[Depends(validate_input), Depends(require_role)])
     app.include_router(health.router, dependencies=[Depends(require_role)])
-    app.include_router(manual.router)
-    problems.install(app)
-    app.openapi = lambda: _with_security(FastAPI.openapi(app))  # type: ignore[method-assign]
+    app.include_router(docs.router)
+    problems.install_error_handlers(app)
+    app.openapi = lambda: _add_security(FastAPI.openapi(app))  # type: ignore[method-assign]
     return app
 
 
-def _with_security(document: dict[str, Any]) -> dict[str, Any]:
+def _add_security(document: dict[str, Any]) -> dict[str, Any]:
     """Adds the credential and the role that each operation needs."""
-    document.setdefault("components", {})["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "description": CREDENTIAL}}
+    document.setdefault("components", {})["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "description": CREDENTIAL_DESCRIPTION}}
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
-        if (name := operation["operationId"]) not in PUBLIC:
+        if (name := operation["operationId"]) not in PUBLIC_OPERATIONS:
             operation["security"] = [{"bearer": []}]
-            operation["x-needed-role"] = NEEDED_ROLES[name]
-            operation["responses"] |= REFUSALS
+            operation["x-needed-role"] = REQUIRED_ROLES[name]
+            operation["responses"] |= REFUSAL_RESPONSES
     return document

@@ -12,34 +12,34 @@ from fastapi import Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.routing import APIRoute
 
-from api.access import caller, services
+from api.dependencies import get_caller, get_services
 from schemas.errors import AnabranchError, Forbidden, TransientError
 
 
 @dataclass(frozen=True, slots=True)
-class Act:
+class AuditedAction:
     """`subject` is a template over the response and the parameters of the path."""
 
-    what: str
-    subject: str
+    action: str
+    subject_template: str
 
 
-ACTS: Mapping[str, Act] = {
-    "add_source": Act("source.added", "{name}"),
-    "remove_source": Act("source.removed", "{name}"),
-    "reset_source": Act("source.reset", "{name}"),
-    "erase": Act("erasure.requested", "{receipt_id}"),
-    "redrive": Act("dead_letters.redriven", "{events} events"),
-    "discard_dead_letters": Act("dead_letters.discarded", "{events} events"),
-    "start_replay": Act("replay.started", "{replay_id}"),
-    "change_replay": Act("replay.changed", "{replay} {action}"),
-    "build_generation": Act("generation.build_started", "{generation}"),
-    "pace_build": Act("generation.build_paced", "{name}"),
-    "promote_generation": Act("generation.promoted", "{name}"),
-    "roll_back": Act("generation.rolled_back", "{previous}"),
-    "roll_back_from": Act("generation.rolled_back", "{name}"),
-    "create_login_link": Act("login_link.created", "until {expires_at}"),
-    "drop_generation": Act("generation.dropped", "{name}"),
+AUDITED_ACTIONS: Mapping[str, AuditedAction] = {
+    "add_source": AuditedAction("source.added", "{name}"),
+    "remove_source": AuditedAction("source.removed", "{name}"),
+    "reset_source": AuditedAction("source.reset", "{name}"),
+    "erase": AuditedAction("erasure.requested", "{receipt_id}"),
+    "redrive": AuditedAction("dead_letters.redriven", "{events} events"),
+    "discard_dead_letters": AuditedAction("dead_letters.discarded", "{events} events"),
+    "start_replay": AuditedAction("replay.started", "{replay_id}"),
+    "change_replay": AuditedAction("replay.changed", "{replay} {action}"),
+    "build_generation": AuditedAction("generation.build_started", "{generation}"),
+    "pace_build": AuditedAction("generation.build_paced", "{name}"),
+    "promote_generation": AuditedAction("generation.promoted", "{name}"),
+    "roll_back": AuditedAction("generation.rolled_back", "{previous}"),
+    "roll_back_from": AuditedAction("generation.rolled_back", "{name}"),
+    "create_login_link": AuditedAction("login_link.created", "until {expires_at}"),
+    "drop_generation": AuditedAction("generation.dropped", "{name}"),
 }
 """By operation id. The service of API keys records its own acts, in the transaction that changes a key."""
 
@@ -49,8 +49,8 @@ class AuditedRoute(APIRoute):
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
-        act = ACTS.get(self.operation_id or "")
-        if act is None:
+        action = AUDITED_ACTIONS.get(self.operation_id or "")
+        if action is None:
             return handle
 
         async def audited(request: Request) -> Response:
@@ -61,22 +61,22 @@ class AuditedRoute(APIRoute):
             except Exception as error:
                 # The caller gets the error of the act, also where a log that is away does not take its record.
                 with suppress(TransientError):
-                    await _record(request, act, {}, error.code if isinstance(error, AnabranchError) else "BUG")
+                    await _record_action(request, action, {}, error.code if isinstance(error, AnabranchError) else "BUG")
                 raise
             body = json.loads(bytes(response.body))
             if not await _is_dry_run(request):
-                await _record(request, act, body, "refused" if body.get("promoted") is False else "done")
+                await _record_action(request, action, body, "refused" if body.get("promoted") is False else "done")
             return response
 
         return audited
 
 
-async def _record(request: Request, act: Act, body: Mapping[str, Any], outcome: str) -> None:
+async def _record_action(request: Request, action: AuditedAction, body: Mapping[str, Any], outcome: str) -> None:
     try:
-        subject = act.subject.format_map({**body, **request.path_params})
+        subject = action.subject_template.format_map({**body, **request.path_params})
     except KeyError:
         subject = None
-    await services(request).audit.record(caller(request), act.what, subject, request.scope.get("request_id"), outcome)
+    await get_services(request).audit.record(get_caller(request), action.action, subject, request.scope.get("request_id"), outcome)
 
 
 async def _is_dry_run(request: Request) -> bool:

@@ -14,13 +14,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.problems import SECURITY_HEADERS, problem
+from api.problems import SECURITY_HEADERS, build_problem
 
 SAFE_METHODS = ("GET", "HEAD", "OPTIONS")
 DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
-class SecurityHeaders:
+class SecurityHeadersMiddleware:
     """Adds the headers that every answer has; a route may set its own value of one."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -30,45 +30,45 @@ class SecurityHeaders:
         async def with_headers(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", []))
-                given = {name.lower() for name, _ in headers}
-                missing = [pair for pair in SECURITY_HEADERS.items() if pair[0].lower().encode() not in given]
+                present_names = {name.lower() for name, _ in headers}
+                missing = [pair for pair in SECURITY_HEADERS.items() if pair[0].lower().encode() not in present_names]
                 message["headers"] = [*headers, *((name.lower().encode(), value.encode()) for name, value in missing)]
             await send(message)
 
         await self.app(scope, receive, with_headers if scope["type"] == "http" else send)
 
 
-class BrowserGuard:
-    """Refuses a `Host` that is not ours (421), and unsafe methods from another origin (403).
+class BrowserGuardMiddleware:
+    """Refuses a `StageConsumer` that is not ours (421), and unsafe methods from another origin (403).
 
     `hosts` are names beside those of the loopback address and the address that the connection came to.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
-        self.app, self.hosts = app, frozenset(_name_and_port(host)[0] for host in hosts)
+        self.app, self.hosts = app, frozenset(_parse_host(host)[0] for host in hosts)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        refusal = self._refusal(Request(scope)) if scope["type"] == "http" else None
+        refusal = self._check_request(Request(scope)) if scope["type"] == "http" else None
         await (refusal or self.app)(scope, receive, send)
 
-    def _refusal(self, request: Request) -> JSONResponse | None:
+    def _check_request(self, request: Request) -> JSONResponse | None:
         host = request.headers.getlist("host")
-        if len(host) != 1 or not self._is_own(host[0], request.scope.get("server")):
-            named = ", ".join(host) or "none"
+        if len(host) != 1 or not self._is_own_host(host[0], request.scope.get("server")):
+            host_list = ", ".join(host) or "none"
             remedy = "Use the address that the server listens on, or name the host in ANABRANCH_API__HOSTS."
-            return problem(request, 421, "UNKNOWN_HOST", f"Host {named!r} is not a name of this server.", remedy)
+            return build_problem(request, 421, "UNKNOWN_HOST", f"Host {host_list!r} is not a name of this server.", remedy)
         if request.method in SAFE_METHODS:
             return None
         for origin in request.headers.getlist("origin"):
             if not _is_same_origin(origin, host[0]):
-                return _foreign(request, f"Origin {origin!r} is not that of host {host[0]!r}.")
+                return _build_foreign_origin_problem(request, f"Origin {origin!r} is not that of host {host[0]!r}.")
         site = request.headers.get("sec-fetch-site")
         if site in ("cross-site", "same-site"):
-            return _foreign(request, f"A page of another site sent this request (Sec-Fetch-Site: {site}).")
+            return _build_foreign_origin_problem(request, f"A page of another site sent this request (Sec-Fetch-Site: {site}).")
         return None
 
-    def _is_own(self, host: str, server: tuple[str, int | None] | None) -> bool:
-        name, _ = _name_and_port(host)
+    def _is_own_host(self, host: str, server: tuple[str, int | None] | None) -> bool:
+        name, _ = _parse_host(host)
         if name in self.hosts or name == "localhost":
             return True
         try:
@@ -78,21 +78,21 @@ class BrowserGuard:
         return address.is_loopback or (server is not None and name == server[0].partition("%")[0])
 
 
-def _foreign(request: Request, detail: str) -> JSONResponse:
-    return problem(request, 403, "FOREIGN_ORIGIN", detail, "Send the request from a page of this server, or from a program.")
+def _build_foreign_origin_problem(request: Request, detail: str) -> JSONResponse:
+    return build_problem(request, 403, "FOREIGN_ORIGIN", detail, "Send the request from a page of this server, or from a program.")
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
     """Schemes are not compared: a proxy before us may speak TLS. `null`, the origin of sandboxed pages and files, is nobody's."""
     parts = urlsplit(origin)
-    default = DEFAULT_PORTS.get(parts.scheme)
-    if default is None:
+    default_port = DEFAULT_PORTS.get(parts.scheme)
+    if default_port is None:
         return False
-    named, own = _name_and_port(parts.netloc), _name_and_port(host)
-    return bool(named[0]) and (named[0], named[1] or default) == (own[0], own[1] or default)
+    origin_parts, host_parts = _parse_host(parts.netloc), _parse_host(host)
+    return bool(origin_parts[0]) and (origin_parts[0], origin_parts[1] or default_port) == (host_parts[0], host_parts[1] or default_port)
 
 
-def _name_and_port(host: str) -> tuple[str, int | None]:
+def _parse_host(host: str) -> tuple[str, int | None]:
     """Lower case, without brackets and final dot; an empty name where it is malformed."""
     name, colon, port = host.rpartition(":") if not host.endswith("]") and (host.count(":") == 1 or host.startswith("[")) else (host, "", "")
     if (colon and not (port.isascii() and port.isdigit() and len(port) <= 5)) or "@" in host:

@@ -17,7 +17,7 @@ MAX_PARTS = 64
 
 
 @dataclass(slots=True)
-class Part:
+class PartHeader:
     headers: dict[str, str] = field(default_factory=dict)
 
     @property
@@ -35,71 +35,71 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Data:
-    body: bytes
+class PartData:
+    data: bytes
 
 
-class End:
+class PartEnd:
     """Of a part."""
 
 
-Piece = Part | Data | End
+PartEvent = PartHeader | PartData | PartEnd
 
 
-class _Collector:
+class _PartEventCollector:
     """The parser's callbacks, gathered until the next read."""
 
     def __init__(self, boundary: bytes) -> None:
-        self.pieces: list[Piece] = []
-        self.part = Part()
+        self.events: list[PartEvent] = []
+        self.part = PartHeader()
         self.header_name, self.header_value = b"", b""
         self.finished = False
         self.parser = MultipartParser(
             boundary,
             {
-                "on_part_begin": self._begin,
-                "on_header_field": self._header_field,
-                "on_header_value": self._header_value,
-                "on_header_end": self._header_end,
-                "on_headers_finished": lambda: self.pieces.append(self.part),
-                "on_part_data": lambda data, start, end: self.pieces.append(Data(data[start:end])),
-                "on_part_end": lambda: self.pieces.append(End()),
-                "on_end": self._end,
+                "on_part_begin": self._on_part_begin,
+                "on_header_field": self._on_header_field,
+                "on_header_value": self._on_header_value,
+                "on_header_end": self._on_header_end,
+                "on_headers_finished": lambda: self.events.append(self.part),
+                "on_part_data": lambda data, start, end: self.events.append(PartData(data[start:end])),
+                "on_part_end": lambda: self.events.append(PartEnd()),
+                "on_end": self._on_end,
             },
         )
 
-    def feed(self, chunk: bytes) -> list[Piece]:
-        self.pieces = []
+    def feed(self, chunk: bytes) -> list[PartEvent]:
+        self.events = []
         self.parser.write(chunk)
-        return self.pieces
+        return self.events
 
-    def _begin(self) -> None:
-        self.part = Part()
+    def _on_part_begin(self) -> None:
+        self.part = PartHeader()
 
-    def _header_field(self, data: bytes, start: int, end: int) -> None:
+    def _on_header_field(self, data: bytes, start: int, end: int) -> None:
         self.header_name += data[start:end]
 
-    def _header_value(self, data: bytes, start: int, end: int) -> None:
+    def _on_header_value(self, data: bytes, start: int, end: int) -> None:
         self.header_value += data[start:end]
 
-    def _header_end(self) -> None:
+    def _on_header_end(self) -> None:
         self.part.headers[self.header_name.decode("latin-1").lower()] = self.header_value.decode("latin-1")
         self.header_name, self.header_value = b"", b""
 
-    def _end(self) -> None:
+    def _on_end(self) -> None:
         self.finished = True
 
 
-async def pieces(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[Piece, None]:
+async def parse_parts(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[PartEvent, None]:
     """Raises InvalidRequest for a body that is no complete multipart form."""
     _, options = parse_options_header(content_type)
     if not options.get(b"boundary"):
         raise InvalidRequest("the multipart form names no boundary", remedy="Let your HTTP client write the Content-Type header.")
     try:
-        collector = _Collector(options[b"boundary"])
+        collector = _PartEventCollector(options[b"boundary"])
         async for chunk in chunks:
-            for piece in collector.feed(chunk):
-                yield piece
+            for event in collector.feed(chunk):
+                yield event
     except FormParserError as error:
         raise InvalidRequest(f"the multipart form cannot be read: {error}", remedy="Let your HTTP client write the form.") from error
     if not collector.finished:
@@ -107,51 +107,51 @@ async def pieces(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncGenera
 
 
 @dataclass(slots=True)
-class Form:
+class MultipartForm:
     fields: dict[str, list[str]] = field(default_factory=dict)
     upload: BlobRef | None = None
     filename: str | None = None
     media_type: str | None = None
 
 
-Store = Callable[[AsyncIterator[bytes], str | None], Awaitable[BlobRef]]
+StoreUpload = Callable[[AsyncIterator[bytes], str | None], Awaitable[BlobRef]]
 
 
-async def read_form(content_type: str, chunks: AsyncIterator[bytes], store: Store) -> Form:
+async def read_form(content_type: str, chunks: AsyncIterator[bytes], store: StoreUpload) -> MultipartForm:
     """The form, with its one file (field `file`) stored by `store` while it came."""
-    form, count = Form(), 0
-    async with aclosing(pieces(content_type, chunks)) as stream:
-        async for piece in stream:
-            if not isinstance(piece, Part):
+    form, n_parts = MultipartForm(), 0
+    async with aclosing(parse_parts(content_type, chunks)) as stream:
+        async for event in stream:
+            if not isinstance(event, PartHeader):
                 continue
-            count += 1
-            if count > MAX_PARTS:
+            n_parts += 1
+            if n_parts > MAX_PARTS:
                 raise LimitExceeded(f"the form has more than {MAX_PARTS} parts", remedy="Send one document a request.")
-            await _take(piece, stream, form, store)
+            await _read_part(event, stream, form, store)
     return form
 
 
-async def _take(part: Part, stream: AsyncIterator[Piece], form: Form, store: Store) -> None:
+async def _read_part(part: PartHeader, stream: AsyncIterator[PartEvent], form: MultipartForm, store: StoreUpload) -> None:
     if part.name == "file":
         if form.upload is not None:
             raise InvalidRequest("the form has two files", remedy="Send one document a request.")
         form.filename, form.media_type = part.filename, part.headers.get("content-type")
-        form.upload = await store(_body(stream), form.media_type)
+        form.upload = await store(_iterate_part_data(stream), form.media_type)
         return
-    form.fields.setdefault(part.name, []).append(await _text(part, stream))
+    form.fields.setdefault(part.name, []).append(await _read_text_field(part, stream))
 
 
-async def _body(stream: AsyncIterator[Piece]) -> AsyncIterator[bytes]:
-    async for piece in stream:
-        if isinstance(piece, End):
+async def _iterate_part_data(stream: AsyncIterator[PartEvent]) -> AsyncIterator[bytes]:
+    async for event in stream:
+        if isinstance(event, PartEnd):
             return
-        if isinstance(piece, Data):
-            yield piece.body
+        if isinstance(event, PartData):
+            yield event.data
 
 
-async def _text(part: Part, stream: AsyncIterator[Piece]) -> str:
+async def _read_text_field(part: PartHeader, stream: AsyncIterator[PartEvent]) -> str:
     value = b""
-    async for chunk in _body(stream):
+    async for chunk in _iterate_part_data(stream):
         value += chunk
         if len(value) > MAX_FIELD_BYTES:
             raise LimitExceeded(f"form field {part.name} is over {MAX_FIELD_BYTES} bytes", remedy="Send the document as the field `file`.")

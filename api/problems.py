@@ -13,7 +13,7 @@ from fastapi.responses import JSONResponse, Response
 from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect
 
-from api.bounds import remedy_of
+from api.validation_remedies import format_remedy
 from schemas.errors import (
     AnabranchError,
     FatalError,
@@ -31,7 +31,7 @@ from schemas.errors import (
 
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
-CLIENT_GONE = 499
+CLIENT_CLOSED_REQUEST = 499
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
@@ -39,9 +39,9 @@ SECURITY_HEADERS = {
     "X-Frame-Options": "DENY",
 }
 """Of every answer."""
-UNTYPED = "Send JSON with the header Content-Type: application/json, and compare it with /openapi.json."
+MISSING_CONTENT_TYPE_REMEDY = "Send JSON with the header Content-Type: application/json, and compare it with /openapi.json."
 
-STATUS_OF_CODE = {
+STATUS_BY_CODE = {
     "FORBIDDEN_KEY": 403,
     "UNSUPPORTED_MEDIA_TYPE": 415,
     "DUPLICATE_ID": 409,
@@ -49,7 +49,7 @@ STATUS_OF_CODE = {
     "RANGE_NOT_SATISFIABLE": 416,
     "NO_SPACE": 507,
 } | dict.fromkeys(("GENERATION_BEHIND", "GENERATION_IS_LIVE", "GENERATION_NOT_LIVE", "NOT_RETAINED", "PLACE_AHEAD"), 409)
-STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
+STATUS_BY_ERROR_TYPE: tuple[tuple[type[AnabranchError], int], ...] = (
     (Unauthenticated, 401),
     (Forbidden, 403),
     (NotFound, 404),
@@ -62,8 +62,8 @@ STATUS_OF_KIND: tuple[tuple[type[AnabranchError], int], ...] = (
     (FatalError, 500),
 )
 
-CODE_OF_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLOWED", 408: "REQUEST_TIMEOUT", 413: "TOO_LARGE", 415: "UNSUPPORTED_MEDIA_TYPE"}
-REMEDY_OF_STATUS = {
+CODE_BY_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLOWED", 408: "REQUEST_TIMEOUT", 413: "TOO_LARGE", 415: "UNSUPPORTED_MEDIA_TYPE"}
+REMEDY_BY_STATUS = {
     400: "Send well-formed JSON in UTF-8.",
     404: "See /docs for the paths there are.",
     408: "Send the body without pauses; ANABRANCH_API__MIN_UPLOAD_RATE bounds how slow an upload may be.",
@@ -71,7 +71,7 @@ REMEDY_OF_STATUS = {
     405: "See /docs for the methods of this path.",
 }
 
-Problem: dict[str, Any] = {
+PROBLEM_SCHEMA: dict[str, Any] = {
     "type": "object",
     "required": ["type", "title", "status", "detail", "code", "request_id"],
     "properties": {
@@ -87,13 +87,13 @@ Problem: dict[str, Any] = {
 }
 
 
-def status_of(error: AnabranchError) -> int:
-    if error.code in STATUS_OF_CODE:
-        return STATUS_OF_CODE[error.code]
-    return next((status for kind, status in STATUS_OF_KIND if isinstance(error, kind)), 500)
+def get_status(error: AnabranchError) -> int:
+    if error.code in STATUS_BY_CODE:
+        return STATUS_BY_CODE[error.code]
+    return next((status for kind, status in STATUS_BY_ERROR_TYPE if isinstance(error, kind)), 500)
 
 
-def problem(request: Request, status: int, code: str, detail: str, remedy: str = "", headers: dict[str, str] | None = None) -> JSONResponse:
+def build_problem(request: Request, status: int, code: str, detail: str, remedy: str = "", headers: dict[str, str] | None = None) -> JSONResponse:
     body: dict[str, Any] = {
         "type": "about:blank",
         "title": HTTPStatus(status).phrase,
@@ -105,61 +105,61 @@ def problem(request: Request, status: int, code: str, detail: str, remedy: str =
         "request_id": request.scope.get("request_id", ""),
     }
     # The answer to a bug is written outside of all middleware, so it brings its id and the other headers along.
-    own = {"X-Request-ID": body["request_id"], **SECURITY_HEADERS} if status == HTTPStatus.INTERNAL_SERVER_ERROR else {}
-    extra = {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
-    return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=own | extra | (headers or {}))
+    own_headers = {"X-Request-ID": body["request_id"], **SECURITY_HEADERS} if status == HTTPStatus.INTERNAL_SERVER_ERROR else {}
+    retry_headers = {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
+    return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=own_headers | retry_headers | (headers or {}))
 
 
-def problem_of(request: Request, error: Exception) -> JSONResponse:
+def build_error_problem(request: Request, error: Exception) -> JSONResponse:
     """Of any error; one that is none of ours is a bug, and logged as such."""
     if isinstance(error, AnabranchError):
         headers = {"WWW-Authenticate": 'Bearer realm="anabranch"'} if isinstance(error, Unauthenticated) else None
-        return problem(request, status_of(error), error.code, error.detail, error.remedy, headers)
+        return build_problem(request, get_status(error), error.code, error.detail, error.remedy, headers)
     structlog.get_logger("api").error("request failed", request_id=request.scope.get("request_id"), path=request.url.path, exc_info=error)
-    return problem(request, 500, "BUG", "an error of ours; the server's log has it under this request id", "Report it with the request id.")
+    return build_problem(request, 500, "BUG", "an error of ours; the server's log has it under this request id", "Report it with the request id.")
 
 
-async def _answered(request: Request, error: Exception) -> JSONResponse:
-    return problem_of(request, error)
+async def _handle_error(request: Request, error: Exception) -> JSONResponse:
+    return build_error_problem(request, error)
 
 
-async def _invalid(request: Request, error: Exception) -> JSONResponse:
+async def _handle_validation_error(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, RequestValidationError)
-    found = error.errors()[:5]
-    if found[0]["type"] == "json_invalid":
-        return problem_of(request, no_json(str(error.body), found[0]["loc"][-1], found[0]["ctx"]["error"]))
-    problems = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in found)
-    return problem(request, 422, "INVALID_REQUEST", problems, UNTYPED if isinstance(error.body, bytes) else remedy_of(found))
+    errors = error.errors()[:5]
+    if errors[0]["type"] == "json_invalid":
+        return build_error_problem(request, invalid_json(str(error.body), errors[0]["loc"][-1], errors[0]["ctx"]["error"]))
+    detail = "; ".join(f"{'.'.join(str(part) for part in item['loc'])}: {item['msg'].removeprefix('Value error, ')}" for item in errors)
+    return build_problem(request, 422, "INVALID_REQUEST", detail, MISSING_CONTENT_TYPE_REMEDY if isinstance(error.body, bytes) else format_remedy(errors))
 
 
-def no_json(text: str, place: int, why: str) -> InvalidRequest:
+def invalid_json(text: str, error_index: int, reason: str) -> InvalidRequest:
     """`place` is where reading ended, as an index into the text."""
-    line, column = text.count("\n", 0, place) + 1, place - text.rfind("\n", 0, place)
-    return InvalidRequest(f"the body is not JSON: {why} at line {line}, column {column}", remedy="Mend it there: send well-formed JSON in UTF-8.")
+    line, column = text.count("\n", 0, error_index) + 1, error_index - text.rfind("\n", 0, error_index)
+    return InvalidRequest(f"the body is not JSON: {reason} at line {line}, column {column}", remedy="Mend it there: send well-formed JSON in UTF-8.")
 
 
-async def _gone(request: Request, error: Exception) -> Response:
+async def _handle_client_disconnect(request: Request, error: Exception) -> Response:
     """Nobody is there to read it; 499 as proxies write it into their logs."""
     structlog.get_logger("api").info("the client went away", request_id=request.scope.get("request_id"), path=request.url.path)
-    return Response(status_code=CLIENT_GONE)
+    return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
-async def _http(request: Request, error: Exception) -> JSONResponse:
+async def _handle_http_exception(request: Request, error: Exception) -> JSONResponse:
     assert isinstance(error, HTTPException)
-    code = CODE_OF_STATUS.get(error.status_code, HTTPStatus(error.status_code).name)
-    return problem(request, error.status_code, code, str(error.detail), REMEDY_OF_STATUS.get(error.status_code, ""), dict(error.headers or {}))
+    code = CODE_BY_STATUS.get(error.status_code, HTTPStatus(error.status_code).name)
+    return build_problem(request, error.status_code, code, str(error.detail), REMEDY_BY_STATUS.get(error.status_code, ""), dict(error.headers or {}))
 
 
-async def _os(request: Request, error: Exception) -> JSONResponse:
+async def _handle_os_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return problem_of(request, NoSpace("no space is left on the disk"))
-    return problem_of(request, error)
+        return build_error_problem(request, NoSpace("no space is left on the disk"))
+    return build_error_problem(request, error)
 
 
-def install(app: FastAPI) -> None:
-    app.add_exception_handler(AnabranchError, _answered)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _http)
-    app.add_exception_handler(ClientDisconnect, _gone)
-    app.add_exception_handler(OSError, _os)
-    app.add_exception_handler(Exception, _answered)
+def install_error_handlers(app: FastAPI) -> None:
+    app.add_exception_handler(AnabranchError, _handle_error)
+    app.add_exception_handler(RequestValidationError, _handle_validation_error)
+    app.add_exception_handler(HTTPException, _handle_http_exception)
+    app.add_exception_handler(ClientDisconnect, _handle_client_disconnect)
+    app.add_exception_handler(OSError, _handle_os_error)
+    app.add_exception_handler(Exception, _handle_error)

@@ -6,43 +6,43 @@ from collections.abc import Mapping
 
 from fastapi import Request
 
-from api.access import caller, services
+from api.dependencies import get_caller, get_services
 from schemas.errors import Forbidden
 from schemas.roles import Role
 
-READER = (
+READER_OPERATIONS = (
     "search query list_documents get_document list_revisions list_chunks get_markdown get_file document_events document_lineage "
     "list_entities get_entity get_subgraph list_collections list_runs get_run rerun_run diff_run run_lineage list_profiles get_profile "
     "ingest_status ingest_status_by_event list_events stream give_feedback get_config_schema health whoami"
 )
-WRITER = "ingest amend_document delete_document"
-ADMIN = (
+WRITER_OPERATIONS = "ingest amend_document delete_document"
+ADMIN_OPERATIONS = (
     "list_sources get_source add_source remove_source reset_source erase list_erasures get_erasure "
     "list_dead_letters list_causes redrive discard_dead_letters start_replay list_replays get_replay change_replay "
     "list_generations get_generation create_key list_keys rotate_key revoke_key list_audit metrics"
 )
-OPERATOR = (
+OPERATOR_OPERATIONS = (
     "build_generation plan_generation get_build pace_build compare_generations promote_generation create_login_link roll_back roll_back_from drop_generation"
 )
-PUBLIC = frozenset({"livez", "readyz", "get_signed_file"})
+PUBLIC_OPERATIONS = frozenset({"livez", "readyz", "get_signed_file"})
 """Operations that no credential is needed for: probes, which hold nothing of any tenant, and signed links, which are credentials themselves."""
 
-OPERATIONS: Mapping[Role, str] = {"reader": READER, "writer": WRITER, "admin": ADMIN, "operator": OPERATOR}
-NEEDED_ROLES: Mapping[str, Role] = {operation: role for role, operations in OPERATIONS.items() for operation in operations.split()}
+OPERATIONS_BY_ROLE: Mapping[Role, str] = {"reader": READER_OPERATIONS, "writer": WRITER_OPERATIONS, "admin": ADMIN_OPERATIONS, "operator": OPERATOR_OPERATIONS}
+REQUIRED_ROLES: Mapping[str, Role] = {operation: role for role, operations in OPERATIONS_BY_ROLE.items() for operation in operations.split()}
 """By operation id. A role may do everything that the roles before it may do."""
 
 
 async def require_role(request: Request) -> None:
     """Raises Forbidden for a caller whose role does not suffice."""
     operation = request.scope["route"].operation_id
-    if operation in PUBLIC:
+    if operation in PUBLIC_OPERATIONS:
         return
-    principal, needed = caller(request), NEEDED_ROLES[operation]
-    if not principal.has_role(needed):
+    principal, required_role = get_caller(request), REQUIRED_ROLES[operation]
+    if not principal.has_role(required_role):
         raise Forbidden(
-            f"This call needs the role {needed!r}; the credential has {principal.role!r}.",
+            f"This call needs the role {required_role!r}; the credential has {principal.role!r}.",
             code="FORBIDDEN_ROLE",
-            remedy=f"Use a credential with the role {needed!r}: an administrator makes one with `anabranch keys create`.",
+            remedy=f"Use a credential with the role {required_role!r}: an administrator makes one with `anabranch keys create`.",
         )
-    if principal.home is not None:
-        await services(request).audit.visit(principal, request.scope.get("request_id"))
+    if principal.home_tenant is not None:
+        await get_services(request).audit.record_visit(principal, request.scope.get("request_id"))

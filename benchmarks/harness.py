@@ -24,21 +24,21 @@ import uvicorn
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
-from anabranch.process.heap import settle_heap
-from anabranch.settings import Settings
-from anabranch.settings_loading import amended
+from anabranch.config.loader import override_settings
+from anabranch.config.settings import Settings
+from anabranch.process.heap import freeze_heap
 from api.app import create_app
 from schemas.events import Content, DocumentReceived
 from schemas.records import Record
 from sql.embedded import EmbeddedPostgres
 from streams.codec import Codec
-from streams.submission import submission
+from streams.submission import build_raw_record
 
 VOCABULARY = 20_000
 
 
 @dataclass
-class Pipeline:
+class BenchmarkPipeline:
     settings: Settings
     dsn: str
     worker: Worker
@@ -52,77 +52,77 @@ class Pipeline:
         """Into an empty database, no faster than they become searchable."""
         for start in range(0, len(documents), 500):
             await self.push(documents[start : start + 500])
-            await self.searchable(min(len(documents), start + 500))
+            await self.wait_until_searchable(min(len(documents), start + 500))
 
-    async def searchable(self, count: int, *, poll_s: float = 0.02) -> None:
+    async def wait_until_searchable(self, count: int, *, poll_s: float = 0.02) -> None:
         """Wait until so many documents are visible or buried."""
-        done = "select (select count(*) from visible) + (select count(distinct log_offset) from dead_letters)"
-        while await self.worker.storage.pool.fetchval(done) < count:
+        query = "select (select count(*) from visible) + (select count(distinct log_offset) from dead_letters)"
+        while await self.worker.storage.pool.fetchval(query) < count:
             if self.failures:
                 raise self.failures[0]
             await asyncio.sleep(poll_s)
 
 
 @asynccontextmanager
-async def pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **settings: Any) -> AsyncIterator[Pipeline]:
+async def run_pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **settings: Any) -> AsyncIterator[BenchmarkPipeline]:
     """`maintenance_s` is how often deltas are folded and indexes looked after; a bulk load wants its vector index afterwards."""
-    quiet()
+    silence_logs()
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
         Path(folder).chmod(0o755)
         server = EmbeddedPostgres(Path(folder) / "postgres")
         await asyncio.to_thread(server.start)
         try:
-            made = Settings(data_dir=Path(folder), **settings)
-            async with prepare_worker(made, server.dsn, overrides=overrides) as prepared:
-                worker = replace(prepared, maintenance=replace(prepared.maintenance, every_s=maintenance_s))
-                found = Pipeline(made, server.dsn, worker)
-                running = asyncio.create_task(worker.run())
-                running.add_done_callback(
-                    lambda task: found.failures.append(task.exception() or RuntimeError("the worker ended")) if not task.cancelled() else None
+            pipeline_settings = Settings(data_dir=Path(folder), **settings)
+            async with prepare_worker(pipeline_settings, server.dsn, overrides=overrides) as prepared_worker:
+                worker = replace(prepared_worker, maintenance=replace(prepared_worker.maintenance, interval_s=maintenance_s))
+                bench = BenchmarkPipeline(pipeline_settings, server.dsn, worker)
+                worker_task = asyncio.create_task(worker.run())
+                worker_task.add_done_callback(
+                    lambda task: bench.failures.append(task.exception() or RuntimeError("the worker ended")) if not task.cancelled() else None
                 )
-                yield found
-                running.cancel()
-                await asyncio.gather(running, return_exceptions=True)
+                yield bench
+                worker_task.cancel()
+                await asyncio.gather(worker_task, return_exceptions=True)
         finally:
             await asyncio.to_thread(server.stop)
 
 
 @asynccontextmanager
-async def served(bench: Pipeline, overrides: Overrides) -> AsyncIterator[httpx2.AsyncClient]:
+async def serve_api(bench: BenchmarkPipeline, overrides: Overrides) -> AsyncIterator[httpx2.AsyncClient]:
     """The API over HTTP, in this process."""
     token = secrets.token_urlsafe(32)
-    settings = amended(bench.settings, [f"api.token={token}"])
+    settings = override_settings(bench.settings, [f"api.token={token}"])
     async with prepare_api(settings, bench.dsn, overrides=overrides) as services:
         server = uvicorn.Server(
             uvicorn.Config(create_app(services), host="127.0.0.1", port=0, log_config=None, access_log=False, lifespan="off", timeout_keep_alive=60)
         )
-        serving = asyncio.create_task(server.serve())
+        server_task = asyncio.create_task(server.serve())
         while not server.started:
             await asyncio.sleep(0.01)
         port = server.servers[0].sockets[0].getsockname()[1]
-        settle_heap()
+        freeze_heap()
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", headers={"Authorization": f"Bearer {token}"}, timeout=60) as client:
             yield client
         server.should_exit = True
-        await serving
+        await server_task
 
 
-def quiet() -> None:
+def silence_logs() -> None:
     """One log line a document is no part of what is measured, as a log file would take it."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
 
-async def text_documents(texts: Iterable[str], prefix: str = "doc") -> list[Record]:
+async def make_text_records(texts: Iterable[str], prefix: str = "doc") -> list[Record]:
     codec, now = Codec(), datetime.now(UTC)
     return [
-        await submission(
+        await build_raw_record(
             DocumentReceived(external_id=f"{prefix}-{number}", content=Content(text=text)), f"{prefix}-{number}", source="benchmark", time=now, codec=codec
         )
         for number, text in enumerate(texts)
     ]
 
 
-def synthetic(documents: int, words: int, seed: int = 7) -> list[str]:
+def make_synthetic_texts(documents: int, words: int, seed: int = 7) -> list[str]:
     """Texts of words drawn by Zipf's law."""
     import numpy as np
 
@@ -130,27 +130,27 @@ def synthetic(documents: int, words: int, seed: int = 7) -> list[str]:
     return [" ".join(f"w{rank:x}" for rank in row) for row in ranks]
 
 
-class Stopwatch:
-    def __enter__(self) -> Stopwatch:
-        self.started = time.perf_counter()
+class Timer:
+    def __enter__(self) -> Timer:
+        self.started_at = time.perf_counter()
         return self
 
     def __exit__(self, *error: object) -> None:
-        self.seconds = time.perf_counter() - self.started
+        self.seconds = time.perf_counter() - self.started_at
 
 
-def report(figures: dict[str, Any]) -> None:
+def print_report(figures: dict[str, Any]) -> None:
     json.dump({"schema_version": 1, "measured_at": datetime.now(UTC).isoformat(timespec="seconds"), **figures}, sys.stdout, indent=1)
     print()
 
 
-def run(measure: Callable[..., Awaitable[dict[str, Any]]], description: str | None, **numbers: int) -> None:
+def run_benchmark(measure: Callable[..., Awaitable[dict[str, Any]]], description: str | None, **numbers: int) -> None:
     """A measurement as a program: its numbers are options of their names, with these defaults."""
     parser = argparse.ArgumentParser(description=description)
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default)
 
     async def measured() -> None:
-        report(await measure(**vars(parser.parse_args())))
+        print_report(await measure(**vars(parser.parse_args())))
 
     asyncio.run(measured())

@@ -10,30 +10,30 @@ import time
 from typing import Any
 
 from anabranch.composition.overrides import Overrides
-from anabranch.desk.rebuilding import start_rebuild
-from benchmarks.copying import copy_seconds
-from benchmarks.harness import Pipeline, Stopwatch, pipeline, run, synthetic, text_documents
-from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
+from benchmarks.copy_bound import copy_seconds
+from benchmarks.harness import BenchmarkPipeline, Timer, make_synthetic_texts, make_text_records, run_benchmark, run_pipeline
+from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
-from sql.builds import Build, PgBuilds
-from sql.derived_tables import PARTITIONED
+from services.generations.reindex import start_rebuild
+from sql.derived_tables import PARTITIONED_TABLES
+from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.pool import Pool
-from sql.secondary_indexes import SECONDARY
+from sql.secondary_indexes import SECONDARY_INDEXES
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:
     overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor())
-    records = await text_documents(synthetic(documents, words))
-    async with pipeline(overrides, maintenance_s=3600) as bench:
+    records = await make_text_records(make_synthetic_texts(documents, words))
+    async with run_pipeline(overrides, maintenance_s=3600) as bench:
         await bench.push(records)
-        await bench.searchable(documents)
+        await bench.wait_until_searchable(documents)
         # Until the last reader has finished: the graph follows the words.
         await asyncio.sleep(5)
-        phases, build = await rebuilt(bench)
+        phases, build = await time_rebuild(bench)
         pool = bench.worker.storage.pool
-        copy, indexes = await copied(pool, build.generation.name)
+        copy_s, indexes_s = await time_copy_and_indexes(pool, build.generation.name)
         chunks = await pool.fetchval("select count(*) from child_chunks where generation = $1", build.generation.name)
-    rebuild, bound = sum(phases.values()), copy + indexes
+    rebuild_s, bound_s = sum(phases.values()), copy_s + indexes_s
     return {
         "benchmark": "rebuild_ratio",
         "documents": documents,
@@ -42,42 +42,42 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
         "events": build.events,
         "rows": build.rows,
         "engine_calls": sum(build.engine_calls.values()),
-        "rebuild": {"seconds": rebuild, "phases": phases, "chunks_per_second": chunks / rebuild},
-        "copy": {"seconds": bound, "copy": copy, "indexes": indexes, "chunks_per_second": chunks / bound},
-        "ratio": bound / rebuild,
+        "rebuild": {"seconds": rebuild_s, "phases": phases, "chunks_per_second": chunks / rebuild_s},
+        "copy": {"seconds": bound_s, "copy": copy_s, "indexes": indexes_s, "chunks_per_second": chunks / bound_s},
+        "ratio": bound_s / rebuild_s,
     }
 
 
-async def rebuilt(bench: Pipeline) -> tuple[dict[str, float], Build]:
+async def time_rebuild(bench: BenchmarkPipeline) -> tuple[dict[str, float], GenerationBuild]:
     """Seconds of each phase until it can answer."""
     worker = bench.worker
     phases: dict[str, float] = {}
-    last = time.perf_counter()
-    name = await start_rebuild(worker.storage, worker.builder.decisions, keep=True)
+    last_change = time.perf_counter()
+    name = await start_rebuild(worker.storage, worker.builder.decisions, keep_previous=True)
     while True:
-        build = await PgBuilds(worker.storage.pool).get(name)
+        build = await PgGenerationBuilds(worker.storage.pool).get(name)
         if build is not None and build.error is not None:
             raise RuntimeError(build.error)
         if build is not None and (build.generation.state != "building" or build.phase in ("built", "checking")):
             return phases, build
         phase = build.phase if build is not None else "loading"
         now = time.perf_counter()
-        phases[phase] = phases.get(phase, 0.0) + now - last
-        last = now
+        phases[phase] = phases.get(phase, 0.0) + now - last_change
+        last_change = now
         await asyncio.sleep(0.05)
 
 
-async def copied(pool: Pool, generation: str) -> tuple[float, float]:
+async def time_copy_and_indexes(pool: Pool, generation: str) -> tuple[float, float]:
     """Seconds of COPY into tables that have only their primary keys, and of the other indexes afterwards; generated columns are computed anew."""
-    copies = [await copy_seconds(pool, table, f"{table}_{generation}", like=table, into=f"{table}_raw") for table in PARTITIONED]
-    with Stopwatch() as indexing:
+    copies = [await copy_seconds(pool, table, f"{table}_{generation}", like=table, target=f"{table}_raw") for table in PARTITIONED_TABLES]
+    with Timer() as timer:
         async with pool.acquire() as connection:
             await connection.execute("set maintenance_work_mem = '512MB'")
-            for index in SECONDARY:
-                await connection.execute(index.definition("raw", concurrently=False))
+            for index in SECONDARY_INDEXES:
+                await connection.execute(index.format_ddl("raw", concurrently=False))
             await connection.execute("reset maintenance_work_mem")
-    return sum(copies), indexing.seconds
+    return sum(copies), timer.seconds
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, documents=2000, words=1200)
+    run_benchmark(measure, __doc__, documents=2000, words=1200)

@@ -19,140 +19,152 @@ from uuid import UUID
 
 import numpy as np
 
-from anabranch.composition.overrides import now
-from anabranch.evaluating import CALLER, ingested
-from anabranch.settings import Settings
-from anabranch.throwaway import Trial, trial
-from benchmarks.harness import quiet, report
-from benchmarks.refusal_set import Question, documents, questions
+from anabranch.composition.overrides import utc_now
+from anabranch.config.settings import Settings
+from anabranch.eval.ephemeral_stack import EphemeralStack, start_ephemeral_stack
+from anabranch.eval.runner import CALLER, ingest_documents
+from benchmarks.harness import print_report, silence_logs
+from benchmarks.refusal_set import RefusalQuestion, list_documents, load_questions
 from engines.rerank.maxsim import THRESHOLD
 from evaluation.retrieval_set import RetrievalSet, read_retrieval_set
 from schemas.events import Content, DocumentReceived
 from schemas.questions import Filters, QueryRequest
 from streams.codec import Codec
-from streams.submission import submission
+from streams.submission import build_raw_record
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScoredQuestion:
     """`margin` is how far the best passage lies above its threshold, `alone` the same by the best score and the engine's threshold."""
 
-    answered: bool
+    is_answerable: bool
     split: str
     margin: float
-    alone: float
-    right: bool = False
+    score_margin: float
+    is_right: bool = False
 
 
-async def ask(running: Trial, text: str, filters: Filters, question: Question | None = None) -> tuple[float, float, bool]:
-    response = await running.retriever.query(CALLER, QueryRequest(query=text, filters=filters, debug=True), UUID(int=0))
+async def score_question(stack: EphemeralStack, text: str, filters: Filters, question: RefusalQuestion | None = None) -> tuple[float, float, bool]:
+    response = await stack.retriever.query(CALLER, QueryRequest(query=text, filters=filters, debug=True), UUID(int=0))
     numbers = response.debug.numbers["refusal"] if response.debug else {}
     if numbers.get("best") is None:
         return -1.0, -1.0, False
     scores = [candidate["rerank_score"] for candidate in (response.debug.candidates if response.debug else []) if candidate.get("rerank_score") is not None]
-    quoted = " ".join(" ".join(citation.quote for citation in response.citations).split())
-    right = question is not None and any(text in quoted for text in question.says)
-    return numbers["best"] - numbers["threshold"], max(scores, default=0.0) - numbers["background"] - THRESHOLD, right
+    quotes_text = " ".join(" ".join(citation.quote for citation in response.citations).split())
+    is_right = question is not None and any(text in quotes_text for text in question.expected_quotes)
+    return numbers["best"] - numbers["threshold"], max(scores, default=0.0) - numbers["background"] - THRESHOLD, is_right
 
 
-async def own_set() -> dict[str, Any]:
-    asked = questions()
-    async with trial(Settings()) as running:
-        await _take_in(running, documents())
-        across = [question for question in asked if question.written != question.language]
-        within = [question for question in asked if question.written == question.language]
-        answered = [question for question in asked if question.answered]
-        groups: dict[str, tuple[Sequence[Question], Callable[[Question], Filters]]] = {
-            "within a language": (within, lambda question: Filters()),
-            "across, both languages there": (across, lambda question: Filters()),
-            "across, the other language alone": (across, lambda question: Filters(languages=[question.written])),
-            "hidden": (answered, lambda question: Filters(external_ids=[path.name for path in documents() if path.name != question.document])),
+async def measure_own_set() -> dict[str, Any]:
+    all_questions = load_questions()
+    async with start_ephemeral_stack(Settings()) as stack:
+        await _ingest_files(stack, list_documents())
+        across_languages = [question for question in all_questions if question.document_language != question.language]
+        within_language = [question for question in all_questions if question.document_language == question.language]
+        answerable = [question for question in all_questions if question.is_answerable]
+        groups: dict[str, tuple[Sequence[RefusalQuestion], Callable[[RefusalQuestion], Filters]]] = {
+            "within a language": (within_language, lambda question: Filters()),
+            "across, both languages there": (across_languages, lambda question: Filters()),
+            "across, the other language alone": (across_languages, lambda question: Filters(languages=[question.document_language])),
+            "hidden": (answerable, lambda question: Filters(external_ids=[path.name for path in list_documents() if path.name != question.document])),
         }  # fmt: skip
-        found = {name: [await _asked(running, question, of(question), name != "hidden") for question in group] for name, (group, of) in groups.items()}
-    return {"documents": len(documents()), "questions": len(asked), "groups": {name: by_split(lines) for name, lines in found.items()}}
+        scored = {
+            name: [await _score_labeled(stack, question, filters_for(question), name != "hidden") for question in group]
+            for name, (group, filters_for) in groups.items()
+        }
+    return {"documents": len(list_documents()), "questions": len(all_questions), "groups": {name: summarize_by_split(lines) for name, lines in scored.items()}}
 
 
-async def _asked(running: Trial, question: Question, filters: Filters, answerable: bool) -> Asked:
-    margin, alone, right = await ask(running, question.text, filters, question)
-    return Asked(question.answered and answerable, question.split, margin, alone, right)
+async def _score_labeled(stack: EphemeralStack, question: RefusalQuestion, filters: Filters, answerable: bool) -> ScoredQuestion:
+    margin, score_margin, is_right = await score_question(stack, question.text, filters, question)
+    return ScoredQuestion(question.is_answerable and answerable, question.split, margin, score_margin, is_right)
 
 
-async def _take_in(running: Trial, paths: Sequence[Path]) -> None:
+async def _ingest_files(stack: EphemeralStack, paths: Sequence[Path]) -> None:
     """Returns once all are searchable; a file's name becomes its external id."""
     codec = Codec()
     for path in paths:
         content = Content(base64=base64.b64encode(path.read_bytes()).decode())
-        fact = DocumentReceived(external_id=path.name, filename=path.name, content=content)
-        await running.storage.log.append([await submission(fact, path.name, source="benchmark", time=now(), codec=codec)])
-    while await running.storage.pool.fetchval("select count(*) from visible") < len(paths):
-        running.check()
+        data = DocumentReceived(external_id=path.name, filename=path.name, content=content)
+        await stack.storage.log.append([await build_raw_record(data, path.name, source="benchmark", time=utc_now(), codec=codec)])
+    while await stack.storage.pool.fetchval("select count(*) from visible") < len(paths):
+        stack.check_worker()
         await asyncio.sleep(0.2)
 
 
-async def test_set(path: Path, most: int) -> dict[str, Any]:
+async def measure_test_set(path: Path, max_questions: int) -> dict[str, Any]:
     """Answered are questions with a relevant document that was kept."""
-    test = read_retrieval_set(path)
-    kept = test.documents[::2]
-    async with trial(Settings()) as running:
-        await ingested(running, kept)
-        lines = [await _of_set(running, test, {document.id for document in kept}, query.id, query.text) for query in _spread(test, most)]
-    return {"set": test.name, "documents": len(kept), "questions": len(lines), "groups": {"all": summary(lines)}}
+    retrieval_set = read_retrieval_set(path)
+    ingested_documents = retrieval_set.documents[::2]
+    async with start_ephemeral_stack(Settings()) as stack:
+        await ingest_documents(stack, ingested_documents)
+        scored = [
+            await _score_query(stack, retrieval_set, {document.id for document in ingested_documents}, query.id, query.text)
+            for query in _sample_queries(retrieval_set, max_questions)
+        ]
+    return {"set": retrieval_set.name, "documents": len(ingested_documents), "questions": len(scored), "groups": {"all": summarize(scored)}}
 
 
-def _spread(test: RetrievalSet, most: int) -> list[Any]:
-    judged = [query for query in test.queries if test.relevant.get(query.id)]
-    return judged[:: max(1, len(judged) // most)]
+def _sample_queries(retrieval_set: RetrievalSet, max_questions: int) -> list[Any]:
+    judged_queries = [query for query in retrieval_set.queries if retrieval_set.relevant.get(query.id)]
+    return judged_queries[:: max(1, len(judged_queries) // max_questions)]
 
 
-async def _of_set(running: Trial, test: RetrievalSet, kept: set[str], query_id: str, text: str) -> Asked:
-    margin, alone, _ = await ask(running, text, Filters())
-    return Asked(bool(kept.intersection(test.relevant[query_id])), "all", margin, alone)
+async def _score_query(stack: EphemeralStack, retrieval_set: RetrievalSet, ingested_ids: set[str], query_id: str, text: str) -> ScoredQuestion:
+    margin, score_margin, _ = await score_question(stack, text, Filters())
+    return ScoredQuestion(bool(ingested_ids.intersection(retrieval_set.relevant[query_id])), "all", margin, score_margin)
 
 
-def by_split(lines: Sequence[Asked]) -> dict[str, Any]:
-    return {split: summary([line for line in lines if line.split == split]) for split in ("tune", "held_out")}
+def summarize_by_split(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
+    return {split: summarize([question for question in scored if question.split == split]) for split in ("tune", "held_out")}
 
 
-def summary(lines: Sequence[Asked]) -> dict[str, Any]:
-    answered = sum(line.answered for line in lines)
-    figures = {"answered": answered, "not": len(lines) - answered, "right": _share(lines, True, lambda line: line.right)}
-    return {**figures, "rule": _told_apart(lines, lambda line: line.margin), "score alone": _told_apart(lines, lambda line: line.alone)}
-
-
-def _told_apart(lines: Sequence[Asked], value: Callable[[Asked], float]) -> dict[str, float | None]:
-    """`value` is negative where the question is refused."""
+def summarize(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
+    n_answerable = sum(question.is_answerable for question in scored)
+    figures = {"answered": n_answerable, "not": len(scored) - n_answerable, "right": _ratio(scored, True, lambda question: question.is_right)}
     return {
-        "auc": auc([value(line) for line in lines if line.answered], [value(line) for line in lines if not line.answered]),
-        "false_refusals": _share(lines, True, lambda line: value(line) < 0),
-        "false_answers": _share(lines, False, lambda line: value(line) >= 0),
+        **figures,
+        "rule": _measure_separation(scored, lambda question: question.margin),
+        "score alone": _measure_separation(scored, lambda question: question.score_margin),
     }
 
 
-def _share(lines: Sequence[Asked], answered: bool, holds: Callable[[Asked], bool]) -> float | None:
-    those = [line for line in lines if line.answered == answered]
-    return round(sum(map(holds, those)) / len(those), 3) if those else None
+def _measure_separation(scored: Sequence[ScoredQuestion], value: Callable[[ScoredQuestion], float]) -> dict[str, float | None]:
+    """`value` is negative where the question is refused."""
+    return {
+        "auc": compute_auc(
+            [value(question) for question in scored if question.is_answerable], [value(question) for question in scored if not question.is_answerable]
+        ),
+        "false_refusals": _ratio(scored, True, lambda question: value(question) < 0),
+        "false_answers": _ratio(scored, False, lambda question: value(question) >= 0),
+    }
 
 
-def auc(positive: Sequence[float], negative: Sequence[float]) -> float | None:
+def _ratio(scored: Sequence[ScoredQuestion], answerable: bool, predicate: Callable[[ScoredQuestion], bool]) -> float | None:
+    matching = [question for question in scored if question.is_answerable == answerable]
+    return round(sum(map(predicate, matching)) / len(matching), 3) if matching else None
+
+
+def compute_auc(positive: Sequence[float], negative: Sequence[float]) -> float | None:
     """Area under the ROC curve: the chance that one of the first scores above one of the second, ties half."""
     if not positive or not negative:
         return None
-    left, right = np.array(positive)[:, None], np.array(negative)[None, :]
-    return round(float((left > right).mean() + (left == right).mean() / 2), 3)
+    positives, negatives = np.array(positive)[:, None], np.array(negative)[None, :]
+    return round(float((positives > negatives).mean() + (positives == negatives).mean() / 2), 3)
 
 
-async def measure(folders: Sequence[Path], most: int) -> list[dict[str, Any]]:
-    return [await test_set(folder, most) for folder in folders] if folders else [await own_set()]
+async def measure(folders: Sequence[Path], max_questions: int) -> list[dict[str, Any]]:
+    return [await measure_test_set(folder, max_questions) for folder in folders] if folders else [await measure_own_set()]
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="*")
     parser.add_argument("--questions", type=int, default=200, help="of a test set, spread over it")
-    given = parser.parse_args()
-    quiet()
-    for figures in asyncio.run(measure(given.folders, given.questions)):
-        report({"benchmark": "refusal", **figures})
+    arguments = parser.parse_args()
+    silence_logs()
+    for figures in asyncio.run(measure(arguments.folders, arguments.questions)):
+        print_report({"benchmark": "refusal", **figures})
 
 
 if __name__ == "__main__":

@@ -14,49 +14,49 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anabranch.composition.overrides import now
-from anabranch.evaluating import ingested, ranked_documents
-from anabranch.settings import Settings
-from anabranch.throwaway import trial
-from benchmarks.harness import quiet, report
+from anabranch.composition.overrides import utc_now
+from anabranch.config.settings import Settings
+from anabranch.eval.ephemeral_stack import start_ephemeral_stack
+from anabranch.eval.runner import ingest_documents, rank_documents
+from benchmarks.harness import print_report, silence_logs
 from evaluation.bootstrap import paired_interval
-from evaluation.metrics import MEASURES, per_query
+from evaluation.metrics import MEASURES, measure_queries
 from evaluation.retrieval_eval import evaluate_retrieval
 from evaluation.retrieval_set import TestDocument, read_retrieval_set
 from schemas.questions import Channel
 
-WAYS: dict[str, tuple[tuple[Channel, ...] | None, str]] = {
+CONFIGURATIONS: dict[str, tuple[tuple[Channel, ...] | None, str]] = {
     "lexical": (("lexical",), "default"),
     "semantic": (("semantic",), "default"),
     "hybrid": (None, "default"),
     "hybrid without graph": (("lexical", "semantic"), "default"),
     "rrf": (None, "rrf"),
 }
-COMPARED = ("lexical", "hybrid")
+COMPARED_CONFIGURATIONS = ("lexical", "hybrid")
 
 
-async def measure(path: Path, ways: Sequence[str]) -> dict[str, Any]:
-    async with trial(Settings()) as running:
+async def measure(path: Path, configurations: Sequence[str]) -> dict[str, Any]:
+    async with start_ephemeral_stack(Settings()) as stack:
         failed: dict[str, str] = {}
-        found: dict[str, Any] = {}
+        reports: dict[str, Any] = {}
         runs: dict[str, Any] = {}
-        for way in ways:
-            channels, profile = WAYS[way]
+        for configuration in configurations:
+            channels, profile = CONFIGURATIONS[configuration]
 
             async def ingest(documents: Sequence[TestDocument]) -> None:
-                if not found:
-                    failed.update(await ingested(running, documents))
+                if not reports:
+                    failed.update(await ingest_documents(stack, documents))
 
-            async def ask(text: str, wanted: Sequence[Channel] | None) -> list[tuple[str, float]]:
-                return await ranked_documents(running, text, wanted, profile)  # noqa: B023
+            async def ask(text: str, requested_channels: Sequence[Channel] | None) -> list[tuple[str, float]]:
+                return await rank_documents(stack, text, requested_channels, profile)  # noqa: B023
 
-            found[way], runs[way] = await evaluate_retrieval(path, ingest, ask, channels=channels, clock=now, profile=profile)
-    first = found["lexical"]
+            reports[configuration], runs[configuration] = await evaluate_retrieval(path, ingest, ask, channels=channels, clock=utc_now, profile=profile)
+    lexical_report = reports["lexical"]
     relevant = read_retrieval_set(path).relevant
-    gain = paired_interval(*(per_query(runs[way], relevant, MEASURES["ndcg@10"]) for way in ("lexical", "hybrid")))
+    gain = paired_interval(*(measure_queries(runs[configuration], relevant, MEASURES["ndcg@10"]) for configuration in ("lexical", "hybrid")))
     return {
-        "set": first["set"], "documents": first["documents"], "queries": first["queries"], "ingest": first["ingest"], "failed": failed,
-        "ways": {way: {"metrics": figures["metrics"], "latency_ms": figures["latency_ms"]} for way, figures in found.items()},
+        "set": lexical_report["set"], "documents": lexical_report["documents"], "queries": lexical_report["queries"], "ingest": lexical_report["ingest"], "failed": failed,
+        "ways": {configuration: {"metrics": figures["metrics"], "latency_ms": figures["latency_ms"]} for configuration, figures in reports.items()},
         "hybrid_gain_ndcg@10": asdict(gain),
     }  # fmt: skip
 
@@ -64,11 +64,17 @@ async def measure(path: Path, ways: Sequence[str]) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="+")
-    parser.add_argument("--also", choices=[way for way in WAYS if way not in COMPARED], action="append", default=[], help="ask in this way too")
-    given = parser.parse_args()
-    quiet()
-    for folder in given.folders:
-        report({"benchmark": "retrieval_sets", **asyncio.run(measure(folder, [*COMPARED, *given.also]))})
+    parser.add_argument(
+        "--also",
+        choices=[configuration for configuration in CONFIGURATIONS if configuration not in COMPARED_CONFIGURATIONS],
+        action="append",
+        default=[],
+        help="ask in this way too",
+    )
+    arguments = parser.parse_args()
+    silence_logs()
+    for folder in arguments.folders:
+        print_report({"benchmark": "retrieval_sets", **asyncio.run(measure(folder, [*COMPARED_CONFIGURATIONS, *arguments.also]))})
 
 
 if __name__ == "__main__":

@@ -15,11 +15,11 @@ from typing import Any
 import numpy as np
 
 from anabranch.composition.overrides import Overrides
-from benchmarks.harness import Pipeline, pipeline, run, served, synthetic, text_documents
-from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
+from benchmarks.harness import BenchmarkPipeline, make_synthetic_texts, make_text_records, run_benchmark, run_pipeline, serve_api
+from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
-from schemas.ports.engines import Embedded, EmbeddedQuery
-from schemas.ports.search import Seed
+from schemas.ports.engines import QueryEmbedding, TextEmbedding
+from schemas.ports.search import EntitySeed
 from schemas.questions import Filters
 from sql.compaction import compact_lexical
 from sql.pool import close_pool, open_pool
@@ -29,76 +29,80 @@ from sql.vector_index import ensure_vector_index
 TENANT, K = "default", 100
 
 
-def drawn(texts: Sequence[str], count: int) -> list[str]:
+def draw_queries(texts: Sequence[str], count: int) -> list[str]:
     """Six words of one document each."""
-    mood = random.Random(11)
-    return [" ".join(mood.sample(mood.choice(texts).split(), 6)) for _ in range(count)]
+    rng = random.Random(11)
+    return [" ".join(rng.sample(rng.choice(texts).split(), 6)) for _ in range(count)]
 
 
-async def timed(ask: Callable[[], Awaitable[Any]]) -> float:
-    started = time.perf_counter()
-    await ask()
-    return 1000 * (time.perf_counter() - started)
+async def measure_ms(request: Callable[[], Awaitable[Any]]) -> float:
+    started_at = time.perf_counter()
+    await request()
+    return 1000 * (time.perf_counter() - started_at)
 
 
-def quantiles(ms: Sequence[float]) -> dict[str, float]:
+def compute_quantiles(ms: Sequence[float]) -> dict[str, float]:
     return {"p50": float(np.percentile(ms, 50)), "p95": float(np.percentile(ms, 95))}
 
 
-async def channels(bench: Pipeline, asked: Sequence[str], vector: Any) -> dict[str, dict[str, float]]:
+async def measure_channels(bench: BenchmarkPipeline, queries: Sequence[str], vector: Any) -> dict[str, dict[str, float]]:
     """Each channel's SQL alone, one question at a time."""
     pool = await open_pool(bench.dsn, size=4, name="benchmark")
-    found: dict[str, list[float]] = {"lexical": [], "semantic": [], "graph": []}
+    latencies_ms: dict[str, list[float]] = {"lexical": [], "semantic": [], "graph": []}
     try:
         search = PgSearch(pool)
-        for text in asked:
-            async with search.snapshot() as snapshot:
-                everything, seeds = Filters(), [Seed("MISC", word, 1.0) for word in text.split()]
-                found["lexical"].append(await timed(lambda: snapshot.lexical(TENANT, text, language="en", filters=everything, k=K, budget=5000)))  # noqa: B023
-                found["semantic"].append(await timed(lambda: snapshot.semantic(TENANT, vector, filters=everything, k=K)))  # noqa: B023
-                found["graph"].append(await timed(lambda: snapshot.graph(TENANT, seeds, hops=2, fan_out=25, decay=0.5, filters=everything, k=50)))  # noqa: B023
+        for text in queries:
+            async with search.open_snapshot() as snapshot:
+                no_filters, seeds = Filters(), [EntitySeed("MISC", word, 1.0) for word in text.split()]
+                latencies_ms["lexical"].append(
+                    await measure_ms(lambda: snapshot.search_lexical(TENANT, text, language="en", filters=no_filters, k=K, budget=5000))
+                )
+                latencies_ms["semantic"].append(await measure_ms(lambda: snapshot.search_semantic(TENANT, vector, filters=no_filters, k=K)))  # noqa: B023
+                latencies_ms["graph"].append(
+                    await measure_ms(lambda: snapshot.search_graph(TENANT, seeds, hops=2, fan_out=25, decay=0.5, filters=no_filters, k=50))
+                )
     finally:
         await close_pool(pool)
-    return {name: quantiles(ms) for name, ms in found.items()}
+    return {name: compute_quantiles(ms) for name, ms in latencies_ms.items()}
 
 
-async def over_http(bench: Pipeline, overrides: Overrides, asked: Sequence[str], profile: str) -> dict[str, float]:
-    async with served(bench, overrides) as client:
-        for text in asked[:20]:
+async def measure_http(bench: BenchmarkPipeline, overrides: Overrides, queries: Sequence[str], profile: str) -> dict[str, float]:
+    async with serve_api(bench, overrides) as client:
+        for text in queries[:20]:
             (await client.post("/v1/search", json={"query": text, "profile": profile})).raise_for_status()
-        ms = [await timed(lambda: client.post("/v1/search", json={"query": text, "k": 10, "profile": profile})) for text in asked]  # noqa: B023
-    return quantiles(ms)
+        ms = [await measure_ms(lambda: client.post("/v1/search", json={"query": text, "k": 10, "profile": profile})) for text in queries]  # noqa: B023
+    return compute_quantiles(ms)
 
 
 async def measure(documents: int, questions: int) -> dict[str, Any]:
-    texts = synthetic(documents, 1200)
+    texts = make_synthetic_texts(documents, 1200)
     embedder = StatefulEmbedder()
     overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=embedder, extractor=NullExtractor())
-    async with pipeline(overrides, maintenance_s=3600) as bench:
-        await bench.load(await text_documents(texts))
+    async with run_pipeline(overrides, maintenance_s=3600) as bench:
+        await bench.load(await make_text_records(texts))
         pool = bench.worker.storage.pool
         while await compact_lexical(pool, bench.worker.generation.name):
             pass
         await ensure_vector_index(pool, bench.worker.generation)
         await pool.execute("vacuum analyze")
-        asked = drawn(texts, questions)
-        query = await embedder.embed_query(asked[0])
-        fixed = replace(overrides, embedder=FixedEmbedder(embedder, query))
-        alone = await channels(bench, asked, query.vector)
+        queries = draw_queries(texts, questions)
+        query = await embedder.embed_query(queries[0])
+        fixed_overrides = replace(overrides, embedder=FixedEmbedder(embedder, query))
+        channel_ms = await measure_channels(bench, queries, query.vector)
         profiles = bench.settings.data_dir / "profiles"
         profiles.mkdir()
         (profiles / "unreranked.yaml").write_text("rerank: {reranker: none}\n")
-        whole, reranked = [await over_http(bench, fixed, asked, profile) for profile in ("unreranked", "default")]
+        search_ms, reranked_ms = [await measure_http(bench, fixed_overrides, queries, profile) for profile in ("unreranked", "default")]
         chunks = await pool.fetchval("select count(*) from child_chunks")
-    slowest = max(figures["p95"] for figures in alone.values())
+    slowest = max(figures["p95"] for figures in channel_ms.values())
     return {
         "benchmark": "search_latency",
         "chunks": chunks,
         "questions": questions,
-        "channels_ms": alone,
-        "search_ms": whole,
-        "reranked_ms": reranked,
-        "ratio_p95": whole["p95"] / slowest,
+        "channels_ms": channel_ms,
+        "search_ms": search_ms,
+        "reranked_ms": reranked_ms,
+        "ratio_p95": search_ms["p95"] / slowest,
     }
 
 
@@ -107,31 +111,33 @@ class StatefulEmbedder(FlatEmbedder):
 
     state_dimension = 64
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        return [replace(embedded, **self._states(text)) for text, embedded in zip(texts, await super().embed(texts), strict=True)]
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        return [replace(embedding, **self._states(text)) for text, embedding in zip(texts, await super().embed(texts), strict=True)]
 
-    async def embed_query(self, text: str) -> EmbeddedQuery:
-        drawn = self._states(text)
-        return replace(await super().embed_query(text), states=drawn["states"] / np.float32(127), token_ids=drawn["token_ids"], background_maxsim_mean=0.0)
+    async def embed_query(self, text: str) -> QueryEmbedding:
+        token_states = self._states(text)
+        return replace(
+            await super().embed_query(text), states=token_states["states"] / np.float32(127), token_ids=token_states["token_ids"], background_maxsim_mean=0.0
+        )
 
     def _states(self, text: str) -> dict[str, Any]:
-        draw, tokens = np.random.default_rng(zlib.crc32(text.encode())), text.count(" ") + 1
-        return {"states": draw.integers(-20, 20, (tokens, self.state_dimension), np.int8), "token_ids": draw.integers(0, 250_000, tokens, np.int32)}
+        rng, n_tokens = np.random.default_rng(zlib.crc32(text.encode())), text.count(" ") + 1
+        return {"states": rng.integers(-20, 20, (n_tokens, self.state_dimension), np.int8), "token_ids": rng.integers(0, 250_000, n_tokens, np.int32)}
 
 
 class FixedEmbedder:
     """The same answer for every question: the model's time is not what is measured."""
 
-    def __init__(self, inner: FlatEmbedder, query: EmbeddedQuery) -> None:
+    def __init__(self, inner: FlatEmbedder, query: QueryEmbedding) -> None:
         self.inner, self.query = inner, query
         self.fingerprint, self.model, self.dimension, self.state_dimension = inner.fingerprint, inner.model, inner.dimension, inner.state_dimension
 
     async def embed(self, texts: Sequence[str]) -> Any:
         return await self.inner.embed(texts)
 
-    async def embed_query(self, text: str) -> EmbeddedQuery:
+    async def embed_query(self, text: str) -> QueryEmbedding:
         return self.query
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, documents=12_500, questions=200)
+    run_benchmark(measure, __doc__, documents=12_500, questions=200)

@@ -18,55 +18,55 @@ import httpx2
 import numpy as np
 
 from anabranch.composition.overrides import Overrides
-from anabranch.desk.rebuilding import start_rebuild
-from benchmarks.harness import Pipeline, Stopwatch, pipeline, run, served, synthetic, text_documents
-from benchmarks.nulls import FlatEmbedder, NullParser, WordChunker
+from benchmarks.harness import BenchmarkPipeline, Timer, make_synthetic_texts, make_text_records, run_benchmark, run_pipeline, serve_api
+from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor
-from sql.derived_tables import PARTITIONED
+from services.generations.reindex import start_rebuild
+from sql.derived_tables import PARTITIONED_TABLES
 from sql.generations import PgGenerations
 from sql.pool import connect
 
 PER_SECOND, MOST = 50, 16
-TURNS = 5
+N_SWITCHES = 5
 
 
 @dataclass
-class Asker:
+class LoadGenerator:
     """Fifty a second, whether or not those before have been answered, as long as no more than `MOST` are under way."""
 
     client: httpx2.AsyncClient
-    asked: Sequence[str]
-    under_way: set[asyncio.Task[None]] = field(default_factory=set)
-    ms: list[float] = field(default_factory=list)
+    queries: Sequence[str]
+    in_flight: set[asyncio.Task[None]] = field(default_factory=set)
+    latencies_ms: list[float] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
     """By the generation that they name, or by what went wrong."""
-    held_back: int = 0
+    n_skipped: int = 0
 
     async def run(self) -> None:
-        number, following = 0, time.perf_counter()
+        number, next_start = 0, time.perf_counter()
         while True:
-            if len(self.under_way) < MOST:
-                task = asyncio.create_task(self._ask(self.asked[number % len(self.asked)]))
-                self.under_way.add(task)
-                task.add_done_callback(self.under_way.discard)
+            if len(self.in_flight) < MOST:
+                task = asyncio.create_task(self._send(self.queries[number % len(self.queries)]))
+                self.in_flight.add(task)
+                task.add_done_callback(self.in_flight.discard)
                 number += 1
             else:
-                self.held_back += 1
-            following += 1 / PER_SECOND
-            await asyncio.sleep(max(0.0, following - time.perf_counter()))
+                self.n_skipped += 1
+            next_start += 1 / PER_SECOND
+            await asyncio.sleep(max(0.0, next_start - time.perf_counter()))
 
-    async def _ask(self, text: str) -> None:
-        started = time.perf_counter()
+    async def _send(self, text: str) -> None:
+        started_at = time.perf_counter()
         try:
             response = await self.client.post("/v1/search", json={"query": text, "channels": ["lexical"]})
         except httpx2.HTTPError as error:
             self.answers[repr(error)] += 1
             return
-        self.ms.append(1000 * (time.perf_counter() - started))
-        self.answers[_told(response)] += 1
+        self.latencies_ms.append(1000 * (time.perf_counter() - started_at))
+        self.answers[_classify_response(response)] += 1
 
 
-def _told(response: httpx2.Response) -> str:
+def _classify_response(response: httpx2.Response) -> str:
     if response.status_code != 200:
         return f"status {response.status_code}"
     body = response.json()
@@ -74,89 +74,96 @@ def _told(response: httpx2.Response) -> str:
 
 
 @asynccontextmanager
-async def asking(client: httpx2.AsyncClient, asked: Sequence[str]) -> AsyncIterator[Asker]:
-    asker = Asker(client, asked)
-    running = asyncio.create_task(asker.run())
+async def generate_load(client: httpx2.AsyncClient, queries: Sequence[str]) -> AsyncIterator[LoadGenerator]:
+    generator = LoadGenerator(client, queries)
+    generator_task = asyncio.create_task(generator.run())
     await asyncio.sleep(2.0)
     try:
-        yield asker
+        yield generator
     finally:
-        running.cancel()
-        await asyncio.gather(running, *asker.under_way, return_exceptions=True)
+        generator_task.cancel()
+        await asyncio.gather(generator_task, *generator.in_flight, return_exceptions=True)
 
 
-def load(asker: Asker) -> dict[str, Any]:
+def summarize_load(generator: LoadGenerator) -> dict[str, Any]:
     return {
-        "questions": sum(asker.answers.values()),
-        "answers": dict(asker.answers),
-        "held_back": asker.held_back,
-        "p50_ms": float(np.percentile(asker.ms, 50)),
-        "p95_ms": float(np.percentile(asker.ms, 95)),
+        "questions": sum(generator.answers.values()),
+        "answers": dict(generator.answers),
+        "held_back": generator.n_skipped,
+        "p50_ms": float(np.percentile(generator.latencies_ms, 50)),
+        "p95_ms": float(np.percentile(generator.latencies_ms, 95)),
     }
 
 
-async def posted(client: httpx2.AsyncClient, path: str) -> float:
+async def time_post(client: httpx2.AsyncClient, path: str) -> float:
     """Seconds that the request took."""
-    with Stopwatch() as watch:
+    with Timer() as timer:
         (await client.post(f"/v1/generations/{path}", json={})).raise_for_status()
-    return watch.seconds
+    return timer.seconds
 
 
-async def switched(client: httpx2.AsyncClient, asked: Sequence[str], name: str) -> dict[str, Any]:
+async def measure_switches(client: httpx2.AsyncClient, queries: Sequence[str], name: str) -> dict[str, Any]:
     """There and back. It ends where it began."""
-    there, back = [], []
-    async with asking(client, asked) as asker:
-        for _ in range(TURNS):
-            there.append(await posted(client, f"{name}/promote"))
+    promote_s, rollback_s = [], []
+    async with generate_load(client, queries) as generator:
+        for _ in range(N_SWITCHES):
+            promote_s.append(await time_post(client, f"{name}/promote"))
             await asyncio.sleep(1.0)
-            back.append(await posted(client, "rollback"))
+            rollback_s.append(await time_post(client, "rollback"))
             await asyncio.sleep(1.0)
-    return {"promote_s": there, "rollback_s": back, **load(asker)}
+    return {"promote_s": promote_s, "rollback_s": rollback_s, **summarize_load(generator)}
 
 
-async def dropped(bench: Pipeline, client: httpx2.AsyncClient, asked: Sequence[str], name: str) -> dict[str, Any]:
+async def measure_drop(bench: BenchmarkPipeline, client: httpx2.AsyncClient, queries: Sequence[str], name: str) -> dict[str, Any]:
     reader = await connect(bench.dsn, name="reader")
     transaction = reader.transaction(isolation="repeatable_read")
     await transaction.start()
-    held = await reader.fetchval("select count(*) from child_chunks where generation = 'g1'")
-    async with asking(client, asked) as asker:
-        with Stopwatch() as answered:
-            gone = (await client.delete(f"/v1/generations/{name}")).raise_for_status().json()
-        rows = await left(bench, name)
+    n_read = await reader.fetchval("select count(*) from child_chunks where generation = 'g1'")
+    async with generate_load(client, queries) as generator:
+        with Timer() as answer_timer:
+            response_body = (await client.delete(f"/v1/generations/{name}")).raise_for_status().json()
+        rows = await count_remaining_rows(bench, name)
         await asyncio.sleep(2.0)
         await transaction.rollback()
-        with Stopwatch() as finished:
-            while await tables(bench, name):
+        with Timer() as drop_timer:
+            while await count_tables(bench, name):
                 await asyncio.sleep(0.1)
     await reader.close()
-    return {"answered_s": answered.seconds, "rows_left": rows, "said": gone, "reader_read": held, "tables_gone_after_reader_s": finished.seconds, **load(asker)}
+    return {
+        "answered_s": answer_timer.seconds,
+        "rows_left": rows,
+        "said": response_body,
+        "reader_read": n_read,
+        "tables_gone_after_reader_s": drop_timer.seconds,
+        **summarize_load(generator),
+    }
 
 
-async def left(bench: Pipeline, name: str) -> int:
-    return sum([await bench.worker.storage.pool.fetchval(f"select count(*) from {table} where generation = $1", name) for table in PARTITIONED])
+async def count_remaining_rows(bench: BenchmarkPipeline, name: str) -> int:
+    return sum([await bench.worker.storage.pool.fetchval(f"select count(*) from {table} where generation = $1", name) for table in PARTITIONED_TABLES])
 
 
-async def tables(bench: Pipeline, name: str) -> int:
-    names = [f"{table}_{name}" for table in PARTITIONED]
+async def count_tables(bench: BenchmarkPipeline, name: str) -> int:
+    names = [f"{table}_{name}" for table in PARTITIONED_TABLES]
     return int(await bench.worker.storage.pool.fetchval("select count(*) from pg_class where relname = any($1::text[])", names))
 
 
 async def measure(documents: int, words: int) -> dict[str, Any]:
     overrides = Overrides(parser=NullParser(), chunker=WordChunker(), embedder=FlatEmbedder(), extractor=NullExtractor())
-    texts = synthetic(documents, words)
-    async with pipeline(overrides) as bench:
-        await bench.load(await text_documents(texts))
-        name = await start_rebuild(bench.worker.storage, bench.worker.builder.decisions, keep=True)
-        while (live := await PgGenerations(bench.worker.storage.pool).live()) is None or live.name != name:
+    texts = make_synthetic_texts(documents, words)
+    async with run_pipeline(overrides) as bench:
+        await bench.load(await make_text_records(texts))
+        name = await start_rebuild(bench.worker.storage, bench.worker.builder.decisions, keep_previous=True)
+        while (live := await PgGenerations(bench.worker.storage.pool).fetch_live()) is None or live.name != name:
             await asyncio.sleep(0.5)
         chunks = await bench.worker.storage.pool.fetchval("select count(*) from child_chunks where generation = $1", name)
-        asked = [" ".join(text.split()[5:8]) for text in texts[:200]]
-        async with served(bench, overrides) as client:
-            await posted(client, "rollback")
-            switching = await switched(client, asked, name)
-            dropping = await dropped(bench, client, asked, name)
+        queries = [" ".join(text.split()[5:8]) for text in texts[:200]]
+        async with serve_api(bench, overrides) as client:
+            await time_post(client, "rollback")
+            switching = await measure_switches(client, queries, name)
+            dropping = await measure_drop(bench, client, queries, name)
     return {"benchmark": "switching", "documents": documents, "chunks_of_each": chunks, "switch": switching, "drop": dropping}
 
 
 if __name__ == "__main__":
-    run(measure, __doc__, documents=12_500, words=1200)
+    run_benchmark(measure, __doc__, documents=12_500, words=1200)

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 import sys
 
-from docs.tables import PARTS, ROOT
+from docs.tables import GENERATED_SECTIONS, ROOT
 
 
-def filled(text: str, name: str, content: str) -> str:
+def replace_section(text: str, name: str, content: str) -> str:
     """Raises ValueError where the markers are missing."""
     pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(\n?<!-- end: {name} -->)", re.DOTALL)
     if len(pattern.findall(text)) != 1:
@@ -19,20 +19,20 @@ def filled(text: str, name: str, content: str) -> str:
     return pattern.sub(lambda found: f"{found[1]}{content}\n{found[2].lstrip()}", text)
 
 
-def drifted() -> dict[str, str]:
+def find_outdated_files() -> dict[str, str]:
     """File → its text as it should be, for those that hold something else."""
     wanted = {}
-    for path, parts in PARTS.items():
+    for path, parts in GENERATED_SECTIONS.items():
         before = text = (ROOT / path).read_text(encoding="utf-8")
         for name, render in parts.items():
-            text = filled(text, name, render())
+            text = replace_section(text, name, render())
         if text != before:
             wanted[path] = text
     return wanted
 
 
 def main() -> int:
-    found = drifted()
+    found = find_outdated_files()
     if "--check" in sys.argv[1:]:
         print("\n".join(f"{path} differs from the code: run `make contracts`" for path in found) or "the docs agree with the code")
         return int(bool(found))

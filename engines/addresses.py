@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 
-Address = IPv4Address | IPv6Address
+IpAddress = IPv4Address | IPv6Address
 
 REFUSED_IPV4 = tuple(
     map(
@@ -67,17 +67,17 @@ MAPPED, NAT64 = IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96")
 ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
 
 
-def is_public(address: Address) -> bool:
+def is_public(address: IpAddress) -> bool:
     """Return whether the address, and every IPv4 address embedded in it, is public unicast."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in REFUSED_IPV4)
     if address.scope_id is not None or any(address in network for network in REFUSED_IPV6):
         return False
     carries_ipv4 = address in MAPPED or address in NAT64
-    return (carries_ipv4 or address in GLOBAL_UNICAST) and all(map(is_public, embedded_ipv4(address)))
+    return (carries_ipv4 or address in GLOBAL_UNICAST) and all(map(is_public, find_embedded_ipv4(address)))
 
 
-def embedded_ipv4(address: IPv6Address) -> Iterator[IPv4Address]:
+def find_embedded_ipv4(address: IPv6Address) -> Iterator[IPv4Address]:
     """Yield each IPv4 address that a tunnel or translator would take out of the address.
 
     Mapped (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo's server and client (RFC 4380) and ISATAP (RFC 5214)."""

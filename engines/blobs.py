@@ -18,32 +18,36 @@ import obstore
 from obstore.exceptions import AlreadyExistsError, BaseError, InvalidPathError
 from obstore.store import LocalStore, MemoryStore, ObjectStore, S3Store
 
-from engines.disk import is_full
+from engines.disk import is_disk_full
 from schemas.errors import ConfigurationError, EngineUnavailable, InvalidRequest, LimitExceeded, NoSpace, NotFound
-from schemas.ports.engines import Stored
+from schemas.ports.engines import StoredBlob
 from schemas.values import BlobRef
 
 T = TypeVar("T")
 CACHE_BYTES = 64 * 1024 * 1024
-_PIECE = 1 << 20
-_SEGMENT = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
+_DOWNLOAD_CHUNK_BYTES = 1 << 20
+_KEY_SEGMENT = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
 
 
-def open_blobs(url: str, *, access_key: str | None = None, secret_key: str | None = None, region: str | None = None, temporary: Path | None = None) -> Blobs:
+def open_blobs(
+    url: str, *, access_key: str | None = None, secret_key: str | None = None, region: str | None = None, temporary_dir: Path | None = None
+) -> ObstoreBlobStore:
     """Open the store; what is on its way lies in the folder `temporary`, else in the system's. `file:///folder` (made if missing), `memory://`, or `s3://bucket/prefix?endpoint=https://…`. Raises ConfigurationError."""
     parts = urlsplit(url)
     match parts.scheme:
         case "file":
             folder = Path(unquote(parts.path))
-            return Blobs(LocalStore(folder, automatic_cleanup=True, mkdir=True), folder, temporary)
+            return ObstoreBlobStore(LocalStore(folder, automatic_cleanup=True, mkdir=True), folder, temporary_dir)
         case "memory":
-            return Blobs(MemoryStore(), temporary=temporary)
+            return ObstoreBlobStore(MemoryStore(), temporary_dir=temporary_dir)
         case "s3":
-            return Blobs(_s3(parts.netloc, parts.path, dict(parse_qsl(parts.query)), access_key, secret_key, region), temporary=temporary)
+            return ObstoreBlobStore(
+                _create_s3_store(parts.netloc, parts.path, dict(parse_qsl(parts.query)), access_key, secret_key, region), temporary_dir=temporary_dir
+            )
     raise ConfigurationError(f"{url!r} is no storage address.", remedy="Set ANABRANCH_STORAGE__URL to file:///folder or s3://bucket?endpoint=https://host.")
 
 
-def _s3(bucket: str, prefix: str, query: dict[str, str], access_key: str | None, secret_key: str | None, region: str | None) -> S3Store:
+def _create_s3_store(bucket: str, prefix: str, query: dict[str, str], access_key: str | None, secret_key: str | None, region: str | None) -> S3Store:
     unknown = query.keys() - {"endpoint", "region"}
     if unknown or not bucket:
         raise ConfigurationError(
@@ -63,13 +67,13 @@ def _s3(bucket: str, prefix: str, query: dict[str, str], access_key: str | None,
     )
 
 
-class Blobs:
+class ObstoreBlobStore:
     """The port. Recently read ranges are kept in memory, as stored bytes never change under their key."""
 
-    def __init__(self, store: ObjectStore, folder: Path | None = None, temporary: Path | None = None) -> None:
-        self._temporary = temporary
-        self._store, self._folder, self._cache = store, folder, _Cache(CACHE_BYTES)
-        self._answers = 0
+    def __init__(self, store: ObjectStore, folder: Path | None = None, temporary_dir: Path | None = None) -> None:
+        self._temporary_dir = temporary_dir
+        self._store, self._folder, self._cache = store, folder, _RangeCache(CACHE_BYTES)
+        self._answer_count = 0
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
         await self._put_new(key, data)
@@ -77,181 +81,183 @@ class Blobs:
 
     async def put_stream(self, key_prefix: str, chunks: AsyncIterator[bytes], *, limit: int, media_type: str | None = None) -> BlobRef:
         """By way of a temporary file: the key holds the hash, which is known last."""
-        with tempfile.NamedTemporaryFile(prefix="anabranch-upload-", dir=self._temporary) as draft:
-            sha256, size = await _spooled(draft, chunks, limit)
+        with tempfile.NamedTemporaryFile(prefix="anabranch-upload-", dir=self._temporary_dir) as temporary_file:
+            sha256, size = await _spool(temporary_file, chunks, limit)
             key = f"{key_prefix}{sha256}"
-            if await self.size(key) is None:
-                await self._ask(key, lambda: obstore.put_async(self._store, key, Path(draft.name)))
+            if await self.get_size(key) is None:
+                await self._run_operation(key, lambda: obstore.put_async(self._store, key, Path(temporary_file.name)))
         return BlobRef(key=key, sha256=sha256, size=size, media_type=media_type)
 
     async def get(self, key: str) -> bytes:
-        return await self._ask(key, lambda: self._whole(key))
+        return await self._run_operation(key, lambda: self._read_whole(key))
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        wanted = [place for place in dict.fromkeys(ranges) if (key, *place) not in self._cache]
-        fetched = dict(zip(wanted, await self._ranges(key, wanted), strict=True))
-        answer = [fetched.get(place) or self._cache.get((key, *place)) for place in ranges]
-        for place, data in fetched.items():
-            self._cache.keep((key, *place), data)
-        return [data or b"" for data in answer]
+        uncached_ranges = [byte_range for byte_range in dict.fromkeys(ranges) if (key, *byte_range) not in self._cache]
+        fetched = dict(zip(uncached_ranges, await self._fetch_ranges(key, uncached_ranges), strict=True))
+        results = [fetched.get(byte_range) or self._cache.get((key, *byte_range)) for byte_range in ranges]
+        for byte_range, data in fetched.items():
+            self._cache.put((key, *byte_range), data)
+        return [data or b"" for data in results]
 
     @asynccontextmanager
-    async def local(self, key: str) -> AsyncIterator[Path]:
+    async def open_local(self, key: str) -> AsyncIterator[Path]:
         if self._folder is not None:
             path = self._folder / key
-            await self._ask(key, lambda: _there(path))
+            await self._run_operation(key, lambda: _require_file(path))
             yield path
             return
-        with tempfile.NamedTemporaryFile(prefix="anabranch-blob-", dir=self._temporary) as copy:
-            await self._ask(key, lambda: self._download(key, copy))
+        with tempfile.NamedTemporaryFile(prefix="anabranch-blob-", dir=self._temporary_dir) as copy:
+            await self._run_operation(key, lambda: self._download(key, copy))
             yield Path(copy.name)
 
-    async def size(self, key: str) -> int | None:
+    async def get_size(self, key: str) -> int | None:
         try:
-            return (await self._ask(key, lambda: obstore.head_async(self._store, key)))["size"]
+            return (await self._run_operation(key, lambda: obstore.head_async(self._store, key)))["size"]
         except NotFound:
             return None
 
-    async def link(self, key: str, lifetime_s: float) -> str | None:
+    async def presign_url(self, key: str, lifetime_s: float) -> str | None:
         """Signed by the store's own credentials (S3 query authentication)."""
         if not isinstance(self._store, S3Store):
             return None
         store = self._store
-        return await self._ask(key, lambda: obstore.sign_async(store, "GET", key, timedelta(seconds=lifetime_s)))
+        return await self._run_operation(key, lambda: obstore.sign_async(store, "GET", key, timedelta(seconds=lifetime_s)))
 
     async def copy(self, source: str, target: str) -> None:
-        _check(target)
-        await self._ask(source, lambda: obstore.copy_async(self._store, source, target))
+        _validate_key(target)
+        await self._run_operation(source, lambda: obstore.copy_async(self._store, source, target))
 
     async def delete(self, keys: Sequence[str]) -> None:
         """Those that are not there are passed over."""
         for key in keys:
-            self._cache.forget(key)
-            if await self.size(key) is not None:
-                await self._ask(key, lambda key=key: obstore.delete_async(self._store, key))  # type: ignore[misc]
+            self._cache.evict(key)
+            if await self.get_size(key) is not None:
+                await self._run_operation(key, lambda key=key: obstore.delete_async(self._store, key))  # type: ignore[misc]
 
-    async def listed(self, prefix: str) -> list[str]:
-        return [found.key for found in await self.stored(prefix)]
+    async def list_keys(self, prefix: str) -> list[str]:
+        return [blob.key for blob in await self.list_blobs(prefix)]
 
-    async def stored(self, prefix: str) -> list[Stored]:
-        return await self._ask(prefix.removesuffix("/"), lambda: self._found(prefix))
+    async def list_blobs(self, prefix: str) -> list[StoredBlob]:
+        return await self._run_operation(prefix.removesuffix("/"), lambda: self._fetch_listing(prefix))
 
-    async def _found(self, prefix: str) -> list[Stored]:
-        return [Stored(found["path"], found["size"], found["last_modified"]) async for page in obstore.list(self._store, prefix=prefix) for found in page]
+    async def _fetch_listing(self, prefix: str) -> list[StoredBlob]:
+        return [StoredBlob(entry["path"], entry["size"], entry["last_modified"]) async for page in obstore.list(self._store, prefix=prefix) for entry in page]
 
     async def _put_new(self, key: str, data: bytes) -> None:
         try:
-            await self._ask(key, lambda: obstore.put_async(self._store, key, data, mode="create"))
+            await self._run_operation(key, lambda: obstore.put_async(self._store, key, data, mode="create"))
         except FileExistsError:
             return
 
-    async def _whole(self, key: str) -> bytes:
+    async def _read_whole(self, key: str) -> bytes:
         return bytes(await (await obstore.get_async(self._store, key)).bytes_async())
 
-    async def _ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        filled = [(start, length) for start, length in ranges if length]
-        starts, lengths = [start for start, _ in filled], [length for _, length in filled]
-        found = iter(await self._ask(key, lambda: obstore.get_ranges_async(self._store, key, starts=starts, lengths=lengths)) if filled else [])
-        return [bytes(next(found)) if length else b"" for _, length in ranges]
+    async def _fetch_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
+        nonempty_ranges = [(start, length) for start, length in ranges if length]
+        starts, lengths = [start for start, _ in nonempty_ranges], [length for _, length in nonempty_ranges]
+        parts = iter(
+            await self._run_operation(key, lambda: obstore.get_ranges_async(self._store, key, starts=starts, lengths=lengths)) if nonempty_ranges else []
+        )
+        return [bytes(next(parts)) if length else b"" for _, length in ranges]
 
     async def _download(self, key: str, target: IO[bytes]) -> None:
-        async for piece in (await obstore.get_async(self._store, key)).stream(_PIECE):
-            await asyncio.to_thread(target.write, piece)
+        async for chunk in (await obstore.get_async(self._store, key)).stream(_DOWNLOAD_CHUNK_BYTES):
+            await asyncio.to_thread(target.write, chunk)
         target.flush()
 
-    async def _ask(self, key: str, work: Callable[[], Awaitable[T]]) -> T:
+    async def _run_operation(self, key: str, operation: Callable[[], Awaitable[T]]) -> T:
         """Run `work`, translating its errors. FileExistsError comes through."""
-        _check(key)
+        _validate_key(key)
         try:
-            answer = await work()
+            result = await operation()
         except FileNotFoundError as error:
-            raise _missing(key) from error
+            raise _make_not_found_error(key) from error
         except AlreadyExistsError as error:
             raise FileExistsError(key) from error
         except InvalidPathError as error:
             raise InvalidRequest(f"{key!r} is no blob key.", code="INVALID_KEY") from error
         except (BaseError, OSError) as error:
-            if is_full(error):
-                raise NoSpace(f"no space is left for {key}", answers=self._answers) from error
+            if is_disk_full(error):
+                raise NoSpace(f"no space is left for {key}", n_answers=self._answer_count) from error
             raise EngineUnavailable(
-                f"The blob store did not give or take {key}: {self._told(error)}",
+                f"The blob store did not give or take {key}: {self._format_error(error)}",
                 remedy="Check the storage address, its keys and its disk.",
-                answers=self._answers,
+                n_answers=self._answer_count,
             ) from error
-        self._answers += 1
-        return answer
+        self._answer_count += 1
+        return result
 
-    def _told(self, error: Exception) -> str:
+    def _format_error(self, error: Exception) -> str:
         """The first line, without where on this machine the folder lies."""
-        told = (str(error).splitlines() or [""])[0]
-        return told.replace(f"{self._folder}/", "") if self._folder is not None else told
+        first_line = (str(error).splitlines() or [""])[0]
+        return first_line.replace(f"{self._folder}/", "") if self._folder is not None else first_line
 
 
-async def _spooled(draft: IO[bytes], chunks: AsyncIterator[bytes], limit: int) -> tuple[str, int]:
+async def _spool(temporary_file: IO[bytes], chunks: AsyncIterator[bytes], max_bytes: int) -> tuple[str, int]:
     digest, size = hashlib.sha256(), 0
     async for chunk in chunks:
         size += len(chunk)
-        if size > limit:
-            raise LimitExceeded(f"More than {limit:,} bytes came.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES or send a smaller file.")
+        if size > max_bytes:
+            raise LimitExceeded(f"More than {max_bytes:,} bytes came.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES or send a smaller file.")
         digest.update(chunk)
-        with _disk_errors():
-            await asyncio.to_thread(draft.write, chunk)
-    with _disk_errors():
-        draft.flush()
+        with _translate_disk_errors():
+            await asyncio.to_thread(temporary_file.write, chunk)
+    with _translate_disk_errors():
+        temporary_file.flush()
     return digest.hexdigest(), size
 
 
 @contextmanager
-def _disk_errors() -> Iterator[None]:
+def _translate_disk_errors() -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        if is_full(error):
+        if is_disk_full(error):
             raise NoSpace("no space is left for temporary files") from error
         raise
 
 
-async def _there(path: Path) -> None:
+async def _require_file(path: Path) -> None:
     """Raises FileNotFoundError. Our own disk is asked at once."""
     path.stat()
 
 
-def _check(key: str) -> None:
+def _validate_key(key: str) -> None:
     """Keys are relative paths of plain segments. Raises InvalidRequest."""
     segments = key.split("/")
-    if len(key) > 1000 or any(segment in {"", ".", ".."} or not _SEGMENT.fullmatch(segment) for segment in segments):
+    if len(key) > 1000 or any(segment in {"", ".", ".."} or not _KEY_SEGMENT.fullmatch(segment) for segment in segments):
         raise InvalidRequest(
             f"{key[:200]!r} is no blob key.", code="INVALID_KEY", remedy="Keys are segments between slashes, without '..', backslashes and control characters."
         )
 
 
-def _missing(key: str) -> NotFound:
+def _make_not_found_error(key: str) -> NotFound:
     return NotFound(f"There is no blob {key}.", code="NO_SUCH_BLOB", remedy="It was deleted, or the storage address is not the one it was written to.")
 
 
-class _Cache:
+class _RangeCache:
     """The ranges read last, at most `limit` bytes."""
 
-    def __init__(self, limit: int) -> None:
-        self._limit, self._bytes = limit, 0
-        self._held: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
+    def __init__(self, limit_bytes: int) -> None:
+        self._limit_bytes, self._size_bytes = limit_bytes, 0
+        self._entries: OrderedDict[tuple[str, int, int], bytes] = OrderedDict()
 
-    def __contains__(self, place: tuple[str, int, int]) -> bool:
-        return place in self._held
+    def __contains__(self, range_key: tuple[str, int, int]) -> bool:
+        return range_key in self._entries
 
-    def get(self, place: tuple[str, int, int]) -> bytes | None:
-        if place in self._held:
-            self._held.move_to_end(place)
-        return self._held.get(place)
+    def get(self, range_key: tuple[str, int, int]) -> bytes | None:
+        if range_key in self._entries:
+            self._entries.move_to_end(range_key)
+        return self._entries.get(range_key)
 
-    def keep(self, place: tuple[str, int, int], data: bytes) -> None:
-        if place in self._held or len(data) > self._limit // 8:
+    def put(self, range_key: tuple[str, int, int], data: bytes) -> None:
+        if range_key in self._entries or len(data) > self._limit_bytes // 8:
             return
-        self._held[place] = data
-        self._bytes += len(data)
-        while self._bytes > self._limit:
-            self._bytes -= len(self._held.popitem(last=False)[1])
+        self._entries[range_key] = data
+        self._size_bytes += len(data)
+        while self._size_bytes > self._limit_bytes:
+            self._size_bytes -= len(self._entries.popitem(last=False)[1])
 
-    def forget(self, key: str) -> None:
-        for place in [place for place in self._held if place[0] == key]:
-            self._bytes -= len(self._held.pop(place))
+    def evict(self, key: str) -> None:
+        for range_key in [range_key for range_key in self._entries if range_key[0] == key]:
+            self._size_bytes -= len(self._entries.pop(range_key))

@@ -7,42 +7,42 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from engines.resilience import Unanswered
+from engines.resilience import ServerCallError
 
 
-class _Told(BaseModel):
+class _ReplyModel(BaseModel):
     model_config = ConfigDict(strict=True, frozen=True)
 
 
-class Message(_Told):
+class ChatMessage(_ReplyModel):
     content: str | None = None
     refusal: str | None = None
 
 
-class Choice(_Told):
-    message: Message | None = None
-    delta: Message | None = None
+class ChatChoice(_ReplyModel):
+    message: ChatMessage | None = None
+    delta: ChatMessage | None = None
     finish_reason: str | None = None
 
     @property
-    def said(self) -> Message:
-        return self.message or self.delta or Message()
+    def message_or_delta(self) -> ChatMessage:
+        return self.message or self.delta or ChatMessage()
 
 
-class Completion(_Told):
-    choices: list[Choice] | None = None
+class ChatCompletion(_ReplyModel):
+    choices: list[ChatChoice] | None = None
 
     @property
-    def choice(self) -> Choice:
+    def first_choice(self) -> ChatChoice:
         """The first one: no more are asked for."""
-        return next(iter(self.choices or ()), Choice())
+        return next(iter(self.choices or ()), ChatChoice())
 
 
-def completion(answer: Mapping[str, Any]) -> Completion:
+def parse_completion(reply: Mapping[str, Any]) -> ChatCompletion:
     """Raises Unanswered (ENGINE_BROKEN_ANSWER) for what has another form."""
     try:
-        return Completion.model_validate(answer)
+        return ChatCompletion.model_validate(reply)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, fault["loc"]))
-        raise Unanswered(f"The chat server's answer is no completion: {place}: {fault['msg']}.", code="ENGINE_BROKEN_ANSWER") from error
+        location = ".".join(map(str, fault["loc"]))
+        raise ServerCallError(f"The chat server's answer is no completion: {location}: {fault['msg']}.", code="ENGINE_BROKEN_ANSWER") from error

@@ -18,7 +18,7 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-NOBODY = 65534
+NOBODY_UID = 65534
 MAX_OUTPUT_BYTES = 16 * 2**20
 """What a child may write to its standard output, which is a file of the parent; it can open no file of its own for writing."""
 MAX_OPEN_FILES, MAX_TASKS = 256, 256
@@ -27,27 +27,27 @@ _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_SET_
 _CLONE_THREAD, _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWIPC = 0x10000, 0x10000000, 0x40000000, 0x08000000
 _CAP_DAC_READ_SEARCH = 1 << 2
 
-Measures = dict[str, str]
+MeasureFailures = dict[str, str]
 """Name → why it does not hold; empty where it does."""
 
 
-def confine(packages: Sequence[str]) -> Measures:
+def confine(packages: Sequence[str]) -> MeasureFailures:
     """Apply every measure to this process, which must have one thread. `packages` are the top-level packages it may still import."""
     if sys.platform != "linux":
         return dict.fromkeys(("account", "network", "privileges", "limits", "files", "calls"), f"{sys.platform} has no such measure")
-    separated = _attempt(_leave_networks)
-    measures = {"network": separated, "privileges": _attempt(lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)), "account": _attempt(_become_nobody)}
+    network_failure = _attempt(_unshare_network)
+    measures = {"network": network_failure, "privileges": _attempt(lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)), "account": _attempt(_become_nobody)}
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the kernel clears it when the account changes
     _prctl(_PR_SET_DUMPABLE, 1)  # otherwise /proc/self/fd belongs to root, and the file that is handed in could not be opened
-    is_alone = not separated or not measures["account"]
+    has_own_account = not network_failure or not measures["account"]
     return measures | {
-        "limits": _attempt(lambda: _set_limits(is_alone)),
+        "limits": _attempt(lambda: _set_limits(has_own_account)),
         "files": _attempt(lambda: _restrict_files(packages)),
-        "calls": _attempt(_filter_calls),
+        "calls": _attempt(_install_syscall_filter),
     }
 
 
-def limit_cpu(seconds: float) -> None:
+def limit_cpu_time(seconds: float) -> None:
     """Bound the CPU time from now on, whatever was used before: a child serves many jobs. SIGXCPU ends it."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime + seconds * (os.cpu_count() or 1)) + 2
@@ -66,7 +66,7 @@ def _libc() -> ctypes.CDLL:
     return ctypes.CDLL(None, use_errno=True)
 
 
-def _check(result: int) -> int:
+def _raise_on_error(result: int) -> int:
     if result < 0:
         code = ctypes.get_errno()
         raise OSError(code, os.strerror(code))
@@ -74,13 +74,13 @@ def _check(result: int) -> int:
 
 
 def _prctl(option: int, *values: object) -> None:
-    _check(_libc().prctl(option, *values, *(ctypes.c_ulong(0),) * (4 - len(values))))
+    _raise_on_error(_libc().prctl(option, *values, *(ctypes.c_ulong(0),) * (4 - len(values))))
 
 
-def _leave_networks() -> None:
+def _unshare_network() -> None:
     """An ordinary account needs a user namespace of its own to be allowed to leave the network."""
     flags = _CLONE_NEWNET | _CLONE_NEWIPC
-    _check(_libc().unshare(flags if os.geteuid() == 0 else flags | _CLONE_NEWUSER))
+    _raise_on_error(_libc().unshare(flags if os.geteuid() == 0 else flags | _CLONE_NEWUSER))
 
 
 def _become_nobody() -> None:
@@ -91,47 +91,47 @@ def _become_nobody() -> None:
     if os.geteuid() != 0:
         _set_capabilities(0)
         return
-    hidden = not all(_may_enter(Path(prefix)) for prefix in (sys.prefix, sys.base_prefix, __file__))
-    if hidden and _landlock_version() < 1:
+    needs_read_capability = not all(_can_enter(Path(prefix)) for prefix in (sys.prefix, sys.base_prefix, __file__))
+    if needs_read_capability and _landlock_version() < 1:
         _set_capabilities(0)
         raise OSError(errno.EPERM, f"stays root without capabilities: other accounts may not enter {sys.base_prefix}")
     _prctl(_PR_SET_KEEPCAPS, 1)
     os.setgroups([])
-    os.setresgid(NOBODY, NOBODY, NOBODY)
-    os.setresuid(NOBODY, NOBODY, NOBODY)
-    _set_capabilities(_CAP_DAC_READ_SEARCH if hidden else 0)
+    os.setresgid(NOBODY_UID, NOBODY_UID, NOBODY_UID)
+    os.setresuid(NOBODY_UID, NOBODY_UID, NOBODY_UID)
+    _set_capabilities(_CAP_DAC_READ_SEARCH if needs_read_capability else 0)
 
 
-def _may_enter(path: Path) -> bool:
-    return all(step.stat().st_mode & stat.S_IXOTH for step in path.resolve().parents)
+def _can_enter(path: Path) -> bool:
+    return all(ancestor.stat().st_mode & stat.S_IXOTH for ancestor in path.resolve().parents)
 
 
-def _set_capabilities(kept: int) -> None:
+def _set_capabilities(capabilities: int) -> None:
     """Version 3 of capset(2): two 32-bit words each of effective, permitted and inheritable."""
     header = ctypes.create_string_buffer(struct.pack("<Ii", 0x20080522, 0))
-    data = ctypes.create_string_buffer(struct.pack("<6I", kept, kept, 0, 0, 0, 0))
-    _check(_libc().capset(header, data))
+    data = ctypes.create_string_buffer(struct.pack("<6I", capabilities, capabilities, 0, 0, 0, 0))
+    _raise_on_error(_libc().capset(header, data))
 
 
-def _set_limits(is_alone: bool) -> None:
+def _set_limits(has_own_account: bool) -> None:
     """The number of tasks is counted per account, so it is bounded only where no other process has this account."""
-    _lower(resource.RLIMIT_FSIZE, MAX_OUTPUT_BYTES)
-    _lower(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
-    if is_alone:
-        _lower(resource.RLIMIT_NPROC, MAX_TASKS)
+    _lower_limit(resource.RLIMIT_FSIZE, MAX_OUTPUT_BYTES)
+    _lower_limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    if has_own_account:
+        _lower_limit(resource.RLIMIT_NPROC, MAX_TASKS)
 
 
-def _lower(which: int, bound: int) -> None:
-    hard = resource.getrlimit(which)[1]
-    bound = bound if hard == resource.RLIM_INFINITY else min(bound, hard)
-    resource.setrlimit(which, (bound, bound))
+def _lower_limit(resource_id: int, limit: int) -> None:
+    hard = resource.getrlimit(resource_id)[1]
+    limit = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
+    resource.setrlimit(resource_id, (limit, limit))
 
 
 # Landlock
 
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
-_FILE_RIGHTS = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
+_FILE_RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
 """ABI version → how many access rights it knows; later ones know as many as 5."""
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/sys/devices/system/cpu", "/sys/fs/cgroup", "/proc/self", "/proc/sys/vm")
 _SYSTEM_FILES = (
@@ -149,43 +149,43 @@ def _restrict_files(packages: Sequence[str]) -> None:
     version = _landlock_version()
     if version < 1:
         raise OSError(errno.ENOSYS, "the kernel has no Landlock, or it is switched off")
-    handled = (1 << _FILE_RIGHTS.get(version, 16)) - 1
-    words = [handled] + ([0b11] if version >= 4 else []) + ([0b11] if version >= 6 else [])
-    attributes = ctypes.create_string_buffer(struct.pack(f"<{len(words)}Q", *words), 8 * len(words))
-    ruleset = _check(_libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
+    handled_rights = (1 << _FILE_RIGHTS_BY_ABI.get(version, 16)) - 1
+    fields = [handled_rights] + ([0b11] if version >= 4 else []) + ([0b11] if version >= 6 else [])
+    attributes = ctypes.create_string_buffer(struct.pack(f"<{len(fields)}Q", *fields), 8 * len(fields))
+    ruleset = _raise_on_error(_libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     try:
         # The import system lists a folder of sys.path before it opens a module there. A data folder may lie beside our packages.
-        _allow(ruleset, _source_folders(), _READ_DIR)
-        _allow(ruleset, (*_SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, *_library_folders(packages)), _READ_FILE | _READ_DIR)
-        _allow(ruleset, _SYSTEM_FILES, _READ_FILE)
-        _allow(ruleset, ("/dev/null",), _READ_FILE | _WRITE_FILE)
-        _check(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
+        _allow_paths(ruleset, _list_source_folders(), _READ_DIR)
+        _allow_paths(ruleset, (*_SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, *_list_library_folders(packages)), _READ_FILE | _READ_DIR)
+        _allow_paths(ruleset, _SYSTEM_FILES, _READ_FILE)
+        _allow_paths(ruleset, ("/dev/null",), _READ_FILE | _WRITE_FILE)
+        _raise_on_error(_libc().syscall(_RESTRICT_SELF, ruleset, 0))
     finally:
         os.close(ruleset)
 
 
-def _source_folders() -> list[str]:
+def _list_source_folders() -> list[str]:
     return [path for path in sys.path if path and os.path.isdir(path)]  # noqa: PTH112 - Path.is_dir raises where a parent is closed
 
 
-def _library_folders(packages: Sequence[str]) -> list[str]:
+def _list_library_folders(packages: Sequence[str]) -> list[str]:
     """Folders of installed packages whole; elsewhere (a checkout) only our own packages."""
-    folders = _source_folders()
+    folders = _list_source_folders()
     installed = [path for path in folders if Path(path).name in ("site-packages", "dist-packages")]
     return installed + [str(Path(path, package)) for path in folders for package in packages]
 
 
-def _allow(ruleset: int, paths: Iterable[str], rights: int) -> None:
+def _allow_paths(ruleset: int, paths: Iterable[str], rights: int) -> None:
     for path in paths:
         try:
-            parent = os.open(path, os.O_PATH | os.O_CLOEXEC)
+            path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
             continue  # what is not there needs no rule
         try:
-            rule = ctypes.create_string_buffer(struct.pack("<Qi", rights, parent), 12)
-            _check(_libc().syscall(_ADD_RULE, ruleset, 1, rule, 0))
+            rule = ctypes.create_string_buffer(struct.pack("<Qi", rights, path_fd), 12)
+            _raise_on_error(_libc().syscall(_ADD_RULE, ruleset, 1, rule, 0))
         finally:
-            os.close(parent)
+            os.close(path_fd)
 
 
 # seccomp
@@ -193,7 +193,7 @@ def _allow(ruleset: int, paths: Iterable[str], rights: int) -> None:
 _AUDIT_ARCHITECTURES = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _CLONE = {"x86_64": 56, "aarch64": 220}
 _CLONE3 = 435
-_REFUSED = {
+_REFUSED_CALLS = {
     "x86_64": (
         41, 42, 43, 49, 50, 288,  # socket connect accept bind listen accept4
         57, 58, 59, 322,  # fork vfork execve execveat
@@ -207,20 +207,20 @@ _REFUSED = {
         105, 106, 273, 104, 294, 280, 282, 217, 218, 219, 238, 239, 97, 268, 264, 265, 277, 279,
     ),
 }  # fmt: skip
-_REFUSED_EVERYWHERE = (424, 425, 426, 427, 428, 429, 430, 431, 432, 433, 434, 438, 442)
+_REFUSED_CALLS_EVERYWHERE = (424, 425, 426, 427, 428, 429, 430, 431, 432, 433, 434, 438, 442)
 """pidfd_send_signal, io_uring_*, the calls that mount, pidfd_open, pidfd_getfd, mount_setattr: numbered alike since Linux 5.1."""
 _ALLOW, _REFUSE, _MISSING = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
 
-class _Program(ctypes.Structure):
+class _BpfProgram(ctypes.Structure):
     _fields_ = (("length", ctypes.c_ushort), ("filter", ctypes.c_void_p))
 
 
-def _filter_calls() -> None:
+def _install_syscall_filter() -> None:
     """Refuse with EPERM what reading a file never needs: sockets, other processes, mounts, keys, kernel interfaces. Threads stay allowed."""
     machine = platform.machine()
-    if machine not in _REFUSED:
+    if machine not in _REFUSED_CALLS:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
     instructions = [
         (_LOAD, 0, 0, 4),  # the architecture of the call
@@ -238,9 +238,9 @@ def _filter_calls() -> None:
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),
     ]
-    for call in (*_REFUSED[machine], *_REFUSED_EVERYWHERE):
+    for call in (*_REFUSED_CALLS[machine], *_REFUSED_CALLS_EVERYWHERE):
         instructions += [(_EQUAL, 0, 1, call), (_RETURN, 0, 0, _REFUSE)]
     code = b"".join(struct.pack("<HBBI", *instruction) for instruction in (*instructions, (_RETURN, 0, 0, _ALLOW)))
-    held = ctypes.create_string_buffer(code, len(code))
-    program = _Program(len(code) // 8, ctypes.addressof(held))
+    code_buffer = ctypes.create_string_buffer(code, len(code))
+    program = _BpfProgram(len(code) // 8, ctypes.addressof(code_buffer))
     _prctl(_PR_SET_SECCOMP, 2, ctypes.byref(program))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from schemas.errors import NoSpace
 
-FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
+DISK_FULL_ERRNOS = frozenset({errno.ENOSPC, errno.EDQUOT})
 MIB = 1024 * 1024
 
 
@@ -22,19 +22,19 @@ class DiskReserve:
 
     def check(self) -> None:
         """Raise NoSpace below the reserve."""
-        if (free := self.free_bytes()) < self.reserve_bytes:
-            raise NoSpace(self.shortage(free))
+        if (free_bytes := self.get_free_bytes()) < self.reserve_bytes:
+            raise NoSpace(self.format_shortage(free_bytes))
 
-    def free_bytes(self) -> int:
+    def get_free_bytes(self) -> int:
         """On the fullest of the disks."""
-        return min(shutil.disk_usage(next(place for place in (folder, *folder.parents) if place.exists())).free for folder in self.folders)
+        return min(shutil.disk_usage(next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())).free for folder in self.folders)
 
-    def shortage(self, free: int) -> str:
-        return f"{free // MIB} MiB are free on the disk, less than the reserve of {self.reserve_bytes // MIB} MiB: uploads are refused"
+    def format_shortage(self, free_bytes: int) -> str:
+        return f"{free_bytes // MIB} MiB are free on the disk, less than the reserve of {self.reserve_bytes // MIB} MiB: uploads are refused"
 
 
-def is_full(error: BaseException) -> bool:
+def is_disk_full(error: BaseException) -> bool:
     """Return whether a full disk or quota is behind the error. The blob store tells it by its text only."""
     if isinstance(error, OSError) and error.errno is not None:
-        return error.errno in FULL
-    return any(f"os error {number})" in str(error) for number in FULL)
+        return error.errno in DISK_FULL_ERRNOS
+    return any(f"os error {number})" in str(error) for number in DISK_FULL_ERRNOS)

@@ -11,117 +11,120 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import openai
 
-from engines.resilience import ABANDONED, Patience, Remote, Unanswered
+from engines.resilience import CALLER_ABANDONED, ResilientCaller, ServerCallError, ServerRetryPolicy
 from engines.server_settings import ServerSettings
 from schemas.errors import ConfigurationError, PermanentError
 
-Counted = Literal["input", "output"]
-COUNTED: dict[Counted, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
-MOST_TOKENS = 2**31
-_END = object()
-BUSY = frozenset({408, 409, 425, 429})
-CONFIGURED = {401: "ENGINE_KEY_REFUSED", 403: "ENGINE_KEY_REFUSED", 404: "ENGINE_NOT_FOUND"}
+TokenKind = Literal["input", "output"]
+USAGE_FIELDS: dict[TokenKind, str] = {"input": "prompt_tokens", "output": "completion_tokens"}
+MAX_TOKEN_COUNT = 2**31
+_END_OF_STREAM = object()
+BUSY_STATUSES = frozenset({408, 409, 425, 429})
+CONFIGURATION_ERROR_CODES = {401: "ENGINE_KEY_REFUSED", 403: "ENGINE_KEY_REFUSED", 404: "ENGINE_NOT_FOUND"}
 
 
-class Gathering(Protocol):
+class StreamAccumulator(Protocol):
     """Takes the events of one streamed answer, JSON objects all, in order."""
 
     @property
-    def complete(self) -> bool:
+    def is_complete(self) -> bool:
         """False where more should have come."""
 
-    def take(self, part: Mapping[str, Any], /) -> None: ...
+    def add_event(self, event: Mapping[str, Any], /) -> None: ...
 
 
-G = TypeVar("G", bound=Gathering)
+G = TypeVar("G", bound=StreamAccumulator)
 
 
 class OpenAIServer:
     """POSTs JSON and returns JSON. Raises EngineUnavailable when the server does not answer, refuses the key or does not know the model;
     PermanentError with code ENGINE_REJECTED_INPUT when it will not take this input."""
 
-    def __init__(self, settings: ServerSettings, patience: Patience | None = None) -> None:
+    def __init__(self, settings: ServerSettings, retry_policy: ServerRetryPolicy | None = None) -> None:
         self.model, self.kind = settings.model, settings.kind
         self._address = settings.base_url
-        self._client = _client(settings)
-        self._watch = settings.watch
-        self._remote = Remote(settings.base_url, patience, settings.watch)
+        self._client = _create_client(settings)
+        self._instrumentation = settings.instrumentation
+        self._caller = ResilientCaller(settings.base_url, retry_policy, settings.instrumentation)
 
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        return await self._remote.call(lambda: self._post(path, {"model": self.model, **body}))
+        return await self._caller.call(lambda: self._post(path, {"model": self.model, **body}))
 
-    async def post_streamed(self, path: str, body: Mapping[str, Any], begin: Callable[[], G]) -> G:
+    async def post_stream(self, path: str, body: Mapping[str, Any], create_accumulator: Callable[[], G]) -> G:
         """Server-sent events, handed to what `begin` gives while they come; a try that breaks off is void, and the next one begins anew."""
-        whole = {"model": self.model, **body, "stream": True, "stream_options": {"include_usage": True}}
-        return await self._remote.call(lambda: self._stream(path, whole, begin()))
+        stream_body = {"model": self.model, **body, "stream": True, "stream_options": {"include_usage": True}}
+        return await self._caller.call(lambda: self._stream(path, stream_body, create_accumulator()))
 
     async def close(self) -> None:
         await self._client.close()
 
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
-        with self._translating():
+        with self._translate_errors():
             text = await self._client.post(path, cast_to=str, body=body, options={"headers": {"Accept": "application/json"}})
-        answer = self._parsed(text)
-        self._count(answer)
-        return answer
+        reply = self._parse_object(text)
+        self._record_usage(reply)
+        return reply
 
-    async def _stream(self, path: str, body: Mapping[str, Any], gathering: G) -> G:
-        with self._translating():
-            async with await self._client.post(path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]) as parts:
+    async def _stream(self, path: str, body: Mapping[str, Any], accumulator: G) -> G:
+        with self._translate_errors():
+            async with await self._client.post(path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]) as events:
                 try:
-                    await _gathered(parts, gathering, self._count)
+                    await _accumulate(events, accumulator, self._record_usage)
                 except BaseException:
-                    await _hang_up(parts)
+                    await _close_stream(events)
                     raise
-        if not gathering.complete:
-            raise self._broken("broke off its answer")
-        return gathering
+        if not accumulator.is_complete:
+            raise self._make_broken_reply_error("broke off its answer")
+        return accumulator
 
-    def _count(self, answer: Mapping[str, Any]) -> None:
+    def _record_usage(self, reply: Mapping[str, Any]) -> None:
         """As the server counts; a streamed answer tells it in one of its events."""
-        for kind in COUNTED:
-            if number := tokens_told(answer, kind):
-                self._watch.tokens(self.model, kind, number)
+        for kind in USAGE_FIELDS:
+            if token_count := read_token_count(reply, kind):
+                self._instrumentation.record_tokens(self.model, kind, token_count)
 
     @contextmanager
-    def _translating(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except openai.APIStatusError as error:
-            raise self._translated(error) from error
+            raise self._translate_status_error(error) from error
         except openai.APIConnectionError as error:
-            raise Unanswered(f"{self._address} did not answer: {error}.") from error
+            raise ServerCallError(f"{self._address} did not answer: {error}.") from error
         except openai.APIError as error:
-            raise Unanswered(f"{self._address} failed in the middle of its answer: {error.message}.") from error
+            raise ServerCallError(f"{self._address} failed in the middle of its answer: {error.message}.") from error
         except (ValueError, RecursionError) as error:
-            raise self._broken("answered with something that is no JSON object") from error
+            raise self._make_broken_reply_error("answered with something that is no JSON object") from error
 
-    def _parsed(self, text: str) -> dict[str, Any]:
-        with self._translating():
-            return _object(json.loads(text))
+    def _parse_object(self, text: str) -> dict[str, Any]:
+        with self._translate_errors():
+            return _require_object(json.loads(text))
 
-    def _broken(self, what: str) -> Unanswered:
-        return Unanswered(f"{self._address} {what}.", code="ENGINE_BROKEN_ANSWER")
+    def _make_broken_reply_error(self, problem: str) -> ServerCallError:
+        return ServerCallError(f"{self._address} {problem}.", code="ENGINE_BROKEN_ANSWER")
 
-    def _translated(self, error: openai.APIStatusError) -> Unanswered | PermanentError:
-        status, said = error.status_code, f"{self._address} answered {error.status_code}: {_message(error)}"
-        if status >= 500 or status in BUSY:
-            return Unanswered(said, retry_after=_seconds(error.response.headers.get("retry-after")))
-        if status in CONFIGURED:
-            return Unanswered(
-                said, code=CONFIGURED[status], remedy=f"Check the key, the model name ({self.model}) and the address of this server.", again=False
+    def _translate_status_error(self, error: openai.APIStatusError) -> ServerCallError | PermanentError:
+        status, detail = error.status_code, f"{self._address} answered {error.status_code}: {_extract_message(error)}"
+        if status >= 500 or status in BUSY_STATUSES:
+            return ServerCallError(detail, retry_after=_parse_retry_after(error.response.headers.get("retry-after")))
+        if status in CONFIGURATION_ERROR_CODES:
+            return ServerCallError(
+                detail,
+                code=CONFIGURATION_ERROR_CODES[status],
+                remedy=f"Check the key, the model name ({self.model}) and the address of this server.",
+                is_retryable=False,
             )
-        return PermanentError(said, code="ENGINE_REJECTED_INPUT", remedy="The server will not take this input; see what it says.")
+        return PermanentError(detail, code="ENGINE_REJECTED_INPUT", remedy="The server will not take this input; see what it says.")
 
 
-def tokens_told(answer: Mapping[str, Any], kind: Counted) -> int:
+def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
     """As the server counts them; 0 where it says nothing, or no number of tokens."""
-    usage = answer.get("usage")
-    number = usage.get(COUNTED[kind]) if isinstance(usage, dict) else None
-    return number if isinstance(number, int) and 0 < number < MOST_TOKENS else 0
+    usage = reply.get("usage")
+    token_count = usage.get(USAGE_FIELDS[kind]) if isinstance(usage, dict) else None
+    return token_count if isinstance(token_count, int) and 0 < token_count < MAX_TOKEN_COUNT else 0
 
 
-def _client(settings: ServerSettings) -> openai.AsyncOpenAI:
+def _create_client(settings: ServerSettings) -> openai.AsyncOpenAI:
     key = settings.api_key or "none"
     if settings.kind != "azure":
         return openai.AsyncOpenAI(base_url=settings.base_url, api_key=key, timeout=settings.timeout_s, max_retries=0)
@@ -130,38 +133,38 @@ def _client(settings: ServerSettings) -> openai.AsyncOpenAI:
     return openai.AsyncAzureOpenAI(azure_endpoint=settings.base_url, api_key=key, api_version=settings.api_version, timeout=settings.timeout_s, max_retries=0)
 
 
-async def _gathered(parts: AsyncIterator[object], gathering: Gathering, count: Callable[[Mapping[str, Any]], None]) -> None:
-    begun = False
+async def _accumulate(events: AsyncIterator[object], accumulator: StreamAccumulator, count: Callable[[Mapping[str, Any]], None]) -> None:
+    is_started = False
     try:
-        while (part := await anext(parts, _END)) is not _END:
-            begun, found = True, _object(part)
-            count(found)
-            gathering.take(found)
+        while (raw_event := await anext(events, _END_OF_STREAM)) is not _END_OF_STREAM:
+            is_started, event = True, _require_object(raw_event)
+            count(event)
+            accumulator.add_event(event)
     except asyncio.CancelledError as error:
-        raise asyncio.CancelledError(ABANDONED) if begun else error from None
+        raise asyncio.CancelledError(CALLER_ABANDONED) if is_started else error from None
 
 
-async def _hang_up(parts: openai.AsyncStream[object]) -> None:
+async def _close_stream(events: openai.AsyncStream[object]) -> None:
     """Closed, and read to its end: the client's generators, left in the middle, would be ended one by one whenever they are found, in each other's way."""
-    await parts.close()
+    await events.close()
     with suppress(Exception):
-        while await anext(parts, _END) is not _END:
+        while await anext(events, _END_OF_STREAM) is not _END_OF_STREAM:
             pass
 
 
-def _object(value: object) -> dict[str, Any]:
+def _require_object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise ValueError(f"a JSON {type(value).__name__}, not an object")
     return value
 
 
-def _message(error: openai.APIStatusError) -> str:
+def _extract_message(error: openai.APIStatusError) -> str:
     body = error.body
-    found = body.get("message") if isinstance(body, dict) else None
-    return str(found or error.message)[:500]
+    message = body.get("message") if isinstance(body, dict) else None
+    return str(message or error.message)[:500]
 
 
-def _seconds(header: str | None) -> float | None:
+def _parse_retry_after(header: str | None) -> float | None:
     """Of a Retry-After header (RFC 9110); dates are left to the back-off."""
     try:
         value = float(header or "nan")

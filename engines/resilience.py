@@ -17,105 +17,106 @@ from schemas.errors import EngineUnavailable, PermanentError
 
 T = TypeVar("T")
 
-ABANDONED = "the caller went away while the server was answering"
+CALLER_ABANDONED = "the caller went away while the server was answering"
 """Said by a CancelledError that is no failure of the server. Any other one is: it was waited for in vain."""
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class ServerRetryPolicy:
     """How long a server is waited for. Times in seconds; `total` bounds all attempts with their waits, `rest` is how long an open circuit stays open."""
 
     attempts: int = 3
-    first_wait: float = 0.2
-    longest_wait: float = 5.0
-    jitter: float = 0.2
-    total: float = 180.0
-    failures: int = 5
-    rest: float = 15.0
+    first_wait_s: float = 0.2
+    max_wait_s: float = 5.0
+    jitter_s: float = 0.2
+    total_timeout_s: float = 180.0
+    failure_threshold: int = 5
+    circuit_open_s: float = 15.0
 
 
-def _abandoned(error: BaseException) -> bool:
-    return ABANDONED in error.args
+def _is_abandoned(error: BaseException) -> bool:
+    return CALLER_ABANDONED in error.args
 
 
-class Unanswered(EngineUnavailable):
+class ServerCallError(EngineUnavailable):
     """A server did not answer, or asked to be left alone for `retry_after` seconds."""
 
-    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, retry_after: float | None = None, again: bool = True) -> None:
+    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, retry_after: float | None = None, is_retryable: bool = True) -> None:
         super().__init__(detail, code=code, remedy=remedy)
-        self.retry_after, self.again = retry_after, again
+        self.retry_after, self.is_retryable = retry_after, is_retryable
 
 
-State = Literal["closed", "opened", "half-opened"]
+CircuitState = Literal["closed", "opened", "half-opened"]
 
 
-class Watch(Protocol):
+class ServerInstrumentation(Protocol):
     """Is told how a server does and what it counts. Returns at once."""
 
-    def circuit(self, state: State) -> None: ...
+    def record_circuit_state(self, state: CircuitState) -> None: ...
 
-    def tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None: ...
-
-
-class Unwatched:
-    def circuit(self, state: State) -> None: ...
-
-    def tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None: ...
+    def record_tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None: ...
 
 
-class Remote:
+class NoServerInstrumentation:
+    def record_circuit_state(self, state: CircuitState) -> None: ...
+
+    def record_tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None: ...
+
+
+class ResilientCaller:
     """One server. After `failures` failures in a row its circuit opens, and calls fail at once for `rest` seconds."""
 
-    def __init__(self, name: str, patience: Patience | None = None, watch: Watch | None = None) -> None:
-        self._name, self._patience, self._watch = name, patience or Patience(), watch or Unwatched()
+    def __init__(self, name: str, retry_policy: ServerRetryPolicy | None = None, instrumentation: ServerInstrumentation | None = None) -> None:
+        self._name, self._retry_policy, self._instrumentation = name, retry_policy or ServerRetryPolicy(), instrumentation or NoServerInstrumentation()
         self._breakers = AsyncCircuitBreakerFactory(
-            self._patience.failures, self._patience.rest, exclude=[PermanentError, (asyncio.CancelledError, _abandoned)]
+            self._retry_policy.failure_threshold, self._retry_policy.circuit_open_s, exclude=[PermanentError, (asyncio.CancelledError, _is_abandoned)]
         )
-        self._breakers.add_listener(self._changed)
-        self._answers = 0
-        self._watch.circuit("closed")
+        self._breakers.add_listener(self._handle_circuit_change)
+        self._answer_count = 0
+        self._instrumentation.record_circuit_state("closed")
 
-    def _changed(self, name: str, kind: str, event: Event) -> None:
+    def _handle_circuit_change(self, name: str, kind: str, event: Event) -> None:
         if isinstance(event, ContextChanged):
-            self._watch.circuit(event.state)
+            self._instrumentation.record_circuit_state(event.state)
 
     async def call(self, work: Callable[[], Awaitable[T]]) -> T:
         """What `work` returns. `work` raises Unanswered or PermanentError; the last Unanswered comes through when no attempt is left."""
         try:
-            answer = await self._tried(work)
+            result = await self._call_with_retries(work)
         except EngineUnavailable as error:
-            error.answers = self._answers
+            error.n_answers = self._answer_count
             raise
-        self._answers += 1
-        return answer
+        self._answer_count += 1
+        return result
 
-    async def _tried(self, work: Callable[[], Awaitable[T]]) -> T:
-        patience = self._patience
+    async def _call_with_retries(self, work: Callable[[], Awaitable[T]]) -> T:
+        retry_policy = self._retry_policy
         attempts = stamina.retry_context(
-            on=self._wait,
-            attempts=patience.attempts,
-            timeout=patience.total,
-            wait_initial=patience.first_wait,
-            wait_max=patience.longest_wait,
-            wait_jitter=patience.jitter,
+            on=self._get_retry_wait,
+            attempts=retry_policy.attempts,
+            timeout=retry_policy.total_timeout_s,
+            wait_initial=retry_policy.first_wait_s,
+            wait_max=retry_policy.max_wait_s,
+            wait_jitter=retry_policy.jitter_s,
         )
         async for attempt in attempts:
             with attempt:
-                return await self._once(work)
+                return await self._call_once(work)
         raise EngineUnavailable(f"{self._name} was not called: no attempt is allowed.")
 
-    async def _once(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _call_once(self, work: Callable[[], Awaitable[T]]) -> T:
         try:
             async with await self._breakers.get_breaker(self._name):
                 return await work()
         except OpenedState as error:
-            raise Unanswered(
-                f"{self._name} failed {self._patience.failures} times in a row and is left alone for {self._patience.rest:g} s.", again=False
+            raise ServerCallError(
+                f"{self._name} failed {self._retry_policy.failure_threshold} times in a row and is left alone for {self._retry_policy.circuit_open_s:g} s.",
+                is_retryable=False,
             ) from error
 
-    def _wait(self, error: Exception) -> bool | float:
-        if not isinstance(error, Unanswered) or not error.again:
+    def _get_retry_wait(self, error: Exception) -> bool | float:
+        if not isinstance(error, ServerCallError) or not error.is_retryable:
             return False
         if error.retry_after is None:
             return True
-        return error.retry_after if error.retry_after <= self._patience.longest_wait else False
+        return error.retry_after if error.retry_after <= self._retry_policy.max_wait_s else False

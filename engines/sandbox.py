@@ -27,11 +27,11 @@ from typing import IO
 from engines.sandbox_child import FAILED, FRAME, READY, REFUSED, RESULT
 from schemas import errors
 
-KILLED = frozenset({-signal.SIGKILL, -signal.SIGTERM})
-_OUT_OF_TIME = -signal.SIGXCPU
-_WATCH_S = 0.05
-_START_S = 120.0
-_PASSED_ON = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT")
+KILL_EXIT_CODES = frozenset({-signal.SIGKILL, -signal.SIGTERM})
+_CPU_LIMIT_EXIT_CODE = -signal.SIGXCPU
+_POLL_INTERVAL_S = 0.05
+_START_TIMEOUT_S = 120.0
+_INHERITED_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT")
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +40,29 @@ class SandboxLimits:
 
     deadline_s: float = 120.0
     memory_bytes: int = 2 * 1024**3
-    jobs: int = 500
+    max_jobs: int = 500
 
 
 @dataclass(eq=False)
-class _Child:
+class _ChildProcess:
     process: subprocess.Popen[bytes]
     channel: socket.socket
     reader: asyncio.StreamReader
     writer: asyncio.StreamWriter
-    complaints: IO[bytes]
-    jobs: int = 0
+    output_file: IO[bytes]
+    finished_jobs: int = 0
     measures: Mapping[str, str] = field(default_factory=dict)
 
-    def resident(self) -> int:
+    def get_resident_bytes(self) -> int:
         """Bytes in RAM; 0 where the system does not say."""
         try:
             return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError, ValueError):
             return 0
 
-    def last_words(self) -> str:
-        self.complaints.seek(0)
-        return self.complaints.read()[-600:].decode(errors="replace").strip()
+    def read_output_tail(self) -> str:
+        self.output_file.seek(0)
+        return self.output_file.read()[-600:].decode(errors="replace").strip()
 
     async def kill(self) -> None:
         self.process.kill()
@@ -71,7 +71,7 @@ class _Child:
         with contextlib.suppress(OSError):
             await self.writer.wait_closed()
         await asyncio.to_thread(self.process.wait)
-        self.complaints.close()
+        self.output_file.close()
 
 
 @dataclass(eq=False)
@@ -81,15 +81,15 @@ class Sandbox:
     workers: int = 1
     limits: SandboxLimits = SandboxLimits()
     modules: tuple[str, ...] = ()
-    _idle: list[_Child] = field(default_factory=list)
-    _all: set[_Child] = field(default_factory=set)
-    _places: asyncio.Semaphore = field(init=False)
+    _idle_children: list[_ChildProcess] = field(default_factory=list)
+    _children: set[_ChildProcess] = field(default_factory=set)
+    _slots: asyncio.Semaphore = field(init=False)
 
     def __post_init__(self) -> None:
-        self._places = asyncio.Semaphore(self.workers)
+        self._slots = asyncio.Semaphore(self.workers)
 
     async def run(
-        self, function: Callable[..., bytes], *arguments: object, file: Path | None = None, about: str = "the document", deadline_s: float | None = None
+        self, function: Callable[..., bytes], *arguments: object, file: Path | None = None, subject: str = "the document", deadline_s: float | None = None
     ) -> bytes:
         """Return what `function` (module level, picklable arguments) returns in a child. Its own errors of ours come through.
 
@@ -98,88 +98,88 @@ class Sandbox:
         Raises LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) after killing the child, UnreadableDocument (PARSER_CRASHED) when the
         child dies or fails in an unforeseen way, TransientError (PARSER_CRASHED) when somebody else killed it. The deadline counts from the moment the child takes the job.
         """
-        async with self._places:
-            child = await self._take()
+        async with self._slots:
+            child = await self._acquire_child()
             deadline_s = deadline_s or self.limits.deadline_s
             try:
-                with _handed_in(file) as (descriptors, paths):
+                with _pass_file(file) as (descriptors, paths):
                     job = pickle.dumps((function, (*paths, *arguments), deadline_s))
-                    kind, body = await self._ask(child, job, descriptors, about, deadline_s)
+                    kind, body = await self._run_job(child, job, descriptors, subject, deadline_s)
             except BaseException:
-                await self._drop(child)
+                await self._terminate_child(child)
                 raise
-            await self._put_back(child)
-        return _unwrap(kind, body, about)
+            await self._release_child(child)
+        return _unwrap_reply(kind, body, subject)
 
     async def warm(self) -> None:
         """Start one child now rather than with the first job."""
-        async with self._places:
-            self._idle.append(await self._take())
+        async with self._slots:
+            self._idle_children.append(await self._acquire_child())
 
-    async def measures(self) -> Mapping[str, str]:
+    async def fetch_measures(self) -> Mapping[str, str]:
         """Return each measure that confines a child, with the reason where it does not hold here."""
-        async with self._places:
-            child = await self._take()
-            self._idle.append(child)
+        async with self._slots:
+            child = await self._acquire_child()
+            self._idle_children.append(child)
             return child.measures
 
     async def aclose(self) -> None:
-        self._idle.clear()
-        for child in tuple(self._all):
-            await self._drop(child)
+        self._idle_children.clear()
+        for child in tuple(self._children):
+            await self._terminate_child(child)
 
-    async def _take(self) -> _Child:
-        if self._idle:
-            return self._idle.pop()
-        child = await _start(self.modules, self.limits.memory_bytes)
-        self._all.add(child)
+    async def _acquire_child(self) -> _ChildProcess:
+        if self._idle_children:
+            return self._idle_children.pop()
+        child = await _start_child(self.modules, self.limits.memory_bytes)
+        self._children.add(child)
         try:
-            kind, measures = await asyncio.wait_for(_read_frame(child.reader), _START_S)
+            kind, measures = await asyncio.wait_for(_read_frame(child.reader), _START_TIMEOUT_S)
             assert kind == READY
             child.measures = json.loads(measures)
         except (EOFError, TimeoutError) as error:
-            said = child.last_words()
-            await self._drop(child)
-            raise RuntimeError(f"a sandbox child did not start: {said}") from error
+            output_tail = child.read_output_tail()
+            await self._terminate_child(child)
+            raise RuntimeError(f"a sandbox child did not start: {output_tail}") from error
         return child
 
-    async def _put_back(self, child: _Child) -> None:
-        child.jobs += 1
-        if child.jobs >= self.limits.jobs or child.resident() > self.limits.memory_bytes // 2:
-            await self._drop(child)
+    async def _release_child(self, child: _ChildProcess) -> None:
+        child.finished_jobs += 1
+        if child.finished_jobs >= self.limits.max_jobs or child.get_resident_bytes() > self.limits.memory_bytes // 2:
+            await self._terminate_child(child)
         else:
-            self._idle.append(child)
+            self._idle_children.append(child)
 
-    async def _drop(self, child: _Child) -> None:
-        if child in self._all:
-            self._all.discard(child)
+    async def _terminate_child(self, child: _ChildProcess) -> None:
+        if child in self._children:
+            self._children.discard(child)
             await asyncio.shield(child.kill())
 
-    async def _ask(self, child: _Child, job: bytes, descriptors: list[int], about: str, deadline_s: float) -> tuple[bytes, bytes]:
+    async def _run_job(self, child: _ChildProcess, job: bytes, descriptors: list[int], subject: str, deadline_s: float) -> tuple[bytes, bytes]:
         loop = asyncio.get_running_loop()
-        stop_at = loop.time() + deadline_s
+        deadline = loop.time() + deadline_s
         frame = FRAME.pack(b"j", len(job)) + job
-        answer = asyncio.ensure_future(_read_frame(child.reader))
+        reply_task = asyncio.ensure_future(_read_frame(child.reader))
         try:
             # Descriptors ride on the first byte. Nothing is under way to an idle child, so this byte never waits.
             socket.send_fds(child.channel, [frame[:1]], descriptors)
             child.writer.write(frame[1:])
-            while not (await asyncio.wait({answer}, timeout=_WATCH_S))[0]:
-                if loop.time() > stop_at:
-                    raise _too_slow(about, deadline_s)
-                if child.resident() > self.limits.memory_bytes:
-                    raise _too_big(about, self.limits.memory_bytes)
-            return answer.result()
+            while not (await asyncio.wait({reply_task}, timeout=_POLL_INTERVAL_S))[0]:
+                if loop.time() > deadline:
+                    raise _make_deadline_error(subject, deadline_s)
+                if child.get_resident_bytes() > self.limits.memory_bytes:
+                    raise _make_memory_error(subject, self.limits.memory_bytes)
+            return reply_task.result()
         except (EOFError, ConnectionError) as error:
-            if child not in self._all:
-                raise errors.EngineUnavailable(f"{about} was not read: the reader is being closed") from error
-            raise await _died(child, about, self.limits.memory_bytes) from error
+            if child not in self._children:
+                raise errors.EngineUnavailable(f"{subject} was not read: the reader is being closed") from error
+            raise await _explain_exit(child, subject, self.limits.memory_bytes) from error
         finally:
-            answer.cancel()
+            reply_task.cancel()
 
 
 @contextmanager
-def _handed_in(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
+def _pass_file(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
     """Descriptors that go with a job, and paths where the system has no such descriptors.
 
     The content is copied into sealed memory (memfd_create(2)), which any account opens by /proc/self/fd and Landlock lets pass; the file itself
@@ -200,24 +200,24 @@ def _handed_in(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
             os.close(descriptor)
 
 
-async def _start(modules: tuple[str, ...], memory: int) -> _Child:
-    ours, theirs = socket.socketpair()
-    complaints = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
-    with theirs:
-        process = _spawn(theirs.fileno(), modules, memory, complaints)
-    ours.setblocking(False)
-    channel = ours.dup()
-    reader, writer = await asyncio.open_connection(sock=ours)
-    return _Child(process, channel, reader, writer, complaints)
+async def _start_child(modules: tuple[str, ...], memory_bytes: int) -> _ChildProcess:
+    parent_socket, child_socket = socket.socketpair()
+    output_file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the child
+    with child_socket:
+        process = _spawn_process(child_socket.fileno(), modules, memory_bytes, output_file)
+    parent_socket.setblocking(False)
+    channel = parent_socket.dup()
+    reader, writer = await asyncio.open_connection(sock=parent_socket)
+    return _ChildProcess(process, channel, reader, writer, output_file)
 
 
-def _spawn(channel: int, modules: tuple[str, ...], memory: int, complaints: IO[bytes]) -> subprocess.Popen[bytes]:
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+def _spawn_process(channel: int, modules: tuple[str, ...], memory_bytes: int, output_file: IO[bytes]) -> subprocess.Popen[bytes]:
+    environment = {name: os.environ[name] for name in _INHERITED_VARIABLES if name in os.environ}
     environment |= {"HOME": "/nonexistent", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
-    command = [sys.executable, "-m", "engines.sandbox_child", str(channel), str(os.getpid()), str(memory), *modules]
+    command = [sys.executable, "-m", "engines.sandbox_child", str(channel), str(os.getpid()), str(memory_bytes), *modules]
     return subprocess.Popen(
-        command, stdin=subprocess.DEVNULL, stdout=complaints, stderr=complaints, pass_fds=(channel,), env=environment, start_new_session=True
+        command, stdin=subprocess.DEVNULL, stdout=output_file, stderr=output_file, pass_fds=(channel,), env=environment, start_new_session=True
     )
 
 
@@ -226,53 +226,53 @@ async def _read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
     return kind, await reader.readexactly(size)
 
 
-async def _died(child: _Child, about: str, memory: int) -> errors.AnabranchError:
+async def _explain_exit(child: _ChildProcess, subject: str, memory_bytes: int) -> errors.AnabranchError:
     """Of what the document did to it; but a system that is being stopped, or is short of memory, kills children for no fault of a document."""
     code = await asyncio.to_thread(child.process.wait)
-    said = child.last_words()
-    if code == _OUT_OF_TIME:
-        return _too_slow(about, None)
-    if code in KILLED:
-        crashed = _crashed(about, "the child process was killed")
-        return errors.TransientError(crashed.detail, code=crashed.code, remedy=crashed.remedy)
-    if "bad_alloc" in said or "MemoryError" in said:
-        return _too_big(about, memory)
-    return _crashed(about, f"the child process ended with {code}" + (f": {said.splitlines()[-1]}" if said else ""))
+    output_tail = child.read_output_tail()
+    if code == _CPU_LIMIT_EXIT_CODE:
+        return _make_deadline_error(subject, None)
+    if code in KILL_EXIT_CODES:
+        crash_error = _make_crash_error(subject, "the child process was killed")
+        return errors.TransientError(crash_error.detail, code=crash_error.code, remedy=crash_error.remedy)
+    if "bad_alloc" in output_tail or "MemoryError" in output_tail:
+        return _make_memory_error(subject, memory_bytes)
+    return _make_crash_error(subject, f"the child process ended with {code}" + (f": {output_tail.splitlines()[-1]}" if output_tail else ""))
 
 
-def _unwrap(kind: bytes, body: bytes, about: str) -> bytes:
+def _unwrap_reply(kind: bytes, body: bytes, subject: str) -> bytes:
     if kind == RESULT:
         return body
     parts = json.loads(body)
     if kind == REFUSED:
-        raise _refusal(*parts)
+        raise _restore_error(*parts)
     assert kind == FAILED
-    name, message, place = parts
+    name, message, location = parts
     if name == "MemoryError":
-        raise errors.LimitExceeded(f"{about} needs more memory than is allowed", code="MEMORY_EXCEEDED", remedy=_SPLIT)
-    raise _crashed(about, f"{name} at {place}: {message}")
+        raise errors.LimitExceeded(f"{subject} needs more memory than is allowed", code="MEMORY_EXCEEDED", remedy=_SPLIT_REMEDY)
+    raise _make_crash_error(subject, f"{name} at {location}: {message}")
 
 
-def _refusal(module: str, name: str, detail: str, code: str, remedy: str) -> errors.AnabranchError:
+def _restore_error(module: str, name: str, detail: str, code: str, remedy: str) -> errors.AnabranchError:
     kind = getattr(errors, name, None) if module == errors.__name__ else None
     if not (isinstance(kind, type) and issubclass(kind, errors.AnabranchError)):
         return errors.UnreadableDocument(detail, code=code, remedy=remedy)
     return kind(detail, code=code, remedy=remedy)
 
 
-_SPLIT = "Split the document into smaller files and send those."
+_SPLIT_REMEDY = "Split the document into smaller files and send those."
 
 
-def _too_slow(about: str, deadline_s: float | None) -> errors.LimitExceeded:
-    bound = f"{deadline_s:g} s" if deadline_s else "its share of processor time"
-    return errors.LimitExceeded(f"{about} was not read within {bound}", code="DEADLINE_EXCEEDED", remedy=_SPLIT)
+def _make_deadline_error(subject: str, deadline_s: float | None) -> errors.LimitExceeded:
+    time_limit = f"{deadline_s:g} s" if deadline_s else "its share of processor time"
+    return errors.LimitExceeded(f"{subject} was not read within {time_limit}", code="DEADLINE_EXCEEDED", remedy=_SPLIT_REMEDY)
 
 
-def _too_big(about: str, memory: int) -> errors.LimitExceeded:
-    return errors.LimitExceeded(f"reading {about} took more than {memory // 2**20} MiB of memory", code="MEMORY_EXCEEDED", remedy=_SPLIT)
+def _make_memory_error(subject: str, memory_bytes: int) -> errors.LimitExceeded:
+    return errors.LimitExceeded(f"reading {subject} took more than {memory_bytes // 2**20} MiB of memory", code="MEMORY_EXCEEDED", remedy=_SPLIT_REMEDY)
 
 
-def _crashed(about: str, why: str) -> errors.UnreadableDocument:
+def _make_crash_error(subject: str, reason: str) -> errors.UnreadableDocument:
     return errors.UnreadableDocument(
-        f"{about} broke the reader: {why}", code="PARSER_CRASHED", remedy="Open the file and save it again in the same or another format, then send that."
+        f"{subject} broke the reader: {reason}", code="PARSER_CRASHED", remedy="Open the file and save it again in the same or another format, then send that."
     )

@@ -17,49 +17,49 @@ import sys
 import traceback
 from collections.abc import Callable
 
-from engines.confinement import confine, limit_cpu
+from engines.confinement import confine, limit_cpu_time
 from schemas.errors import AnabranchError
 
 FRAME = struct.Struct(">cQ")
 READY, RESULT, REFUSED, FAILED = b"+", b"r", b"e", b"x"
-FILE = "/proc/self/fd/{}"
+DESCRIPTOR_PATH = "/proc/self/fd/{}"
 """How a job opens the descriptor that came with it."""
 
 
 def main() -> None:
-    channel, parent, memory = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
+    channel, parent, memory_bytes = int(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3])
     modules = sys.argv[4:]
-    _limit(memory)
+    _limit_memory(memory_bytes)
     measures = confine(sorted({module.partition(".")[0] for module in modules} | {"engines", "schemas"}))
     if os.getppid() != parent:
         sys.exit(1)  # it ended before its end could reach this child
     for module in modules:
         importlib.import_module(module)
     with socket.socket(fileno=channel) as connection:
-        _answer(connection, READY, json.dumps(measures).encode())
+        _send_frame(connection, READY, json.dumps(measures).encode())
         while True:
-            start, files, _, _ = socket.recv_fds(connection, 1, 1)
-            if not start:
+            first_byte, descriptors, _, _ = socket.recv_fds(connection, 1, 1)
+            if not first_byte:
                 break
-            _, size = FRAME.unpack(start + _receive(connection, FRAME.size - 1))
+            _, size = FRAME.unpack(first_byte + _receive(connection, FRAME.size - 1))
             function, arguments, deadline_s = pickle.loads(_receive(connection, size))
-            limit_cpu(deadline_s)
-            _answer(connection, *_outcome(function, (*(FILE.format(file) for file in files), *arguments)))
-            for file in files:
-                os.close(file)
+            limit_cpu_time(deadline_s)
+            _send_frame(connection, *_run_job(function, (*(DESCRIPTOR_PATH.format(descriptor) for descriptor in descriptors), *arguments)))
+            for descriptor in descriptors:
+                os.close(descriptor)
 
 
 def _receive(connection: socket.socket, size: int) -> bytes:
     received = bytearray()
     while len(received) < size:
-        part = connection.recv(min(size - len(received), 2**20))
-        if not part:
+        chunk = connection.recv(min(size - len(received), 2**20))
+        if not chunk:
             sys.exit(0)
-        received += part
+        received += chunk
     return bytes(received)
 
 
-def _outcome(function: Callable[..., bytes], arguments: tuple[object, ...]) -> tuple[bytes, bytes]:
+def _run_job(function: Callable[..., bytes], arguments: tuple[object, ...]) -> tuple[bytes, bytes]:
     try:
         return RESULT, function(*arguments)
     except AnabranchError as error:
@@ -68,21 +68,21 @@ def _outcome(function: Callable[..., bytes], arguments: tuple[object, ...]) -> t
     except Exception as error:
         name = "MemoryError" if isinstance(error, MemoryError) else type(error).__name__
         frames = traceback.extract_tb(error.__traceback__)
-        place = next((frame for frame in reversed(frames) if f"{os.sep}engines{os.sep}" in frame.filename), frames[-1])
-        return FAILED, json.dumps([name, str(error)[:500], f"{os.path.basename(place.filename)}:{place.lineno}"]).encode()  # noqa: PTH119
+        innermost_frame = next((frame for frame in reversed(frames) if f"{os.sep}engines{os.sep}" in frame.filename), frames[-1])
+        return FAILED, json.dumps([name, str(error)[:500], f"{os.path.basename(innermost_frame.filename)}:{innermost_frame.lineno}"]).encode()  # noqa: PTH119
 
 
-def _answer(connection: socket.socket, kind: bytes, body: bytes) -> None:
+def _send_frame(connection: socket.socket, kind: bytes, body: bytes) -> None:
     connection.sendall(FRAME.pack(kind, len(body)))
     connection.sendall(body)
 
 
-def _limit(memory: int) -> None:
+def _limit_memory(memory_bytes: int) -> None:
     """A hard stop half as high again as the limit that the parent watches: one huge allocation must not outrun the watch."""
     import resource
 
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_DATA, (memory + memory // 2, memory + memory // 2))
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes + memory_bytes // 2, memory_bytes + memory_bytes // 2))
 
 
 if __name__ == "__main__":

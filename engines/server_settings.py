@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engines.resilience import Unwatched, Watch
+from engines.resilience import NoServerInstrumentation, ServerInstrumentation
 
-Kind = Literal["openai", "azure", "vllm"]
+ServerKind = Literal["openai", "azure", "vllm"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +17,7 @@ class ServerSettings:
     base_url: str
     model: str
     api_key: str = ""
-    kind: Kind = "openai"
+    kind: ServerKind = "openai"
     api_version: str | None = None
     timeout_s: float = 60.0
-    watch: Watch = field(default_factory=Unwatched)
+    instrumentation: ServerInstrumentation = field(default_factory=NoServerInstrumentation)

@@ -8,44 +8,44 @@ from typing import Any
 from rapidfuzz import fuzz
 
 from evaluation.tables import has_cell
-from evaluation.text_metrics import plain
+from evaluation.text_metrics import strip_markdown
 
 _ODD_CHARACTERS = str.maketrans({"‘": "'", "’": "'", "“": '"', "”": '"', "–": "-", "—": "-", "‐": "-", "−": "-", "…": "..."})
 
 
-def share_passed(checks: Sequence[Mapping[str, Any]], markdown: str) -> float:
-    return sum(passes(check, markdown) for check in checks) / len(checks) if checks else 1.0
+def compute_pass_rate(checks: Sequence[Mapping[str, Any]], markdown: str) -> float:
+    return sum(passes_check(check, markdown) for check in checks) / len(checks) if checks else 1.0
 
 
-def passes(check: Mapping[str, Any], markdown: str) -> bool:
+def passes_check(check: Mapping[str, Any], markdown: str) -> bool:
     """Raises ValueError for a type of check that is not known."""
     match check["type"]:
         case "present":
-            return _place(check, check["text"], markdown) is not None
+            return _find_text(check, check["text"], markdown) is not None
         case "absent":
-            return _place(check, check["text"], markdown) is None
+            return _find_text(check, check["text"], markdown) is None
         case "order":
-            before, after = _place(check, check["before"], markdown), _place(check, check["after"], markdown)
-            return before is not None and after is not None and before < after
+            first_position, second_position = _find_text(check, check["before"], markdown), _find_text(check, check["after"], markdown)
+            return first_position is not None and second_position is not None and first_position < second_position
         case "table":
             return has_cell(markdown, check)
-        case other:
-            raise ValueError(f"no check is called {other!r}")
+        case check_type:
+            raise ValueError(f"no check is called {check_type!r}")
 
 
-def _place(check: Mapping[str, Any], wanted: str, markdown: str) -> int | None:
+def _find_text(check: Mapping[str, Any], expected_text: str, markdown: str) -> int | None:
     """Where the text stands, with at most `max_diffs` edits; `first_n` and `last_n` narrow the search to that many characters."""
-    text, wanted = _comparable(check, markdown), _comparable(check, wanted)
+    text, expected_text = _normalize(check, markdown), _normalize(check, expected_text)
     text = text[: check["first_n"]] if check.get("first_n") else text
     text = text[-check["last_n"] :] if check.get("last_n") else text
-    if (place := text.find(wanted)) >= 0:
-        return place
-    if not (edits := check.get("max_diffs", 0)) or not wanted:
+    if (position := text.find(expected_text)) >= 0:
+        return position
+    if not (max_edits := check.get("max_diffs", 0)) or not expected_text:
         return None
-    found = fuzz.partial_ratio_alignment(wanted, text, score_cutoff=100 * (1 - edits / len(wanted)))
-    return found.dest_start if found and len(text) >= len(wanted) else None
+    alignment = fuzz.partial_ratio_alignment(expected_text, text, score_cutoff=100 * (1 - max_edits / len(expected_text)))
+    return alignment.dest_start if alignment and len(text) >= len(expected_text) else None
 
 
-def _comparable(check: Mapping[str, Any], text: str) -> str:
-    text = plain(text).translate(_ODD_CHARACTERS)
+def _normalize(check: Mapping[str, Any], text: str) -> str:
+    text = strip_markdown(text).translate(_ODD_CHARACTERS)
     return text if check.get("case_sensitive", True) else text.lower()

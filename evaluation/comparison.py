@@ -8,53 +8,53 @@ from statistics import fmean
 from typing import Any
 from uuid import UUID
 
-from evaluation.agreement import Found, overlap, pairs
 from evaluation.bootstrap import Interval, paired_interval
-from evaluation.condensed import first_relevant, graded_ndcg, judged_share, judged_units
-from evaluation.report import percentiles
+from evaluation.condensed_metrics import compute_judged_share, graded_ndcg, graded_reciprocal_rank, list_judged_units
+from evaluation.ranking_overlap import RankedPassage, compute_overlap, match_passages
+from evaluation.report import compute_percentiles
 
-TOP = 10
-DEPTH = 50
+TOP_K = 10
+RESULT_DEPTH = 50
 """Results that are asked for: what is judged may lie below the first ten."""
-WORST = 10
+N_WORST = 10
 SCHEMA_VERSION = 1
 SIDES = ("A", "B")
 
 
 @dataclass(frozen=True, slots=True)
-class Answered:
+class SideResult:
     """What one generation made of a question. `grades` are the judgements of the question on its own chunks."""
 
-    found: Sequence[Found]
-    refused: bool
-    ms: float
+    passages: Sequence[RankedPassage]
+    is_refused: bool
+    latency_ms: float
     model_calls: int = 0
     tokens: int = 0
     grades: Mapping[UUID, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
-class Replayed:
+class ComparedQuestion:
     id: str
     query: str
     source: str
     """golden, real or feedback."""
-    a: Answered
-    b: Answered
+    a: SideResult
+    b: SideResult
     run_id: UUID | None = None
 
     @property
-    def sides(self) -> dict[str, Answered]:
+    def sides(self) -> dict[str, SideResult]:
         return {"A": self.a, "B": self.b}
 
     @property
-    def judged(self) -> bool:
+    def is_judged(self) -> bool:
         """Something relevant is known in both."""
         return all(any(grade > 0 for grade in side.grades.values()) for side in (self.a, self.b))
 
 
 @dataclass(frozen=True, slots=True)
-class Unasked:
+class FailedQuestion:
     """A question that could not be asked, and why."""
 
     query: str
@@ -63,104 +63,112 @@ class Unasked:
 
 
 @dataclass(frozen=True, slots=True)
-class Judgements:
+class JudgementCounts:
     """How many there are, and how many of them each generation has a chunk for."""
 
-    given: int
+    total: int
     mapped: Mapping[str, int]
 
 
-MEASURES: Mapping[str, Callable[[Answered], float]] = {
-    "ndcg@10": lambda side: graded_ndcg(TOP, judged_units(side.found, side.grades), side.grades),
-    "mrr@10": lambda side: first_relevant(TOP, judged_units(side.found, side.grades), side.grades),
+COMPARISON_MEASURES: Mapping[str, Callable[[SideResult], float]] = {
+    "ndcg@10": lambda side: graded_ndcg(TOP_K, list_judged_units(side.passages, side.grades), side.grades),
+    "mrr@10": lambda side: graded_reciprocal_rank(TOP_K, list_judged_units(side.passages, side.grades), side.grades),
 }
 
 
-def comparison_report(
-    generations: Mapping[str, str], replayed: Sequence[Replayed], judgements: Judgements, index_bytes: Mapping[str, int], failed: Mapping[str, Unasked]
+def build_comparison_report(
+    generations: Mapping[str, str],
+    questions: Sequence[ComparedQuestion],
+    judgements: JudgementCounts,
+    index_bytes: Mapping[str, int],
+    failures: Mapping[str, FailedQuestion],
 ) -> dict[str, Any]:
     """`failed` goes by the questions' ids, for a text may be asked more than once; differences are B − A."""
-    judged = [question for question in replayed if question.judged]
-    values = {name: {side: {one.id: measure(one.sides[side]) for one in judged} for side in SIDES} for name, measure in MEASURES.items()}
+    question_judgements = [question for question in questions if question.is_judged]
+    values = {
+        name: {side: {entry.id: measure(entry.sides[side]) for entry in question_judgements} for side in SIDES} for name, measure in COMPARISON_MEASURES.items()
+    }
     return {
         "schema_version": SCHEMA_VERSION,
         "generations": dict(generations),
-        "queries": len(replayed),
-        "judged_queries": len(judged),
-        "sources": {source: sum(one.source == source for one in replayed) for source in ("golden", "real", "feedback")},
-        "failed": {one: asdict(unasked) for one, unasked in failed.items()},
-        "overlap@10": _mean([_overlap(one) for one in replayed]),
-        "rank_moves": _moves(replayed),
-        "metrics": {side: {name: _mean(list(values[name][side].values())) for name in MEASURES} for side in SIDES},
-        "intervals": _intervals(replayed, values),
-        "judgements": judgements.given,
-        "mapped_share": {side: _share(judgements.mapped[side], judgements.given) for side in SIDES},
-        "judged_share": {side: _mean([judged_share(one.sides[side].found[:TOP], one.sides[side].grades) for one in judged]) for side in SIDES},
-        "refusals": {side: _mean([float(one.sides[side].refused) for one in replayed]) for side in SIDES},
-        "latency_ms": {side: percentiles([one.sides[side].ms for one in replayed]) for side in SIDES},
-        "cost": {side: _cost([one.sides[side] for one in replayed], index_bytes[side]) for side in SIDES},
-        "worst": [_line(one, values) for one in _worst(replayed, values["ndcg@10"])],
+        "queries": len(questions),
+        "judged_queries": len(question_judgements),
+        "sources": {source: sum(entry.source == source for entry in questions) for source in ("golden", "real", "feedback")},
+        "failed": {entry: asdict(failure) for entry, failure in failures.items()},
+        "overlap@10": _mean([_compute_overlap(entry) for entry in questions]),
+        "rank_moves": _summarize_moves(questions),
+        "metrics": {side: {name: _mean(list(values[name][side].values())) for name in COMPARISON_MEASURES} for side in SIDES},
+        "intervals": _compute_intervals(questions, values),
+        "judgements": judgements.total,
+        "mapped_share": {side: _ratio(judgements.mapped[side], judgements.total) for side in SIDES},
+        "judged_share": {
+            side: _mean([compute_judged_share(entry.sides[side].passages[:TOP_K], entry.sides[side].grades) for entry in question_judgements]) for side in SIDES
+        },
+        "refusals": {side: _mean([float(entry.sides[side].is_refused) for entry in questions]) for side in SIDES},
+        "latency_ms": {side: compute_percentiles([entry.sides[side].latency_ms for entry in questions]) for side in SIDES},
+        "cost": {side: _sum_cost([entry.sides[side] for entry in questions], index_bytes[side]) for side in SIDES},
+        "worst": [_format_question(entry, values) for entry in _select_worst(questions, values["ndcg@10"])],
     }
 
 
-def _overlap(question: Replayed) -> float:
-    return overlap(question.a.found[:TOP], question.b.found[:TOP])
+def _compute_overlap(question: ComparedQuestion) -> float:
+    return compute_overlap(question.a.passages[:TOP_K], question.b.passages[:TOP_K])
 
 
-def _moves(replayed: Sequence[Replayed]) -> dict[str, Any]:
+def _summarize_moves(questions: Sequence[ComparedQuestion]) -> dict[str, Any]:
     """Of the passages in A's first ten: how many stayed, rose, fell or left B's first ten, and by how many ranks those that are in both moved on average."""
-    moves = [b - a for one in replayed for a, b in pairs(one.a.found[:TOP], one.b.found[:TOP])]
-    shown = sum(len(one.a.found[:TOP]) for one in replayed)
+    moves = [b - a for question in questions for a, b in match_passages(question.a.passages[:TOP_K], question.b.passages[:TOP_K])]
+    n_passages = sum(len(question.a.passages[:TOP_K]) for question in questions)
     counts = {"same": sum(move == 0 for move in moves), "up": sum(move < 0 for move in moves), "down": sum(move > 0 for move in moves)}
-    return {**counts, "left": shown - len(moves), "mean_distance": _mean([float(abs(move)) for move in moves])}
+    return {**counts, "left": n_passages - len(moves), "mean_distance": _mean([float(abs(move)) for move in moves])}
 
 
-def _intervals(replayed: Sequence[Replayed], values: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
+def _compute_intervals(questions: Sequence[ComparedQuestion], values: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
     per_query = {
         **values,
-        "refusals": {side: {one.id: float(one.sides[side].refused) for one in replayed} for side in SIDES},
-        "latency_ms": {side: {one.id: one.sides[side].ms for one in replayed} for side in SIDES},
+        "refusals": {side: {question.id: float(question.sides[side].is_refused) for question in questions} for side in SIDES},
+        "latency_ms": {side: {question.id: question.sides[side].latency_ms for question in questions} for side in SIDES},
     }
-    agreed = {"A": {one.id: 0.0 for one in replayed}, "B": {one.id: _overlap(one) for one in replayed}}
-    found = {name: _interval(sides) for name, sides in {**per_query, "overlap@10": agreed}.items()}
-    return {name: interval for name, interval in found.items() if interval is not None}
+    overlaps = {"A": {question.id: 0.0 for question in questions}, "B": {question.id: _compute_overlap(question) for question in questions}}
+    intervals = {name: _compute_interval(sides) for name, sides in {**per_query, "overlap@10": overlaps}.items()}
+    return {name: interval for name, interval in intervals.items() if interval is not None}
 
 
-def _interval(sides: Mapping[str, Mapping[str, float]]) -> dict[str, Any] | None:
+def _compute_interval(sides: Mapping[str, Mapping[str, float]]) -> dict[str, Any] | None:
     if not sides["A"]:
         return None
     interval: Interval = paired_interval(sides["A"], sides["B"])
     return {"difference": _round(interval.difference), "low": _round(interval.low), "high": _round(interval.high), "queries": interval.queries}
 
 
-def _worst(replayed: Sequence[Replayed], ndcg: Mapping[str, Mapping[str, float]]) -> list[Replayed]:
+def _select_worst(questions: Sequence[ComparedQuestion], ndcg: Mapping[str, Mapping[str, float]]) -> list[ComparedQuestion]:
     """Those that lost by the judgements, then those of which least is left."""
 
-    def order(one: Replayed) -> tuple[float, float, str]:
-        lost = ndcg["B"][one.id] - ndcg["A"][one.id] if one.id in ndcg["A"] else 0.0
-        return (min(lost, 0.0), _overlap(one), one.id)
+    def order(question: ComparedQuestion) -> tuple[float, float, str]:
+        ndcg_change = ndcg["B"][question.id] - ndcg["A"][question.id] if question.id in ndcg["A"] else 0.0
+        return (min(ndcg_change, 0.0), _compute_overlap(question), question.id)
 
-    changed = [one for one in replayed if order(one)[:2] != (0.0, 1.0)]
-    return sorted(changed, key=order)[:WORST]
+    changed_questions = [question for question in questions if order(question)[:2] != (0.0, 1.0)]
+    return sorted(changed_questions, key=order)[:N_WORST]
 
 
-def _line(one: Replayed, values: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
+def _format_question(question: ComparedQuestion, values: Mapping[str, Mapping[str, Mapping[str, float]]]) -> dict[str, Any]:
     return {
-        "query": one.query,
-        "source": one.source,
-        "run_id": str(one.run_id) if one.run_id else None,
-        "overlap@10": _round(_overlap(one)),
-        **{name: {side: _round(values[name][side][one.id]) for side in SIDES} if one.judged else None for name in MEASURES},
-        "refused": {side: one.sides[side].refused for side in SIDES},
+        "query": question.query,
+        "source": question.source,
+        "run_id": str(question.run_id) if question.run_id else None,
+        "overlap@10": _round(_compute_overlap(question)),
+        **{name: {side: _round(values[name][side][question.id]) for side in SIDES} if question.is_judged else None for name in COMPARISON_MEASURES},
+        "refused": {side: question.sides[side].is_refused for side in SIDES},
     }
 
 
-def _cost(sides: Sequence[Answered], index_bytes: int) -> dict[str, int]:
+def _sum_cost(sides: Sequence[SideResult], index_bytes: int) -> dict[str, int]:
     return {"model_calls": sum(side.model_calls for side in sides), "tokens": sum(side.tokens for side in sides), "index_bytes": index_bytes}
 
 
-def _share(part: int, whole: int) -> float | None:
-    return _round(part / whole) if whole else None
+def _ratio(count: int, total: int) -> float | None:
+    return _round(count / total) if total else None
 
 
 def _mean(values: Sequence[float]) -> float | None:

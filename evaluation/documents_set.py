@@ -29,7 +29,7 @@ def read_documents_set(folder: Path) -> list[TestFile]:
     """Raises InvalidRequest, naming what is missing."""
     try:
         lines = (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
-        return [_file(folder, json.loads(line)) for line in lines if line.strip()]
+        return [_parse_file(folder, json.loads(line)) for line in lines if line.strip()]
     except (OSError, json.JSONDecodeError, KeyError) as error:
         raise InvalidRequest(
             f"{folder} is no set of documents: {error}",
@@ -38,15 +38,15 @@ def read_documents_set(folder: Path) -> list[TestFile]:
         ) from error
 
 
-def _file(folder: Path, line: dict[str, Any]) -> TestFile:
-    truth = line.get("ground_truth")
-    path = folder / line["file"]
+def _parse_file(folder: Path, entry: dict[str, Any]) -> TestFile:
+    truth_name = entry.get("ground_truth")
+    path = folder / entry["file"]
     return TestFile(
         path,
-        line["file"],
-        line.get("mime"),
-        line.get("language"),
-        tuple(line.get("kinds") or ()),
-        line.get("ground_truth_kind"),
-        folder / truth if truth else None,
+        entry["file"],
+        entry.get("mime"),
+        entry.get("language"),
+        tuple(entry.get("kinds") or ()),
+        entry.get("ground_truth_kind"),
+        folder / truth_name if truth_name else None,
     )

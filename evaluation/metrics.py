@@ -36,11 +36,11 @@ MEASURES: Mapping[str, Measure] = {
 }
 
 
-def per_query(run: Run, relevant: Mapping[str, Collection[str]], measure: Measure) -> dict[str, float]:
+def measure_queries(run: Run, relevant: Mapping[str, Collection[str]], measure: Measure) -> dict[str, float]:
     """Each judged query's value; one that the run does not answer counts 0."""
-    return {query: measure([item for item, _ in run.get(query, ())], judged) for query, judged in relevant.items() if judged}
+    return {query: measure([item for item, _ in run.get(query, ())], relevant_ids) for query, relevant_ids in relevant.items() if relevant_ids}
 
 
 def measure_run(run: Run, relevant: Mapping[str, Collection[str]]) -> dict[str, float]:
     """Means over the judged queries of every measure, to four places."""
-    return {name: round(fmean(per_query(run, relevant, measure).values() or [0.0]), 4) for name, measure in MEASURES.items()}
+    return {name: round(fmean(measure_queries(run, relevant, measure).values() or [0.0]), 4) for name, measure in MEASURES.items()}

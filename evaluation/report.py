@@ -16,7 +16,7 @@ SCHEMA_VERSION = 1
 TEXT_MEASURES = ("cer", "wer", "word_f1", "cell_recall", "checks_passed")
 
 
-def retrieval_report(
+def build_retrieval_report(
     test_set: RetrievalSet, run: Run, latencies_ms: Sequence[float], ingest_seconds: float, profile: str, channels: Sequence[Channel] | None
 ) -> dict[str, Any]:
     rate = len(test_set.documents) / ingest_seconds if ingest_seconds > 0 else None
@@ -28,18 +28,18 @@ def retrieval_report(
         "documents": len(test_set.documents),
         "queries": len(test_set.queries),
         "metrics": measure_run(run, test_set.relevant),
-        "latency_ms": percentiles(latencies_ms),
+        "latency_ms": compute_percentiles(latencies_ms),
         "ingest": {"seconds": round(ingest_seconds, 3), "documents_per_second": round(rate, 3) if rate else None},
     }
 
 
-def percentiles(values: Sequence[float]) -> dict[str, float | None]:
+def compute_percentiles(values: Sequence[float]) -> dict[str, float | None]:
     if not values:
         return {"p50": None, "p95": None}
     return {"p50": round(float(np.percentile(values, 50)), 2), "p95": round(float(np.percentile(values, 95)), 2)}
 
 
-def documents_report(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def build_documents_report(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """`kinds` are means over the files of each kind of ground truth, `document_kinds` over those of each kind of document (a file may be of several).
     A file that failed was measured as empty text and counts."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
@@ -50,13 +50,13 @@ def documents_report(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             document_kinds.setdefault(kind, []).append(file)
     return {
         "schema_version": SCHEMA_VERSION,
-        "kinds": {kind: _kind(of_kind) for kind, of_kind in sorted(kinds.items())},
-        "document_kinds": {kind: _kind(of_kind) for kind, of_kind in sorted(document_kinds.items())},
+        "kinds": {kind: _summarize_kind(kind_files) for kind, kind_files in sorted(kinds.items())},
+        "document_kinds": {kind: _summarize_kind(kind_files) for kind, kind_files in sorted(document_kinds.items())},
         "files": list(files),
     }
 
 
-def _kind(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _summarize_kind(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     row: dict[str, Any] = {"files": len(files), "failed": sum(file["error"] is not None for file in files)}
     for measure in TEXT_MEASURES:
         values = [file[measure] for file in files if file.get(measure) is not None]

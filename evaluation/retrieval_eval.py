@@ -8,37 +8,37 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.metrics import Run
-from evaluation.report import retrieval_report
+from evaluation.report import build_retrieval_report
 from evaluation.retrieval_set import RetrievalSet, TestDocument, read_retrieval_set
 from schemas.questions import Channel
 
 Ingest = Callable[[Sequence[TestDocument]], Awaitable[None]]
 """Takes every document in and returns when all are searchable; the id becomes the external id."""
-AskDocuments = Callable[[str, Sequence[Channel] | None], Awaitable[Sequence[tuple[str, float]]]]
+SearchDocuments = Callable[[str, Sequence[Channel] | None], Awaitable[Sequence[tuple[str, float]]]]
 """A question and the channels to ask (None: all) → (external id, score), best first."""
 Clock = Callable[[], datetime]
 
 
 async def evaluate_retrieval(
-    path: Path, ingest: Ingest, ask: AskDocuments, *, channels: Sequence[Channel] | None, clock: Clock, profile: str = "default"
+    path: Path, ingest: Ingest, search: SearchDocuments, *, channels: Sequence[Channel] | None, clock: Clock, profile: str = "default"
 ) -> tuple[dict[str, Any], Run]:
     """The report of `eval retrieval` and the run it was measured on. Raises InvalidRequest for a folder of another shape. Queries are asked one after the
     other, so that a latency is one question's."""
     test_set = read_retrieval_set(path)
-    began = clock()
+    started_at = clock()
     await ingest(test_set.documents)
-    ingest_seconds = (clock() - began).total_seconds()
-    run, latencies = await _ask_all(test_set, ask, channels, clock)
-    return retrieval_report(test_set, run, latencies, ingest_seconds, profile, channels), run
+    ingest_seconds = (clock() - started_at).total_seconds()
+    run, latencies = await _run_queries(test_set, search, channels, clock)
+    return build_retrieval_report(test_set, run, latencies, ingest_seconds, profile, channels), run
 
 
-async def _ask_all(
-    test_set: RetrievalSet, ask: AskDocuments, channels: Sequence[Channel] | None, clock: Clock
+async def _run_queries(
+    test_set: RetrievalSet, search: SearchDocuments, channels: Sequence[Channel] | None, clock: Clock
 ) -> tuple[dict[str, list[tuple[str, float]]], list[float]]:
     run: dict[str, list[tuple[str, float]]] = {}
     latencies = []
     for query in test_set.queries:
-        began = clock()
-        run[query.id] = list(await ask(query.text, channels))
-        latencies.append((clock() - began).total_seconds() * 1000)
+        started_at = clock()
+        run[query.id] = list(await search(query.text, channels))
+        latencies.append((clock() - started_at).total_seconds() * 1000)
     return run, latencies

@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.errors import InvalidRequest
 
-_SHAPE = "The folder needs corpus.jsonl ({id, title, text} a line), queries.jsonl ({id, text} a line) and qrels.tsv (query-id, corpus-id, score)."
+_EXPECTED_FORMAT = "The folder needs corpus.jsonl ({id, title, text} a line), queries.jsonl ({id, text} a line) and qrels.tsv (query-id, corpus-id, score)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,53 +43,56 @@ class RetrievalSet:
 
 def read_retrieval_set(folder: Path) -> RetrievalSet:
     """Raises InvalidRequest, naming the file and line that does not fit."""
-    meta = _meta(folder / "meta.json")
-    documents = tuple(_document(line, place) for place, line in _lines(folder / "corpus.jsonl"))
-    queries = tuple(TestQuery(str(_field(line, "id", place)), str(_field(line, "text", place))) for place, line in _lines(folder / "queries.jsonl"))
-    return RetrievalSet(folder.name, meta.get("language"), documents, queries, _relevant(folder / "qrels.tsv"))
+    meta = _read_meta(folder / "meta.json")
+    documents = tuple(_parse_document(line, location) for location, line in _read_lines(folder / "corpus.jsonl"))
+    queries = tuple(
+        TestQuery(str(_require_field(line, "id", location)), str(_require_field(line, "text", location)))
+        for location, line in _read_lines(folder / "queries.jsonl")
+    )
+    return RetrievalSet(folder.name, meta.get("language"), documents, queries, _read_relevant(folder / "qrels.tsv"))
 
 
-def _meta(path: Path) -> dict[str, Any]:
+def _read_meta(path: Path) -> dict[str, Any]:
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else {}
 
 
-def _document(line: Mapping[str, Any], place: str) -> TestDocument:
-    return TestDocument(str(_field(line, "id", place)), line.get("title") or None, str(_field(line, "text", place)))
+def _parse_document(line: Mapping[str, Any], location: str) -> TestDocument:
+    return TestDocument(str(_require_field(line, "id", location)), line.get("title") or None, str(_require_field(line, "text", location)))
 
 
-def _lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    for number, line in enumerate(_read(path).splitlines(), 1):
+def _read_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    for number, line in enumerate(_read_text(path).splitlines(), 1):
         if line.strip():
-            place = f"{path.name} line {number}"
+            location = f"{path.name} line {number}"
             try:
-                yield place, json.loads(line)
+                yield location, json.loads(line)
             except json.JSONDecodeError as error:
-                raise _bad(f"{place} is no JSON: {error.msg}") from error
+                raise _format_error(f"{location} is no JSON: {error.msg}") from error
 
 
-def _relevant(path: Path) -> dict[str, dict[str, int]]:
-    judged: dict[str, dict[str, int]] = {}
-    for number, line in enumerate(_read(path).splitlines()[1:], 2):
+def _read_relevant(path: Path) -> dict[str, dict[str, int]]:
+    relevant: dict[str, dict[str, int]] = {}
+    for number, line in enumerate(_read_text(path).splitlines()[1:], 2):
         parts = line.split("\t")
         if len(parts) != 3 or not parts[2].strip().lstrip("-").isdigit():
-            raise _bad(f"{path.name} line {number} is not query-id, corpus-id, score with tabs between")
+            raise _format_error(f"{path.name} line {number} is not query-id, corpus-id, score with tabs between")
         if int(parts[2]) >= 1:
-            judged.setdefault(parts[0], {})[parts[1]] = int(parts[2])
-    return judged
+            relevant.setdefault(parts[0], {})[parts[1]] = int(parts[2])
+    return relevant
 
 
-def _read(path: Path) -> str:
+def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise _bad(f"{path} cannot be read: {error.strerror}") from error
+        raise _format_error(f"{path} cannot be read: {error.strerror}") from error
 
 
-def _field(line: Mapping[str, Any], name: str, place: str) -> Any:
+def _require_field(line: Mapping[str, Any], name: str, location: str) -> Any:
     if name not in line:
-        raise _bad(f"{place} has no {name!r}")
+        raise _format_error(f"{location} has no {name!r}")
     return line[name]
 
 
-def _bad(detail: str) -> InvalidRequest:
-    return InvalidRequest(detail, code="NOT_A_TEST_SET", remedy=_SHAPE)
+def _format_error(detail: str) -> InvalidRequest:
+    return InvalidRequest(detail, code="NOT_A_TEST_SET", remedy=_EXPECTED_FORMAT)

@@ -7,21 +7,21 @@ from pathlib import Path
 
 from evaluation.metrics import Run
 
-_STEP = 1e-6
+_MIN_SCORE_GAP = 1e-6
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
     """Scores fall strictly, so that tools which sort by score alone see the same order. White space in an id becomes `_`: the format has no way to keep it."""
-    lines = (line for query, ranked in run.items() for line in _lines(query, ranked, tag))
+    lines = (line for query, ranked in run.items() for line in _format_lines(query, ranked, tag))
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _lines(query: str, ranked: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
-    last = float("inf")
+def _format_lines(query: str, ranked: Sequence[tuple[str, float]], tag: str) -> Iterator[str]:
+    written_score = float("inf")
     for rank, (document, score) in enumerate(ranked, 1):
-        last = min(score, last - _STEP)
-        yield f"{_token(query)} Q0 {_token(document)} {rank} {last:.6f} {_token(tag)}"
+        written_score = min(score, written_score - _MIN_SCORE_GAP)
+        yield f"{_escape_token(query)} Q0 {_escape_token(document)} {rank} {written_score:.6f} {_escape_token(tag)}"
 
 
-def _token(text: str) -> str:
+def _escape_token(text: str) -> str:
     return "_".join(text.split()) or "_"

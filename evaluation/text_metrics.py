@@ -15,20 +15,20 @@ from rapidfuzz.distance import Levenshtein
 
 _LINK = re.compile(r"!?\[([^\[\]]*+)\]\([^\[)]*+\)")
 _TAG = re.compile(r"</?[a-zA-Z][^<>]*>|<!--(?:(?!<!--).)*?-->", re.DOTALL)
-_RULE = re.compile(r"^(?=[^\n]*?--)(?:[^\S\n]|[:|-])++$", re.MULTILINE)
+_DELIMITER_ROW = re.compile(r"^(?=[^\n]*?--)(?:[^\S\n]|[:|-])++$", re.MULTILINE)
 _LINE_MARK = re.compile(r"^[^\S\n]*+(?:#{1,6}\s++|>\s?|[-*+]\s++(?=\S)|```.*$)", re.MULTILINE)
 _WORD = re.compile(r"\w+")
 
 
-def plain(text: str) -> str:
+def strip_markdown(text: str) -> str:
     """The words of a Markdown text as they would stand on the page, one space between."""
-    text = _RULE.sub(" ", _TAG.sub(" ", _LINK.sub(r"\1", text)))
+    text = _DELIMITER_ROW.sub(" ", _TAG.sub(" ", _LINK.sub(r"\1", text)))
     text = _LINE_MARK.sub(" ", text).replace("\\|", "\0").replace("|", " ").replace("\0", "|")
     text = re.sub(r"\\([\\`*_{}\[\]()#+\-.!<>~$&])", r"\1", re.sub(r"(?<!\\)(?:\*{1,3}|__|`+|~~)", "", text))
-    return normalised(html.unescape(text))
+    return normalize_text(html.unescape(text))
 
 
-def normalised(text: str) -> str:
+def normalize_text(text: str) -> str:
     return " ".join(unicodedata.normalize("NFKC", text).split())
 
 
@@ -47,23 +47,23 @@ def _error_rate(truth: Sequence[str], text: Sequence[str]) -> float:
     return Levenshtein.distance(truth, text) / len(truth)
 
 
-def words(text: str) -> list[str]:
+def tokenize(text: str) -> list[str]:
     return _WORD.findall(unicodedata.normalize("NFKC", text).lower())
 
 
 def word_f1(truth: str, text: str) -> float:
     """Harmonic mean of precision and recall over the two bags of words; order does not count."""
-    expected, found = Counter(words(truth)), Counter(words(text))
-    shared = (expected & found).total()
-    return 2 * shared / (expected.total() + found.total()) if expected or found else 1.0
+    expected, actual = Counter(tokenize(truth)), Counter(tokenize(text))
+    n_shared = (expected & actual).total()
+    return 2 * n_shared / (expected.total() + actual.total()) if expected or actual else 1.0
 
 
-def cell_recall(truth: Sequence[str], found: Sequence[str]) -> float:
+def cell_recall(truth: Sequence[str], cells: Sequence[str]) -> float:
     """Share of the true cells (those with text) whose text is a cell's text; each found cell serves once. Case, white space and Markdown's marks do not count."""
-    expected = Counter(key for cell in truth if (key := cell_key(cell)))
-    there = Counter(key for cell in found if (key := cell_key(cell)))
-    return (expected & there).total() / expected.total() if expected else 1.0
+    expected = Counter(key for cell in truth if (key := normalize_cell(cell)))
+    actual = Counter(key for cell in cells if (key := normalize_cell(cell)))
+    return (expected & actual).total() / expected.total() if expected else 1.0
 
 
-def cell_key(text: str) -> str:
-    return "".join(plain(text).split()).lower()
+def normalize_cell(text: str) -> str:
+    return "".join(strip_markdown(text).split()).lower()

@@ -22,6 +22,6 @@ STAGES: tuple[Stage, ...] = (
 )
 
 
-def versions() -> dict[str, int]:
+def get_stage_versions() -> dict[str, int]:
     """Each stage's version, as it enters `how`."""
     return {stage.name: stage.version for stage in STAGES}

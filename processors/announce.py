@@ -6,37 +6,42 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.events import DocumentIndexed, Fact, GenerationPromoted
-from schemas.ports.bundle import Ports
-from streams.stage import Counted, Stage, Statement
+from schemas.events import DocumentIndexed, Event, GenerationPromoted
+from schemas.ports.stage_ports import StagePorts
+from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import CONTROL
 
 
-async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
+async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
     """Other decisions pass."""
-    return [statement for item in counted if isinstance(item.fact.data, GenerationPromoted) for statement in await _announced(item.fact, ports)]
-
-
-async def _announced(fact: Fact[GenerationPromoted], ports: Ports) -> list[Statement]:
-    assert ports.switches is not None, "a worker that hosts this stage knows what is visible"
-    if fact.data.previous is None:
-        return []
     return [
-        Statement(
-            fact,
-            DocumentIndexed(
-                external_id=one.external_id,
-                tenant=one.tenant,
-                document_id=one.document_id,
-                event_id=one.event_id,
-                source=one.source,
-                chunks_count=one.chunks,
-            ),
-            # As whoever had completed it would have said it.
-            id_parts=("outcome", DocumentIndexed.name, str(one.accepted_id)),
-        )
-        for one in await ports.switches.shown(fact.data.generation, fact.data.previous)
+        emission
+        for pending_event in pending_events
+        if isinstance(pending_event.event.data, GenerationPromoted)
+        for emission in await _announce_newly_visible(pending_event.event, ports)
     ]
 
 
-STAGE = Stage("announce", CONTROL, 1, counts="always", react=react, essential=False, shared=True)
+async def _announce_newly_visible(event: Event[GenerationPromoted], ports: StagePorts) -> list[Emission]:
+    assert ports.generation_switches is not None, "a worker that hosts this stage knows what is visible"
+    if event.data.previous is None:
+        return []
+    return [
+        Emission(
+            event,
+            DocumentIndexed(
+                external_id=revision.external_id,
+                tenant=revision.tenant,
+                document_id=revision.document_id,
+                event_id=revision.event_id,
+                source=revision.source,
+                chunks_count=revision.n_chunks,
+            ),
+            # As whoever had completed it would have said it.
+            id_parts=("outcome", DocumentIndexed.name, str(revision.accepted_id)),
+        )
+        for revision in await ports.generation_switches.fetch_newly_visible(event.data.generation, event.data.previous)
+    ]
+
+
+STAGE = Stage("announce", CONTROL, 1, ordering_policy="always", react=react, fails_document=False, serves_all_generations=True)

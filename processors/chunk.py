@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable, Sequence
 
-from processors.outcomes import superseded
-from processors.transcribe import transcript_of
-from schemas.events import DocumentChunked, DocumentTranscribed, Fact
-from schemas.ports.bundle import Ports
-from schemas.ports.ledger import Claim
+from processors.outcomes import make_superseded_outcome
+from processors.transcribe import load_transcript
+from schemas.events import DocumentChunked, DocumentTranscribed, Event
+from schemas.ports.ledger import ClaimStatus
+from schemas.ports.stage_ports import StagePorts
 from schemas.rows import Row, TextRow
 from schemas.values import ChildChunk, ParentChunk
-from streams.stage import Counted, Stage, Statement
+from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import CHUNKED, OCR_DONE
 
 VERSION = 1
-PART_CHILDREN = 64
-PART_BYTES = 400_000
+MAX_PART_CHILDREN = 64
+MAX_PART_BYTES = 400_000
 """Bytes of one part at most, so that its event stays well under the log's limit."""
 SPAN_BYTES = 100
 
 
-def project(fact: Fact[DocumentTranscribed]) -> Iterable[Row]:
-    data = fact.data
+def project(event: Event[DocumentTranscribed]) -> Iterable[Row]:
+    data = event.data
     yield TextRow(
         document_id=data.document_id,
         order=tuple(data.order),
@@ -41,67 +41,67 @@ def project(fact: Fact[DocumentTranscribed]) -> Iterable[Row]:
     )
 
 
-async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
-    return [statement for item in counted for statement in await _chunked(item, ports)]
+async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
+    return [emission for pending_event in pending_events for emission in await _chunk_transcript(pending_event, ports)]
 
 
-async def _chunked(item: Counted, ports: Ports) -> list[Statement]:
-    if item.claim is Claim.SUPERSEDED:
-        return [superseded(item)]
-    data: DocumentTranscribed = item.fact.data
-    transcript = await transcript_of(data, ports.blobs)
+async def _chunk_transcript(pending_event: PendingEvent, ports: StagePorts) -> list[Emission]:
+    if pending_event.status is ClaimStatus.SUPERSEDED:
+        return [make_superseded_outcome(pending_event)]
+    data: DocumentTranscribed = pending_event.event.data
+    transcript = await load_transcript(data, ports.blobs)
     if len(transcript.markdown) > 20_000:
         parents = await asyncio.to_thread(ports.chunker.chunk, data.document_id, data.title, transcript)
     else:
         parents = ports.chunker.chunk(data.document_id, data.title, transcript)
-    groups = packed(parents)
+    parts = pack_parts(parents)
     return [
-        Statement(
-            item.fact,
+        Emission(
+            pending_event.event,
             DocumentChunked(
                 tenant=data.tenant,
                 document_id=data.document_id,
                 order=data.order,
                 origin=data.origin,
                 part=number,
-                parts=len(groups),
+                parts=len(parts),
                 title=data.title,
                 language=data.language,
-                parents=group,
+                parents=part_parents,
             ),
             ordinal=number,
         )
-        for number, group in enumerate(groups, 1)
+        for number, part_parents in enumerate(parts, 1)
     ]
 
 
-def packed(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
+def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
     """Parts of at most 64 children. A parent with more is repeated in each part that holds some of them; a document without text has one part without chunks."""
-    groups: list[list[ParentChunk]] = [[]]
-    children = size = 0
-    for piece in (piece for parent in parents for piece in _pieces(parent)):
-        weight = _bytes(piece.text, piece.section) + sum(map(_weight, piece.children))
-        if groups[-1] and (children + len(piece.children) > PART_CHILDREN or size + weight > PART_BYTES):
-            groups.append([])
-            children = size = 0
-        groups[-1].append(piece)
-        children += len(piece.children)
-        size += weight
-    return groups
+    parts: list[list[ParentChunk]] = [[]]
+    n_children = part_bytes = 0
+    for split_parent in (split_parent for parent in parents for split_parent in _split_parent(parent)):
+        piece_bytes = _count_text_bytes(split_parent.text, split_parent.section) + sum(map(_estimate_child_bytes, split_parent.children))
+        if parts[-1] and (n_children + len(split_parent.children) > MAX_PART_CHILDREN or part_bytes + piece_bytes > MAX_PART_BYTES):
+            parts.append([])
+            n_children = part_bytes = 0
+        parts[-1].append(split_parent)
+        n_children += len(split_parent.children)
+        part_bytes += piece_bytes
+    return parts
 
 
-def _weight(child: ChildChunk) -> int:
-    return _bytes(child.text, child.prefix) + SPAN_BYTES * len(child.spans)
+def _estimate_child_bytes(child: ChildChunk) -> int:
+    return _count_text_bytes(child.text, child.prefix) + SPAN_BYTES * len(child.spans)
 
 
-def _bytes(*texts: str) -> int:
+def _count_text_bytes(*texts: str) -> int:
     """As JSON writes them, near enough: UTF-8, whatever the script."""
     return sum(len(text.encode()) for text in texts)
 
 
-def _pieces(parent: ParentChunk) -> Iterable[ParentChunk]:
-    for start in range(0, max(1, len(parent.children)), PART_CHILDREN):
-        yield parent.model_copy(update={"children": parent.children[start : start + PART_CHILDREN]})
+def _split_parent(parent: ParentChunk) -> Iterable[ParentChunk]:
+    for start in range(0, max(1, len(parent.children)), MAX_PART_CHILDREN):
+        yield parent.model_copy(update={"children": parent.children[start : start + MAX_PART_CHILDREN]})
 
 
-STAGE = Stage("chunk", OCR_DONE, VERSION, counts="visible", project=project, react=react, batch=8, output=CHUNKED)
+STAGE = Stage("chunk", OCR_DONE, VERSION, ordering_policy="visible", project=project, react=react, batch_size=8, output_topic=CHUNKED)

@@ -8,7 +8,7 @@ from schemas.events import (
     AuditRecorded,
     ErasureCompleted,
     ErasureRequested,
-    Fact,
+    Event,
     GenerationBuilt,
     GenerationCreated,
     GenerationDropped,
@@ -20,15 +20,15 @@ from schemas.events import (
 )
 from schemas.rows import (
     AuditRow,
-    BuiltRow,
-    DestroyedRow,
-    DroppedRow,
-    ErasureRow,
+    ErasureReceiptRow,
+    ErasureRequestRow,
+    GenerationBuiltRow,
+    GenerationDroppedRow,
     GenerationRow,
-    LiveRow,
-    ReceiptRow,
+    KeysDestroyedRow,
+    LiveGenerationRow,
     Row,
-    SourceEndRow,
+    SourceRemovedRow,
     SourceResetRow,
     SourceRow,
 )
@@ -36,25 +36,25 @@ from streams.stage import Stage
 from streams.topics import CONTROL
 
 Decision = GenerationCreated | GenerationBuilt | GenerationPromoted | GenerationDropped | SourceAdded | SourceRemoved | SourceReset
-Erasing = ErasureRequested | KeysDestroyed | ErasureCompleted
+ErasureData = ErasureRequested | KeysDestroyed | ErasureCompleted
 
 
-def project(fact: Fact[Decision | Erasing | AuditRecorded]) -> Iterable[Row]:
-    match fact.data:
+def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Row]:
+    match event.data:
         case GenerationCreated(generation=generation, base=base, purpose=purpose):
             yield GenerationRow(generation, base, purpose)
         case GenerationBuilt(generation=name, barrier=barrier):
-            yield BuiltRow(name, barrier)
+            yield GenerationBuiltRow(name, barrier)
         case GenerationPromoted(generation=name):
-            yield LiveRow(name, fact.position.offset if fact.position else 0)
+            yield LiveGenerationRow(name, event.position.offset if event.position else 0)
         case GenerationDropped(generation=name):
-            yield DroppedRow(name)
+            yield GenerationDroppedRow(name)
         case ErasureRequested():
-            yield ErasureRow(fact.data.receipt_id, fact.data.tenant, fact.data.scope, fact.data.subject, fact.data.requested_at)
+            yield ErasureRequestRow(event.data.receipt_id, event.data.tenant, event.data.scope, event.data.subject, event.data.requested_at)
         case KeysDestroyed(tenant=tenant, keys=keys):
-            yield DestroyedRow(tenant, tuple(keys))
+            yield KeysDestroyedRow(tenant, tuple(keys))
         case ErasureCompleted() as receipt:
-            yield ReceiptRow(
+            yield ErasureReceiptRow(
                 *(
                     receipt.receipt_id,
                     receipt.documents,
@@ -66,14 +66,14 @@ def project(fact: Fact[Decision | Erasing | AuditRecorded]) -> Iterable[Row]:
                     receipt.completed_at,
                 )
             )
-        case AuditRecorded() as act:
-            yield AuditRow(act.audit_id, act.tenant, act.at, act.who, act.role, act.what, act.subject, act.request_id, act.outcome)
+        case AuditRecorded() as audit:
+            yield AuditRow(audit.audit_id, audit.tenant, audit.at, audit.who, audit.role, audit.what, audit.subject, audit.request_id, audit.outcome)
         case SourceAdded(source=spec, epoch=epoch):
             yield SourceRow(spec, epoch)
         case SourceRemoved(source=name, withdraw=withdraw):
-            yield SourceEndRow(name, withdraw)
+            yield SourceRemovedRow(name, withdraw)
         case SourceReset(source=name, reset=reset):
             yield SourceResetRow(name, reset)
 
 
-STAGE = Stage("control", CONTROL, 1, counts="always", project=project, essential=False, shared=True)
+STAGE = Stage("control", CONTROL, 1, ordering_policy="always", project=project, fails_document=False, serves_all_generations=True)

@@ -5,18 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from schemas.errors import MalformedEvent
-from schemas.events import BurialClosed, EventBuried, Fact
-from schemas.rows import ClosedRow, DeadLetterRow, Row
+from schemas.events import DeadLetterClosed, Event, EventDeadLettered
+from schemas.rows import DeadLetterClosedRow, DeadLetterRow, Row
 from streams.stage import Stage
 from streams.topics import DEAD_LETTERS
 
 
-def project(fact: Fact[EventBuried | BurialClosed]) -> Iterable[Row]:
-    data = fact.data
-    if isinstance(data, BurialClosed):
-        yield ClosedRow(data.event_id, data.stage, data.generation, data.how, data.reason, data.closed_at)
+def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Row]:
+    data = event.data
+    if isinstance(data, DeadLetterClosed):
+        yield DeadLetterClosedRow(data.event_id, data.stage, data.generation, data.how, data.reason, data.closed_at)
         return
-    if fact.time is None:
+    if event.time is None:
         raise MalformedEvent("a burial has no ce_time")
     yield DeadLetterRow(
         event_id=data.event_id,
@@ -36,11 +36,11 @@ def project(fact: Fact[EventBuried | BurialClosed]) -> Iterable[Row]:
         record=data.record,
         producer_event_id=data.producer_event_id,
         producer_source=data.producer_source,
-        buried_at=fact.time,
+        dead_lettered_at=event.time,
         headers=data.headers,
         appended_at=data.appended_at,
-        said=data.said,
+        document_summary=data.said,
     )
 
 
-STAGE = Stage("dead_letters", DEAD_LETTERS, 1, counts="always", project=project, essential=False, shared=True)
+STAGE = Stage("dead_letters", DEAD_LETTERS, 1, ordering_policy="always", project=project, fails_document=False, serves_all_generations=True)

@@ -11,24 +11,24 @@ from uuid import UUID
 import numpy as np
 
 from engines.embed.states import pack_states
-from processors.outcomes import endings
-from schemas.events import ChunksEmbedded, DocumentChunked, Fact
+from processors.outcomes import make_final_outcomes
+from schemas.events import ChunksEmbedded, DocumentChunked, Event
 from schemas.ids import sha256_hex
-from schemas.ports.bundle import Ports, blob_key
-from schemas.ports.engines import Embedded
-from schemas.ports.ledger import Claim, MemoKey
-from schemas.rows import ChildRow, ParentRow, Row, SettledRow
+from schemas.ports.engines import TextEmbedding
+from schemas.ports.ledger import ClaimStatus, MemoKey
+from schemas.ports.stage_ports import StagePorts, make_blob_key
+from schemas.rows import ChildRow, ParentRow, PartCompletedRow, Row
 from schemas.values import ChildChunk, ChunkVector
-from streams.memo import memo_key, remembered
-from streams.stage import Counted, Stage, Statement
+from streams.memoize import build_memo_key, memoize
+from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import CHUNKED, EMBEDDED
 
 VERSION = 1
-_HEAD = struct.Struct("<IIff")
+_HEADER = struct.Struct("<IIff")
 
 
-def project(fact: Fact[DocumentChunked]) -> Iterable[Row]:
-    data, order = fact.data, tuple(fact.data.order)
+def project(event: Event[DocumentChunked]) -> Iterable[Row]:
+    data, order = event.data, tuple(event.data.order)
     for parent in data.parents:
         yield ParentRow(
             id=parent.id,
@@ -60,11 +60,11 @@ def project(fact: Fact[DocumentChunked]) -> Iterable[Row]:
                 tokens=child.tokens,
                 language=data.language,
             )
-    yield SettledRow(data.document_id, order, data.tenant, "chunks", data.part, data.parts)
+    yield PartCompletedRow(data.document_id, order, data.tenant, "chunks", data.part, data.parts)
 
 
 @dataclass(frozen=True, slots=True)
-class _Answer:
+class _CachedEmbedding:
     """What the memo keeps of one chunk: the vector's bytes, its packed states, and the two background scores."""
 
     vector: bytes
@@ -73,61 +73,67 @@ class _Answer:
     background_maxsim: float | None
 
     @classmethod
-    def of(cls, embedded: Embedded) -> _Answer:
-        packed = b"" if embedded.states is None or embedded.token_ids is None else pack_states(embedded.states, embedded.token_ids)
-        return cls(embedded.vector.astype("<f2").tobytes(), packed, embedded.background_dense, embedded.background_maxsim)
+    def from_embedding(cls, embedding: TextEmbedding) -> _CachedEmbedding:
+        packed_states = b"" if embedding.states is None or embedding.token_ids is None else pack_states(embedding.states, embedding.token_ids)
+        return cls(embedding.vector.astype("<f2").tobytes(), packed_states, embedding.background_dense, embedding.background_maxsim)
 
     def to_bytes(self) -> bytes:
         dense, maxsim = (float("nan") if value is None else value for value in (self.background_dense, self.background_maxsim))
-        return _HEAD.pack(len(self.vector), len(self.states), dense, maxsim) + self.vector + self.states
+        return _HEADER.pack(len(self.vector), len(self.states), dense, maxsim) + self.vector + self.states
 
     @classmethod
-    def from_bytes(cls, data: bytes) -> _Answer:
-        vector, states, dense, maxsim = _HEAD.unpack_from(data)
-        start = _HEAD.size
+    def from_bytes(cls, data: bytes) -> _CachedEmbedding:
+        vector, states, dense, maxsim = _HEADER.unpack_from(data)
+        start = _HEADER.size
         return cls(
             data[start : start + vector], data[start + vector : start + vector + states], *(None if np.isnan(value) else value for value in (dense, maxsim))
         )
 
 
-async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
+async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
     """All chunks of the group are asked for in one go: memo first, the rest in one call; the engine batches."""
-    said = [statement for item in counted for statement in endings(item)]
-    fresh = [item for item in counted if item.claim is not Claim.SUPERSEDED]
-    answers = iter(await _answers([(item.fact.data, child) for item in fresh for child in _children(item.fact.data)], ports))
-    for item in fresh:
-        data: DocumentChunked = item.fact.data
-        said.append(Statement(item.fact, await _embedded(data, {child.id: next(answers) for child in _children(data)}, ports), ordinal=1))
-    return said
+    emissions = [emission for pending_event in pending_events for emission in make_final_outcomes(pending_event)]
+    current_events = [pending_event for pending_event in pending_events if pending_event.status is not ClaimStatus.SUPERSEDED]
+    embeddings = iter(
+        await _embed_chunks(
+            [(pending_event.event.data, child) for pending_event in current_events for child in _list_children(pending_event.event.data)], ports
+        )
+    )
+    for pending_event in current_events:
+        data: DocumentChunked = pending_event.event.data
+        emissions.append(
+            Emission(pending_event.event, await _build_embedded_event(data, {child.id: next(embeddings) for child in _list_children(data)}, ports), ordinal=1)
+        )
+    return emissions
 
 
-def _children(data: DocumentChunked) -> list[ChildChunk]:
+def _list_children(data: DocumentChunked) -> list[ChildChunk]:
     return [child for parent in data.parents for child in parent.children]
 
 
-def embedded_text(child: ChildChunk) -> str:
+def build_embedding_text(child: ChildChunk) -> str:
     """What a chunk's vector is made of: title and headings, then its text."""
     return f"{child.prefix}\n{child.text}" if child.prefix else child.text
 
 
-def text_key(tenant: str, document: UUID, child: ChildChunk, engine: str) -> MemoKey:
+def make_embedding_key(tenant: str, document_id: UUID, child: ChildChunk, engine: str) -> MemoKey:
     """What an embedder of this fingerprint is asked about one chunk."""
-    return memo_key(tenant, document, engine, embedded_text(child).encode())
+    return build_memo_key(tenant, document_id, engine, build_embedding_text(child).encode())
 
 
-async def _answers(wanted: Sequence[tuple[DocumentChunked, ChildChunk]], ports: Ports) -> list[_Answer]:
-    texts = [embedded_text(child) for _, child in wanted]
+async def _embed_chunks(chunks: Sequence[tuple[DocumentChunked, ChildChunk]], ports: StagePorts) -> list[_CachedEmbedding]:
+    texts = [build_embedding_text(child) for _, child in chunks]
 
     async def ask(positions: list[int]) -> list[bytes]:
-        return [_Answer.of(embedded).to_bytes() for embedded in await ports.embedder.embed([texts[position] for position in positions])]
+        return [_CachedEmbedding.from_embedding(embedding).to_bytes() for embedding in await ports.embedder.embed([texts[position] for position in positions])]
 
-    keys = [text_key(data.tenant, data.document_id, child, ports.embedder.fingerprint) for data, child in wanted]
-    return [_Answer.from_bytes(answer) for answer in await remembered(ports.memo, keys, ask)]
+    keys = [make_embedding_key(data.tenant, data.document_id, child, ports.embedder.fingerprint) for data, child in chunks]
+    return [_CachedEmbedding.from_bytes(cached_bytes) for cached_bytes in await memoize(ports.memo, keys, ask)]
 
 
-async def _embedded(data: DocumentChunked, answers: dict[UUID, _Answer], ports: Ports) -> ChunksEmbedded:
-    states = b"".join(answer.states for answer in answers.values())
-    blob = await ports.blobs.put(blob_key(data.tenant, data.document_id, sha256_hex(states)), states) if states else None
+async def _build_embedded_event(data: DocumentChunked, embeddings: dict[UUID, _CachedEmbedding], ports: StagePorts) -> ChunksEmbedded:
+    states = b"".join(embedding.states for embedding in embeddings.values())
+    blob = await ports.blobs.put(make_blob_key(data.tenant, data.document_id, sha256_hex(states)), states) if states else None
     return ChunksEmbedded(
         tenant=data.tenant,
         document_id=data.document_id,
@@ -137,24 +143,24 @@ async def _embedded(data: DocumentChunked, answers: dict[UUID, _Answer], ports: 
         parts=data.parts,
         model=ports.embedder.model,
         dimension=ports.embedder.dimension,
-        vectors=list(_vectors(answers)),
+        vectors=list(_encode_vectors(embeddings)),
         states=blob,
         state_dimension=ports.embedder.state_dimension,
     )
 
 
-def _vectors(answers: dict[UUID, _Answer]) -> Iterable[ChunkVector]:
+def _encode_vectors(embeddings: dict[UUID, _CachedEmbedding]) -> Iterable[ChunkVector]:
     offset = 0
-    for chunk, answer in answers.items():
+    for chunk_id, embedding in embeddings.items():
         yield ChunkVector(
-            chunk_id=chunk,
-            vector=base64.b64encode(answer.vector).decode(),
+            chunk_id=chunk_id,
+            vector=base64.b64encode(embedding.vector).decode(),
             state_offset=offset,
-            state_length=len(answer.states),
-            background_dense=answer.background_dense,
-            background_maxsim=answer.background_maxsim,
+            state_length=len(embedding.states),
+            background_dense=embedding.background_dense,
+            background_maxsim=embedding.background_maxsim,
         )
-        offset += len(answer.states)
+        offset += len(embedding.states)
 
 
-STAGE = Stage("embed", CHUNKED, VERSION, counts="visible", project=project, react=react, batch=16, output=EMBEDDED)
+STAGE = Stage("embed", CHUNKED, VERSION, ordering_policy="visible", project=project, react=react, batch_size=16, output_topic=EMBEDDED)

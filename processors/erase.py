@@ -4,20 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.events import ErasureRequested, Fact
-from schemas.ports.bundle import Ports
-from streams.stage import Counted, Stage, Statement
+from schemas.events import ErasureRequested, Event
+from schemas.ports.stage_ports import StagePorts
+from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import CONTROL
 
 
-async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
+async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
     """Other decisions pass."""
-    return [await _erased(item.fact, ports) for item in counted if isinstance(item.fact.data, ErasureRequested)]
+    return [await _erase_subject(pending_event.event, ports) for pending_event in pending_events if isinstance(pending_event.event.data, ErasureRequested)]
 
 
-async def _erased(fact: Fact[ErasureRequested], ports: Ports) -> Statement:
+async def _erase_subject(event: Event[ErasureRequested], ports: StagePorts) -> Emission:
     assert ports.eraser is not None, "a worker that hosts this stage has an eraser"
-    return Statement(fact, await ports.eraser.erase(fact.data), id_parts=("erasure", str(fact.data.receipt_id)))
+    return Emission(event, await ports.eraser.erase(event.data), id_parts=("erasure", str(event.data.receipt_id)))
 
 
-STAGE = Stage("erase", CONTROL, 1, counts="always", react=react, deadline_s=24 * 3600, essential=False, shared=True)
+STAGE = Stage("erase", CONTROL, 1, ordering_policy="always", react=react, deadline_s=24 * 3600, fails_document=False, serves_all_generations=True)

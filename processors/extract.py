@@ -8,37 +8,37 @@ from dataclasses import dataclass
 from typing import TypeVar
 from uuid import UUID
 
-from engines.extract.agreement import agreed
-from schemas.events import DocumentChunked, EntitiesExtracted, Fact
-from schemas.ports.bundle import Ports
-from schemas.ports.ledger import Claim, MemoKey
+from engines.extract.type_voting import unify_types
+from schemas.events import DocumentChunked, EntitiesExtracted, Event
+from schemas.ports.ledger import ClaimStatus, MemoKey
+from schemas.ports.stage_ports import StagePorts
 from schemas.values import Claim as Property
 from schemas.values import Extraction, Mention, ParentChunk, Relation
-from streams.memo import memo_key, remembered
-from streams.stage import Counted, Stage, Statement
+from streams.memoize import build_memo_key, memoize
+from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import CHUNKED, ENTITIES
 
 VERSION = 2
-PARALLEL = 4
+MAX_PARALLEL_PASSAGES = 4
 """Passages of one part that are asked about at once."""
-Found = TypeVar("Found", Mention, Relation, Property)
+ExtractedT = TypeVar("ExtractedT", Mention, Relation, Property)
 
 
-async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
+async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
     """The memo is asked for all passages of the group at once; the engine for each fact's, so that its answers are kept if another one fails."""
-    facts: list[Fact[DocumentChunked]] = [item.fact for item in counted if item.claim is not Claim.SUPERSEDED]
-    asked = [(fact, *_asked(fact.data, ports.extractor.fingerprint)) for fact in facts]
-    known = dict(await ports.memo.recall(list({key for _, _, keys in asked for key in keys})))
-    return [await _extracted(fact, passages, keys, known, ports) for fact, passages, keys in asked]
+    events: list[Event[DocumentChunked]] = [pending_event.event for pending_event in pending_events if pending_event.status is not ClaimStatus.SUPERSEDED]
+    requests = [(event, *_build_inputs(event.data, ports.extractor.fingerprint)) for event in events]
+    cached_results = dict(await ports.memo.fetch(list({key for _, _, keys in requests for key in keys})))
+    return [await _extract_entities(event, passages, keys, cached_results, ports) for event, passages, keys in requests]
 
 
-def _asked(data: DocumentChunked, engine: str) -> tuple[list[Passage], list[MemoKey]]:
-    passages = [Passage.of(parent) for parent in data.parents]
-    return passages, [passage.key(data.tenant, data.document_id, data.language, engine) for passage in passages]
+def _build_inputs(data: DocumentChunked, engine: str) -> tuple[list[ExtractionInput], list[MemoKey]]:
+    inputs = [ExtractionInput.from_parent(parent) for parent in data.parents]
+    return inputs, [extraction_input.make_memo_key(data.tenant, data.document_id, data.language, engine) for extraction_input in inputs]
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class ExtractionInput:
     """A parent as an extractor sees it: by its words alone, wherever it stands. Its places count from its own start, its chunks are numbered."""
 
     parent: ParentChunk
@@ -46,64 +46,73 @@ class Passage:
     chunks: tuple[UUID, ...]
 
     @classmethod
-    def of(cls, parent: ParentChunk) -> Passage:
-        start, text = parent.char_start, {"ordinal": 0, "char_start": 0, "char_end": parent.char_end - parent.char_start, "pages": [], "id": UUID(int=0)}
+    def from_parent(cls, parent: ParentChunk) -> ExtractionInput:
+        start, blank_fields = (
+            parent.char_start,
+            {"ordinal": 0, "char_start": 0, "char_end": parent.char_end - parent.char_start, "pages": [], "id": UUID(int=0)},
+        )
         children = [
             child.model_copy(
                 update={"id": UUID(int=n), "ordinal": n, "prefix": "", "char_start": child.char_start - start, "char_end": child.char_end - start, "spans": []}
             )
             for n, child in enumerate(parent.children)
         ]
-        return cls(parent.model_copy(update={**text, "children": children}), start, tuple(child.id for child in parent.children))
+        return cls(parent.model_copy(update={**blank_fields, "children": children}), start, tuple(child.id for child in parent.children))
 
-    def key(self, tenant: str, document: UUID, language: str | None, engine: str) -> MemoKey:
-        return memo_key(tenant, document, engine, f"{language or ''}\n{self.parent.model_dump_json()}".encode())
+    def make_memo_key(self, tenant: str, document_id: UUID, language: str | None, engine: str) -> MemoKey:
+        return build_memo_key(tenant, document_id, engine, f"{language or ''}\n{self.parent.model_dump_json()}".encode())
 
-    def placed(self, answer: Extraction) -> Extraction:
+    def to_document_offsets(self, extraction: Extraction) -> Extraction:
         """In the document."""
         return Extraction(
-            mentions=[self._placed(mention) for mention in answer.mentions],
-            relations=[self._placed(relation) for relation in answer.relations],
-            claims=[self._placed(claim) for claim in answer.claims],
+            mentions=[self._shift_to_document(mention) for mention in extraction.mentions],
+            relations=[self._shift_to_document(relation) for relation in extraction.relations],
+            claims=[self._shift_to_document(claim) for claim in extraction.claims],
         )
 
-    def _placed(self, found: Found) -> Found:
-        place = {"chunk_id": self.chunks[found.chunk_id.int], "char_start": found.char_start + self.start, "char_end": found.char_end + self.start}
-        return found.model_copy(update=place)
+    def _shift_to_document(self, extracted_item: ExtractedT) -> ExtractedT:
+        update = {
+            "chunk_id": self.chunks[extracted_item.chunk_id.int],
+            "char_start": extracted_item.char_start + self.start,
+            "char_end": extracted_item.char_end + self.start,
+        }
+        return extracted_item.model_copy(update=update)
 
 
-def question_keys(tenant: str, document: UUID, language: str | None, parents: Sequence[ParentChunk], engine: str) -> list[MemoKey]:
+def list_memo_keys(tenant: str, document_id: UUID, language: str | None, parents: Sequence[ParentChunk], engine: str) -> list[MemoKey]:
     """What an extractor of this fingerprint is asked about some passages of a document."""
-    return [Passage.of(parent).key(tenant, document, language, engine) for parent in parents]
+    return [ExtractionInput.from_parent(parent).make_memo_key(tenant, document_id, language, engine) for parent in parents]
 
 
-async def _extracted(fact: Fact[DocumentChunked], passages: Sequence[Passage], keys: Sequence[MemoKey], known: dict[MemoKey, bytes], ports: Ports) -> Statement:
+async def _extract_entities(
+    event: Event[DocumentChunked], inputs: Sequence[ExtractionInput], keys: Sequence[MemoKey], cached_results: dict[MemoKey, bytes], ports: StagePorts
+) -> Emission:
     """Adds to what is known."""
-    data, gate = fact.data, asyncio.Semaphore(PARALLEL)
+    data, semaphore = event.data, asyncio.Semaphore(MAX_PARALLEL_PASSAGES)
 
-    async def ask(places: list[int]) -> list[bytes]:
-        return await asyncio.gather(*(one(passages[place].parent) for place in places))
+    async def ask(positions: list[int]) -> list[bytes]:
+        return await asyncio.gather(*(one(inputs[position].parent) for position in positions))
 
     async def one(parent: ParentChunk) -> bytes:
-        async with gate:
+        async with semaphore:
             return (await ports.extractor.extract([parent], data.language)).model_dump_json().encode()
 
-    said = await remembered(ports.memo, keys, ask, known)
-    known |= zip(keys, said, strict=True)
-    answers = [Extraction.model_validate_json(answer) for answer in said]
-    found = agreed([passage.placed(answer) for passage, answer in zip(passages, answers, strict=True)])
-    event = EntitiesExtracted(
+    results = await memoize(ports.memo, keys, ask, cached_results)
+    cached_results |= zip(keys, results, strict=True)
+    extractions = [Extraction.model_validate_json(result) for result in results]
+    entities = unify_types([extraction_input.to_document_offsets(result) for extraction_input, result in zip(inputs, extractions, strict=True)])
+    entities_data = EntitiesExtracted(
         tenant=data.tenant,
         document_id=data.document_id,
         order=data.order,
         origin=data.origin,
         part=data.part,
         parts=data.parts,
-        mentions=found.mentions,
-        relations=found.relations,
-        claims=found.claims,
+        mentions=entities.mentions,
+        relations=entities.relations,
+        claims=entities.claims,
     )
-    return Statement(fact, event, ordinal=1)
+    return Emission(event, entities_data, ordinal=1)
 
 
-STAGE = Stage("extract", CHUNKED, VERSION, counts="visible", react=react, batch=8, essential=False, output=ENTITIES)
+STAGE = Stage("extract", CHUNKED, VERSION, ordering_policy="visible", react=react, batch_size=8, fails_document=False, output_topic=ENTITIES)

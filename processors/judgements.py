@@ -4,17 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from schemas.events import Fact, FeedbackGiven
+from schemas.events import Event, FeedbackGiven
 from schemas.rows import FeedbackRow, Row
 from streams.stage import Stage
 from streams.topics import FEEDBACK
 
 
-def project(fact: Fact[FeedbackGiven]) -> Iterable[Row]:
-    said = fact.data
+def project(event: Event[FeedbackGiven]) -> Iterable[Row]:
+    feedback = event.data
     yield FeedbackRow(
-        *(said.feedback_id, said.tenant, said.given_at, said.run_id, said.query, said.useful, tuple(said.judgements), said.corrected_answer, said.note)
+        *(
+            feedback.feedback_id,
+            feedback.tenant,
+            feedback.given_at,
+            feedback.run_id,
+            feedback.query,
+            feedback.useful,
+            tuple(feedback.judgements),
+            feedback.corrected_answer,
+            feedback.note,
+        )
     )
 
 
-STAGE = Stage("judgements", FEEDBACK, 1, counts="always", project=project, essential=False, shared=True)
+STAGE = Stage("judgements", FEEDBACK, 1, ordering_policy="always", project=project, fails_document=False, serves_all_generations=True)

@@ -2,40 +2,42 @@
 
 from __future__ import annotations
 
-from schemas.events import Derived, DocumentIndexed, DocumentSuperseded, Event, RemovalCompleted
-from schemas.events.outcomes import Outcome
-from schemas.ports.ledger import Claim
+from schemas.events import DocumentIndexed, DocumentSuperseded, EventData, PipelineEventData, RemovalCompleted
+from schemas.events.outcomes import DocumentOutcome
+from schemas.ports.ledger import ClaimStatus
 from schemas.values import Origin
-from streams.stage import Counted, Statement
+from streams.stage import Emission, PendingEvent
 
 
-def _said(cause: Counted, kind: type[Outcome], origin: Origin, **more: object) -> Statement:
-    data: Derived = cause.fact.data
-    outcome: Event = kind(
-        external_id=origin.external_id, tenant=data.tenant, document_id=data.document_id, event_id=origin.event_id, source=origin.source, **more
+def _make_outcome(cause: PendingEvent, outcome_class: type[DocumentOutcome], origin: Origin, **fields: object) -> Emission:
+    data: PipelineEventData = cause.event.data
+    outcome: EventData = outcome_class(
+        external_id=origin.external_id, tenant=data.tenant, document_id=data.document_id, event_id=origin.event_id, source=origin.source, **fields
     )
-    return Statement(cause.fact, outcome, id_parts=("outcome", kind.name, str(origin.accepted_id)))
+    return Emission(cause.event, outcome, id_parts=("outcome", outcome_class.name, str(origin.accepted_id)))
 
 
-def indexed(cause: Counted, *, chunks: int, code: str | None = None) -> Statement:
-    return _said(cause, DocumentIndexed, cause.fact.data.origin, chunks_count=chunks, code=code)
+def make_indexed_outcome(cause: PendingEvent, *, n_chunks: int, code: str | None = None) -> Emission:
+    return _make_outcome(cause, DocumentIndexed, cause.event.data.origin, chunks_count=n_chunks, code=code)
 
 
-def amended(cause: Counted) -> Statement:
+def make_amended_outcome(cause: PendingEvent) -> Emission:
     """The chunks are those of the revision that answers; none where none does yet."""
-    return indexed(cause, chunks=cause.flip.chunks if cause.flip else 0, code="AMENDED")
+    return make_indexed_outcome(cause, n_chunks=cause.visibility_change.n_chunks if cause.visibility_change else 0, code="AMENDED")
 
 
-def superseded(cause: Counted) -> Statement:
-    return _said(cause, DocumentSuperseded, cause.fact.data.origin, code="SUPERSEDED", detail="a later revision or a withdrawal of this document came first")
+def make_superseded_outcome(cause: PendingEvent) -> Emission:
+    return _make_outcome(
+        cause, DocumentSuperseded, cause.event.data.origin, code="SUPERSEDED", detail="a later revision or a withdrawal of this document came first"
+    )
 
 
-def removed(cause: Counted) -> Statement:
-    return _said(cause, RemovalCompleted, cause.fact.data.origin)
+def make_removed_outcome(cause: PendingEvent) -> Emission:
+    return _make_outcome(cause, RemovalCompleted, cause.event.data.origin)
 
 
-def endings(cause: Counted) -> list[Statement]:
+def make_final_outcomes(cause: PendingEvent) -> list[Emission]:
     """What an event behind `transcribe` ends with by itself: its revision became visible, or it came too late."""
-    if cause.claim is Claim.SUPERSEDED:
-        return [superseded(cause)]
-    return [indexed(cause, chunks=cause.flip.chunks)] if cause.flip else []
+    if cause.status is ClaimStatus.SUPERSEDED:
+        return [make_superseded_outcome(cause)]
+    return [make_indexed_outcome(cause, n_chunks=cause.visibility_change.n_chunks)] if cause.visibility_change else []

@@ -9,58 +9,58 @@ from uuid import UUID
 import structlog
 
 from schemas.errors import EngineUnavailable, InvalidRequest, LimitExceeded, MalformedEvent, NotFound, TransientError, UnreadableDocument
-from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Fact
+from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Event
 from schemas.ids import sha256_hex, sha256_of_file
-from schemas.ports.bundle import Ports, blob_key
-from schemas.staging import fetched_prefix, staged_prefix, staging
+from schemas.ports.stage_ports import StagePorts, make_blob_key
+from schemas.staging import api_staging_prefix, fetch_staging_prefix, upload_staging_prefix
 from schemas.values import BlobRef
-from streams.memo import memo_key, remembered
+from streams.memoize import build_memo_key, memoize
 
 log = structlog.get_logger(__name__)
-Incoming = DocumentReceived | DocumentAmended | DocumentWithdrawn
+IngressData = DocumentReceived | DocumentAmended | DocumentWithdrawn
 
 
-async def pinned_bytes(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) -> tuple[BlobRef, str | None]:
+async def pin_bytes(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
     """The document's bytes under its own key, and its filename. Raises PermanentError for what may not come in."""
-    incoming, filename = await _incoming(fact, data, ports)
+    incoming, filename = await _store_incoming(event, data, ports)
     _check_size(incoming.size, ports)
-    blob = await _pinned(incoming, _pinned_key(fact, data, incoming.sha256), ports)
-    await _unstaged(incoming.key, fact, data.tenant, ports)
+    blob = await _copy_to_pinned(incoming, _make_pinned_key(event, data, incoming.sha256), ports)
+    await _delete_staged(incoming.key, event, data.tenant, ports)
     return blob, filename
 
 
-def identity_of(fact: Fact[Incoming], data: DocumentReceived, sha256: str) -> UUID:
-    identity = data.document(numbered(fact), sha256)
-    assert identity is not None, "bytes have a hash"
-    return identity
+def require_document_id(event: Event[IngressData], data: DocumentReceived, sha256: str) -> UUID:
+    document_id = data.resolve_document_id(get_numbering_source(event), sha256)
+    assert document_id is not None, "bytes have a hash"
+    return document_id
 
 
-def numbered(fact: Fact[Incoming]) -> str:
+def get_numbering_source(event: Event[IngressData]) -> str:
     """The source's name if it numbers its changes: then the document belongs to it."""
-    return fact.source if fact.sequence is not None else ""
+    return event.source if event.sequence is not None else ""
 
 
-async def _incoming(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) -> tuple[BlobRef, str | None]:
+async def _store_incoming(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
     """The bytes in the blob store, not yet under the document's own key, and the document's filename."""
     content = data.content
     if content.storage_key is not None:
-        return await _uploaded(fact, content.storage_key, data, ports), data.filename
+        return await _find_upload(event, content.storage_key, data, ports), data.filename
     if content.url is not None:
-        return await _fetched(fact, content.url, data, ports)
-    return await _put(fact, data, _inline(content, ports), ports), data.filename
+        return await _fetch_url(event, content.url, data, ports)
+    return await _put_inline(event, data, _decode_inline(content, ports), ports), data.filename
 
 
-async def _put(fact: Fact[Incoming], data: DocumentReceived, payload: bytes, ports: Ports) -> BlobRef:
+async def _put_inline(event: Event[IngressData], data: DocumentReceived, payload: bytes, ports: StagePorts) -> BlobRef:
     """Inline bytes are pinned at once."""
     _check_size(len(payload), ports)
-    return await ports.blobs.put(_pinned_key(fact, data, sha256_hex(payload)), payload)
+    return await ports.blobs.put(_make_pinned_key(event, data, sha256_hex(payload)), payload)
 
 
-def _pinned_key(fact: Fact[Incoming], data: DocumentReceived, sha256: str) -> str:
-    return blob_key(data.tenant, identity_of(fact, data, sha256), sha256)
+def _make_pinned_key(event: Event[IngressData], data: DocumentReceived, sha256: str) -> str:
+    return make_blob_key(data.tenant, require_document_id(event, data, sha256), sha256)
 
 
-def _inline(content: Content, ports: Ports) -> bytes:
+def _decode_inline(content: Content, ports: StagePorts) -> bytes:
     if content.text is not None:
         payload = content.text.encode()
     else:
@@ -77,63 +77,63 @@ def _inline(content: Content, ports: Ports) -> bytes:
     return payload
 
 
-async def _uploaded(fact: Fact[Incoming], key: str, data: DocumentReceived, ports: Ports) -> BlobRef:
+async def _find_upload(event: Event[IngressData], key: str, data: DocumentReceived, ports: StagePorts) -> BlobRef:
     """What was staged for this very event and is gone has been pinned by an earlier try: then the pinned bytes are the upload."""
-    check_storage_key(key, data.tenant, fact.id)
+    check_storage_key(key, data.tenant, event.id)
     try:
-        return await _measured(key, ports)
+        return await _inspect_blob(key, ports)
     except NotFound:
-        if not key.startswith(staged_prefix(data.tenant, fact.id)):
+        if not key.startswith(upload_staging_prefix(data.tenant, event.id)):
             raise
-        return await _measured(_pinned_key(fact, data, key.rpartition("/")[2]), ports)
+        return await _inspect_blob(_make_pinned_key(event, data, key.rpartition("/")[2]), ports)
 
 
-def check_storage_key(key: str, tenant: str, event: UUID | None = None) -> None:
+def check_storage_key(key: str, tenant: str, event_id: UUID | None = None) -> None:
     """Raises InvalidRequest with code FORBIDDEN_KEY for a place outside the tenant's uploads, and for one that the API keeps for another event."""
     folder = f"uploads/{tenant}/"
     if not key.startswith(folder) or ".." in key.split("/"):
         raise InvalidRequest(f"storage_key {key!r} does not lie under {folder}", code="FORBIDDEN_KEY", remedy=f"Put the file under {folder}.")
-    own = event is not None and key.startswith(staged_prefix(tenant, event))
-    if key.startswith(staging(tenant)) and not own:
-        remedy = f"What lies under {staging(tenant)} goes once its upload has been taken in: put the file elsewhere under {folder}."
+    is_own = event_id is not None and key.startswith(upload_staging_prefix(tenant, event_id))
+    if key.startswith(api_staging_prefix(tenant)) and not is_own:
+        remedy = f"What lies under {api_staging_prefix(tenant)} goes once its upload has been taken in: put the file elsewhere under {folder}."
         raise InvalidRequest(f"storage_key {key!r} belongs to an upload of the API", code="FORBIDDEN_KEY", remedy=remedy)
 
 
-async def _measured(key: str, ports: Ports) -> BlobRef:
-    size = await ports.blobs.size(key)
+async def _inspect_blob(key: str, ports: StagePorts) -> BlobRef:
+    size = await ports.blobs.get_size(key)
     if size is None:
-        raise _missing(key)
+        raise _missing_blob_error(key)
     _check_size(size, ports)
     try:
-        async with ports.blobs.local(key) as path:
+        async with ports.blobs.open_local(key) as path:
             digest = await asyncio.to_thread(sha256_of_file, path)
     except FileNotFoundError as error:
-        raise _missing(key) from error
+        raise _missing_blob_error(key) from error
     return BlobRef(key=key, sha256=digest, size=size)
 
 
-async def _fetched(fact: Fact[Incoming], url: str, data: DocumentReceived, ports: Ports) -> tuple[BlobRef, str | None]:
+async def _fetch_url(event: Event[IngressData], url: str, data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
     """Fetched once for an event: a retry gets the bytes of the first time."""
 
     async def ask(_: list[int]) -> list[bytes]:
         try:
-            fetched = await ports.fetcher.fetch(url, fetched_prefix(data.tenant, fact.id))
+            fetched_file = await ports.fetcher.fetch(url, fetch_staging_prefix(data.tenant, event.id))
         except EngineUnavailable as error:
             # An address is no engine of ours: it gets a few tries, not patience without end.
             raise TransientError(error.detail, code="FETCH_FAILED", remedy="Check that the address answers, then send it again.") from error
-        return [b"\n".join([fetched.blob.model_dump_json().encode(), (fetched.filename or "").encode()])]
+        return [b"\n".join([fetched_file.blob.model_dump_json().encode(), (fetched_file.filename or "").encode()])]
 
-    key = memo_key(data.tenant, fact.id, "fetch", f"{fact.id} {url}".encode())
-    answer = (await remembered(ports.memo, [key], ask))[0]
-    blob, _, name = answer.partition(b"\n")
+    key = build_memo_key(data.tenant, event.id, "fetch", f"{event.id} {url}".encode())
+    cached_result = (await memoize(ports.memo, [key], ask))[0]
+    blob, _, name = cached_result.partition(b"\n")
     return BlobRef.model_validate_json(blob), data.filename or name.decode() or None
 
 
-def _missing(key: str) -> NotFound:
+def _missing_blob_error(key: str) -> NotFound:
     return NotFound(f"there is no blob under storage_key {key!r}", code="NO_SUCH_BLOB", remedy="Upload the file first, then send the event.")
 
 
-def _check_size(size: int, ports: Ports) -> None:
+def _check_size(size: int, ports: StagePorts) -> None:
     if size == 0:
         remedy = "Send the file's content; to remove a document send document.withdrawn.v1."
         raise UnreadableDocument("the document has 0 bytes", code="EMPTY_DOCUMENT", remedy=remedy)
@@ -143,21 +143,21 @@ def _check_size(size: int, ports: Ports) -> None:
         )
 
 
-async def _pinned(incoming: BlobRef, key: str, ports: Ports) -> BlobRef:
-    if await ports.blobs.size(key) != incoming.size:
+async def _copy_to_pinned(incoming: BlobRef, key: str, ports: StagePorts) -> BlobRef:
+    if await ports.blobs.get_size(key) != incoming.size:
         try:
             await ports.blobs.copy(incoming.key, key)
         except NotFound:
             # The same event in another worker has pinned it meanwhile, and cleared up.
-            if await ports.blobs.size(key) != incoming.size:
+            if await ports.blobs.get_size(key) != incoming.size:
                 raise
     return incoming.model_copy(update={"key": key})
 
 
-async def _unstaged(key: str, fact: Fact[Incoming], tenant: str, ports: Ports) -> None:
+async def _delete_staged(key: str, event: Event[IngressData], tenant: str, ports: StagePorts) -> None:
     """Bytes that were put there for this event alone go once they are pinned: whoever reads the event again finds the pinned ones. What a producer
     manages itself stays. A store that does not delete costs room, and no document."""
-    if not key.startswith((staged_prefix(tenant, fact.id), fetched_prefix(tenant, fact.id))):
+    if not key.startswith((upload_staging_prefix(tenant, event.id), fetch_staging_prefix(tenant, event.id))):
         return
     try:
         await ports.blobs.delete([key])

@@ -12,150 +12,152 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from processors.admission import check_owner, check_producer, take_ownership
-from processors.pinning import Incoming, identity_of, numbered, pinned_bytes
+from processors.pinning import IngressData, get_numbering_source, pin_bytes, require_document_id
 from schemas.errors import CredentialsInUrl, MalformedEvent, NotFound, TransientError
-from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Fact
-from schemas.ports.bundle import Latest, Ports
-from schemas.ports.engines import File, ParsePlan
+from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Event
+from schemas.ports.engines import LocalFile, ParsePlan
+from schemas.ports.stage_ports import LatestRevision, StagePorts
 from schemas.urls import has_user_info, redact_urls
 from schemas.values import MAX_NAME_BYTES, Amendment, BlobRef, DocumentFields, Origin
-from streams.stage import Counted, Stage, Statement
+from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import RAW
 
 VERSION = 1
-AMENDED = 2**62
+AMENDMENT_STEP = 2**62
 """In the order of an amendment without a number: behind every correction of the last number, and before a withdrawal."""
 
 
-async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
-    return [await _pass_on(item.fact, ports) for item in counted]
+async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
+    return [await _admit(pending_event.event, ports) for pending_event in pending_events]
 
 
-async def _pass_on(fact: Fact[Incoming], ports: Ports) -> Statement:
-    _check_name(fact)
-    check_producer(fact, ports)
-    if isinstance(fact.data, DocumentWithdrawn):
-        return Statement(fact, await _removed(fact, fact.data, ports))
-    if isinstance(fact.data, DocumentAmended):
-        return Statement(fact, await _amended(fact, fact.data, ports))
-    return Statement(fact, await _accepted(fact, fact.data, ports))
+async def _admit(event: Event[IngressData], ports: StagePorts) -> Emission:
+    _check_external_id(event)
+    check_producer(event, ports)
+    if isinstance(event.data, DocumentWithdrawn):
+        return Emission(event, await _accept_withdrawal(event, event.data, ports))
+    if isinstance(event.data, DocumentAmended):
+        return Emission(event, await _accept_amendment(event, event.data, ports))
+    return Emission(event, await _accept_document(event, event.data, ports))
 
 
-def _check_name(fact: Fact[Incoming]) -> None:
-    name = fact.data.external_id or ""
-    if len(name.encode()) > MAX_NAME_BYTES:
-        raise MalformedEvent(f"external_id has {len(name.encode())} bytes; {MAX_NAME_BYTES} are allowed")
+def _check_external_id(event: Event[IngressData]) -> None:
+    external_id = event.data.external_id or ""
+    if len(external_id.encode()) > MAX_NAME_BYTES:
+        raise MalformedEvent(f"external_id has {len(external_id.encode())} bytes; {MAX_NAME_BYTES} are allowed")
 
 
-async def _accepted(fact: Fact[Incoming], data: DocumentReceived, ports: Ports) -> DocumentAccepted:
+async def _accept_document(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> DocumentAccepted:
     for name, url in (("content.url", data.content.url), ("source_uri", data.source_uri)):
         if url is not None and has_user_info(url):
             raise CredentialsInUrl(f"{name} holds a user name or password")
-    if (named := data.document(numbered(fact))) is not None:
-        await check_owner(fact, named, ports)
-    blob, filename = await pinned_bytes(fact, data, ports)
-    plan = await _looked_at(blob, data, filename, ports)
+    if (document_id := data.resolve_document_id(get_numbering_source(event))) is not None:
+        await check_owner(event, document_id, ports)
+    blob, filename = await pin_bytes(event, data, ports)
+    plan = await _plan_parsing(blob, data, filename, ports)
     # The last that may refuse it: what is not accepted owns nothing.
-    await take_ownership(fact, identity_of(fact, data, blob.sha256), ports)
+    await take_ownership(event, require_document_id(event, data, blob.sha256), ports)
     fields = data.model_dump(include=set(DocumentFields.model_fields))
     return DocumentAccepted.model_validate(
         fields
         | {
             "tenant": data.tenant,
-            "document_id": identity_of(fact, data, blob.sha256),
-            "order": _order(fact, ports),
-            "origin": _origin(fact, data.external_id),
+            "document_id": require_document_id(event, data, blob.sha256),
+            "order": _resolve_order(event, ports),
+            "origin": _make_origin(event, data.external_id),
             "external_id": data.external_id,
             "filename": filename,
             "media_type": plan.media_type,
             "source_uri": redact_urls(uri) if (uri := data.source_uri or data.content.url) else None,
             "blob": blob.model_copy(update={"media_type": plan.media_type}),
-            "payload_sha256": fact.payload_sha256,
-            "received_at": _moment(fact),
-            "numbered": bool(numbered(fact)),
+            "payload_sha256": event.payload_sha256,
+            "received_at": _get_received_at(event),
+            "numbered": bool(get_numbering_source(event)),
             "force": data.force,
         }
     )
 
 
-async def _removed(fact: Fact[Incoming], data: DocumentWithdrawn, ports: Ports) -> DocumentRemoved:
-    fact, known, latest = await _known(fact, data, ports)
-    return DocumentRemoved(**known, order=_after_numbers(fact, latest, [1], ports), reason=data.reason)
+async def _accept_withdrawal(event: Event[IngressData], data: DocumentWithdrawn, ports: StagePorts) -> DocumentRemoved:
+    event, common_fields, latest = await _resolve_target(event, data, ports)
+    return DocumentRemoved(**common_fields, order=_order_after_latest(event, latest, [1], ports), reason=data.reason)
 
 
-async def _amended(fact: Fact[Incoming], data: DocumentAmended, ports: Ports) -> AmendmentAccepted:
-    fact, known, latest = await _known(fact, data, ports)
-    order = _after_numbers(fact, latest, [0, AMENDED, *_order(fact, ports)], ports)
-    return AmendmentAccepted(**known, order=order, **data.model_dump(include=set(Amendment.model_fields)))
+async def _accept_amendment(event: Event[IngressData], data: DocumentAmended, ports: StagePorts) -> AmendmentAccepted:
+    event, common_fields, latest = await _resolve_target(event, data, ports)
+    order = _order_after_latest(event, latest, [0, AMENDMENT_STEP, *_resolve_order(event, ports)], ports)
+    return AmendmentAccepted(**common_fields, order=order, **data.model_dump(include=set(Amendment.model_fields)))
 
 
-async def _known(fact: Fact[Incoming], data: DocumentAmended | DocumentWithdrawn, ports: Ports) -> tuple[Fact[Incoming], dict[str, Any], Latest | None]:
+async def _resolve_target(
+    event: Event[IngressData], data: DocumentAmended | DocumentWithdrawn, ports: StagePorts
+) -> tuple[Event[IngressData], dict[str, Any], LatestRevision | None]:
     """The event, which document it speaks of, and its newest revision. Of a document without numbers the event has none either: it would stand before or behind
     all that comes without."""
-    identity = data.document(numbered(fact))
-    if identity is None:
+    document_id = data.resolve_document_id(get_numbering_source(event))
+    if document_id is None:
         raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID")
-    latest = await ports.revisions.latest(data.tenant, identity)
+    latest = await ports.latest_revisions.fetch_latest(data.tenant, document_id)
     if latest is None and data.external_id is None:
         # Its acceptance may still be on its way to the table.
-        raise TransientError(f"tenant {data.tenant!r} has no document {identity}", code=NotFound.code, remedy="GET /v1/documents lists them.")
-    await check_owner(fact, identity, ports)
-    if latest is not None and not latest.numbered and data.external_id is None:
-        fact = replace(fact, sequence=None, epoch=None, step=0)
+        raise TransientError(f"tenant {data.tenant!r} has no document {document_id}", code=NotFound.code, remedy="GET /v1/documents lists them.")
+    await check_owner(event, document_id, ports)
+    if latest is not None and not latest.is_numbered and data.external_id is None:
+        event = replace(event, sequence=None, epoch=None, step=0)
     external_id = data.external_id or (latest.external_id if latest else None)
-    known = {
+    common_fields = {
         "tenant": data.tenant,
-        "document_id": identity,
-        "origin": _origin(fact, external_id),
+        "document_id": document_id,
+        "origin": _make_origin(event, external_id),
         "external_id": external_id,
-        "payload_sha256": fact.payload_sha256,
-        "received_at": _moment(fact),
-        "numbered": fact.sequence is not None or bool(latest and latest.numbered),
+        "payload_sha256": event.payload_sha256,
+        "received_at": _get_received_at(event),
+        "numbered": event.sequence is not None or bool(latest and latest.is_numbered),
     }
-    return fact, known, latest
+    return event, common_fields, latest
 
 
-def _after_numbers(fact: Fact[Incoming], latest: Latest | None, place: list[int], ports: Ports) -> list[int]:
+def _order_after_latest(event: Event[IngressData], latest: LatestRevision | None, suffix: list[int], ports: StagePorts) -> list[int]:
     """Without a number, of a document whose source gives numbers: right after the last one."""
-    if fact.sequence is None and latest is not None and latest.numbered and latest.order is not None:
-        return [*latest.order[:2], *place]
-    return _order(fact, ports)
+    if event.sequence is None and latest is not None and latest.is_numbered and latest.order is not None:
+        return [*latest.order[:2], *suffix]
+    return _resolve_order(event, ports)
 
 
-def _order(fact: Fact[Incoming], ports: Ports) -> list[int]:
-    if fact.sequence is not None:
-        epoch = fact.epoch if fact.epoch is not None else ports.source_epochs.get(fact.source, 1)
-        return [epoch, fact.sequence, 0, *([fact.step] if fact.step else [])]
-    assert fact.position is not None and fact.appended_at is not None
-    return ports.stamp(fact.position, fact.appended_at)
+def _resolve_order(event: Event[IngressData], ports: StagePorts) -> list[int]:
+    if event.sequence is not None:
+        epoch = event.epoch if event.epoch is not None else ports.source_epochs.get(event.source, 1)
+        return [epoch, event.sequence, 0, *([event.step] if event.step else [])]
+    assert event.position is not None and event.appended_at is not None
+    return ports.assign_order(event.position, event.appended_at)
 
 
-def _origin(fact: Fact[Incoming], external_id: str | None) -> Origin:
-    return Origin(accepted_id=fact.id, event_id=fact.event_id, source=fact.source, external_id=external_id)
+def _make_origin(event: Event[IngressData], external_id: str | None) -> Origin:
+    return Origin(accepted_id=event.id, event_id=event.event_id, source=event.source, external_id=external_id)
 
 
-def _moment(fact: Fact[Incoming]) -> datetime:
-    return fact.appended_at or datetime.fromtimestamp(0, UTC)
+def _get_received_at(event: Event[IngressData]) -> datetime:
+    return event.appended_at or datetime.fromtimestamp(0, UTC)
 
 
-def _type_of_text(data: DocumentReceived, filename: str | None) -> str | None:
+def _guess_text_type(data: DocumentReceived, filename: str | None) -> str | None:
     """Text in an event is Markdown unless its name says otherwise."""
     return "text/markdown" if data.content.text is not None and filename is None else None
 
 
-async def _looked_at(blob: BlobRef, data: DocumentReceived, filename: str | None, ports: Ports) -> ParsePlan:
+async def _plan_parsing(blob: BlobRef, data: DocumentReceived, filename: str | None, ports: StagePorts) -> ParsePlan:
     """Type, page and archive limits, before anything else is spent on the document."""
-    async with ports.blobs.local(blob.key) as path:
-        return await ports.parser.plan(File(path, filename, data.media_type or _type_of_text(data, filename), blob.size, data.title, data.language))
+    async with ports.blobs.open_local(blob.key) as path:
+        return await ports.parser.plan(LocalFile(path, filename, data.media_type or _guess_text_type(data, filename), blob.size, data.title, data.language))
 
 
-def host(fact: Fact[Incoming]) -> str | None:
+def get_host(event: Event[IngressData]) -> str | None:
     """The server that the document is fetched from."""
-    url = fact.data.content.url if isinstance(fact.data, DocumentReceived) else None
+    url = event.data.content.url if isinstance(event.data, DocumentReceived) else None
     try:
         return urlsplit(url).netloc.lower() if url is not None else None
     except ValueError:
         return None  # not a URL: refused without a fetch
 
 
-STAGE = Stage("receive", RAW, VERSION, counts="door", react=react, batch=1, shared=True, host=host)
+STAGE = Stage("receive", RAW, VERSION, ordering_policy="door", react=react, batch_size=1, serves_all_generations=True, resolve_host=get_host)

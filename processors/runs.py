@@ -5,24 +5,34 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from schemas.events import Fact, QueryAnswered, QueryReceived
+from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.rows import Row, RunRow
 from streams.stage import Stage
 from streams.topics import QUERIES
 
 
-def project(fact: Fact[QueryReceived | QueryAnswered]) -> Iterable[Row]:
-    match fact.data:
-        case QueryReceived() as asked:
-            yield RunRow(asked.run_id, asked.tenant, asked.kind, asked.request, asked.received_at, None, None, None, [], {}, None, asked.asked_by)
-        case QueryAnswered() as said:
+def project(event: Event[QueryReceived | QueryAnswered]) -> Iterable[Row]:
+    match event.data:
+        case QueryReceived() as query:
+            yield RunRow(query.run_id, query.tenant, query.kind, query.request, query.received_at, None, None, None, [], {}, None, query.asked_by)
+        case QueryAnswered() as answer:
             yield RunRow(
-                said.run_id, said.tenant, "", None, None, said.generation, said.response, said.answered_at, said.candidates, said.numbers, _basis(said)
+                answer.run_id,
+                answer.tenant,
+                "",
+                None,
+                None,
+                answer.generation,
+                answer.response,
+                answer.answered_at,
+                answer.candidates,
+                answer.numbers,
+                _dump_run_record(answer),
             )
 
 
-def _basis(said: QueryAnswered) -> dict[str, Any] | None:
-    return said.basis.model_dump(mode="json") if said.basis else None
+def _dump_run_record(answer: QueryAnswered) -> dict[str, Any] | None:
+    return answer.basis.model_dump(mode="json") if answer.basis else None
 
 
-STAGE = Stage("runs", QUERIES, 1, counts="always", project=project, essential=False, shared=True)
+STAGE = Stage("runs", QUERIES, 1, ordering_policy="always", project=project, fails_document=False, serves_all_generations=True)

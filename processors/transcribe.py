@@ -7,28 +7,28 @@ import json
 import textwrap
 from collections.abc import Iterable, Sequence
 
-from engines.repetition import count_repeated
-from processors.outcomes import amended, indexed, removed, superseded
-from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved, DocumentTranscribed, Fact
+from engines.repetition import count_repeated_characters
+from processors.outcomes import make_amended_outcome, make_indexed_outcome, make_removed_outcome, make_superseded_outcome
+from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved, DocumentTranscribed, Event
 from schemas.ids import canonical_json, sha256_hex
-from schemas.ports.bundle import Ports, blob_key
-from schemas.ports.engines import Blobs, File, ParsePlan
-from schemas.ports.ledger import Claim, MemoKey
+from schemas.ports.engines import BlobStore, LocalFile, ParsePlan
+from schemas.ports.ledger import ClaimStatus, MemoKey
+from schemas.ports.stage_ports import StagePorts, make_blob_key
 from schemas.rows import AmendmentRow, DocumentRow, Row, WithdrawalRow
 from schemas.values import BlobRef, DocumentFields, Notice, Origin, Transcript
-from streams.memo import memo_key, remembered
-from streams.stage import Counted, Stage, Statement
+from streams.memoize import build_memo_key, memoize
+from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import ACCEPTED, OCR_DONE
 
 VERSION = 2
-TITLE_CHARACTERS = 80
-INLINE_BYTES = 120_000
-INLINE_BLOCKS = 2_000
+MAX_TITLE_CHARS = 80
+MAX_INLINE_BYTES = 120_000
+MAX_INLINE_BLOCKS = 2_000
 """A transcript with more of either lies in a blob, so that the event stays under the log's limit."""
 
 
-def project(fact: Fact[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) -> Iterable[Row]:
-    data, order = fact.data, tuple(fact.data.order)
+def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) -> Iterable[Row]:
+    data, order = event.data, tuple(event.data.order)
     if isinstance(data, DocumentRemoved):
         yield WithdrawalRow(
             document_id=data.document_id,
@@ -44,7 +44,7 @@ def project(fact: Fact[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) 
         )
         return
     if isinstance(data, AmendmentAccepted):
-        yield AmendmentRow(data.document_id, order, data.tenant, data.said(), data.origin.accepted_id, data.received_at)
+        yield AmendmentRow(data.document_id, order, data.tenant, data.stated_fields(), data.origin.accepted_id, data.received_at)
         return
     yield DocumentRow(
         document_id=data.document_id,
@@ -71,50 +71,63 @@ def project(fact: Fact[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) 
     )
 
 
-async def react(counted: Sequence[Counted], ports: Ports) -> list[Statement]:
-    ended = [await _ending_or_text(item, ports) for item in counted]
-    return ended + [await _revived(item, item.revived, ports) for item in counted if item.revived]
+async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
+    emissions = [await _transcribe_or_end(pending_event, ports) for pending_event in pending_events]
+    return emissions + [
+        await _transcribe_revived(pending_event, pending_event.revived_revision, ports) for pending_event in pending_events if pending_event.revived_revision
+    ]
 
 
-async def _ending_or_text(item: Counted, ports: Ports) -> Statement:
-    if item.claim is Claim.SUPERSEDED:
-        return superseded(item)
-    if isinstance(item.fact.data, DocumentRemoved):
-        return removed(item)
-    if isinstance(item.fact.data, AmendmentAccepted):
-        return amended(item)
-    if item.unchanged:
-        return indexed(item, chunks=item.flip.chunks if item.flip else 0, code="UNCHANGED")
-    return Statement(item.fact, await _transcribed(_retitled(item.fact.data, item), ports))
+async def _transcribe_or_end(pending_event: PendingEvent, ports: StagePorts) -> Emission:
+    if pending_event.status is ClaimStatus.SUPERSEDED:
+        return make_superseded_outcome(pending_event)
+    if isinstance(pending_event.event.data, DocumentRemoved):
+        return make_removed_outcome(pending_event)
+    if isinstance(pending_event.event.data, AmendmentAccepted):
+        return make_amended_outcome(pending_event)
+    if pending_event.is_unchanged:
+        return make_indexed_outcome(
+            pending_event, n_chunks=pending_event.visibility_change.n_chunks if pending_event.visibility_change else 0, code="UNCHANGED"
+        )
+    return Emission(pending_event.event, await _transcribe(_apply_amended_title(pending_event.event.data, pending_event), ports))
 
 
-async def _revived(item: Counted, row: DocumentRow, ports: Ports) -> Statement:
+async def _transcribe_revived(pending_event: PendingEvent, revision: DocumentRow, ports: StagePorts) -> Emission:
     """The text of a revision that needed none of its own until what it lived on was withdrawn. Its producer was told long ago."""
-    origin = Origin(accepted_id=row.accepted_id, event_id=row.event_id, source=row.source, external_id=row.external_id)
-    said = {name: getattr(row, name) for name in DocumentFields.model_fields}
-    said |= {"tenant": row.tenant, "document_id": row.document_id, "order": row.order, "external_id": row.external_id, "received_at": row.received_at}
-    return Statement(item.fact, await _transcribed(_retitled(DocumentAccepted(**said, origin=origin, blob=row.blob, payload_sha256=""), item), ports))
+    origin = Origin(accepted_id=revision.accepted_id, event_id=revision.event_id, source=revision.source, external_id=revision.external_id)
+    fields = {name: getattr(revision, name) for name in DocumentFields.model_fields}
+    fields |= {
+        "tenant": revision.tenant,
+        "document_id": revision.document_id,
+        "order": revision.order,
+        "external_id": revision.external_id,
+        "received_at": revision.received_at,
+    }
+    return Emission(
+        pending_event.event,
+        await _transcribe(_apply_amended_title(DocumentAccepted(**fields, origin=origin, blob=revision.blob, payload_sha256=""), pending_event), ports),
+    )
 
 
-def _retitled(data: DocumentAccepted, item: Counted) -> DocumentAccepted:
-    return data.model_copy(update={"title": item.title}) if item.title else data
+def _apply_amended_title(data: DocumentAccepted, pending_event: PendingEvent) -> DocumentAccepted:
+    return data.model_copy(update={"title": pending_event.amended_title}) if pending_event.amended_title else data
 
 
-async def _transcribed(data: DocumentAccepted, ports: Ports) -> DocumentTranscribed:
-    async with ports.blobs.local(data.blob.key) as path:
-        file = File(path, data.filename, data.media_type, data.blob.size, data.title, data.language)
+async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTranscribed:
+    async with ports.blobs.open_local(data.blob.key) as path:
+        file = LocalFile(path, data.filename, data.media_type, data.blob.size, data.title, data.language)
         plan = await ports.parser.plan(file)
-        parts = [await _part(data, file, plan, part, ports) for part in plan.parts]
+        parts = [await _parse_part(data, file, plan, part, ports) for part in plan.parts]
         transcript = ports.parser.assemble(file, plan, parts)
-    language = data.language or transcript.language or ports.languages.detect(transcript.markdown[:20_000])
-    transcript = transcript.model_copy(update={"language": language, "warnings": [*plan.notices, *_doubts(transcript)]})
-    inline = len(transcript.markdown.encode()) <= INLINE_BYTES and len(transcript.blocks) <= INLINE_BLOCKS
+    language = data.language or transcript.language or ports.language_detector.detect(transcript.markdown[:20_000])
+    transcript = transcript.model_copy(update={"language": language, "warnings": [*plan.notices, *_collect_notices(transcript)]})
+    inline = len(transcript.markdown.encode()) <= MAX_INLINE_BYTES and len(transcript.blocks) <= MAX_INLINE_BLOCKS
     return DocumentTranscribed(
         tenant=data.tenant,
         document_id=data.document_id,
         order=data.order,
         origin=data.origin,
-        title=data.title or transcript.title or data.filename or data.external_id or _first_words(transcript.markdown),
+        title=data.title or transcript.title or data.filename or data.external_id or _derive_title(transcript.markdown),
         language=language,
         media_type=plan.media_type,
         content_sha256=data.blob.sha256,
@@ -122,48 +135,48 @@ async def _transcribed(data: DocumentAccepted, ports: Ports) -> DocumentTranscri
         characters=len(transcript.markdown),
         pages=transcript.pages,
         transcript=transcript if inline else None,
-        blob=None if inline else await _stored(transcript, data, ports),
+        blob=None if inline else await _store_transcript(transcript, data, ports),
         warnings=transcript.warnings,
     )
 
 
-def part_key(data: DocumentAccepted, file: File, plan: ParsePlan, part: str, engine: str) -> MemoKey:
+def make_part_key(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, engine: str) -> MemoKey:
     """What a parser of this fingerprint is asked about one part of a document."""
-    question = canonical_json({"sha256": data.blob.sha256, "name": file.name, "media_type": plan.media_type, "part": part})
-    return memo_key(data.tenant, data.document_id, engine, question)
+    key_input = canonical_json({"sha256": data.blob.sha256, "name": file.name, "media_type": plan.media_type, "part": part})
+    return build_memo_key(data.tenant, data.document_id, engine, key_input)
 
 
-async def _part(data: DocumentAccepted, file: File, plan: ParsePlan, part: str, ports: Ports) -> bytes:
+async def _parse_part(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, ports: StagePorts) -> bytes:
     """One page range, remembered: a rebalance in the middle of a long scan resumes here."""
 
     async def ask(_: list[int]) -> list[bytes]:
         return [await ports.parser.parse(file, plan, part)]
 
-    key = part_key(data, file, plan, part, ports.parser.fingerprint)
-    return (await remembered(ports.memo, [key], ask))[0]
+    key = make_part_key(data, file, plan, part, ports.parser.fingerprint)
+    return (await memoize(ports.memo, [key], ask))[0]
 
 
-def _doubts(transcript: Transcript) -> list[Notice]:
+def _collect_notices(transcript: Transcript) -> list[Notice]:
     notices = list(transcript.warnings)
     if not transcript.markdown.strip():
         notices.append(Notice(code="NO_TEXT", detail="no text was found in this document; it can be listed but not searched"))
-    if repeated := count_repeated(transcript.markdown):
-        notices.append(Notice(code="REPEATED_TEXT", detail=f"about {repeated:,} characters repeat the same few; each such passage is indexed once"))
+    if n_repeated := count_repeated_characters(transcript.markdown):
+        notices.append(Notice(code="REPEATED_TEXT", detail=f"about {n_repeated:,} characters repeat the same few; each such passage is indexed once"))
     return notices
 
 
-def _first_words(markdown: str) -> str | None:
+def _derive_title(markdown: str) -> str | None:
     """A name for a text that came without one, from its first line."""
     line = next((words for words in markdown.split("\n", 50) if any(char.isalnum() for char in words)), "").strip("#>*-|_ ")
-    return textwrap.shorten(line[:1000], TITLE_CHARACTERS, placeholder=" …") or None
+    return textwrap.shorten(line[:1000], MAX_TITLE_CHARS, placeholder=" …") or None
 
 
-async def _stored(transcript: Transcript, data: DocumentAccepted, ports: Ports) -> BlobRef:
-    packed = gzip.compress(transcript.model_dump_json().encode(), mtime=0)
-    return await ports.blobs.put(blob_key(data.tenant, data.document_id, sha256_hex(packed)), packed, media_type="application/gzip")
+async def _store_transcript(transcript: Transcript, data: DocumentAccepted, ports: StagePorts) -> BlobRef:
+    compressed = gzip.compress(transcript.model_dump_json().encode(), mtime=0)
+    return await ports.blobs.put(make_blob_key(data.tenant, data.document_id, sha256_hex(compressed)), compressed, media_type="application/gzip")
 
 
-async def transcript_of(data: DocumentTranscribed, blobs: Blobs) -> Transcript:
+async def load_transcript(data: DocumentTranscribed, blobs: BlobStore) -> Transcript:
     """The transcript of a fact, wherever it lies."""
     if data.transcript is not None:
         return data.transcript
@@ -171,4 +184,4 @@ async def transcript_of(data: DocumentTranscribed, blobs: Blobs) -> Transcript:
     return Transcript.model_validate(json.loads(gzip.decompress(await blobs.get(data.blob.key))))
 
 
-STAGE = Stage("transcribe", ACCEPTED, VERSION, counts="latest", project=project, react=react, batch=1, deadline_s=6 * 3600, output=OCR_DONE)
+STAGE = Stage("transcribe", ACCEPTED, VERSION, ordering_policy="latest", project=project, react=react, batch_size=1, deadline_s=6 * 3600, output_topic=OCR_DONE)

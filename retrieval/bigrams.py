@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 from uuid import UUID
 
-from retrieval.words import LexemeIndex, content_words
+from retrieval.words import LexemeIndex, extract_content_words
 from schemas.ports.search import ChunkView
 
 K1 = 1.2
@@ -22,16 +22,16 @@ _LEXEMES_PER_CHARACTER = 1 / 8.5
 Pair = tuple[str, str]
 
 
-def pair_scores(question: str, chunks: Iterable[ChunkView], idf: Mapping[str, Mapping[str, float]]) -> dict[UUID, float]:
+def score_pairs(question: str, chunks: Iterable[ChunkView], idf: Mapping[str, Mapping[str, float]]) -> dict[UUID, float]:
     """Per chunk the pair BM25, 0 where no pair of the question stands in it. The best of the configurations counts: a chunk holds the lexemes of one."""
-    pairs = [question_pairs(question, weights) for weights in idf.values()]
+    pairs = [weigh_question_pairs(question, weights) for weights in idf.values()]
     return {chunk.chunk_id: max((_score(chunk, weighted) for weighted in pairs), default=0.0) for chunk in chunks}
 
 
-def question_pairs(question: str, idf: Mapping[str, float]) -> dict[Pair, float]:
+def weigh_question_pairs(question: str, idf: Mapping[str, float]) -> dict[Pair, float]:
     """Pairs of lexemes whose words follow each other in the question (function words aside), with the idf of each."""
-    known = LexemeIndex(idf)
-    lexemes = [known.find(word) for word in content_words(question)]
+    lexeme_index = LexemeIndex(idf)
+    lexemes = [lexeme_index.find(word) for word in extract_content_words(question)]
     return {(left, right): IDF_SHARE * (idf[left] + idf[right]) for left, right in pairwise(lexemes) if left and right and left != right}
 
 
@@ -39,13 +39,13 @@ def _score(chunk: ChunkView, pairs: Mapping[Pair, float]) -> float:
     length = (len(chunk.text) + len(chunk.prefix)) * _LEXEMES_PER_CHARACTER
     damping = K1 * (1 - B + B * length / AVERAGE_LENGTH)
     score = 0.0
-    read = {lexeme: chunk.positions.get(lexeme, ()) for lexeme in {lexeme for pair in pairs for lexeme in pair}}
+    positions_by_lexeme = {lexeme: chunk.positions.get(lexeme, ()) for lexeme in {lexeme for pair in pairs for lexeme in pair}}
     for (left, right), weight in pairs.items():
-        count = adjacent(read[left], read[right])
+        count = count_adjacent(positions_by_lexeme[left], positions_by_lexeme[right])
         score += weight * count * (K1 + 1) / (count + damping) if count else 0.0
     return score
 
 
-def adjacent(left: Sequence[int], right: Sequence[int]) -> int:
+def count_adjacent(left: Sequence[int], right: Sequence[int]) -> int:
     """How often a position on the right directly follows one on the left."""
     return len({position + 1 for position in left}.intersection(right)) if left and right else 0

@@ -11,41 +11,41 @@ from functools import cached_property
 
 from rensa import RMinHash
 
-from retrieval.expand import RankedParent
-from retrieval.words import words
+from retrieval.parent_expansion import RankedParent
+from retrieval.words import split_words
 
 PERMUTATIONS = 128
-SIMILARITY = 0.9
+MIN_SIMILARITY = 0.9
 """Estimated Jaccard similarity of shingles from which on two passages are near-equal."""
 _SEED = 7
-_SHINGLE = 3
-_FEWEST_WORDS = 12
+_SHINGLE_WORDS = 3
+_MIN_WORDS = 12
 """Shorter passages fold only when their words are equal: one other word changes too much."""
 
 
-def fold(parents: Sequence[RankedParent], read: int, wanted: int) -> list[RankedParent]:
+def fold_duplicates(parents: Sequence[RankedParent], scan_limit: int, n_distinct: int) -> list[RankedParent]:
     """Each passage that is near-equal to a better one goes under it; order is kept. Equal texts are found among the first `read`; near-equal ones are
     looked for until `wanted` different passages are there. The rest pass as they are."""
-    kept: list[RankedParent] = []
+    distinct: list[RankedParent] = []
     folded: dict[int, list[RankedParent]] = {}
     by_text: dict[str, int] = {}
-    signs: list[_Sign] = []
-    for parent in parents[:read]:
-        sign = _Sign(parent.best.chunk.text)
-        twin = by_text.get(sign.key)
-        if twin is None and len(kept) < wanted:
-            twin = next((place for place, other in enumerate(signs) if sign.near(other)), None)
-        if twin is None:
-            by_text[sign.key] = len(kept)
-            kept.append(parent)
-            signs.append(sign)
+    signatures: list[_Signature] = []
+    for parent in parents[:scan_limit]:
+        signature = _Signature(parent.best.chunk.text)
+        twin_index = by_text.get(signature.key)
+        if twin_index is None and len(distinct) < n_distinct:
+            twin_index = next((index for index, other in enumerate(signatures) if signature.is_near_duplicate(other)), None)
+        if twin_index is None:
+            by_text[signature.key] = len(distinct)
+            distinct.append(parent)
+            signatures.append(signature)
         else:
-            folded.setdefault(twin, []).append(parent)
-    with_twins = [replace(parent, duplicates=tuple(folded[place])) if place in folded else parent for place, parent in enumerate(kept)]
-    return [*with_twins, *parents[read:]]
+            folded.setdefault(twin_index, []).append(parent)
+    with_twins = [replace(parent, duplicates=tuple(folded[index])) if index in folded else parent for index, parent in enumerate(distinct)]
+    return [*with_twins, *parents[scan_limit:]]
 
 
-class _Sign:
+class _Signature:
     """What a passage is compared by; the MinHash is made only when a passage of about the same length is met."""
 
     def __init__(self, text: str) -> None:
@@ -54,16 +54,16 @@ class _Sign:
 
     @cached_property
     def words(self) -> list[str]:
-        return words(self._text)
+        return split_words(self._text)
 
-    def near(self, other: _Sign) -> bool:
+    def is_near_duplicate(self, other: _Signature) -> bool:
         shorter, longer = sorted((len(self.words), len(other.words)))
-        if shorter < _FEWEST_WORDS or shorter < SIMILARITY * longer:
+        if shorter < _MIN_WORDS or shorter < MIN_SIMILARITY * longer:
             return self.words == other.words
-        return bool(self.minhash.jaccard(other.minhash) >= SIMILARITY)
+        return bool(self.minhash.jaccard(other.minhash) >= MIN_SIMILARITY)
 
     @cached_property
     def minhash(self) -> RMinHash:
-        made = RMinHash(num_perm=PERMUTATIONS, seed=_SEED)
-        made.update([" ".join(self.words[start : start + _SHINGLE]) for start in range(len(self.words) - _SHINGLE + 1)])
-        return made
+        signature = RMinHash(num_perm=PERMUTATIONS, seed=_SEED)
+        signature.update([" ".join(self.words[start : start + _SHINGLE_WORDS]) for start in range(len(self.words) - _SHINGLE_WORDS + 1)])
+        return signature

@@ -8,43 +8,32 @@ from dataclasses import replace
 from functools import partial
 from uuid import UUID
 
-from retrieval.answer.drafts import Draft
-from retrieval.answer.extractive import extractive_answer
-from retrieval.answer.model import written_answer
-from retrieval.answer.quotables import Quotable, quotables
-from retrieval.answer.spoken import Spoken
-from retrieval.basis import basis_of
-from retrieval.channels import Ask, embedding
-from retrieval.conclude import conclude, missing_collections, suits
-from retrieval.expand import RankedParent
-from retrieval.looked import Asked, Looked, numbers_of, with_contexts, with_results
-from retrieval.plan import plan
-from retrieval.profiles import Profiles
-from retrieval.ranking import Looking, Ranking, rank
-from retrieval.refuse import Suitability, judge_suitability
-from retrieval.rehearsal import Rehearsal, ranked
-from retrieval.remembered import Outcome, R, RememberedAnswers, RememberedQuestions
-from retrieval.route import channels_of, escalated, route
-from retrieval.runs import Publish, answered, discard, received
-from retrieval.states import StateReader, Unpack
+from retrieval.answer.drafts import AnswerDraft
+from retrieval.answer.extractive import extract_answer
+from retrieval.answer.generative import generate_answer
+from retrieval.answer.partial_answer import PartialAnswer
+from retrieval.answer.quote_candidates import QuoteCandidate, extract_quote_candidates
+from retrieval.answer_cache import AnswerCache, QueryEmbeddingCache, QueryOutcome, ResponseT
+from retrieval.channels import RetrievalRequest, start_embedding
+from retrieval.dry_run import DryRun, list_ranked_passages
+from retrieval.parent_expansion import RankedParent
+from retrieval.profiles import ProfileCatalog
+from retrieval.query_context import QueryContext, RetrievalResult, attach_contexts, attach_results, get_numbers
+from retrieval.query_plan import plan_query
+from retrieval.ranking import Ranking, RankingResources, rank_parents
+from retrieval.relevance import RelevanceDecision, check_relevance
+from retrieval.response_builder import build_response, format_missing_collections, should_answer
+from retrieval.routing import choose_channels, choose_route, escalate_route
+from retrieval.run_events import PublishRunEvent, build_query_answered, build_query_received, discard_event
+from retrieval.run_record import build_run_record
 from retrieval.timing import Clock, Stopwatch
-from schemas.errors import AnabranchError, InvalidRequest, ModelOutput
-from schemas.ports.engines import Blobs, Chat, EmbeddedQuery, Embedder, Languages, Names, Reranker, Sentences
-from schemas.ports.search import Search, Snapshot, Standing
+from retrieval.token_states import TokenStateReader, UnpackTokenStates
+from schemas.errors import AnabranchError, InvalidModelOutput, InvalidRequest
+from schemas.ports.engines import BlobStore, ChatModel, Embedder, LanguageDetector, NameNormalizer, QueryEmbedding, Reranker, SentenceSplitter
+from schemas.ports.search import IndexSnapshot, SearchIndex, SnapshotVersion
 from schemas.principals import Principal
 from schemas.profiles import Profile
-from schemas.questions import (
-    Channel,
-    Debug,
-    QueryRequest,
-    QueryResponse,
-    Route,
-    SearchRequest,
-    SearchResponse,
-    Tell,
-    Trace,
-    untold,
-)
+from schemas.questions import Channel, DebugInfo, OnProgress, QueryRequest, QueryResponse, Route, SearchRequest, SearchResponse, Trace, ignore_progress
 
 
 class Retriever:
@@ -53,211 +42,260 @@ class Retriever:
 
     def __init__(
         self,
-        search: Search,
+        search: SearchIndex,
         embedder: Embedder,
         reranker: Reranker | None,
-        chat: Chat | None,
-        blobs: Blobs,
-        languages: Languages,
-        sentences: Sentences,
-        names: Names,
-        unpack_states: Unpack,
-        profiles: Profiles,
+        chat: ChatModel | None,
+        blobs: BlobStore,
+        languages: LanguageDetector,
+        sentences: SentenceSplitter,
+        names: NameNormalizer,
+        unpack_states: UnpackTokenStates,
+        profiles: ProfileCatalog,
         clock: Clock,
-        publish: Publish = discard,
+        publish: PublishRunEvent = discard_event,
         *,
-        answers: RememberedAnswers | None = None,
-        questions: RememberedQuestions | None = None,
+        answer_cache: AnswerCache | None = None,
+        embedding_cache: QueryEmbeddingCache | None = None,
     ) -> None:
         self._search, self._embedder, self._reranker, self._chat = search, embedder, reranker, chat
         self._languages, self._sentences, self._names = languages, sentences, names
-        self._answers, self._questions = answers, questions
-        self._states, self._profiles, self._clock, self._publish = StateReader(blobs, unpack_states), profiles, clock, publish
+        self._answer_cache, self._embedding_cache = answer_cache, embedding_cache
+        self._states, self._profiles, self._clock, self._publish = TokenStateReader(blobs, unpack_states), profiles, clock, publish
 
     async def search(self, caller: Principal, request: SearchRequest, run_id: UUID, *, generation: str | None = None) -> SearchResponse:
         """Ranked parents without an answer: neither refused nor trimmed. `generation` is asked where the request names none."""
-        asked = self._received(caller, request, run_id, generation)
-        return (await self._once(asked, SearchResponse, self._searched)).response
+        query_context = self._start_run(caller, request, run_id, generation)
+        return (await self._run_cached(query_context, SearchResponse, self._run_search)).response
 
-    async def query(self, caller: Principal, request: QueryRequest, run_id: UUID, tell: Tell = untold, *, generation: str | None = None) -> QueryResponse:
+    async def query(
+        self, caller: Principal, request: QueryRequest, run_id: UUID, on_progress: OnProgress = ignore_progress, *, generation: str | None = None
+    ) -> QueryResponse:
         """An answer from cited passages, or a refusal in the question's language. Steps are told as they happen, and with `stream` the model's words."""
-        asked = self._received(caller, request, run_id, generation, tell)
-        found = await self._once(asked, QueryResponse, self._answered)
-        debug = Debug(candidates=found.fact.candidates, numbers=found.fact.numbers)
-        return found.response.model_copy(update={"debug": debug}) if request.debug else found.response
+        query_context = self._start_run(caller, request, run_id, generation, on_progress)
+        outcome = await self._run_cached(query_context, QueryResponse, self._run_query)
+        debug = DebugInfo(candidates=outcome.answered_event.candidates, numbers=outcome.answered_event.numbers)
+        return outcome.response.model_copy(update={"debug": debug}) if request.debug else outcome.response
 
-    async def rehearse(self, caller: Principal, request: SearchRequest) -> Rehearsal:
+    async def dry_run(self, caller: Principal, request: SearchRequest) -> DryRun:
         """As `query` for a QueryRequest and as `search` for any other, but nothing of it is published."""
-        asked = self._asked(caller, request, UUID(int=0))
+        query_context = self._build_context(caller, request, UUID(int=0))
         if not isinstance(request, QueryRequest):
-            looked = await self._look(asked, read_contexts=False)
-            refused = looked.suitability.refused and asked.profile.answer.refuse
-            return Rehearsal(looked.generation, ranked(asked, looked), refused, self._trace(asked, looked, None))
-        looked = await self._look(asked, read_contexts=True)
-        draft = await self._answer(asked, looked) if suits(asked, looked) else None
-        response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
-        return Rehearsal(looked.generation, ranked(asked, looked), response.refused, response.trace)
+            result = await self._retrieve(query_context, read_contexts=False)
+            refused = result.relevance.refused and query_context.profile.answer.refuse
+            return DryRun(result.generation, list_ranked_passages(query_context, result), refused, self._build_trace(query_context, result, None))
+        result = await self._retrieve(query_context, read_contexts=True)
+        draft = await self._answer_timed(query_context, result) if should_answer(query_context, result) else None
+        response = build_response(query_context, result, draft, lambda: self._build_trace(query_context, result, draft))
+        return DryRun(result.generation, list_ranked_passages(query_context, result), response.refused, response.trace)
 
     async def rank_documents(self, caller: Principal, request: SearchRequest, depth: int = 100) -> list[tuple[UUID, str | None, float]]:
         """(document id, external id, score), each document by its best parent, before refusal and trimming; a folded document comes right behind the one
         it was folded under. A single requested channel is measured by itself: no word pairs, no reranking."""
-        asked = self._asked(caller, request, UUID(int=0))
+        query_context = self._build_context(caller, request, UUID(int=0))
         if request.channels is not None and len(request.channels) == 1:
-            asked = replace(asked, profile=alone(asked.profile))
-        routed = route(request, asked.plan)
-        async with self._search.snapshot(request.generation, caller.readers) as snapshot:
-            ranking = await self._rank(asked, routed, snapshot, depth)
-        return documents(ranking.parents)[:depth]
+            query_context = replace(query_context, profile=isolate_channel(query_context.profile))
+        chosen_route = choose_route(request, query_context.plan)
+        async with self._search.open_snapshot(request.generation, caller.readers) as snapshot:
+            ranking = await self._rank(query_context, chosen_route, snapshot, depth)
+        return collapse_to_documents(ranking.parents)[:depth]
 
-    def _received(self, caller: Principal, request: SearchRequest, run_id: UUID, generation: str | None, tell: Tell = untold) -> Asked:
-        asked = replace(self._asked(caller, request, run_id, tell), generation=request.generation or generation, from_memory=True)
-        self._publish(received(run_id, caller, request, self._clock()))
-        return asked
+    def _start_run(
+        self, caller: Principal, request: SearchRequest, run_id: UUID, generation: str | None, on_progress: OnProgress = ignore_progress
+    ) -> QueryContext:
+        query_context = replace(self._build_context(caller, request, run_id, on_progress), generation=request.generation or generation, use_cache=True)
+        self._publish(build_query_received(run_id, caller, request, self._clock()))
+        return query_context
 
-    def _asked(self, caller: Principal, request: SearchRequest, run_id: UUID, tell: Tell = untold) -> Asked:
-        watch = Stopwatch(self._clock, tell)
+    def _build_context(self, caller: Principal, request: SearchRequest, run_id: UUID, on_progress: OnProgress = ignore_progress) -> QueryContext:
+        stopwatch = Stopwatch(self._clock, on_progress)
         profile = self._profiles.get(request.profile)
-        with watch.step("plan"):
-            planned = plan(request.query, request.language, self._languages, self._names)
-        return Asked(caller, run_id, request, profile, planned, watch, tell, request.generation)
+        with stopwatch.measure_step("plan"):
+            query_plan = plan_query(request.query, request.language, self._languages, self._names)
+        return QueryContext(caller, run_id, request, profile, query_plan, stopwatch, on_progress, request.generation)
 
-    async def _once(self, asked: Asked, kind: type[R], ask: Callable[[Asked], Awaitable[Outcome[R]]]) -> Outcome[R]:
+    async def _run_cached(
+        self, query_context: QueryContext, response_type: type[ResponseT], answer_fresh: Callable[[QueryContext], Awaitable[QueryOutcome[ResponseT]]]
+    ) -> QueryOutcome[ResponseT]:
         """Published for its own run, also where it was found in memory."""
-        if self._answers is None or asked.key is None:
-            outcome = await ask(asked)
+        if self._answer_cache is None or query_context.cache_key is None:
+            outcome = await answer_fresh(query_context)
         else:
-            outcome, remembered = await self._answers.answer(asked.key, kind, lambda: ask(asked))
-            outcome = outcome.again(asked.run_id, self._clock(), asked.watch.finished()) if remembered else outcome
-        self._publish(outcome.fact)
+            outcome, is_cached = await self._answer_cache.get_or_answer(query_context.cache_key, response_type, lambda: answer_fresh(query_context))
+            outcome = outcome.copy_for_run(query_context.run_id, self._clock(), query_context.stopwatch.get_timings_ms()) if is_cached else outcome
+        self._publish(outcome.answered_event)
         return outcome
 
-    async def _searched(self, asked: Asked) -> Outcome[SearchResponse]:
-        looked = await self._look(asked, read_contexts=False)
-        trace = self._trace(asked, looked, None)
-        response = SearchResponse(run_id=asked.run_id, generation=looked.generation, results=list(looked.results), trace=trace)
-        fact = answered(asked.caller.tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, None))
-        return Outcome(response, fact, looked.standing)
+    async def _run_search(self, query_context: QueryContext) -> QueryOutcome[SearchResponse]:
+        result = await self._retrieve(query_context, read_contexts=False)
+        trace = self._build_trace(query_context, result, None)
+        response = SearchResponse(run_id=query_context.run_id, generation=result.generation, results=list(result.results), trace=trace)
+        answered_event = build_query_answered(
+            query_context.caller.tenant, response, result.ranking, get_numbers(result), self._clock(), build_run_record(query_context, result, None)
+        )
+        return QueryOutcome(response, answered_event, result.snapshot_version)
 
-    async def _answered(self, asked: Asked) -> Outcome[QueryResponse]:
-        looked = await self._look(asked, read_contexts=True)
-        draft = await self._answer(asked, looked) if suits(asked, looked) else None
-        response = conclude(asked, looked, draft, lambda: self._trace(asked, looked, draft))
-        fact = answered(asked.caller.tenant, response, looked.ranking, numbers_of(looked), self._clock(), basis_of(asked, looked, draft))
-        return Outcome(response, fact, None if draft and draft.lost else looked.standing)
+    async def _run_query(self, query_context: QueryContext) -> QueryOutcome[QueryResponse]:
+        result = await self._retrieve(query_context, read_contexts=True)
+        draft = await self._answer_timed(query_context, result) if should_answer(query_context, result) else None
+        response = build_response(query_context, result, draft, lambda: self._build_trace(query_context, result, draft))
+        answered_event = build_query_answered(
+            query_context.caller.tenant, response, result.ranking, get_numbers(result), self._clock(), build_run_record(query_context, result, draft)
+        )
+        return QueryOutcome(response, answered_event, None if draft and draft.has_engine_failure else result.snapshot_version)
 
-    async def _look(self, asked: Asked, *, read_contexts: bool) -> Looked:
+    async def _retrieve(self, query_context: QueryContext, *, read_contexts: bool) -> RetrievalResult:
         """Again with all channels, once, where a rule had chosen fewer and they found nothing that suits."""
-        routed = route(asked.request, asked.plan)
-        looked = await self._look_by(asked, routed, read_contexts)
-        wider = escalated(routed, f"{routed.mode} alone: {looked.suitability.reason}") if looked.suitability.refused else None
-        if wider is None:
-            return looked
-        again = await self._look_by(asked, wider, read_contexts)
-        return replace(again, standing=looked.standing and again.standing and looked.standing)
+        chosen_route = choose_route(query_context.request, query_context.plan)
+        result = await self._retrieve_by_route(query_context, chosen_route, read_contexts)
+        escalated_route = escalate_route(chosen_route, f"{chosen_route.mode} alone: {result.relevance.reason}") if result.relevance.refused else None
+        if escalated_route is None:
+            return result
+        escalated_result = await self._retrieve_by_route(query_context, escalated_route, read_contexts)
+        return replace(escalated_result, snapshot_version=result.snapshot_version and escalated_result.snapshot_version and result.snapshot_version)
 
-    async def _look_by(self, asked: Asked, routed: Route, read_contexts: bool) -> Looked:
-        async with self._search.snapshot(asked.generation, asked.caller.readers) as snapshot:
-            ranking = await self._rank(asked, routed, snapshot, None)
-            suitability = self._suitability(asked, ranking)
-            standing = Standing(asked.caller.tenant, snapshot.generation.name, snapshot.state) if ranking.whole else None
-            wanted = asked.request.filters.collections
-            missing = tuple(await snapshot.missing_collections(asked.caller.tenant, wanted)) if wanted else ()
-            looked = Looked(snapshot.generation.name, routed, ranking, suitability, missing_collections=missing, standing=standing)
-            with asked.watch.step("read"):
-                return await (with_contexts if read_contexts else with_results)(asked, looked, snapshot)
+    async def _retrieve_by_route(self, query_context: QueryContext, chosen_route: Route, read_contexts: bool) -> RetrievalResult:
+        async with self._search.open_snapshot(query_context.generation, query_context.caller.readers) as snapshot:
+            ranking = await self._rank(query_context, chosen_route, snapshot, None)
+            relevance = self._check_relevance(query_context, ranking)
+            snapshot_version = SnapshotVersion(query_context.caller.tenant, snapshot.generation.name, snapshot.state) if ranking.is_complete else None
+            collections = query_context.request.filters.collections
+            missing_collections = tuple(await snapshot.find_missing_collections(query_context.caller.tenant, collections)) if collections else ()
+            result = RetrievalResult(
+                snapshot.generation.name, chosen_route, ranking, relevance, missing_collections=missing_collections, snapshot_version=snapshot_version
+            )
+            with query_context.stopwatch.measure_step("read"):
+                return await (attach_contexts if read_contexts else attach_results)(query_context, result, snapshot)
 
-    async def _rank(self, asked: Asked, routed: Route, snapshot: Snapshot, depth: int | None) -> Ranking:
-        channels = channels_of(routed, asked.request, asked.profile)
+    async def _rank(self, query_context: QueryContext, chosen_route: Route, snapshot: IndexSnapshot, depth: int | None) -> Ranking:
+        channels = choose_channels(chosen_route, query_context.request, query_context.profile)
         if not channels:
             raise InvalidRequest("Every channel that was asked for is switched off.", code="NO_CHANNEL", remedy="Name other channels, or another profile.")
-        reranker = self._reranker if asked.profile.rerank.reranker == "default" else None
-        wanted = "semantic" in channels or (reranker is not None and reranker.role == "added")
-        embed = partial(self._questions.embed_query, asked.caller) if self._questions and asked.from_memory else self._embedder.embed_query
-        query = embedding(embed, asked.plan.question, wanted=wanted)
-        ask = Ask(asked.caller.tenant, asked.plan, asked.profile, asked.request.filters, _candidates(asked, depth))
+        reranker = self._reranker if query_context.profile.rerank.reranker == "default" else None
+        needs_embedding = "semantic" in channels or (reranker is not None and reranker.role == "added")
+        embed = (
+            partial(self._embedding_cache.embed_query, query_context.caller)
+            if self._embedding_cache and query_context.use_cache
+            else self._embedder.embed_query
+        )
+        embedding_task = start_embedding(embed, query_context.plan.question, is_needed=needs_embedding)
+        retrieval_request = RetrievalRequest(
+            query_context.caller.tenant,
+            query_context.plan,
+            query_context.profile,
+            query_context.request.filters,
+            _compute_candidate_limits(query_context, depth),
+        )
         try:
-            looking = Looking(snapshot, reranker, self._states, self._clock, asked.watch)
-            return await rank(looking, ask, channels, query, depth or max(asked.request.k, asked.profile.rerank.keep), depth)
+            resources = RankingResources(snapshot, reranker, self._states, self._clock, query_context.stopwatch)
+            return await rank_parents(
+                resources, retrieval_request, channels, embedding_task, depth or max(query_context.request.k, query_context.profile.rerank.keep), depth
+            )
         finally:
-            await _settled(query)
+            await _cancel_embedding(embedding_task)
 
-    def _suitability(self, asked: Asked, ranking: Ranking) -> Suitability:
-        looked = self._reranker if ranking.reranked and ranking.reranked.done else None
-        return judge_suitability(ranking.parents, asked.plan, ranking.idf, looked, ranking.found.embedded, asked.profile.answer)
+    def _check_relevance(self, query_context: QueryContext, ranking: Ranking) -> RelevanceDecision:
+        reranker = self._reranker if ranking.reranked and ranking.reranked.is_reranked else None
+        return check_relevance(ranking.parents, query_context.plan, ranking.idf, reranker, ranking.candidates.embedded_query, query_context.profile.answer)
 
-    async def _answer(self, asked: Asked, looked: Looked) -> Draft:
-        with asked.watch.step("answer"):
-            return await self._draft(asked, looked)
+    async def _answer_timed(self, query_context: QueryContext, result: RetrievalResult) -> AnswerDraft:
+        with query_context.stopwatch.measure_step("answer"):
+            return await self._write_draft(query_context, result)
 
-    async def _draft(self, asked: Asked, looked: Looked) -> Draft:
+    async def _write_draft(self, query_context: QueryContext, result: RetrievalResult) -> AnswerDraft:
         """By the chat model where there is one; quoted where there is none, or where it does not answer."""
-        items = quotables(looked.contexts, self._sentences)
-        if self._chat is not None and asked.profile.answer.model == "default":
+        quote_candidates = extract_quote_candidates(result.contexts, self._sentences)
+        if self._chat is not None and query_context.profile.answer.model == "default":
             try:
-                async with asyncio.timeout(asked.profile.answer.timeout_s):
-                    return await written_answer(looked.contexts, items, asked.plan, self._chat, Spoken(asked.tell).hear if asked.streams else None)
+                async with asyncio.timeout(query_context.profile.answer.timeout_s):
+                    return await generate_answer(
+                        result.contexts,
+                        quote_candidates,
+                        query_context.plan,
+                        self._chat,
+                        PartialAnswer(query_context.on_progress).feed if query_context.is_streamed else None,
+                    )
             except (AnabranchError, TimeoutError) as error:
-                return _instead(await self._quoted(asked, looked, items), self._chat.model, error, asked.profile.answer.timeout_s)
-        return await self._quoted(asked, looked, items)
+                return _mark_fallback(
+                    await self._extract_answer(query_context, result, quote_candidates), self._chat.model, error, query_context.profile.answer.timeout_s
+                )
+        return await self._extract_answer(query_context, result, quote_candidates)
 
-    async def _quoted(self, asked: Asked, looked: Looked, items: Sequence[Quotable]) -> Draft:
+    async def _extract_answer(self, query_context: QueryContext, result: RetrievalResult, quote_candidates: Sequence[QuoteCandidate]) -> AnswerDraft:
         """Servers that were away for the ranking are not asked again."""
-        query, reranked = looked.ranking.found.embedded, looked.ranking.reranked
-        usable = self._reranker is not None and (reranked.done if reranked else self._reranker.role == "added")
-        return await extractive_answer(items, asked.plan, query, self._embedder, self._reranker if usable else None, asked.profile.rerank.timeout_s)
+        embedded_query, reranked = result.ranking.candidates.embedded_query, result.ranking.reranked
+        is_reranker_usable = self._reranker is not None and (reranked.is_reranked if reranked else self._reranker.role == "added")
+        return await extract_answer(
+            quote_candidates,
+            query_context.plan,
+            embedded_query,
+            self._embedder,
+            self._reranker if is_reranker_usable else None,
+            query_context.profile.rerank.timeout_s,
+        )
 
-    def _trace(self, asked: Asked, looked: Looked, draft: Draft | None) -> Trace:
-        ranking, found = looked.ranking, looked.ranking.found
-        reranked = ranking.reranked is not None and ranking.reranked.done
-        models = {"embed": self._embedder.model} if found.embedded else {}
+    def _build_trace(self, query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None) -> Trace:
+        ranking, candidates = result.ranking, result.ranking.candidates
+        is_reranked = ranking.reranked is not None and ranking.reranked.is_reranked
+        models = {"embed": self._embedder.model} if candidates.embedded_query else {}
         return Trace(
-            generation=looked.generation,
-            profile=asked.profile.name,
-            route=looked.route,
-            channels=dict(found.traces),
-            channels_used=list(found.traces),
-            channels_failed=dict(found.failed),
-            lexical=found.lexical.exactness if found.lexical else None,
-            timings_ms=asked.watch.finished(),
-            reranker=self._reranker.name if self._reranker and reranked else None,
-            max_rerank_score=looked.suitability.best if reranked else None,
-            threshold=looked.suitability.threshold,
+            generation=result.generation,
+            profile=query_context.profile.name,
+            route=result.route,
+            channels=dict(candidates.traces),
+            channels_used=list(candidates.traces),
+            channels_failed=dict(candidates.failed),
+            lexical=candidates.lexical.exactness if candidates.lexical else None,
+            timings_ms=query_context.stopwatch.get_timings_ms(),
+            reranker=self._reranker.name if self._reranker and is_reranked else None,
+            max_rerank_score=result.relevance.best if is_reranked else None,
+            threshold=result.relevance.threshold,
             calibrated=False,
             models={**models, **({"answer": draft.model} if draft else {})},
             model_calls=draft.calls if draft else 0,
             tokens=draft.tokens if draft else 0,
-            notes=[*ranking.notes, *missing_collections(looked)],
+            notes=[*ranking.notes, *format_missing_collections(result)],
         )
 
 
-async def _settled(query: asyncio.Task[EmbeddedQuery] | None) -> None:
+async def _cancel_embedding(embedding_task: asyncio.Task[QueryEmbedding] | None) -> None:
     """No task outlives its question; what it raised has been told by the channel that needed it."""
-    if query is not None:
-        query.cancel()
-        await asyncio.gather(query, return_exceptions=True)
+    if embedding_task is not None:
+        embedding_task.cancel()
+        await asyncio.gather(embedding_task, return_exceptions=True)
 
 
-def _candidates(asked: Asked, depth: int | None) -> dict[Channel, int]:
-    profile, least = asked.profile, max(depth or 0, asked.request.k)
-    return {"lexical": max(profile.lexical.k, least), "semantic": max(profile.semantic.k, least), "graph": max(profile.graph.k, least)}
+def _compute_candidate_limits(query_context: QueryContext, depth: int | None) -> dict[Channel, int]:
+    profile, min_candidates = query_context.profile, max(depth or 0, query_context.request.k)
+    return {
+        "lexical": max(profile.lexical.k, min_candidates),
+        "semantic": max(profile.semantic.k, min_candidates),
+        "graph": max(profile.graph.k, min_candidates),
+    }
 
 
-def _instead(quoted: Draft, model: str, error: AnabranchError | TimeoutError, timeout_s: float) -> Draft:
+def _mark_fallback(draft: AnswerDraft, model: str, error: AnabranchError | TimeoutError, timeout_s: float) -> AnswerDraft:
     """The quoted answer, which says why it is not a written one and what the failure cost."""
-    why = error.detail if isinstance(error, AnabranchError) else f"no answer within {timeout_s:g} s"
-    note = f"The chat model {model} gave no usable answer ({why}); the answer is quoted instead."
-    spent = error if isinstance(error, ModelOutput) else None
-    return replace(quoted, limitations=(note, *quoted.limitations), calls=spent.calls if spent else 1, tokens=spent.tokens if spent else 0, lost=True)
+    reason = error.detail if isinstance(error, AnabranchError) else f"no answer within {timeout_s:g} s"
+    note = f"The chat model {model} gave no usable answer ({reason}); the answer is quoted instead."
+    model_error = error if isinstance(error, InvalidModelOutput) else None
+    return replace(
+        draft,
+        limitations=(note, *draft.limitations),
+        calls=model_error.calls if model_error else 1,
+        tokens=model_error.tokens if model_error else 0,
+        has_engine_failure=True,
+    )
 
 
-def alone(profile: Profile) -> Profile:
+def isolate_channel(profile: Profile) -> Profile:
     """A channel by itself, as it is measured against others: nothing added to its scores."""
     return profile.model_copy(
         update={"fusion": profile.fusion.model_copy(update={"bigram": 0.0}), "rerank": profile.rerank.model_copy(update={"reranker": "none"})}
     )
 
 
-def documents(parents: Sequence[RankedParent]) -> list[tuple[UUID, str | None, float]]:
+def collapse_to_documents(parents: Sequence[RankedParent]) -> list[tuple[UUID, str | None, float]]:
     """Documents in the order of their best parents, those of folded parents right behind."""
     ranked: dict[UUID, tuple[UUID, str | None, float]] = {}
     for parent in parents:

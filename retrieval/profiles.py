@@ -12,7 +12,7 @@ from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.profiles import Profile
 
 
-class Profiles:
+class ProfileCatalog:
     """Profiles by name. There is always a `default`."""
 
     def __init__(self, profiles: Mapping[str, Profile]) -> None:
@@ -29,12 +29,12 @@ class Profiles:
         return self._profiles[name]
 
 
-def load_profiles(*folders: Path) -> Profiles:
+def load_profiles(*folders: Path) -> ProfileCatalog:
     """Every `*.yaml` of the folders, named after its file; those of a later folder win. Raises ConfigurationError for a file that does not hold a profile."""
-    return Profiles({path.stem: _load(path) for folder in folders for path in sorted(folder.glob("*.yaml"))})
+    return ProfileCatalog({path.stem: _load_profile(path) for folder in folders for path in sorted(folder.glob("*.yaml"))})
 
 
-def _load(path: Path) -> Profile:
+def _load_profile(path: Path) -> Profile:
     try:
         return Profile.model_validate({"name": path.stem, **(yaml.safe_load(path.read_text(encoding="utf-8")) or {})})
     except (yaml.YAMLError, ValidationError, TypeError) as error:

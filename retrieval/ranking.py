@@ -8,34 +8,34 @@ from dataclasses import dataclass, replace
 from typing import Any
 from uuid import UUID
 
-from retrieval.bigrams import pair_scores
-from retrieval.channels import Ask, Found, Seen, ask_channels
-from retrieval.duplicates import fold
-from retrieval.expand import RankedParent, expand
-from retrieval.fuse import Fusion, Lists, fuse
-from retrieval.gate import foreign_hits, keep_native
-from retrieval.rerank import Reranked, rerank
-from retrieval.states import StateReader
+from retrieval.bigrams import score_pairs
+from retrieval.channels import ChannelCandidates, OnHits, RetrievalRequest, retrieve_candidates
+from retrieval.chunk_loader import open_chunk_loader
+from retrieval.duplicates import fold_duplicates
+from retrieval.fusion import Fusion, FusionInput, fuse_candidates
+from retrieval.language_filter import filter_foreign_hits, find_foreign_hits
+from retrieval.parent_expansion import RankedParent, expand_to_parents
+from retrieval.reranking import RerankResult, rerank_parents
 from retrieval.timing import Clock, Stopwatch
-from retrieval.views import reading
-from schemas.ports.engines import EmbeddedQuery, Reranker
-from schemas.ports.search import ChunkView, Hit, Snapshot
+from retrieval.token_states import TokenStateReader
+from schemas.ports.engines import QueryEmbedding, Reranker
+from schemas.ports.search import ChunkView, Hit, IndexSnapshot
 from schemas.profiles import Profile
 from schemas.questions import Channel
 
-DEEPEST = 4000
+MAX_CANDIDATES_PER_CHANNEL = 4000
 """Candidates of one channel at most, however few documents they belong to."""
 
 
 @dataclass(frozen=True, slots=True)
-class Looking:
+class RankingResources:
     """What ranking needs besides the question. Without a reranker the fused order stands."""
 
-    snapshot: Snapshot
+    snapshot: IndexSnapshot
     reranker: Reranker | None
-    states: StateReader
+    states: TokenStateReader
     clock: Clock
-    watch: Stopwatch
+    stopwatch: Stopwatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,18 +43,18 @@ class Ranking:
     """Parents, best first, near-duplicates folded. `reranked` is None where no reranker was asked."""
 
     parents: tuple[RankedParent, ...]
-    found: Found
+    candidates: ChannelCandidates
     fusion: Fusion
-    reranked: Reranked | None
+    reranked: RerankResult | None
 
     @property
     def idf(self) -> Mapping[str, Mapping[str, float]]:
-        return self.found.lexical.idf if self.found.lexical else {}
+        return self.candidates.lexical.idf if self.candidates.lexical else {}
 
     @property
-    def whole(self) -> bool:
+    def is_complete(self) -> bool:
         """Whether everything that was asked has answered, the blobs of token states included."""
-        return not self.found.failed and (self.reranked is None or (self.reranked.done and not self.reranked.unread))
+        return not self.candidates.failed and (self.reranked is None or (self.reranked.is_reranked and not self.reranked.unread_states_count))
 
     @property
     def notes(self) -> list[str]:
@@ -67,54 +67,76 @@ class Ranking:
         return {"fusion": dict(self.fusion.numbers), "idf": {name: dict(weights) for name, weights in self.idf.items()}, "rerank": rerank_numbers}
 
 
-async def rank(
-    looking: Looking, ask: Ask, channels: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, wanted: int, depth: int | None = None
+async def rank_parents(
+    resources: RankingResources,
+    request: RetrievalRequest,
+    channels: Sequence[Channel],
+    embedding_task: asyncio.Task[QueryEmbedding] | None,
+    n_distinct: int,
+    depth: int | None = None,
 ) -> Ranking:
     """At least the first `wanted` parents differ. With a `depth`, channels are asked again with more candidates until each has that many documents or
     gives no more."""
-    async with reading(looking.snapshot) as views:
-        with looking.watch.step("channels"):
-            found = await _search(looking, ask, channels, query, depth, views.begin)
-        with looking.watch.step("chunks"):
-            chunks = await views.all()
-            found = await _gated(looking.snapshot, ask, found, chunks)
-    with looking.watch.step("fuse"):
-        fusion = fuse(Lists(found.hits, found.complete, _pairs(ask, found, chunks)), chunks, ask.profile.fusion)
-        parents = expand(fusion.candidates, ask.profile.rerank.expand)
-    if looking.reranker is None or not parents:
-        return Ranking(tuple(_folded(parents, ask.profile, wanted)), found, fusion, None)
-    with looking.watch.step("rerank"):
-        reranked = await rerank(parents, ask.plan.question, found.embedded, looking.reranker, looking.snapshot, looking.states, ask.profile.rerank)
-    return Ranking(tuple(_folded(reranked.parents, ask.profile, wanted)), found, fusion, reranked)
+    async with open_chunk_loader(resources.snapshot) as chunk_loader:
+        with resources.stopwatch.measure_step("channels"):
+            candidates = await _retrieve_to_depth(resources, request, channels, embedding_task, depth, chunk_loader.load_hits)
+        with resources.stopwatch.measure_step("chunks"):
+            chunks = await chunk_loader.wait_for_chunks()
+            candidates = await _filter_by_language(resources.snapshot, request, candidates, chunks)
+    with resources.stopwatch.measure_step("fuse"):
+        fusion = fuse_candidates(
+            FusionInput(candidates.hits, candidates.complete, _score_word_pairs(request, candidates, chunks)), chunks, request.profile.fusion
+        )
+        parents = expand_to_parents(fusion.candidates, request.profile.rerank.expand)
+    if resources.reranker is None or not parents:
+        return Ranking(tuple(_fold_parents(parents, request.profile, n_distinct)), candidates, fusion, None)
+    with resources.stopwatch.measure_step("rerank"):
+        reranked = await rerank_parents(
+            parents, request.plan.question, candidates.embedded_query, resources.reranker, resources.snapshot, resources.states, request.profile.rerank
+        )
+    return Ranking(tuple(_fold_parents(reranked.parents, request.profile, n_distinct)), candidates, fusion, reranked)
 
 
-async def _search(looking: Looking, ask: Ask, channels: Sequence[Channel], query: asyncio.Task[EmbeddedQuery] | None, depth: int | None, seen: Seen) -> Found:
-    found = await ask_channels(looking.snapshot, ask, channels, query, looking.clock, seen)
-    while depth is not None and (shallow := [channel for channel in found.hits if _shallow(found, channel, depth) and ask.k[channel] < DEEPEST]):
-        ask = replace(ask, k={**ask.k, **{channel: min(2 * ask.k[channel], DEEPEST) for channel in shallow}})
-        found = await ask_channels(looking.snapshot, ask, channels, query, looking.clock, seen)
-    return found
+async def _retrieve_to_depth(
+    resources: RankingResources,
+    request: RetrievalRequest,
+    channels: Sequence[Channel],
+    embedding_task: asyncio.Task[QueryEmbedding] | None,
+    depth: int | None,
+    on_hits: OnHits,
+) -> ChannelCandidates:
+    candidates = await retrieve_candidates(resources.snapshot, request, channels, embedding_task, resources.clock, on_hits)
+    while depth is not None and (
+        shallow_channels := [
+            channel for channel in candidates.hits if _is_shallow(candidates, channel, depth) and request.k[channel] < MAX_CANDIDATES_PER_CHANNEL
+        ]
+    ):
+        request = replace(request, k={**request.k, **{channel: min(2 * request.k[channel], MAX_CANDIDATES_PER_CHANNEL) for channel in shallow_channels}})
+        candidates = await retrieve_candidates(resources.snapshot, request, channels, embedding_task, resources.clock, on_hits)
+    return candidates
 
 
-def _shallow(found: Found, channel: Channel, depth: int) -> bool:
-    return channel not in found.complete and len({hit.document_id for hit in found.hits[channel]}) < depth
+def _is_shallow(candidates: ChannelCandidates, channel: Channel, depth: int) -> bool:
+    return channel not in candidates.complete and len({hit.document_id for hit in candidates.hits[channel]}) < depth
 
 
-async def _gated(snapshot: Snapshot, ask: Ask, found: Found, chunks: Mapping[UUID, ChunkView]) -> Found:
+async def _filter_by_language(
+    snapshot: IndexSnapshot, request: RetrievalRequest, candidates: ChannelCandidates, chunks: Mapping[UUID, ChunkView]
+) -> ChannelCandidates:
     """The size of the corpus is asked for only where the gate would close on something."""
-    lexical: Sequence[Hit] = found.hits.get("lexical", ())
-    if not foreign_hits(lexical, chunks, ask.plan):
-        return found
-    kept = keep_native(lexical, chunks, ask.plan, await snapshot.corpus_size(ask.tenant))
-    return replace(found, hits={**found.hits, "lexical": kept})
+    lexical_hits: Sequence[Hit] = candidates.hits.get("lexical", ())
+    if not find_foreign_hits(lexical_hits, chunks, request.plan):
+        return candidates
+    native_hits = filter_foreign_hits(lexical_hits, chunks, request.plan, await snapshot.count_chunks(request.tenant))
+    return replace(candidates, hits={**candidates.hits, "lexical": native_hits})
 
 
-def _pairs(ask: Ask, found: Found, chunks: Mapping[UUID, ChunkView]) -> dict[UUID, float]:
-    if not ask.profile.fusion.bigram or found.lexical is None:
+def _score_word_pairs(request: RetrievalRequest, candidates: ChannelCandidates, chunks: Mapping[UUID, ChunkView]) -> dict[UUID, float]:
+    if not request.profile.fusion.bigram or candidates.lexical is None:
         return {}
-    views = [chunks[hit.chunk_id] for hit in found.hits["lexical"] if hit.chunk_id in chunks]
-    return pair_scores(ask.plan.question, views, found.lexical.idf)
+    views = [chunks[hit.chunk_id] for hit in candidates.hits["lexical"] if hit.chunk_id in chunks]
+    return score_pairs(request.plan.question, views, candidates.lexical.idf)
 
 
-def _folded(parents: Sequence[RankedParent], profile: Profile, wanted: int) -> Sequence[RankedParent]:
-    return fold(parents, max(profile.rerank.parents, wanted), wanted) if profile.fusion.near_duplicates else parents
+def _fold_parents(parents: Sequence[RankedParent], profile: Profile, n_distinct: int) -> Sequence[RankedParent]:
+    return fold_duplicates(parents, max(profile.rerank.parents, n_distinct), n_distinct) if profile.fusion.near_duplicates else parents

@@ -10,29 +10,29 @@ from uuid import UUID
 
 import numpy as np
 
-from retrieval.answer.drafts import Draft
-from retrieval.answer.extractive import Floats, quoted_answer
-from retrieval.answer.model import written_answer
-from retrieval.answer.quotables import Quotable, quotables
-from retrieval.channels import Found
-from retrieval.conclude import conclude, suits
-from retrieval.duplicates import fold
-from retrieval.expand import RankedParent, expand
-from retrieval.fuse import Lists, fuse
-from retrieval.looked import Asked, Looked, with_contexts, with_results
-from retrieval.past import Past, past_of, texts_wanted
-from retrieval.plan import Plan
+from retrieval.answer.drafts import AnswerDraft
+from retrieval.answer.extractive import FloatArray, compose_quoted_answer
+from retrieval.answer.generative import generate_answer
+from retrieval.answer.quote_candidates import QuoteCandidate, extract_quote_candidates
+from retrieval.channels import ChannelCandidates
+from retrieval.duplicates import fold_duplicates
+from retrieval.fusion import FusionInput, fuse_candidates
+from retrieval.parent_expansion import RankedParent, expand_to_parents
+from retrieval.query_context import QueryContext, RetrievalResult, attach_contexts, attach_results
+from retrieval.query_plan import QueryPlan
 from retrieval.ranking import Ranking
-from retrieval.refuse import Suitability
-from retrieval.rerank import Reranked, combined
+from retrieval.recorded_run import RecordedRun, list_required_texts, parse_run
+from retrieval.relevance import RelevanceDecision
+from retrieval.reranking import RerankResult, combine_scores
+from retrieval.response_builder import build_response, should_answer
 from retrieval.timing import Stopwatch
 from schemas.errors import NotFound
-from schemas.ports.engines import ChatReply, ChatUsage, Hear, Sentences
-from schemas.ports.runs import PastTexts
-from schemas.ports.search import Hit, Seed
+from schemas.ports.engines import ChatReply, ChatUsage, OnDelta, SentenceSplitter
+from schemas.ports.rerun import RecordedTexts
+from schemas.ports.search import EntitySeed, Hit
 from schemas.principals import Principal
-from schemas.questions import CHANNELS, Channel, QueryRequest, QueryResponse, SearchResponse, untold
-from schemas.runs import PastReply
+from schemas.questions import CHANNELS, Channel, QueryRequest, QueryResponse, SearchResponse, ignore_progress
+from schemas.run_records import RecordedReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,107 +46,119 @@ class Rerun:
     missing: tuple[UUID, ...]
 
 
-async def rerun(run: Mapping[str, Any], caller: Principal, texts: PastTexts, sentences: Sentences) -> Rerun:
+async def rerun_run(run: Mapping[str, Any], caller: Principal, texts: RecordedTexts, sentences: SentenceSplitter) -> Rerun:
     """`run` is a row of table `runs`. Raises NotFound where it holds too little, or where a text that was read is gone."""
-    past = past_of(run)
-    found = await texts.find(caller, texts_wanted(past))
-    past.check_read(found)
-    asked, looked = _asked(past, caller), _ranked(past, found)
-    response = await (_answered(asked, looked, past, found, sentences) if isinstance(asked.request, QueryRequest) else _searched(asked, looked, past, found))
-    now, then = response.model_dump(mode="json"), past.response.model_dump(mode="json")
-    differences = tuple(name for name in then if now[name] != then[name])
-    return Rerun(response, not differences, differences, tuple(candidate.chunk_id for candidate in past.candidates if candidate.chunk_id not in found))
+    record = parse_run(run)
+    recovered_texts = await texts.fetch_texts(caller, list_required_texts(record))
+    record.check_texts(recovered_texts)
+    query_context, result = _restore_context(record, caller), _restore_ranking(record, recovered_texts)
+    response = await (
+        _rerun_query(query_context, result, record, recovered_texts, sentences)
+        if isinstance(query_context.request, QueryRequest)
+        else _rerun_search(query_context, result, record, recovered_texts)
+    )
+    new_fields, recorded_fields = response.model_dump(mode="json"), record.response.model_dump(mode="json")
+    differences = tuple(name for name in recorded_fields if new_fields[name] != recorded_fields[name])
+    return Rerun(
+        response, not differences, differences, tuple(candidate.chunk_id for candidate in record.candidates if candidate.chunk_id not in recovered_texts)
+    )
 
 
-def _asked(past: Past, caller: Principal) -> Asked:
-    basis = past.basis
-    plan = Plan(basis.question, basis.language, basis.language_sure, tuple(basis.keywords), (), {})
-    return Asked(caller, past.response.run_id, past.request, basis.profile, plan, Stopwatch(_no_time), untold)
+def _restore_context(record: RecordedRun, caller: Principal) -> QueryContext:
+    basis = record.basis
+    plan = QueryPlan(basis.question, basis.language, basis.language_sure, tuple(basis.keywords), (), {})
+    return QueryContext(caller, record.response.run_id, record.request, basis.profile, plan, Stopwatch(_zero_clock), ignore_progress)
 
 
-def _no_time() -> datetime:
+def _zero_clock() -> datetime:
     return datetime.fromtimestamp(0, UTC)
 
 
-def _ranked(past: Past, texts: Mapping[UUID, str]) -> Looked:
-    profile, trace = past.basis.profile, past.response.trace
-    chunks = past.chunk_views(texts)
-    hits = {channel: hits for channel in CHANNELS if (hits := _hits(past, channel))}
-    fusion = fuse(Lists(hits, frozenset(past.basis.complete), past.word_pairs()), chunks, profile.fusion)
-    reranked = _reranked(past, expand(fusion.candidates, profile.rerank.expand))
-    wanted = max(past.request.k, profile.rerank.keep)
-    parents = fold(reranked.parents, max(profile.rerank.parents, wanted), wanted) if profile.fusion.near_duplicates else reranked.parents
-    linked = [Seed("", key, 1.0) for key in past.basis.linked]
-    found = Found(hits, trace.channels, trace.channels_failed, frozenset(past.basis.complete), None, linked, None)
-    ranking = Ranking(tuple(parents), found, fusion, reranked)
-    return Looked(past.response.generation, trace.route, ranking, _suitability(past, parents), missing_collections=tuple(past.basis.missing_collections))
+def _restore_ranking(record: RecordedRun, texts: Mapping[UUID, str]) -> RetrievalResult:
+    profile, trace = record.basis.profile, record.response.trace
+    chunks = record.restore_chunks(texts)
+    hits = {channel: hits for channel in CHANNELS if (hits := _restore_hits(record, channel))}
+    fusion = fuse_candidates(FusionInput(hits, frozenset(record.basis.complete), record.get_pair_scores()), chunks, profile.fusion)
+    reranked = _restore_reranking(record, expand_to_parents(fusion.candidates, profile.rerank.expand))
+    n_distinct = max(record.request.k, profile.rerank.keep)
+    parents = fold_duplicates(reranked.parents, max(profile.rerank.parents, n_distinct), n_distinct) if profile.fusion.near_duplicates else reranked.parents
+    linked_seeds = [EntitySeed("", key, 1.0) for key in record.basis.linked]
+    candidates = ChannelCandidates(hits, trace.channels, trace.channels_failed, frozenset(record.basis.complete), None, linked_seeds, None)
+    ranking = Ranking(tuple(parents), candidates, fusion, reranked)
+    return RetrievalResult(
+        record.response.generation, trace.route, ranking, _restore_relevance(record, parents), missing_collections=tuple(record.basis.missing_collections)
+    )
 
 
-def _hits(past: Past, channel: Channel) -> Sequence[Hit]:
-    return [Hit(one.chunk_id, one.document_id, one.channels[channel].score) for one in past.candidates if channel in one.channels]
+def _restore_hits(record: RecordedRun, channel: Channel) -> Sequence[Hit]:
+    return [
+        Hit(candidate.chunk_id, candidate.document_id, candidate.channels[channel].score) for candidate in record.candidates if channel in candidate.channels
+    ]
 
 
-def _reranked(past: Past, parents: Sequence[RankedParent]) -> Reranked:
+def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> RerankResult:
     """By the recorded scores; the fused order where none were given."""
-    role = past.numbers.get("rerank", {}).get("role")
-    scores = {one.parent_id: one.rerank_score for one in past.candidates if one.rerank_score is not None}
+    role = record.numbers.get("rerank", {}).get("role")
+    scores = {candidate.parent_id: candidate.rerank_score for candidate in record.candidates if candidate.rerank_score is not None}
     if role not in ("added", "replaces") or not scores:
-        return Reranked(tuple(parents), False, tuple(past.response.trace.notes), {}, {})
-    profile = past.basis.profile.rerank
-    offered, rest = parents[: profile.parents], parents[profile.parents :]
-    given = {parent.parent_id: scores[parent.parent_id] for parent in offered if parent.parent_id in scores}
-    return combined(offered, rest, given, role, profile, tuple(past.response.trace.notes), {})
+        return RerankResult(tuple(parents), False, tuple(record.response.trace.notes), {}, {})
+    profile = record.basis.profile.rerank
+    offered, not_offered = parents[: profile.parents], parents[profile.parents :]
+    offered_scores = {parent.parent_id: scores[parent.parent_id] for parent in offered if parent.parent_id in scores}
+    return combine_scores(offered, not_offered, offered_scores, role, profile, tuple(record.response.trace.notes), {})
 
 
-def _suitability(past: Past, parents: Sequence[RankedParent]) -> Suitability:
+def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> RelevanceDecision:
     """Whether it was refused had to be told from the numbers before it was recorded with them."""
-    recorded = past.numbers["refusal"]
+    recorded = record.numbers["refusal"]
     best, threshold = recorded["best"], recorded["threshold"]
-    told = not parents if best is None or threshold is None else best < threshold
-    return Suitability(recorded.get("refused", told), best, threshold, recorded["background"], recorded["reason"])
+    is_refused = not parents if best is None or threshold is None else best < threshold
+    return RelevanceDecision(recorded.get("refused", is_refused), best, threshold, recorded["background"], recorded["reason"])
 
 
-async def _searched(asked: Asked, looked: Looked, past: Past, texts: Mapping[UUID, str]) -> SearchResponse:
-    read = await with_results(asked, looked, past.snapshot(texts))
-    return SearchResponse(run_id=asked.run_id, generation=looked.generation, results=list(read.results), trace=past.response.trace)
+async def _rerun_search(query_context: QueryContext, result: RetrievalResult, record: RecordedRun, texts: Mapping[UUID, str]) -> SearchResponse:
+    read_result = await attach_results(query_context, result, record.restore_snapshot(texts))
+    return SearchResponse(run_id=query_context.run_id, generation=result.generation, results=list(read_result.results), trace=record.response.trace)
 
 
-async def _answered(asked: Asked, looked: Looked, past: Past, texts: Mapping[UUID, str], sentences: Sentences) -> QueryResponse:
-    read = await with_contexts(asked, looked, past.snapshot(texts))
-    draft = await _draft(read, past, asked.plan, sentences) if suits(asked, read) else None
-    return conclude(asked, read, draft, lambda: past.response.trace)
+async def _rerun_query(
+    query_context: QueryContext, result: RetrievalResult, record: RecordedRun, texts: Mapping[UUID, str], sentences: SentenceSplitter
+) -> QueryResponse:
+    read_result = await attach_contexts(query_context, result, record.restore_snapshot(texts))
+    draft = await _redraft(read_result, record, query_context.plan, sentences) if should_answer(query_context, read_result) else None
+    return build_response(query_context, read_result, draft, lambda: record.response.trace)
 
 
-async def _draft(looked: Looked, past: Past, plan: Plan, sentences: Sentences) -> Draft:
+async def _redraft(result: RetrievalResult, record: RecordedRun, plan: QueryPlan, sentences: SentenceSplitter) -> AnswerDraft:
     """Sentences and citations are made anew; what cannot be (who answered, at what cost, what was said of it) is taken over."""
-    recorded = past.basis.draft
+    recorded = record.basis.draft
     if recorded is None:
-        raise NotFound(f"run {past.response.run_id} recorded no draft, though passages suited", code="RUN_INCOMPLETE", remedy="Ask again.")
-    items = quotables(looked.contexts, sentences)
-    if past.is_quoted or recorded.reply is None:
-        draft = await quoted_answer(items, plan, _Recorded(recorded.closeness))
+        raise NotFound(f"run {record.response.run_id} recorded no draft, though passages suited", code="RUN_INCOMPLETE", remedy="Ask again.")
+    quote_candidates = extract_quote_candidates(result.contexts, sentences)
+    if record.is_quoted or recorded.reply is None:
+        draft = await compose_quoted_answer(quote_candidates, plan, _RecordedCloseness(recorded.closeness))
     else:
-        draft = await written_answer(looked.contexts, items, plan, _Replying(recorded.reply))
+        draft = await generate_answer(result.contexts, quote_candidates, plan, _RecordedChat(recorded.reply))
     limitations, assumptions = tuple(recorded.limitations), tuple(recorded.assumptions)
     return replace(draft, model=recorded.model, limitations=limitations, assumptions=assumptions, calls=recorded.calls, tokens=recorded.tokens)
 
 
 @dataclass(frozen=True, slots=True)
-class _Recorded:
+class _RecordedCloseness:
     """The closeness that was found then."""
 
     closeness: Sequence[float] | None
 
-    async def __call__(self, offered: Sequence[Quotable]) -> Floats | None:
+    async def __call__(self, offered: Sequence[QuoteCandidate]) -> FloatArray | None:
         usable = self.closeness is not None and len(self.closeness) == len(offered)
         return np.array(self.closeness, np.float64) if usable else None
 
 
-class _Replying:
+class _RecordedChat:
     """A chat that says again what it said then."""
 
-    def __init__(self, reply: PastReply) -> None:
+    def __init__(self, reply: RecordedReply) -> None:
         self._reply, self.model = reply, reply.model
 
-    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, hear: Hear | None = None) -> ChatReply:
+    async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
         return ChatReply(self._reply.data, self._reply.model, ChatUsage(self._reply.tokens), self._reply.calls)

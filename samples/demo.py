@@ -24,50 +24,50 @@ ANSWERED, REFUSED = 0, 4
 READY_S = 120
 
 
-def environment() -> dict[str, str]:
+def build_environment() -> dict[str, str]:
     """Without settings of ours, but for where Postgres's programs are: the demo is the embedded system."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_") or name.startswith("ANABRANCH_PG_")}
 
 
-def anabranch(*arguments: str) -> list[str]:
+def build_command(*arguments: str) -> list[str]:
     return [sys.executable, "-m", "anabranch", *arguments]
 
 
 @contextmanager
-def server(folder: Path) -> Iterator[dict[str, str]]:
+def run_server(folder: Path) -> Iterator[dict[str, str]]:
     """Its address and token as variables for commands; it is stopped as Ctrl-C would."""
-    ready = folder / "ready.json"
-    command = anabranch("up", "--data", str(folder / "data"), "--port", "0", "--ready-file", str(ready))
+    ready_file = folder / "ready.json"
+    command = build_command("up", "--data", str(folder / "data"), "--port", "0", "--ready-file", str(ready_file))
     with (folder / "server.log").open("wb") as log:
-        process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log, start_new_session=True)
+        process = subprocess.Popen(command, env=build_environment(), stdout=log, stderr=log, start_new_session=True)
         try:
-            yield _place(process, ready, folder / "server.log")
+            yield _wait_for_server(process, ready_file, folder / "server.log")
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)
 
 
-def _place(process: subprocess.Popen[bytes], ready: Path, log: Path) -> dict[str, str]:
+def _wait_for_server(process: subprocess.Popen[bytes], ready_file: Path, log: Path) -> dict[str, str]:
     deadline = time.monotonic() + READY_S
-    while not ready.exists():
+    while not ready_file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
             raise SystemExit(f"the server did not start:\n{log.read_text(errors='replace')[-4000:]}")
         time.sleep(0.1)
-    told = json.loads(ready.read_text())
-    return {"ANABRANCH_SERVER": told["url"], "ANABRANCH_TOKEN": told["token"]}
+    ready_info = json.loads(ready_file.read_text())
+    return {"ANABRANCH_SERVER": ready_info["url"], "ANABRANCH_TOKEN": ready_info["token"]}
 
 
-def run(place: dict[str, str], *arguments: str, expected: int) -> None:
+def run_command(connection: dict[str, str], *arguments: str, expected_exit_code: int) -> None:
     """One command, shown as it would be typed; ends the demo where it ends otherwise than expected."""
-    print(f"\n$ anabranch {' '.join(map(_quoted, arguments))}", flush=True)
-    code = subprocess.run(anabranch(*arguments), env=environment() | place, check=False).returncode
+    print(f"\n$ anabranch {' '.join(map(_quote, arguments))}", flush=True)
+    code = subprocess.run(build_command(*arguments), env=build_environment() | connection, check=False).returncode
     if code:
         print(f"(exit {code})", flush=True)
-    if code != expected:
-        raise SystemExit(f"anabranch {arguments[0]} exited {code}, not {expected}")
+    if code != expected_exit_code:
+        raise SystemExit(f"anabranch {arguments[0]} exited {code}, not {expected_exit_code}")
 
 
-def _quoted(argument: str) -> str:
+def _quote(argument: str) -> str:
     return f'"{argument}"' if " " in argument else argument
 
 
@@ -75,10 +75,10 @@ def main() -> None:
     questions: list[dict[str, Any]] = yaml.safe_load((HERE / "questions.yaml").read_text(encoding="utf-8"))
     with tempfile.TemporaryDirectory(prefix="anabranch-demo-") as folder:
         print("Starting Postgres, the log, the stages and the API …", flush=True)
-        with server(Path(folder)) as place:
-            run(place, "ingest", os.path.relpath(HERE / "corpus"), "--wait", expected=ANSWERED)
+        with run_server(Path(folder)) as connection:
+            run_command(connection, "ingest", os.path.relpath(HERE / "corpus"), "--wait", expected_exit_code=ANSWERED)
             for question in questions:
-                run(place, "query", question["question"], expected=ANSWERED if question["document"] else REFUSED)
+                run_command(connection, "query", question["question"], expected_exit_code=ANSWERED if question["document"] else REFUSED)
     print("That was the demo; its data are gone. Now yours: anabranch up, then anabranch ingest FILE --wait and anabranch query QUESTION.")
 
 

@@ -12,24 +12,24 @@ from typing import Any
 from uuid import UUID
 
 OrderKey = tuple[int, ...]
-Said = Mapping[str, Any]
+StatedFields = Mapping[str, Any]
 """Of `title`, `collection`, `tags`, `metadata` and `readers` those that are spoken of."""
-FIELDS = ("title", "collection", "tags", "metadata", "readers")
+AMENDABLE_FIELDS = ("title", "collection", "tags", "metadata", "readers")
 EVERYONE = "everyone"
 
 
 @dataclass(frozen=True, slots=True)
-class Saying:
+class FieldStatement:
     """`identity` decides between two of one order."""
 
     order: OrderKey
     identity: UUID
-    said: Said
-    by_revision: bool
+    fields: StatedFields
+    is_revision: bool
 
 
 @dataclass(frozen=True, slots=True)
-class Amended:
+class ResolvedFields:
     """`amended` names the fields in which it differs from what the latest revision said."""
 
     title: str | None
@@ -37,63 +37,66 @@ class Amended:
     tags: tuple[str, ...]
     metadata: Mapping[str, Any]
     readers: tuple[str, ...] | None
-    amended: tuple[str, ...]
+    amended_fields: tuple[str, ...]
 
 
-def spoken(fields: Mapping[str, Any]) -> dict[str, Any]:
+def stated_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """What a revision with these fields says: an empty field says nothing. An empty list of readers does: it shuts everyone out."""
-    said = {name: list(value) if name in ("tags", "readers") else value for name in FIELDS if (value := fields.get(name))}
-    return said | ({"readers": []} if fields.get("readers") is not None and not fields["readers"] else {})
+    stated = {name: list(value) if name in ("tags", "readers") else value for name in AMENDABLE_FIELDS if (value := fields.get(name))}
+    return stated | ({"readers": []} if fields.get("readers") is not None and not fields["readers"] else {})
 
 
-def limited_to(readers: Iterable[str] | None) -> tuple[str, ...] | None:
+def normalize_readers(readers: Iterable[str] | None) -> tuple[str, ...] | None:
     """The readers that a document is limited to, each once; None where everyone in the tenant may read it."""
-    return None if readers is None or EVERYONE in (names := tuple(sorted(set(readers)))) else names
+    return None if readers is None or EVERYONE in (unique_names := tuple(sorted(set(readers)))) else unique_names
 
 
-def what_holds(sayings: Sequence[Saying]) -> Amended | None:
+def resolve_amendments(statements: Sequence[FieldStatement]) -> ResolvedFields | None:
     """None where there is no revision yet."""
-    latest = max((saying for saying in sayings if saying.by_revision), key=_order, default=None)
+    latest = max((statement for statement in statements if statement.is_revision), key=_sort_key, default=None)
     if latest is None:
         return None
-    held = {place: value for place, (value, _) in _held(sayings).items()}
-    base, whole = latest.said, {name: value for (name, key), value in held.items() if key is None}
-    keys = {key: value for (name, key), value in held.items() if key is not None}
-    metadata = {**base.get("metadata", {}), **keys}
-    return Amended(
-        title=whole.get("title", base.get("title")) or None,
-        collection=whole.get("collection", base.get("collection")) or None,
-        tags=tuple(whole.get("tags", base.get("tags")) or ()),
-        metadata={name: value for name, value in metadata.items() if not (name in keys and value is None)},
-        readers=limited_to(whole.get("readers", base.get("readers"))),
-        amended=tuple(sorted({name for name, _ in held})),
+    effective = {path: value for path, (value, _) in _resolve_effective(statements).items()}
+    revision_fields, amended_values = latest.fields, {name: value for (name, key), value in effective.items() if key is None}
+    amended_metadata = {key: value for (name, key), value in effective.items() if key is not None}
+    metadata = {**revision_fields.get("metadata", {}), **amended_metadata}
+    return ResolvedFields(
+        title=amended_values.get("title", revision_fields.get("title")) or None,
+        collection=amended_values.get("collection", revision_fields.get("collection")) or None,
+        tags=tuple(amended_values.get("tags", revision_fields.get("tags")) or ()),
+        metadata={name: value for name, value in metadata.items() if not (name in amended_metadata and value is None)},
+        readers=normalize_readers(amended_values.get("readers", revision_fields.get("readers"))),
+        amended_fields=tuple(sorted({name for name, _ in effective})),
     )
 
 
-def holds(saying: Saying, sayings: Iterable[Saying]) -> bool:
+def is_effective(statement: FieldStatement, statements: Iterable[FieldStatement]) -> bool:
     """Whether anything of this amendment does."""
-    return any((owner.order, owner.identity) == (saying.order, saying.identity) for _, owner in _held(sayings).values())
+    return any(
+        (effective_statement.order, effective_statement.identity) == (statement.order, statement.identity)
+        for _, effective_statement in _resolve_effective(statements).values()
+    )
 
 
-def _held(sayings: Iterable[Saying]) -> dict[tuple[str, str | None], tuple[Any, Saying]]:
+def _resolve_effective(statements: Iterable[FieldStatement]) -> dict[tuple[str, str | None], tuple[Any, FieldStatement]]:
     """Field, and key of the metadata → what an amendment says of it that nothing later speaks of, and which."""
-    found: dict[tuple[str, str | None], tuple[Any, Saying]] = {}
-    for saying in sorted(sayings, key=_order):
-        for place, value in _places(saying.said):
-            if saying.by_revision:
-                found.pop(place, None)
+    effective: dict[tuple[str, str | None], tuple[Any, FieldStatement]] = {}
+    for statement in sorted(statements, key=_sort_key):
+        for path, value in _flatten_fields(statement.fields):
+            if statement.is_revision:
+                effective.pop(path, None)
             else:
-                found[place] = (value, saying)
-    return found
+                effective[path] = (value, statement)
+    return effective
 
 
-def _places(said: Said) -> Iterator[tuple[tuple[str, str | None], Any]]:
-    for name, value in said.items():
+def _flatten_fields(fields: StatedFields) -> Iterator[tuple[tuple[str, str | None], Any]]:
+    for name, value in fields.items():
         if name == "metadata":
             yield from (((name, key), inner) for key, inner in value.items())
         else:
             yield (name, None), value
 
 
-def _order(saying: Saying) -> tuple[OrderKey, bool, UUID]:
-    return saying.order, not saying.by_revision, saying.identity
+def _sort_key(statement: FieldStatement) -> tuple[OrderKey, bool, UUID]:
+    return statement.order, not statement.is_revision, statement.identity

@@ -7,13 +7,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
-from schemas.moments import Moment
 from schemas.roles import Role
+from schemas.timestamps import Timestamp
 
 MAX_GROUPS = 100
 PlainName = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]{1,200}$")]
 """A user or a group, without its prefix."""
-KEY_ID = r"^[0-9a-f]{16}$"
+KEY_ID_PATTERN = r"^[0-9a-f]{16}$"
 MAX_GRACE_S = 30 * 86_400
 
 
@@ -26,7 +26,7 @@ class ApiKeyRequest(BaseModel):
     role: Role = Field("reader", description="never above the caller's own")
     user: PlainName | None = Field(None, description="the key reads only documents that this user may read")
     groups: list[PlainName] = Field([], max_length=MAX_GROUPS, description="and those that these groups may read")
-    expires_at: Moment | None = Field(None, description="null: until it is revoked; UTC where no zone is given")
+    expires_at: Timestamp | None = Field(None, description="null: until it is revoked; UTC where no zone is given")
 
     def readers(self) -> tuple[str, ...] | None:
         """Names that a document's readers are matched with; None where the key is not limited."""

@@ -50,8 +50,8 @@ class AnabranchError(Exception):
         return (_rebuild, (type(self), self.detail, self.code, self.remedy))
 
 
-def _rebuild(kind: type[AnabranchError], detail: str, code: str, remedy: str) -> AnabranchError:
-    return kind(detail, code=code, remedy=remedy)
+def _rebuild(error_class: type[AnabranchError], detail: str, code: str, remedy: str) -> AnabranchError:
+    return error_class(detail, code=code, remedy=remedy)
 
 
 class TransientError(AnabranchError):
@@ -62,10 +62,10 @@ class EngineUnavailable(TransientError):
     code = "ENGINE_UNAVAILABLE"
     remedy = "Check that the model server answers; work goes on by itself when it does."
 
-    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, answers: int | None = None) -> None:
+    def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, n_answers: int | None = None) -> None:
         """`answers` is how often it has answered this program so far, where that is counted."""
         super().__init__(detail, code=code, remedy=remedy)
-        self.answers = answers
+        self.n_answers = n_answers
 
 
 class NoSpace(EngineUnavailable):
@@ -132,22 +132,22 @@ class InvalidRequest(PermanentError):
     code = "INVALID_REQUEST"
 
 
-class PlaceAhead(InvalidRequest):
+class CursorAhead(InvalidRequest):
     code = "PLACE_AHEAD"
     remedy = "The log was restored from a backup, or made anew, since that place was told: read from `begin`, or from `now`."
 
 
-class Erased(PermanentError):
+class DataErased(PermanentError):
     code = "ERASED"
     remedy = "Nothing brings it back; send the document again if it is wanted after all."
 
 
-class KeyLost(Erased):
+class KeyLost(DataErased):
     code = "KEY_LOST"
     remedy = "Restore a newer backup of the schema `keystore`; else send the document again."
 
 
-class ModelOutput(PermanentError):
+class InvalidModelOutput(PermanentError):
     """A model that does not keep to the form it was asked for. `calls` and `tokens` are what it took to find out; another process is not told them."""
 
     code = "MODEL_OUTPUT"

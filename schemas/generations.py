@@ -9,7 +9,7 @@ from pydantic import Field
 from schemas.ids import fingerprint
 from schemas.values import Value
 
-State = Literal["building", "shadow", "live", "standby", "dropped"]
+GenerationState = Literal["building", "shadow", "live", "standby", "dropped"]
 
 
 class ParseConfig(Value):
@@ -68,14 +68,14 @@ class Generation(Value):
     config: IndexConfig
     how: dict[str, str] = Field(description="stage → fingerprint of the chain of stages that makes its output")
     topics: dict[str, str] = Field(description="topic of the plain pipeline → topic that this generation uses, both without prefix")
-    state: State = "building"
+    state: GenerationState = "building"
 
 
-CHAIN: dict[str, str | None] = {"transcribe": None, "chunk": "transcribe", "extract": "chunk", "embed": "chunk"}
+UPSTREAM_STAGES: dict[str, str | None] = {"transcribe": None, "chunk": "transcribe", "extract": "chunk", "embed": "chunk"}
 """Each stage that makes facts, and the one whose facts it reads."""
 
 
-def stage_fingerprint(stage: str, config: IndexConfig, version: int, upstream: str | None) -> str:
+def compute_stage_fingerprint(stage: str, config: IndexConfig, version: int, upstream: str | None) -> str:
     """The `how` of one stage: its version, its configuration, and the `how` of the stage before it."""
     parts: dict[str, list[Any]] = {
         "transcribe": [config.parse.model_dump(), config.ocr.model_dump()],
@@ -86,9 +86,9 @@ def stage_fingerprint(stage: str, config: IndexConfig, version: int, upstream: s
     return fingerprint(stage, version, parts[stage], upstream)
 
 
-def chain_fingerprints(config: IndexConfig, versions: dict[str, int]) -> dict[str, str]:
+def compute_chain_fingerprints(config: IndexConfig, versions: dict[str, int]) -> dict[str, str]:
     """The `how` of each stage. `versions` are the integers in the stages' files."""
-    how: dict[str, str] = {}
-    for stage, upstream in CHAIN.items():
-        how[stage] = stage_fingerprint(stage, config, versions[stage], how[upstream] if upstream else None)
-    return how
+    fingerprints: dict[str, str] = {}
+    for stage, upstream in UPSTREAM_STAGES.items():
+        fingerprints[stage] = compute_stage_fingerprint(stage, config, versions[stage], fingerprints[upstream] if upstream else None)
+    return fingerprints

@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from uuid import UUID
 
-Part = str | bytes | int | UUID | None | Sequence["Part"]
+IdPart = str | bytes | int | UUID | None | Sequence["IdPart"]
 
 
-def _encode(part: Part) -> bytes:
+def _encode(part: IdPart) -> bytes:
     match part:
         case None:
             tag, body = b"n", b""
@@ -33,7 +33,7 @@ def _encode(part: Part) -> bytes:
     return tag + struct.pack(">Q", len(body)) + body
 
 
-def content_id(kind: str, *parts: Part) -> UUID:
+def content_id(kind: str, *parts: IdPart) -> UUID:
     """SHA-256 over type-tagged, length-prefixed parts as a UUIDv8 (RFC 9562). Raises TypeError for floats, booleans and mappings."""
     digest = bytearray(hashlib.sha256(_encode([kind, *parts])).digest()[:16])
     digest[6] = (digest[6] & 0x0F) | 0x80
@@ -47,19 +47,19 @@ def fingerprint(*parts: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
-def document_id(tenant: str, source: str, name: str) -> UUID:
+def make_document_id(tenant: str, source: str, name: str) -> UUID:
     """A document's id. `source` is the ce_source if it numbers its changes, else ''; `name` the external id or source URI, else the hash of the bytes."""
     return content_id("document", tenant, source, name)
 
 
-def received_id(tenant: str, source: str, event_id: str) -> UUID:
+def make_received_id(tenant: str, source: str, event_id: str) -> UUID:
     """The internal id of an event at the door, from what its producer called it."""
     return content_id("received", tenant, source, event_id)
 
 
-def derived_id(author: str, how: str, cause: UUID, ordinal: int) -> UUID:
+def make_derived_id(producer: str, pipeline_fingerprint: str, cause: UUID, ordinal: int) -> UUID:
     """The id of a fact that a stage publishes: trying again gives the same one."""
-    return content_id("event", author, how, cause, ordinal)
+    return content_id("event", producer, pipeline_fingerprint, cause, ordinal)
 
 
 def sha256_hex(data: bytes) -> str:

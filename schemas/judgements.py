@@ -10,11 +10,11 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from schemas.values import Value
 
 Grade = Annotated[int, Field(ge=0, le=3, description="0 does not help, 1 a little, 2 well, 3 is the answer")]
-QUOTE = 4_000
+MAX_QUOTE_CHARS = 4_000
 """Characters of a quote at most; its span ends with it."""
 
 
-class Passage(Value):
+class QuotedPassage(Value):
     """A place in a revision of a document, with what stood there."""
 
     document_id: UUID
@@ -22,10 +22,10 @@ class Passage(Value):
     revision: int = 0
     char_start: int = Field(ge=0)
     char_end: int = Field(ge=0)
-    quote: str = Field(max_length=QUOTE)
+    quote: str = Field(max_length=MAX_QUOTE_CHARS)
 
 
-class Judged(Passage):
+class GradedPassage(QuotedPassage):
     grade: Grade
 
 
@@ -43,17 +43,17 @@ class FeedbackRequest(BaseModel):
     note: str | None = Field(None, max_length=20_000)
 
     @model_validator(mode="after")
-    def says_something(self) -> Self:
+    def check_not_empty(self) -> Self:
         if self.run_id is None and self.query is None:
             raise ValueError("run_id or query must be given")
         if self.useful is None and not (self.chunk_ids or self.grades or self.corrected_answer or self.note):
             raise ValueError("one of useful, chunk_ids, grades, corrected_answer and note must be given")
         return self
 
-    def graded(self) -> dict[UUID, int]:
+    def list_grades(self) -> dict[UUID, int]:
         """Chunk id → grade; one that is only named gets what `useful` says."""
-        named = dict.fromkeys(self.chunk_ids, 0 if self.useful is False else 1)
-        return {**named, **self.grades}
+        default_grades = dict.fromkeys(self.chunk_ids, 0 if self.useful is False else 1)
+        return {**default_grades, **self.grades}
 
 
 class FeedbackReceipt(BaseModel):

@@ -90,5 +90,5 @@ class RunLineage(Value):
     broken: list[str]
 
 
-def broken(hops: list[Hop]) -> list[str]:
+def list_broken_hops(hops: list[Hop]) -> list[str]:
     return [f"{hop.place}: {hop.detail}" for hop in hops if hop.verified is False]

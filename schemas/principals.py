@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 from schemas.errors import Forbidden, InvalidRequest
-from schemas.events.raw import is_tenant
+from schemas.events.raw import is_valid_tenant
 from schemas.roles import ROLES, Role
 
-Readers = Sequence[str] | None
+ReaderScope = Sequence[str] | None
 """Names that a caller goes by. None: it may read every document of its tenant."""
 
 
@@ -25,17 +25,17 @@ class Principal:
     readers: tuple[str, ...] | None = None
     """Names such as `user:ana` and `group:finance` that a document's readers are matched with. None sees every document of the tenant."""
 
-    home: str | None = None
+    home_tenant: str | None = None
     """The credential's own tenant, where an operator acts for another one."""
 
-    def has_role(self, needed: Role) -> bool:
-        return ROLES.index(self.role) >= ROLES.index(needed)
+    def has_role(self, required_role: Role) -> bool:
+        return ROLES.index(self.role) >= ROLES.index(required_role)
 
-    def acting_for(self, tenant: str | None) -> Principal:
+    def for_tenant(self, tenant: str | None) -> Principal:
         """Return this caller on behalf of the named tenant. Raises Forbidden unless it is an operator or the tenant its own."""
         if tenant is None or tenant == self.tenant:
             return self
-        if not is_tenant(tenant):
+        if not is_valid_tenant(tenant):
             raise InvalidRequest(f"{tenant[:100]!r} is not a valid tenant name.", remedy="Correct the header X-Anabranch-Tenant.")
         if self.role != "operator":
             raise Forbidden(
@@ -43,7 +43,7 @@ class Principal:
                 code="FORBIDDEN_TENANT",
                 remedy="Leave out the header X-Anabranch-Tenant (--tenant), or use an operator's credential.",
             )
-        return replace(self, tenant=tenant, home=self.tenant)
+        return replace(self, tenant=tenant, home_tenant=self.tenant)
 
 
 class Authenticator(Protocol):

@@ -23,11 +23,11 @@ MAX_FILTER_METADATA_BYTES = 64 * 1024
 FilterText = Annotated[str, Field(max_length=1024)]
 
 
-def _bounded_metadata(metadata: dict[str, Any]) -> dict[str, Any]:
+def _check_metadata_size(metadata: dict[str, Any]) -> dict[str, Any]:
     if len(metadata) > MAX_FILTER_ENTRIES:
         raise ValueError(f"{len(metadata)} keys; {MAX_FILTER_ENTRIES} are allowed")
-    if (found := len(json.dumps(metadata, default=str).encode())) > MAX_FILTER_METADATA_BYTES:
-        raise ValueError(f"{found} bytes of JSON; {MAX_FILTER_METADATA_BYTES} are allowed")
+    if (n_bytes := len(json.dumps(metadata, default=str).encode())) > MAX_FILTER_METADATA_BYTES:
+        raise ValueError(f"{n_bytes} bytes of JSON; {MAX_FILTER_METADATA_BYTES} are allowed")
     return metadata
 
 
@@ -41,22 +41,22 @@ class Filters(Value):
     languages: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES)
     date_from: date | None = None
     date_to: date | None = None
-    metadata: Annotated[dict[str, Any], AfterValidator(_bounded_metadata)] = Field({}, description="at most 64 KB of JSON")
+    metadata: Annotated[dict[str, Any], AfterValidator(_check_metadata_size)] = Field({}, description="at most 64 KB of JSON")
 
 
-def _with_a_word(query: str) -> str:
+def _require_word(query: str) -> str:
     if not any(character.isalnum() for character in query):
         raise ValueError("the question has no word in it")
     return query
 
 
-Asked = Annotated[str, Field(min_length=1, max_length=8000), AfterValidator(_with_a_word)]
+QueryText = Annotated[str, Field(min_length=1, max_length=8000), AfterValidator(_require_word)]
 
 
 class SearchRequest(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
-    query: Asked
+    query: QueryText
     k: int = Field(10, ge=1, le=100)
     mode: Mode = "auto"
     profile: str = "default"
@@ -73,12 +73,12 @@ class QueryRequest(SearchRequest):
     debug: bool = Field(False, description="add every candidate and every number that entered a sum")
 
 
-class ChannelPlace(Value):
+class ChannelRank(Value):
     rank: int
     score: float
 
 
-class Result(Value):
+class SearchResult(Value):
     """A parent chunk, ranked."""
 
     rank: int
@@ -95,7 +95,7 @@ class Result(Value):
     pages: list[int]
     spans: list[Span]
     snippet: str
-    channels: dict[Channel, ChannelPlace]
+    channels: dict[Channel, ChannelRank]
     duplicates: list[UUID] = Field(default=[], description="documents whose near-equal passage was folded under this one")
     explanation: dict[str, Any] | None = Field(None, description="on request: every number that entered the score")
 
@@ -158,7 +158,7 @@ class Trace(Value):
     notes: list[str] = Field(default=[], description="what a person should know about this answer, such as entities still settling")
 
 
-class Check(Value):
+class JudgeCheck(Value):
     name: str
     kind: Literal["deterministic", "model"]
     result: Literal["pass", "fail", "not_checked"]
@@ -168,9 +168,9 @@ class Check(Value):
     evidence: str | None = None
 
 
-class Judgement(Value):
+class JudgeVerdict(Value):
     decision: Literal["PASS", "FAIL_RETRYABLE", "FAIL_BLOCKED"]
-    checks: list[Check]
+    checks: list[JudgeCheck]
 
 
 class Confidence(Value):
@@ -181,14 +181,14 @@ class Confidence(Value):
 class SearchResponse(Value):
     run_id: UUID
     generation: str
-    results: list[Result]
+    results: list[SearchResult]
     trace: Trace
 
 
 RefusalCode = Literal["NO_SUITABLE_CONTEXT", "NO_SUCH_COLLECTION", "INSUFFICIENT_CONTEXT", "JUDGE_BLOCKED"]
 
 
-class Debug(Value):
+class DebugInfo(Value):
     """What the question's fact on topic `queries` records."""
 
     candidates: list[dict[str, Any]]
@@ -204,33 +204,33 @@ class QueryResponse(Value):
     message: str | None = None
     language: str | None = None
     citations: list[Citation]
-    contexts: list[Result] = []
-    judge: Judgement | None = None
+    contexts: list[SearchResult] = []
+    judge: JudgeVerdict | None = None
     confidence: Confidence
     assumptions: list[str] = []
     limitations: list[str] = []
     trace: Trace
-    debug: Debug | None = Field(None, description="on request")
+    debug: DebugInfo | None = Field(None, description="on request")
 
 
-class Step(Value):
+class StepProgress(Value):
     """A step of a question began, or ended after `ms` milliseconds. One that runs again is told again."""
 
     name: str = Field(description="plan, channels, chunks, fuse, rerank, read, answer, judge")
     ms: float | None = Field(None, description="null when it begins")
 
 
-class Delta(Value):
+class AnswerDelta(Value):
     """More words of an answer that a model is writing: a draft, before any sentence of it is proven. The answer at the end is what holds."""
 
     draft: int = Field(description="from 1; grows when the model begins anew, and what was told before is void")
     text: str
 
 
-Progress = Step | Delta
-Tell = Callable[[Progress], None]
+Progress = StepProgress | AnswerDelta
+OnProgress = Callable[[Progress], None]
 """Takes what happens while a question is under way, and returns at once."""
 
 
-def untold(progress: Progress) -> None:
+def ignore_progress(progress: Progress) -> None:
     """For those who wait for the answer alone."""

@@ -19,7 +19,7 @@ class Record:
     headers: Headers = field(default_factory=dict)
 
     @property
-    def size(self) -> int:
+    def size_bytes(self) -> int:
         """Bytes of key, value and headers: what bounded queues count."""
         headers = sum(len(name) + len(value) for name, value in self.headers.items())
         return len(self.key or b"") + len(self.value or b"") + headers
@@ -34,11 +34,11 @@ class Position:
     offset: int
 
 
-def repeats(position: Position | None, first: Position | None) -> bool:
+def is_repeat(position: Position | None, first_position: Position | None) -> bool:
     """Whether a record stands elsewhere than `first`: with the same event, it was sent again. The reaction is owed to the first alone, which is delivered
     until it is acknowledged: by the repeat's place the event would overtake what was sent between the two, and of two copies in two partitions the one
     that ends sooner would give the event its order."""
-    return position is not None and first is not None and position != first
+    return position is not None and first_position is not None and position != first_position
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,5 +49,5 @@ class StoredRecord:
     """The log's own clock (Kafka: LogAppendTime), in UTC."""
 
     @property
-    def size(self) -> int:
-        return self.record.size
+    def size_bytes(self) -> int:
+        return self.record.size_bytes

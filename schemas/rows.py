@@ -14,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.generations import Generation
-from schemas.judgements import Judged
-from schemas.sources import Reset, SourceSpec
-from schemas.values import BlobRef, Said
+from schemas.judgements import GradedPassage
+from schemas.sources import SequenceReset, SourceSpec
+from schemas.values import BlobRef, DocumentSummary
 
 OrderKey = tuple[int, ...]
 PartKind = Literal["chunks", "vectors", "entities"]
@@ -74,7 +74,7 @@ class AmendmentRow:
     document_id: UUID
     order: OrderKey
     tenant: str
-    said: dict[str, Any]
+    fields: dict[str, Any]
     accepted_id: UUID
     received_at: datetime
 
@@ -145,7 +145,7 @@ class VectorRow:
 
 
 @dataclass(frozen=True, slots=True)
-class StateRow:
+class TokenStateRow:
     """Where the token states of a chunk lie."""
 
     chunk_id: UUID
@@ -158,7 +158,7 @@ class StateRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SettledRow:
+class PartCompletedRow:
     """Part `part` of `parts` of one kind is there. When all chunk and vector parts of an order are, the order is complete."""
 
     document_id: UUID
@@ -226,7 +226,7 @@ class GenerationRow:
 
 
 @dataclass(frozen=True, slots=True)
-class BuiltRow:
+class GenerationBuiltRow:
     """A generation that was building can answer: all below the barrier (topic → partition → next offset) is settled, its indexes are there."""
 
     generation: str
@@ -234,7 +234,7 @@ class BuiltRow:
 
 
 @dataclass(frozen=True, slots=True)
-class LiveRow:
+class LiveGenerationRow:
     """The generation that answers. The first one becomes live by being created. `decided_at` is the decision's offset: an earlier one changes nothing."""
 
     generation: str
@@ -242,7 +242,7 @@ class LiveRow:
 
 
 @dataclass(frozen=True, slots=True)
-class DroppedRow:
+class GenerationDroppedRow:
     """A generation that is given up; its partitions go soon after."""
 
     generation: str
@@ -257,7 +257,7 @@ class SourceRow:
 
 
 @dataclass(frozen=True, slots=True)
-class SourceEndRow:
+class SourceRemovedRow:
     source: str
     withdraw: bool
 
@@ -265,11 +265,11 @@ class SourceEndRow:
 @dataclass(frozen=True, slots=True)
 class SourceResetRow:
     source: str
-    reset: Reset
+    reset: SequenceReset
 
 
 @dataclass(frozen=True, slots=True)
-class ErasureRow:
+class ErasureRequestRow:
     """A request for erasure."""
 
     receipt_id: UUID
@@ -280,7 +280,7 @@ class ErasureRow:
 
 
 @dataclass(frozen=True, slots=True)
-class DestroyedRow:
+class KeysDestroyedRow:
     """Keys that are not to open anything any more."""
 
     tenant: str
@@ -288,7 +288,7 @@ class DestroyedRow:
 
 
 @dataclass(frozen=True, slots=True)
-class ReceiptRow:
+class ErasureReceiptRow:
     """What an erasure removed, by place, and what remains."""
 
     receipt_id: UUID
@@ -329,7 +329,7 @@ class FeedbackRow:
     run_id: UUID | None
     query: str | None
     useful: bool | None
-    judgements: tuple[Judged, ...]
+    judgements: tuple[GradedPassage, ...]
     corrected_answer: str | None
     note: str | None
 
@@ -368,14 +368,14 @@ class DeadLetterRow:
     record: BlobRef | None
     producer_event_id: str | None
     producer_source: str | None
-    buried_at: datetime
+    dead_lettered_at: datetime
     headers: BlobRef | None = None
     appended_at: datetime | None = None
-    said: Said | None = None
+    document_summary: DocumentSummary | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class ClosedRow:
+class DeadLetterClosedRow:
     """A dead letter that nothing is left to do about."""
 
     event_id: UUID
@@ -394,24 +394,24 @@ Row = (
     | ParentRow
     | ChildRow
     | VectorRow
-    | StateRow
-    | SettledRow
+    | TokenStateRow
+    | PartCompletedRow
     | MentionRow
     | RelationRow
     | ClaimRow
     | GenerationRow
-    | BuiltRow
-    | LiveRow
+    | GenerationBuiltRow
+    | LiveGenerationRow
     | SourceRow
-    | SourceEndRow
+    | SourceRemovedRow
     | SourceResetRow
-    | DroppedRow
-    | ErasureRow
-    | DestroyedRow
-    | ReceiptRow
+    | GenerationDroppedRow
+    | ErasureRequestRow
+    | KeysDestroyedRow
+    | ErasureReceiptRow
     | RunRow
     | FeedbackRow
     | AuditRow
     | DeadLetterRow
-    | ClosedRow
+    | DeadLetterClosedRow
 )

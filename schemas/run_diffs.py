@@ -9,13 +9,13 @@ from pydantic import Field
 
 from schemas.values import Value
 
-Cause = Literal["document", "generation", "profile", "request", "ranking"]
+ChangeCause = Literal["document", "generation", "profile", "request", "ranking"]
 
 
-class Reason(Value):
+class ChangeReason(Value):
     """`document`: another revision, gone, or new. `generation`: made by other stages. `ranking`: the same passage among other competitors."""
 
-    cause: Cause
+    cause: ChangeCause
     detail: str
 
 
@@ -30,10 +30,10 @@ class PassageChange(Value):
     section: str
     rank_then: int | None
     rank_now: int | None
-    reason: Reason | None = Field(None, description="why it is new, gone or moved")
+    reason: ChangeReason | None = Field(None, description="why it is new, gone or moved")
 
 
-class Side(Value):
+class ComparedRun(Value):
     """One of the two answers."""
 
     run_id: UUID
@@ -49,8 +49,8 @@ class RunDiff(Value):
     """`same`: answer, citations and the order of passages are equal."""
 
     question: str
-    then: Side
-    now: Side
+    then: ComparedRun
+    now: ComparedRun
     same: bool
     answer_changed: bool
     citations_changed: bool
@@ -59,10 +59,10 @@ class RunDiff(Value):
     gone: list[PassageChange]
     profile_changes: dict[str, tuple[Any, Any]] = Field(description="setting → then, now")
     request_changes: dict[str, tuple[Any, Any]]
-    reasons: list[Reason] = Field(description="each once, the most telling first")
+    reasons: list[ChangeReason] = Field(description="each once, the most telling first")
 
 
-class DocumentNow(Value):
+class CurrentDocument(Value):
     """What became of a document since. A `visible_revision` of null answers no question."""
 
     visible_revision: int | None

@@ -12,10 +12,10 @@ from schemas.values import Value
 
 Column = Annotated[str, Field(min_length=1, max_length=255)]
 ColumnType = Literal["date", "timestamp_ms", "timestamp_us", "timestamp_ns", "time_ms", "time_us", "time_ns", "decimal", "bytes", "json"]
-NAME = r"^[a-z][a-z0-9_-]{0,39}$"
-SLOT = r"^[a-z0-9_]{1,63}$"
-TABLE = r"^[^.]+(\.[^.]+)?$"
-ADDRESS = r"^https?://"
+NAME_PATTERN = r"^[a-z][a-z0-9_-]{0,39}$"
+SLOT_PATTERN = r"^[a-z0-9_]{1,63}$"
+TABLE_PATTERN = r"^[^.]+(\.[^.]+)?$"
+URL_PATTERN = r"^https?://"
 
 
 class ColumnEncoding(Value):
@@ -39,8 +39,8 @@ class RowMapping(Value):
     @property
     def columns(self) -> list[str]:
         """All that are read, each once."""
-        named = [name for name in (self.title, self.language, self.filename) if name]
-        return list(dict.fromkeys([*self.id, *self.body, *self.metadata, *named]))
+        optional_columns = [name for name in (self.title, self.language, self.filename) if name]
+        return list(dict.fromkeys([*self.id, *self.body, *self.metadata, *optional_columns]))
 
 
 class DebeziumSource(Value):
@@ -52,12 +52,12 @@ class DebeziumSource(Value):
 class PostgresSource(Value):
     kind: Literal["postgres"] = "postgres"
     dsn: str | None = Field(None, description="refused: the address is ANABRANCH_SOURCES__NAME of the worker")
-    table: str = Field(pattern=TABLE, description="schema.table; the schema is `public` where none is given")
-    slot: str | None = Field(None, pattern=SLOT, description="of its replication slot and publication; by default `anabranch_` and the name")
+    table: str = Field(pattern=TABLE_PATTERN, description="schema.table; the schema is `public` where none is given")
+    slot: str | None = Field(None, pattern=SLOT_PATTERN, description="of its replication slot and publication; by default `anabranch_` and the name")
     mapping: RowMapping
 
     @property
-    def place(self) -> tuple[str, str]:
+    def schema_and_table(self) -> tuple[str, str]:
         """Schema and table."""
         schema, _, table = self.table.rpartition(".")
         return schema or "public", table
@@ -72,7 +72,7 @@ class FolderSource(Value):
 
 class UrlsSource(Value):
     kind: Literal["urls"] = "urls"
-    urls: list[Annotated[str, Field(pattern=ADDRESS, max_length=1024)]] = Field(min_length=1, max_length=10_000)
+    urls: list[Annotated[str, Field(pattern=URL_PATTERN, max_length=1024)]] = Field(min_length=1, max_length=10_000)
     every_s: float = Field(3600.0, ge=0.05, le=31_536_000, description="between two requests for the same address")
     gone_after: int = Field(3, ge=1, le=100, description="answers 404 or 410 in a row until the document is withdrawn")
 
@@ -80,7 +80,7 @@ class UrlsSource(Value):
 class SourceRequest(Value):
     """What a source is told once."""
 
-    name: str = Field(pattern=NAME)
+    name: str = Field(pattern=NAME_PATTERN)
     collection: str | None = Field(None, max_length=255)
     tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256)
     takes: Annotated[DebeziumSource | PostgresSource | FolderSource | UrlsSource, Field(discriminator="kind")]
@@ -96,7 +96,7 @@ class SourceSpec(SourceRequest):
         return f"anabranch/source/{self.name}"
 
 
-class Reset(Value):
+class SequenceReset(Value):
     """From here on the numbers of a source begin anew: its database was restored. `begins` says where in its topic, by partition."""
 
     epoch: int
@@ -109,79 +109,79 @@ class DeclaredSource:
 
     spec: SourceSpec
     epoch: int
-    resets: tuple[Reset, ...] = ()
+    resets: tuple[SequenceReset, ...] = ()
     removed: bool = False
     withdraw: bool = False
     """With its removal its documents go too."""
 
     def epoch_at(self, partition: int, offset: int) -> int:
         """The epoch of a record of its topic."""
-        later = [reset.epoch for reset in self.resets if offset >= reset.begins.get(partition, 0)]
-        first = min((reset.epoch - 1 for reset in self.resets), default=self.epoch)
-        return max(later, default=first)
+        later_epochs = [reset.epoch for reset in self.resets if offset >= reset.begins.get(partition, 0)]
+        initial_epoch = min((reset.epoch - 1 for reset in self.resets), default=self.epoch)
+        return max(later_epochs, default=initial_epoch)
 
 
-Mark = tuple[int, int]
+SequenceMark = tuple[int, int]
 """Epoch and number: what a floor is compared by."""
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class RowChange:
     """One row as one change leaves it. `columns` holds the mapped columns that the change knows, `unknown` names those it says are as before."""
 
     key: str
     table: str
     epoch: int
     sequence: int
-    read: bool = False
+    is_snapshot_read: bool = False
     """By a snapshot: of a change with the same number it is the earlier one."""
-    gone: bool = False
+    is_deleted: bool = False
     columns: Mapping[str, Any] = field(default_factory=dict)
-    unknown: tuple[str, ...] = ()
+    unchanged_columns: tuple[str, ...] = ()
     old_key: str | None = None
     """Where the row's key changed with this: what the row was called before."""
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> SequenceMark:
         return self.epoch, self.sequence
 
     @property
     def order(self) -> tuple[int, int, int]:
-        return self.epoch, self.sequence, 0 if self.read else 1
+        return self.epoch, self.sequence, 0 if self.is_snapshot_read else 1
 
 
 @dataclass(frozen=True, slots=True)
-class Floors:
+class TableFloors:
     """Of one table: the latest TRUNCATE, and the beginning of the latest full snapshot that has ended."""
 
-    truncated: Mark = (0, 0)
-    read: Mark = (0, 0)
+    truncated_at: SequenceMark = (0, 0)
+    snapshot_started_at: SequenceMark = (0, 0)
 
     @property
-    def highest(self) -> Mark:
-        return max(self.truncated, self.read)
+    def highest(self) -> SequenceMark:
+        return max(self.truncated_at, self.snapshot_started_at)
 
-    def bury(self, change: Change) -> bool:
+    def is_obsolete(self, change: RowChange) -> bool:
         """Whether the change is of a row that is no more: it came before a TRUNCATE, or a later snapshot has not seen the row."""
-        return change.mark <= self.truncated or change.mark < self.read
+        return change.mark <= self.truncated_at or change.mark < self.snapshot_started_at
 
 
-GIVEN_UP = 2**62 + 1
+RELEASE_STEP = 2**62 + 1
 """A step behind every correction and every amendment of the same number."""
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
+class ReleasedId:
     """An external id that a row gave up. Its end stands right behind what the row said of it last, so before all that a row says that took it since:
     whichever of the two is heard of first."""
 
     external_id: str
-    mark: Mark
+    mark: SequenceMark
     step: int
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class EmittedState:
     """What `raw` was told of a row last. `step` counts corrections of the same number: a text that came late. `owed` until the log has it."""
 
     table: str
@@ -190,13 +190,13 @@ class Said:
     step: int
     digest: str
     external_id: str
-    live: bool
-    left: tuple[Left, ...] = ()
+    is_live: bool
+    released_ids: tuple[ReleasedId, ...] = ()
     """What the row gave up and the log may not know of yet; its own document too, where it is not `live`."""
-    owed: bool = True
+    is_pending: bool = True
 
     @property
-    def mark(self) -> Mark:
+    def mark(self) -> SequenceMark:
         return self.epoch, self.sequence
 
 
@@ -204,5 +204,5 @@ class Said:
 class RowState:
     """All that is known of a row."""
 
-    changes: tuple[Change, ...] = ()
-    said: Said | None = None
+    changes: tuple[RowChange, ...] = ()
+    emitted: EmittedState | None = None

@@ -5,16 +5,16 @@ from __future__ import annotations
 from uuid import UUID
 
 
-def staged_prefix(tenant: str, event: UUID) -> str:
+def upload_staging_prefix(tenant: str, event_id: UUID) -> str:
     """Of an upload by the API; `event` is the internal id of the event that names it, and no other may. The SHA-256 of the bytes follows."""
-    return f"{staging(tenant)}{event}/"
+    return f"{api_staging_prefix(tenant)}{event_id}/"
 
 
-def staging(tenant: str) -> str:
+def api_staging_prefix(tenant: str) -> str:
     """What lies here the door removes."""
     return f"uploads/{tenant}/api/"
 
 
-def fetched_prefix(tenant: str, event: UUID) -> str:
+def fetch_staging_prefix(tenant: str, event_id: UUID) -> str:
     """Of what was fetched from an address for an event."""
-    return f"uploads/{tenant}/fetched/{event}/"
+    return f"uploads/{tenant}/fetched/{event_id}/"

@@ -11,8 +11,8 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 Box = tuple[float, float, float, float]
 """x0, y0, x1, y1 as shares of the page's width and height, origin at the top left."""
 
-READER = r"^(everyone|(user|group):[^\s\x00-\x1f\x7f]{1,200})$"
-ReaderName = Annotated[str, Field(pattern=READER, max_length=206)]
+READER_PATTERN = r"^(everyone|(user|group):[^\s\x00-\x1f\x7f]{1,200})$"
+ReaderName = Annotated[str, Field(pattern=READER_PATTERN, max_length=206)]
 """`user:NAME`, `group:NAME`, or `everyone`: all callers of the tenant."""
 Readers = Annotated[list[ReaderName], Field(max_length=1000)]
 """An empty list lets only callers read who are not limited to readers."""
@@ -23,13 +23,13 @@ Order = Annotated[list[int], Field(min_length=1, description="compared from the 
 MAX_NAME_BYTES = 1024
 
 
-def _within_name_bytes(name: str) -> str:
-    if (found := len(name.encode(errors="replace"))) > MAX_NAME_BYTES:
-        raise ValueError(f"{found} bytes in UTF-8; {MAX_NAME_BYTES} are allowed")
+def _check_name_bytes(name: str) -> str:
+    if (n_bytes := len(name.encode(errors="replace"))) > MAX_NAME_BYTES:
+        raise ValueError(f"{n_bytes} bytes in UTF-8; {MAX_NAME_BYTES} are allowed")
     return name
 
 
-ExternalId = Annotated[str, Field(min_length=1, max_length=MAX_NAME_BYTES), AfterValidator(_within_name_bytes)]
+ExternalId = Annotated[str, Field(min_length=1, max_length=MAX_NAME_BYTES), AfterValidator(_check_name_bytes)]
 
 
 class Value(BaseModel):
@@ -191,13 +191,13 @@ class Amendment(Value):
     metadata: dict[str, Any] | None = Field(None, description="added to what it has, key by key; a key with null is taken away")
     readers: Readers | None = Field(None, description="users and groups that may read it, in place of those it has; `everyone` lifts the limit")
 
-    def said(self) -> dict[str, Any]:
+    def stated_fields(self) -> dict[str, Any]:
         """Fields that it speaks of."""
         values = {name: getattr(self, name) for name in Amendment.model_fields}
         return {name: value for name, value in values.items() if value is not None and not (name == "metadata" and not value)}
 
 
-class Said(Value):
+class DocumentSummary(Value):
     """What an event said of the document that it names."""
 
     external_id: str | None = None

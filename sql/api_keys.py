@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any
 
 from schemas.api_keys import ApiKey
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
 
 COLUMNS = "id, tenant, name, role, readers, created_at, created_by, expires_at, rotated_at, previous_until, revoked_at"
@@ -41,14 +41,14 @@ class PgApiKeys:
               revoked_at is null and (expires_at is null or expires_at > clock_timestamp()) as valid,
               case when previous_until > clock_timestamp() then previous_hash end as previous_hash
             from credentials.api_keys where id = $1"""
-        with database_errors():
+        with translate_database_errors():
             row = await self._pool.fetchrow(query, key_id)
         if row is None:
             return None
         return StoredApiKey(**{**row, "readers": None if row["readers"] is None else tuple(row["readers"])})
 
     async def get(self, key_id: str) -> ApiKey | None:
-        with database_errors():
+        with translate_database_errors():
             row = await self._pool.fetchrow(f"select {COLUMNS} from credentials.api_keys where id = $1", key_id)
         return ApiKey(**row) if row else None
 
@@ -58,16 +58,16 @@ class PgApiKeys:
             select {COLUMNS} from credentials.api_keys k
             where tenant = $1 and ($2::text is null or (created_at, id) < (select created_at, id from credentials.api_keys where tenant = $1 and id = $2))
             order by created_at desc, id desc limit $3"""
-        with database_errors():
+        with translate_database_errors():
             return [ApiKey(**row) for row in await self._pool.fetch(query, tenant, after, limit)]
 
-    async def exists_any(self) -> bool:
-        with database_errors():
+    async def has_any(self) -> bool:
+        with translate_database_errors():
             return bool(await self._pool.fetchval("select exists (select from credentials.api_keys)"))
 
     @asynccontextmanager
     async def changes(self) -> AsyncIterator[ApiKeyChanges]:
-        with database_errors():
+        with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 yield ApiKeyChanges(connection)
 
@@ -76,21 +76,21 @@ class PgApiKeys:
 class ApiKeyChanges:
     connection: Connection
 
-    async def insert(self, key: ApiKey, hashed: str) -> ApiKey:
+    async def insert(self, key: ApiKey, secret_hash: str) -> ApiKey:
         query = f"""
             insert into credentials.api_keys (id, tenant, name, role, readers, created_by, expires_at, hash)
             values ($1, $2, $3, $4, $5, $6, $7, $8) returning {COLUMNS}"""
-        values = (key.id, key.tenant, key.name, key.role, key.readers, key.created_by, key.expires_at, hashed)
+        values = (key.id, key.tenant, key.name, key.role, key.readers, key.created_by, key.expires_at, secret_hash)
         [row] = await self.connection.fetch(query, *values)
         return ApiKey(**row)
 
-    async def rotate(self, key_id: str, hashed: str, previous_until: datetime | None) -> ApiKey | None:
+    async def rotate(self, key_id: str, secret_hash: str, previous_until: datetime | None) -> ApiKey | None:
         """None for a key that is revoked or unknown."""
         query = f"""
             update credentials.api_keys set rotated_at = clock_timestamp(), hash = $2, previous_until = $3,
               previous_hash = case when $3::timestamptz is null then null else hash end
             where id = $1 and revoked_at is null returning {COLUMNS}"""
-        row = await self.connection.fetchrow(query, key_id, hashed, previous_until)
+        row = await self.connection.fetchrow(query, key_id, secret_hash, previous_until)
         return ApiKey(**row) if row else None
 
     async def revoke(self, key_id: str) -> ApiKey | None:

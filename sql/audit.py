@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from schemas.rows import AuditRow
-from sql.cursor import cursor, read_cursor
-from sql.errors import database_errors
+from sql.encoding import replace_nul
+from sql.errors import translate_database_errors
+from sql.page_cursor import format_cursor, parse_cursor
 from sql.pool import Connection, Pool
-from sql.storable import text
 
 INSERT = """
     insert into audit_events (id, tenant, at, who, role, what, subject, request_id, outcome) values ($1, $2, $3, $4, $5, $6, $7, $8, $9)
@@ -20,8 +20,8 @@ SELECT = """
 
 
 async def insert_audit_event(connection: Connection, row: AuditRow) -> None:
-    texts = [text(value) for value in (row.who, row.role, row.what, row.subject, row.request_id, row.outcome)]
-    await connection.execute(INSERT, row.audit_id, text(row.tenant), row.at, *texts)
+    texts = [replace_nul(value) for value in (row.who, row.role, row.what, row.subject, row.request_id, row.outcome)]
+    await connection.execute(INSERT, row.audit_id, replace_nul(row.tenant), row.at, *texts)
 
 
 class PgAudit:
@@ -32,7 +32,7 @@ class PgAudit:
 
     async def list_events(self, tenant: str | None, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
         """The latest first; without a tenant those of all."""
-        with database_errors():
-            rows = await self._pool.fetch(SELECT, tenant, *read_cursor(after), limit + 1)
+        with translate_database_errors():
+            rows = await self._pool.fetch(SELECT, tenant, *parse_cursor(after), limit + 1)
         last = rows[limit - 1] if len(rows) > limit else None
-        return [dict(row) for row in rows[:limit]], cursor(last["at"], last["audit_id"]) if last else None
+        return [dict(row) for row in rows[:limit]], format_cursor(last["at"], last["audit_id"]) if last else None

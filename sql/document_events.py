@@ -6,18 +6,18 @@ from typing import Any
 from uuid import UUID
 
 from schemas.principals import Principal
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 
 class PgDocumentEvents:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def of_document(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def list_document_events(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         """`{revision, generation, stage, part, state, attempts, topic, partition, offset, started_at, duration_ms, error}`, in the order of time, and how many
         come before what follows; none where the document is not known. Raises DatabaseUnavailable."""
-        with database_errors():
-            rows = await self._pool.fetch(statement("document_events"), caller.tenant, document_id, after, limit + 1, caller.readers)
+        with translate_database_errors():
+            rows = await self._pool.fetch(load_query("document_events"), caller.tenant, document_id, after, limit + 1, caller.readers)
         return [dict(row) for row in rows[:limit]], after + limit if len(rows) > limit else None

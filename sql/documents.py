@@ -9,86 +9,94 @@ from uuid import UUID
 import asyncpg
 
 from schemas import ids
-from schemas.ids import derived_id, received_id
+from schemas.ids import make_derived_id, make_received_id
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
-from sql.cursor import cursor, read_cursor
-from sql.errors import database_errors
+from sql.document_status import build_ingress_line, build_stage_lines, resolve_ingress_state
+from sql.errors import translate_database_errors
+from sql.page_cursor import format_cursor, parse_cursor
 from sql.pool import Pool
-from sql.statements import statement
-from sql.status import door_line, door_state, stage_lines
+from sql.query_loader import load_query
 
 Body = dict[str, Any]
-_UNKNOWN = ("source", "source_uri", "filename", "media_type", "title", "language", "collection", "document_date", "content_sha256", "blob", "bytes")
-NOT_YET: Body = dict.fromkeys((*_UNKNOWN, "received_at", "visible_revision", "characters", "pages", "error")) | {"tags": [], "metadata": {}, "revision": 0}
+_NULL_FIELDS = ("source", "source_uri", "filename", "media_type", "title", "language", "collection", "document_date", "content_sha256", "blob", "bytes")
+UNSEEN_DOCUMENT: Body = dict.fromkeys((*_NULL_FIELDS, "received_at", "visible_revision", "characters", "pages", "error")) | {
+    "tags": [],
+    "metadata": {},
+    "revision": 0,
+}
 """What is known of a document of which no event has passed the door, beside its status."""
 
 
 class PgDocuments:
-    """See `schemas.ports.search.Documents`. Every call may raise DatabaseUnavailable."""
+    """See `schemas.ports.search.DocumentCatalog`. Every call may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def find(
+    async def find_documents(
         self, caller: Principal, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
     ) -> tuple[list[Body], str | None]:
         """The latest received first. Withdrawn documents only where `state` asks for them. Raises InvalidRequest for an `after` that is not ours."""
-        received_at, last = read_cursor(after)
-        by_name = ids.document_id(caller.tenant, "", external_id) if external_id else None
+        received_at, last_id = parse_cursor(after)
+        id_by_name = ids.make_document_id(caller.tenant, "", external_id) if external_id else None
         rows = await self._fetch(
-            "documents", caller.tenant, None, external_id, collection, tag, state, received_at, last, limit + 1, by_name, caller.readers, caller.id
+            "documents", caller.tenant, None, external_id, collection, tag, state, received_at, last_id, limit + 1, id_by_name, caller.readers, caller.id
         )
         page = rows[:limit]
-        following = cursor(page[-1]["received_at"], page[-1]["document_id"]) if len(rows) > limit else None
-        return [_document(row, caller) for row in page], following
+        next_cursor = format_cursor(page[-1]["received_at"], page[-1]["document_id"]) if len(rows) > limit else None
+        return [_to_document_body(row, caller) for row in page], next_cursor
 
-    async def get(self, caller: Principal, document_id: UUID) -> Body | None:
+    async def fetch_document(self, caller: Principal, document_id: UUID) -> Body | None:
         """The document with its status, or None. A withdrawn one is still known, and so is one that is at the door, or failed there."""
         rows = await self._fetch("documents", caller.tenant, document_id, *([None] * 6), 1, None, caller.readers, caller.id)
-        status = await self.status(caller, document_id=document_id)
+        status = await self.fetch_status(caller, document_id=document_id)
         if not rows and status is None:
             return None
-        return (_document(rows[0], caller) if rows else NOT_YET) | (status or {})
+        return (_to_document_body(rows[0], caller) if rows else UNSEEN_DOCUMENT) | (status or {})
 
-    async def revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[Body], int | None]:
+    async def fetch_revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[Body], int | None]:
         rows = await self._fetch("revisions", caller.tenant, document_id, after, limit + 1, caller.readers)
         return [dict(row) for row in rows[:limit]], rows[limit - 1]["revision"] if len(rows) > limit else None
 
-    async def chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[Body], int | None]:
+    async def fetch_chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[Body], int | None]:
         rows = await self._fetch("document_chunks", caller.tenant, document_id, after, limit + 1, caller.readers)
         return [dict(row) for row in rows[:limit]], rows[limit - 1]["ordinal"] if len(rows) > limit else None
 
-    async def text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
+    async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
         rows = await self._fetch("document_text", caller.tenant, document_id, caller.readers)
         return DocumentText(**rows[0]) if rows else None
 
-    async def status(
+    async def fetch_status(
         self, caller: Principal, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
     ) -> Body | None:
         """Of a document's latest revision, of a job, or of an event as its producer called it. A job's id is that of its event. None when nothing is known yet."""
         if job_id is None and event_id is not None:
-            job_id = received_id(caller.tenant, source or "", event_id)
+            job_id = make_received_id(caller.tenant, source or "", event_id)
         if job_id is None and document_id is None:
             return None
         rows = await self._fetch("status", caller.tenant, job_id, document_id, caller.readers)
         if rows:
-            return _status(dict(rows[0]))
+            return _to_status_body(dict(rows[0]))
         if job_id is None:
             [job_id] = [row["event_id"] for row in await self._fetch("latest_event", caller.tenant, document_id, caller.readers, caller.id)] or [None]
-        return await self._at_door(caller, job_id, event_id, source) if job_id is not None else None
+        return await self._fetch_ingress_status(caller, job_id, event_id, source) if job_id is not None else None
 
-    async def counts(self, tenant: str | None) -> dict[str, int]:
+    async def fetch_counts(self, tenant: str | None) -> dict[str, int]:
         """State → documents, of a tenant or of all."""
         return {row["state"]: row["documents"] for row in await self._fetch("document_counts", tenant)}
 
-    async def readable(self, caller: Principal, documents: Collection[UUID]) -> set[UUID]:
+    async def filter_readable(self, caller: Principal, document_ids: Collection[UUID]) -> set[UUID]:
         """Those of these documents that the caller may read."""
-        return {row["id"] for row in await self._fetch("readable", caller.tenant, list(documents), caller.readers)} if documents else set()
+        return {row["id"] for row in await self._fetch("readable", caller.tenant, list(document_ids), caller.readers)} if document_ids else set()
 
-    async def _at_door(self, caller: Principal, job_id: UUID, event_id: str | None, source: str | None) -> Body | None:
+    async def _fetch_ingress_status(self, caller: Principal, job_id: UUID, event_id: str | None, source: str | None) -> Body | None:
         row = dict(
-            (await self._fetch("status_at_door", caller.tenant, job_id, event_id, source, derived_id("receive", "", job_id, 0), caller.readers, caller.id))[0]
+            (
+                await self._fetch(
+                    "ingress_status", caller.tenant, job_id, event_id, source, make_derived_id("receive", "", job_id, 0), caller.readers, caller.id
+                )
+            )[0]
         )
         if not row["known"] and row["burial"] is None:
             return None
@@ -96,19 +104,19 @@ class PgDocuments:
             "ingestion_job_id": job_id,
             "document_id": row["document_id"],
             "external_id": row["external_id"],
-            "state": door_state(row),
-            "stages": [door_line(row)],
+            "state": resolve_ingress_state(row),
+            "stages": [build_ingress_line(row)],
             "chunks_count": 0,
             "tokens_estimate": 0,
             "warnings": [],
         }
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        with database_errors():
-            return list(await self._pool.fetch(statement(name), *parameters))
+        with translate_database_errors():
+            return list(await self._pool.fetch(load_query(name), *parameters))
 
 
-def _document(row: asyncpg.Record, caller: Principal) -> Body:
+def _to_document_body(row: asyncpg.Record, caller: Principal) -> Body:
     """A caller that is limited to readers does not learn who else may read."""
     body = dict(row)
     del body["generation"]
@@ -117,30 +125,30 @@ def _document(row: asyncpg.Record, caller: Principal) -> Body:
     return body | {"bytes": row["blob"]["size"] if row["blob"] else None}
 
 
-def _status(row: Body) -> Body:
+def _to_status_body(row: Body) -> Body:
     return {
         "ingestion_job_id": row["accepted_id"],
         "document_id": row["document_id"],
         "external_id": row["external_id"],
         "state": row["state"],
-        "stages": stage_lines(row),
+        "stages": build_stage_lines(row),
         "chunks_count": row["chunks"] if row["state"] == "searchable" else 0,
         "tokens_estimate": row["tokens"],
-        "warnings": [*(row["warnings"] or []), *_late(row)],
+        "warnings": [*(row["warnings"] or []), *_collect_warnings(row)],
         "revision": row["revision"],
         "content_sha256": row["content_sha256"],
     }
 
 
-def _late(row: Body) -> list[Body]:
+def _collect_warnings(row: Body) -> list[Body]:
     """What a person should know of a document that answers already."""
     if row["state"] != "searchable":
         return []
     if row["unchanged"] and row["visible"] != row["ord"]:
         return [{"code": "UNCHANGED", "detail": f"revision {row['revision']} changed nothing: the visible one, of the same content, answers"}]
-    lost = [burial for burial in row["burials"] if burial["stage"] in ("extract", "graph")]
-    if lost:
-        return [{"code": "GRAPH_INCOMPLETE", "detail": f"its entities could not be taken out: {lost[-1]['detail']}"}]
-    if any(line["stage"] == "graph" and line["state"] != "done" for line in stage_lines(row)):
+    graph_dead_letters = [dead_letter for dead_letter in row["burials"] if dead_letter["stage"] in ("extract", "graph")]
+    if graph_dead_letters:
+        return [{"code": "GRAPH_INCOMPLETE", "detail": f"its entities could not be taken out: {graph_dead_letters[-1]['detail']}"}]
+    if any(line["stage"] == "graph" and line["state"] != "done" for line in build_stage_lines(row)):
         return [{"code": "GRAPH_PENDING", "detail": "its entities are still being taken out; words and vectors answer already"}]
     return []

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
-NOTE = "insert into dropped_states select distinct blob_key, document_id from chunk_states where generation = $1 on conflict do nothing"
+INSERT_DROPPED_STATES = "insert into dropped_states select distinct blob_key, document_id from chunk_states where generation = $1 on conflict do nothing"
 
 
-async def note_states(pool: Pool, generation: str) -> None:
+async def record_dropped_states(pool: Pool, generation: str) -> None:
     """Before its rows go, which alone tell of them."""
-    with database_errors():
-        await pool.execute(NOTE, generation)
+    with translate_database_errors():
+        await pool.execute(INSERT_DROPPED_STATES, generation)
 
 
-async def dropped_states(pool: Pool, limit: int) -> dict[str, bool]:
+async def fetch_dropped_states(pool: Pool, limit: int) -> dict[str, bool]:
     """Key → whether a generation that is not dropped refers to it all the same."""
-    with database_errors():
-        return {row["blob_key"]: row["used"] for row in await pool.fetch(statement("dropped_states"), limit)}
+    with translate_database_errors():
+        return {row["blob_key"]: row["used"] for row in await pool.fetch(load_query("dropped_state_blobs"), limit)}
 
 
-async def forget_states(pool: Pool, keys: Sequence[str]) -> None:
-    with database_errors():
+async def delete_dropped_states(pool: Pool, keys: Sequence[str]) -> None:
+    with translate_database_errors():
         await pool.execute("delete from dropped_states where blob_key = any($1)", list(keys))

@@ -20,11 +20,11 @@ from pathlib import Path
 from typing import Any
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
-from sql.binaries import copied_binaries, wheel_binaries
-from sql.server_account import can_enter, server_account
+from sql.binaries import copy_binaries, find_wheel_binaries
+from sql.server_account import can_enter, find_server_account
 
 STATE_DIR = Path("/var/lib/anabranch")
-LOCATION = "postgres-location.txt"
+LOCATION_FILE = "postgres-location.txt"
 ROLE = DATABASE = "anabranch"
 """The application's role, without superuser, and the database that it owns."""
 ROLES_SQL = Path(__file__).with_name("embedded_roles.sql")
@@ -36,14 +36,14 @@ SOCKET_PATH_BYTES = 107
 """sockaddr_un, less the final zero (unix(7))."""
 PLAIN_PATH = re.compile(r"[A-Za-z0-9/._-]+")
 """Paths that need no quoting in a list setting of Postgres, a shell and a URL."""
-OWNER = "owner"
-START_TRIES_S = 10.0
-START_LIMIT_S = 600
-SHARED_BUFFERS = (256, 1024)
+OWNER_FILE = "owner"
+START_RETRY_S = 10.0
+START_TIMEOUT_S = 600
+SHARED_BUFFERS_RANGE_MIB = (256, 1024)
 """MiB: a sixteenth of the machine's memory within these bounds, so that a search finds chunks, vectors and indexes where it left them."""
-CONTAINER_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
+CGROUP_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
 """Of control groups, version 2 and 1: a number of bytes, or `max`."""
-SETTINGS: Mapping[str, str] = {
+SERVER_SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
     "wal_level": "logical",
@@ -61,10 +61,10 @@ SETTINGS: Mapping[str, str] = {
     "random_page_cost": "1.1",
     "log_checkpoints": "off",
 }
-THROWAWAY: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
+EPHEMERAL_SETTINGS: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
 """Settings for tests and trials: what was committed survives a killed server, though not a lost machine."""
 # The builtin C.UTF-8 folds accented capitals; plain C, which an empty environment would give, leaves them unsearchable.
-INITDB = (
+INITDB_OPTIONS = (
     *("-U", "postgres", "--auth-local=peer", "--auth-host=reject", "-E", "UTF8", "--locale=C.UTF-8"),
     *("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "-k", "--no-instructions"),
 )
@@ -90,29 +90,29 @@ class EmbeddedPostgres:
         binaries: Path | None = None,
         account: str | None = None,
     ) -> None:
-        self._account = server_account(account)
-        self.settings = {**SETTINGS, "shared_buffers": _shared_buffers(), **(settings or {})}
+        self._account = find_server_account(account)
+        self.settings = {**SERVER_SETTINGS, "shared_buffers": _compute_shared_buffers(), **(settings or {})}
         self._tcp = tcp
         self._state_dir = state_dir or STATE_DIR
-        self.root = self._own_folder(root.resolve())
+        self.root = self._prepare_folder(root.resolve())
         self.data = self.root / "data"
         self._log = self.root / "postgres.log"
-        self._binaries = self._reachable(binaries or wheel_binaries())
+        self._binaries = self._make_binaries_reachable(binaries or find_wheel_binaries())
 
     @property
     def dsn(self) -> str:
         """Address of our database for the application's role, by the socket and without a password. Raises DatabaseUnavailable when the server does not run."""
-        return self._address(ROLE, DATABASE)
+        return self._format_dsn(ROLE, DATABASE)
 
     @property
     def superuser_dsn(self) -> str:
         """For maintenance that the application's role may not do. Raises DatabaseUnavailable when the server does not run."""
-        return self._address("postgres", "postgres")
+        return self._format_dsn("postgres", "postgres")
 
     @property
     def tcp_dsn(self) -> str | None:
         """Address by TCP, without its password; None where the server does not listen there."""
-        lines = self._pid_file()
+        lines = self._read_pid_file()
         return f"postgresql://{ROLE}@127.0.0.1:{lines[3]}/{DATABASE}" if len(lines) > 5 and lines[5].strip() else None
 
     @property
@@ -121,8 +121,8 @@ class EmbeddedPostgres:
         return self.root / PASSWORD_FILE
 
     @property
-    def running(self) -> bool:
-        return self._pid() is not None
+    def is_running(self) -> bool:
+        return self._read_pid() is not None
 
     def start(self, *, shared: bool = False) -> None:
         """Create the database where there is none, start the server where none runs, and wait until it answers.
@@ -131,46 +131,46 @@ class EmbeddedPostgres:
         stays open while the server is `shared`.
         Raises ConfigurationError where the data were written by another major version or the TCP port is taken, DatabaseUnavailable where Postgres will not start.
         """
-        with self._locked():
-            if self.running and not self._listens_as_asked(shared):
+        with self._lock_folder():
+            if self.is_running and not self._listens_as_configured(shared):
                 self._stop()
             self._create_or_check()
-            deadline = time.monotonic() + START_TRIES_S
-            while not self.running:
+            deadline = time.monotonic() + START_RETRY_S
+            while not self.is_running:
                 self._try_start(deadline)
             self._make_roles()
 
-    def claim(self, owner: str) -> None:
+    def set_owner(self, owner: str) -> None:
         """Name who stops the server from now on: the guardian of an owner before leaves it running."""
-        with self._locked():
-            (self.root / OWNER).write_text(owner)
+        with self._lock_folder():
+            (self.root / OWNER_FILE).write_text(owner)
 
     def stop(self, owner: str | None = None) -> None:
         """Stop the server; with `owner`, only if nobody else has claimed it since."""
-        with self._locked():
-            if self.running and (owner is None or owner == (self.root / OWNER).read_text()):
+        with self._lock_folder():
+            if self.is_running and (owner is None or owner == (self.root / OWNER_FILE).read_text()):
                 self._stop()
 
     def _stop(self) -> None:
-        folder = self._running_socket()
+        folder = self._find_running_socket()
         self._run("pg_ctl", "-D", str(self.data), "-w", "-t", "60", "-m", "fast", "stop")
         if folder is not None:
             with suppress(OSError):
                 folder.rmdir()
 
-    def _own_folder(self, root: Path) -> Path:
+    def _prepare_folder(self, root: Path) -> Path:
         root.mkdir(parents=True, exist_ok=True)
-        elsewhere = self._account is not None and ((root / LOCATION).exists() or not can_enter(root.parent, self._account))
-        folder = self._elsewhere(root) if elsewhere else root
+        is_relocated = self._account is not None and ((root / LOCATION_FILE).exists() or not can_enter(root.parent, self._account))
+        folder = self._relocate_folder(root) if is_relocated else root
         if folder.stat().st_uid in (os.geteuid(), self._account.pw_uid if self._account else -1):
             folder.chmod(0o700)
         if self._account is not None:
             os.chown(folder, self._account.pw_uid, self._account.pw_gid)
         return folder
 
-    def _elsewhere(self, root: Path) -> Path:
+    def _relocate_folder(self, root: Path) -> Path:
         assert self._account is not None
-        folder = state_folder(root, self._state_dir)
+        folder = resolve_state_folder(root, self._state_dir)
         if not self._state_dir.exists():
             self._state_dir.mkdir(parents=True)
             self._state_dir.chmod(0o755)
@@ -179,25 +179,25 @@ class EmbeddedPostgres:
                 f"Neither {root} nor {self._state_dir} can be entered by {self._account.pw_name}.",
                 remedy="Use a --data folder that other accounts may enter.",
             )
-        if folder.exists() and not (root / LOCATION).exists():
+        if folder.exists() and not (root / LOCATION_FILE).exists():
             raise ConfigurationError(
                 f"The tables of an earlier data folder {root.parent} are still in {folder}.",
                 code="TABLES_LEFT_BEHIND",
                 remedy=f"Remove them with `anabranch down --erase --data {root.parent}`, or restore that data folder from its backup.",
             )
-        (root / LOCATION).write_text(f"{folder}\n{self._account.pw_name}, who runs Postgres, cannot enter {root}: the tables lie in the folder above.\n")
+        (root / LOCATION_FILE).write_text(f"{folder}\n{self._account.pw_name}, who runs Postgres, cannot enter {root}: the tables lie in the folder above.\n")
         folder.mkdir(mode=0o700, exist_ok=True)
         if (root / "data").exists() and not (folder / "data").exists():
             shutil.move(root / "data", folder / "data")
         return folder
 
-    def _reachable(self, binaries: Path) -> Path:
+    def _make_binaries_reachable(self, binaries: Path) -> Path:
         if self._account is None or can_enter(binaries, self._account):
             return binaries
-        return copied_binaries(binaries, self.root)
+        return copy_binaries(binaries, self.root)
 
     @contextmanager
-    def _locked(self) -> Iterator[None]:
+    def _lock_folder(self) -> Iterator[None]:
         with (self.root / ".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             yield
@@ -205,33 +205,33 @@ class EmbeddedPostgres:
     def _create_or_check(self) -> None:
         version = self.data / "PG_VERSION"
         if not version.exists():
-            self._run("initdb", "-D", str(self.data), *INITDB)
+            self._run("initdb", "-D", str(self.data), *INITDB_OPTIONS)
             return
-        have, can = version.read_text().strip(), self._run("postgres", "-V").split()[2].split(".")[0]
-        if have != can:
+        data_version, binaries_version = version.read_text().strip(), self._run("postgres", "-V").split()[2].split(".")[0]
+        if data_version != binaries_version:
             raise ConfigurationError(
-                f"The tables in {self.data} were written by Postgres {have}; the binaries are Postgres {can}.",
+                f"The tables in {self.data} were written by Postgres {data_version}; the binaries are Postgres {binaries_version}.",
                 code="POSTGRES_VERSION",
                 remedy="Install the wheel of that version, or rebuild the tables from the log in another --data folder.",
             )
 
     def _try_start(self, deadline: float) -> None:
         """After a kill -9 the old server may linger as a zombie for seconds, and Postgres refuses meanwhile."""
-        options = self.settings | self._listening() | _shared_memory()
+        options = self.settings | self._build_listen_options() | _build_shared_memory_options()
         self._write_authentication()
         switches = " ".join(f"-c {name}='{value}'" for name, value in options.items())
         try:
-            self._run("pg_ctl", "-D", str(self.data), "-l", str(self._log), "-w", "-t", str(START_LIMIT_S), "-o", switches, "start")
+            self._run("pg_ctl", "-D", str(self.data), "-l", str(self._log), "-w", "-t", str(START_TIMEOUT_S), "-o", switches, "start")
         except DatabaseUnavailable:
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.3)
 
-    def _listening(self) -> dict[str, str]:
-        folder = {"unix_socket_directories": str(self._socket_folder())}
+    def _build_listen_options(self) -> dict[str, str]:
+        folder = {"unix_socket_directories": str(self._prepare_socket_folder())}
         if self._tcp is None:
             return {**folder, "port": str(SOCKET_PORT)}
-        port = _free_port(self._tcp)
+        port = _find_free_port(self._tcp)
         if not port:
             raise ConfigurationError(
                 f"Port {self._tcp} of 127.0.0.1 is taken.", code="PORT_IN_USE", remedy="Name another port for Postgres, or 0 for a free one."
@@ -239,20 +239,20 @@ class EmbeddedPostgres:
         self._tcp = port  # and no other when the server has to be started again
         return {**folder, "port": str(port), "listen_addresses": "127.0.0.1"}
 
-    def _listens_as_asked(self, shared: bool) -> bool:
-        if self._running_socket() is None:
+    def _listens_as_configured(self, shared: bool) -> bool:
+        if self._find_running_socket() is None:
             return False
         if self._tcp is None:
             return shared or self.tcp_dsn is None
-        return self.tcp_dsn is not None and self._tcp in (0, int(self._pid_file()[3]))
+        return self.tcp_dsn is not None and self._tcp in (0, int(self._read_pid_file()[3]))
 
-    def _socket_folder(self) -> Path:
+    def _prepare_socket_folder(self) -> Path:
         """Below `root` where its path is short and plain enough for a socket, else one of our own, named after `root`."""
         folder = self.root / "socket"
-        if not _holds_socket(folder):
+        if not _can_hold_socket(folder):
             base = self._state_dir if self._account else Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
-            folder = base / f"anabranch-{self._account.pw_uid if self._account else os.geteuid()}-{_digest(self.root)}"
-            if not _holds_socket(folder):
+            folder = base / f"anabranch-{self._account.pw_uid if self._account else os.geteuid()}-{_hash_path(self.root)}"
+            if not _can_hold_socket(folder):
                 raise ConfigurationError(
                     f"{folder} is too long, or too unusual, for a Unix socket.", remedy="Set XDG_RUNTIME_DIR to a short path, or use a shorter --data folder."
                 )
@@ -261,28 +261,28 @@ class EmbeddedPostgres:
             folder.mkdir(mode=0o700)
             if self._account is not None:
                 os.chown(folder, self._account.pw_uid, self._account.pw_gid)
-        found, owner = folder.lstat(), self._account.pw_uid if self._account else os.geteuid()
+        folder_status, owner = folder.lstat(), self._account.pw_uid if self._account else os.geteuid()
         # Its parent may be /tmp, where anybody could have made it first.
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != owner or found.st_mode & 0o077:
+        if not stat.S_ISDIR(folder_status.st_mode) or folder_status.st_uid != owner or folder_status.st_mode & 0o077:
             raise ConfigurationError(f"{folder} is not a folder of mode 0700 that belongs to us.", remedy=f"Remove {folder}, and start again.")
         return folder
 
     def _write_authentication(self) -> None:
         """Who may sign in: by the socket the account that runs the server, and root; by TCP only the application, with its password."""
         accounts = {"root", (self._account or pwd.getpwuid(os.geteuid())).pw_name}
-        self._write("pg_ident.conf", "".join(f'own "{account}" {role}\n' for account in sorted(accounts) for role in ("postgres", ROLE)))
+        self._write_file("pg_ident.conf", "".join(f'own "{account}" {role}\n' for account in sorted(accounts) for role in ("postgres", ROLE)))
         tcp = f"host all {ROLE} 127.0.0.1/32 scram-sha-256\n" if self._tcp is not None else ""
-        self._write("pg_hba.conf", f"local all all peer map=own\n{tcp}")
+        self._write_file("pg_hba.conf", f"local all all peer map=own\n{tcp}")
 
-    def _write(self, name: str, text: str) -> None:
+    def _write_file(self, name: str, text: str) -> None:
         """A file of Postgres', in one step; as root through no link that its account may have put there."""
-        draft = self.data / f".{name}.{os.getpid()}"
-        draft.unlink(missing_ok=True)
-        with os.fdopen(os.open(draft, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
+        temporary = self.data / f".{name}.{os.getpid()}"
+        temporary.unlink(missing_ok=True)
+        with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
             file.write(text)
             if self._account is not None:
                 os.fchown(file.fileno(), self._account.pw_uid, self._account.pw_gid)
-        draft.replace(self.data / name)
+        temporary.replace(self.data / name)
 
     def _make_roles(self) -> None:
         """Once for each data folder and version of the script: the application's role and database, and what an older version made as superuser."""
@@ -290,7 +290,7 @@ class EmbeddedPostgres:
         marker, version = self.data / ROLES_MARKER, hashlib.sha256(script.encode()).hexdigest()
         if not marker.exists() or marker.read_text() != version:
             self._psql("template1", script)
-            self._write(ROLES_MARKER, version)
+            self._write_file(ROLES_MARKER, version)
         if self._tcp is not None:
             self._set_password()
 
@@ -301,86 +301,86 @@ class EmbeddedPostgres:
             file.write(f"127.0.0.1:*:*:{ROLE}:{password}\n")
         self._psql("postgres", f"alter role {ROLE} password '{password}';")
 
-    def _psql(self, database: str, script: str) -> None:
+    def _psql(self, database: str, sql_script: str) -> None:
         """As superuser. The script goes by stdin: arguments are seen by every account."""
-        lines = self._pid_file()
-        self._run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", lines[4].strip(), "-p", lines[3], "-U", "postgres", "-d", database, given=script)
+        lines = self._read_pid_file()
+        self._run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", lines[4].strip(), "-p", lines[3], "-U", "postgres", "-d", database, stdin_text=sql_script)
 
-    def _pid_file(self) -> list[str]:
+    def _read_pid_file(self) -> list[str]:
         try:
             return (self.data / "postmaster.pid").read_text().splitlines()
         except FileNotFoundError:
             return []
 
-    def _pid(self) -> int | None:
-        lines = self._pid_file()
-        return int(lines[0]) if lines and _alive(int(lines[0])) else None
+    def _read_pid(self) -> int | None:
+        lines = self._read_pid_file()
+        return int(lines[0]) if lines and _is_alive(int(lines[0])) else None
 
-    def _running_socket(self) -> Path | None:
+    def _find_running_socket(self) -> Path | None:
         """The folder of the running server's socket; None for one of an older version, which has none."""
-        lines = self._pid_file()
+        lines = self._read_pid_file()
         return Path(lines[4].strip()) if len(lines) > 4 and lines[4].strip() else None
 
-    def _address(self, role: str, database: str) -> str:
-        folder = self._running_socket()
+    def _format_dsn(self, role: str, database: str) -> str:
+        folder = self._find_running_socket()
         if folder is None:
             raise DatabaseUnavailable(f"The embedded Postgres in {self.root} is not running.")
-        return f"postgresql://{role}@/{database}?host={folder}&port={self._pid_file()[3]}"
+        return f"postgresql://{role}@/{database}?host={folder}&port={self._read_pid_file()[3]}"
 
-    def _run(self, program: str, *arguments: str, given: str | None = None) -> str:
+    def _run(self, program: str, *arguments: str, stdin_text: str | None = None) -> str:
         # Output goes to a file: the server inherits it from pg_ctl, and would hold a pipe open for ever.
         with tempfile.TemporaryFile() as output:
-            done = subprocess.run(
+            process = subprocess.run(
                 [self._binaries / program, *arguments],
-                input=given.encode() if given is not None else b"",
+                input=stdin_text.encode() if stdin_text is not None else b"",
                 stdout=output,
                 stderr=output,
                 cwd="/",
-                env=self._environment(),
+                env=self._build_environment(),
                 check=False,
-                **self._identity(),
+                **self._build_process_identity(),
             )
             output.seek(0)
-            said = output.read().decode(errors="replace")
-        if done.returncode:
-            raise DatabaseUnavailable(f"{program} ended with {done.returncode}: {said.strip()}\n{self._last_words()}")
-        return said
+            output_text = output.read().decode(errors="replace")
+        if process.returncode:
+            raise DatabaseUnavailable(f"{program} ended with {process.returncode}: {output_text.strip()}\n{self._read_log_tail()}")
+        return output_text
 
-    def _environment(self) -> dict[str, str]:
-        kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-        return kept | {"LC_ALL": "C.UTF-8", "HOME": str(self.root)}
+    def _build_environment(self) -> dict[str, str]:
+        inherited = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
+        return inherited | {"LC_ALL": "C.UTF-8", "HOME": str(self.root)}
 
-    def _identity(self) -> dict[str, Any]:
+    def _build_process_identity(self) -> dict[str, Any]:
         if self._account is None:
             return {}
         return {"user": self._account.pw_uid, "group": self._account.pw_gid, "extra_groups": []}
 
-    def _last_words(self) -> str:
+    def _read_log_tail(self) -> str:
         return self._log.read_text(errors="replace")[-2000:] if self._log.exists() else ""
 
 
-def tables_elsewhere(root: Path) -> Path | None:
+def find_relocated_tables(root: Path) -> Path | None:
     """Where the tables of this folder lie because the account that runs Postgres cannot enter it; None where they lie in `root`."""
-    file = root / LOCATION
+    file = root / LOCATION_FILE
     return Path(file.read_text().splitlines()[0]) if file.exists() else None
 
 
-def state_folder(root: Path, state_dir: Path = STATE_DIR) -> Path:
+def resolve_state_folder(root: Path, state_dir: Path = STATE_DIR) -> Path:
     """Where the tables of a data folder lie that the account running Postgres cannot enter."""
-    return state_dir / _digest(root)
+    return state_dir / _hash_path(root)
 
 
-def _digest(root: Path) -> str:
+def _hash_path(root: Path) -> str:
     return hashlib.sha256(str(root).encode()).hexdigest()[:10]
 
 
-def _holds_socket(folder: Path) -> bool:
+def _can_hold_socket(folder: Path) -> bool:
     return bool(PLAIN_PATH.fullmatch(str(folder))) and len(f"{folder}/.s.PGSQL.65535".encode()) <= SOCKET_PATH_BYTES
 
 
-def _alive(pid: int) -> bool:
+def _is_alive(pid: int) -> bool:
     if not Path("/proc/self").exists():
-        return _answers(pid)
+        return _accepts_signals(pid)
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
     except (FileNotFoundError, ProcessLookupError):
@@ -388,7 +388,7 @@ def _alive(pid: int) -> bool:
     return state != "Z"
 
 
-def _answers(pid: int) -> bool:
+def _accepts_signals(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -398,29 +398,29 @@ def _answers(pid: int) -> bool:
     return True
 
 
-def _free_port(wanted: int) -> int:
+def _find_free_port(requested: int) -> int:
     """The wanted port, or any for 0; 0 when the wanted one is taken."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", wanted))
+            probe.bind(("127.0.0.1", requested))
         except OSError:
             return 0
         return int(probe.getsockname()[1])
 
 
-def _shared_buffers() -> str:
-    mib = memory_bytes() // 16 // 2**20
-    return f"{min(max(mib, SHARED_BUFFERS[0]), SHARED_BUFFERS[1])}MB"
+def _compute_shared_buffers() -> str:
+    mib = detect_memory_bytes() // 16 // 2**20
+    return f"{min(max(mib, SHARED_BUFFERS_RANGE_MIB[0]), SHARED_BUFFERS_RANGE_MIB[1])}MB"
 
 
-def memory_bytes(limits: Iterable[Path] = CONTAINER_LIMITS) -> int:
+def detect_memory_bytes(limits: Iterable[Path] = CGROUP_MEMORY_LIMITS) -> int:
     """Of this machine, or of the container that this is."""
-    told = [path.read_text().strip() for path in limits if path.is_file()]
-    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(limit) for limit in told if limit.isdigit())])
+    limit_texts = [path.read_text().strip() for path in limits if path.is_file()]
+    return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(limit) for limit in limit_texts if limit.isdigit())])
 
 
-def _shared_memory() -> dict[str, str]:
+def _build_shared_memory_options() -> dict[str, str]:
     """Containers give 64 MB of /dev/shm, where parallel index builds would fail."""
     shared = Path("/dev/shm")
     if shared.is_dir() and shutil.disk_usage(shared).free < 1 << 30:

@@ -9,13 +9,13 @@ from uuid import UUID
 import asyncpg
 
 from schemas.principals import Principal
-from sql.cursor import read_count_cursor
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
+from sql.page_cursor import parse_count_cursor
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 Body = dict[str, Any]
-SHOWN = 100
+MAX_RELATED = 100
 """Mentions, relations and claims of one entity at most."""
 
 
@@ -25,54 +25,54 @@ class PgEntities:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def find(self, caller: Principal, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
+    async def list_entities(self, caller: Principal, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
         """The most mentioned first. Raises InvalidRequest for an `after` that is not ours."""
-        mentions, last = read_count_cursor(after)
-        rows = await self._fetch("entities", caller.tenant, None, caller.readers, text, kind, mentions, last, limit + 1)
+        mentions, last_id = parse_count_cursor(after)
+        rows = await self._fetch("entities", caller.tenant, None, caller.readers, text, kind, mentions, last_id, limit + 1)
         page = rows[:limit]
-        following = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
-        return [_entity(row) for row in page], following
+        next_cursor = f"{page[-1]['mentions']}_{page[-1]['id']}" if len(rows) > limit else None
+        return [_to_entity_body(row) for row in page], next_cursor
 
-    async def get(self, caller: Principal, entity_id: UUID) -> Body | None:
+    async def get_entity(self, caller: Principal, entity_id: UUID) -> Body | None:
         """With its mentions, relations and claims, at most 100 of each."""
         rows = await self._fetch("entities", caller.tenant, entity_id, caller.readers, None, None, None, None, 1)
         if not rows:
             return None
-        edges = await self._edges(caller, [entity_id], SHOWN)
-        nodes = await self._nodes(caller, _ends(edges))
-        return _entity(rows[0]) | {
-            "occurrences": [dict(row) for row in await self._fetch("entity_mentions", caller.tenant, entity_id, SHOWN, caller.readers)],
-            "relations": [_told(edge, nodes) for edge in edges if edge["subject_id"] in nodes and edge["object_id"] in nodes],
-            "claims": [dict(row) for row in await self._fetch("entity_claims", caller.tenant, entity_id, SHOWN, caller.readers)],
+        edges = await self._fetch_edges(caller, [entity_id], MAX_RELATED)
+        nodes = await self._fetch_nodes(caller, _collect_endpoints(edges))
+        return _to_entity_body(rows[0]) | {
+            "occurrences": [dict(row) for row in await self._fetch("entity_mentions", caller.tenant, entity_id, MAX_RELATED, caller.readers)],
+            "relations": [_to_relation_body(edge, nodes) for edge in edges if edge["subject_id"] in nodes and edge["object_id"] in nodes],
+            "claims": [dict(row) for row in await self._fetch("entity_claims", caller.tenant, entity_id, MAX_RELATED, caller.readers)],
         }
 
-    async def subgraph(self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int) -> Body:
+    async def get_subgraph(self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int) -> Body:
         """Nodes and edges at most `hops` away, the heaviest edges first; at most `limit` edges a hop."""
-        reached, edges = dict.fromkeys(seeds), dict[tuple[UUID, str, UUID], Body]()
-        frontier = list(reached)
+        visited, edges = dict.fromkeys(seeds), dict[tuple[UUID, str, UUID], Body]()
+        frontier = list(visited)
         for _ in range(hops):
-            found = await self._edges(caller, frontier, limit)
-            edges |= {(edge["subject_id"], edge["type"], edge["object_id"]): edge for edge in found}
-            frontier = [end for end in _ends(found) if end not in reached]
-            reached |= dict.fromkeys(frontier)
-        nodes = await self._nodes(caller, reached)
+            hop_edges = await self._fetch_edges(caller, frontier, limit)
+            edges |= {(edge["subject_id"], edge["type"], edge["object_id"]): edge for edge in hop_edges}
+            frontier = [end for end in _collect_endpoints(hop_edges) if end not in visited]
+            visited |= dict.fromkeys(frontier)
+        nodes = await self._fetch_nodes(caller, visited)
         return {
             "nodes": list(nodes.values()),
             "edges": [edge for edge in edges.values() if edge["subject_id"] in nodes and edge["object_id"] in nodes],
         }
 
-    async def _edges(self, caller: Principal, entities: Sequence[UUID], limit: int) -> list[Body]:
+    async def _fetch_edges(self, caller: Principal, entities: Sequence[UUID], limit: int) -> list[Body]:
         return [dict(row) for row in await self._fetch("entity_relations", caller.tenant, list(entities), limit, caller.readers)] if entities else []
 
-    async def _nodes(self, caller: Principal, entities: Iterable[UUID]) -> dict[UUID, Body]:
+    async def _fetch_nodes(self, caller: Principal, entities: Iterable[UUID]) -> dict[UUID, Body]:
         return {row["id"]: dict(row) for row in await self._fetch("entities_by_id", caller.tenant, list(entities), caller.readers)}
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        with database_errors():
-            return list(await self._pool.fetch(statement(name), *parameters))
+        with translate_database_errors():
+            return list(await self._pool.fetch(load_query(name), *parameters))
 
 
-def _entity(row: asyncpg.Record) -> Body:
+def _to_entity_body(row: asyncpg.Record) -> Body:
     return {
         "id": row["id"],
         "type": row["type"],
@@ -82,9 +82,9 @@ def _entity(row: asyncpg.Record) -> Body:
     }
 
 
-def _told(edge: Body, nodes: dict[UUID, Body]) -> Body:
+def _to_relation_body(edge: Body, nodes: dict[UUID, Body]) -> Body:
     return edge | {"subject": nodes[edge["subject_id"]]["name"], "object": nodes[edge["object_id"]]["name"]}
 
 
-def _ends(edges: Iterable[Body]) -> list[UUID]:
+def _collect_endpoints(edges: Iterable[Body]) -> list[UUID]:
     return list(dict.fromkeys(end for edge in edges for end in (edge["subject_id"], edge["object_id"])))

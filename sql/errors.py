@@ -11,7 +11,7 @@ import asyncpg
 from schemas.errors import AnabranchError, DatabaseUnavailable, LogUnavailable
 
 # What passes by itself: a lost or refused connection, a server that starts or stops, a full disk.
-PASSING = (
+TRANSIENT_ERRORS = (
     OSError,
     asyncpg.PostgresConnectionError,
     asyncpg.OperatorInterventionError,
@@ -21,12 +21,12 @@ PASSING = (
     # What a connection that is cut during its own set-up raises.
     asyncpg.InternalClientError,
 )
-LOCKED, NO_SPACE = "TABLES_LOCKED", "NO_SPACE"
-LOST = ("connection is closed", "connection was closed", "connection is lost", "pool is clos", "connection has been released")
+LOCK_TIMEOUT_CODE, DISK_FULL_CODE = "TABLES_LOCKED", "NO_SPACE"
+CONNECTION_LOST_MESSAGES = ("connection is closed", "connection was closed", "connection is lost", "pool is clos", "connection has been released")
 
 
 @contextmanager
-def database_errors() -> Iterator[None]:
+def translate_database_errors() -> Iterator[None]:
     """Turn what passes by itself into DatabaseUnavailable; anything else is a bug and stays what it is."""
     try:
         yield
@@ -35,20 +35,20 @@ def database_errors() -> Iterator[None]:
     except asyncpg.LockNotAvailableError as error:
         raise DatabaseUnavailable(
             "another transaction holds a lock that this waited for, for longer than it may",
-            code=LOCKED,
+            code=LOCK_TIMEOUT_CODE,
             remedy="`anabranch doctor` names who holds it; try again when it is over.",
         ) from error
     except asyncpg.DiskFullError as error:
-        raise DatabaseUnavailable("the disk of Postgres is full", code=NO_SPACE, remedy="Free disk space where the data of Postgres lie.") from error
-    except (*PASSING, asyncpg.InterfaceError, TimeoutError) as error:
-        if _comes_of_a_cancellation(error):
+        raise DatabaseUnavailable("the disk of Postgres is full", code=DISK_FULL_CODE, remedy="Free disk space where the data of Postgres lie.") from error
+    except (*TRANSIENT_ERRORS, asyncpg.InterfaceError, TimeoutError) as error:
+        if _is_caused_by_cancellation(error):
             raise asyncio.CancelledError from error
-        if isinstance(error, asyncpg.InterfaceError) and not any(words in str(error) for words in LOST):
+        if isinstance(error, asyncpg.InterfaceError) and not any(words in str(error) for words in CONNECTION_LOST_MESSAGES):
             raise
         raise DatabaseUnavailable(f"Postgres did not answer: {error or type(error).__name__}") from error
 
 
-def _comes_of_a_cancellation(error: BaseException | None) -> bool:
+def _is_caused_by_cancellation(error: BaseException | None) -> bool:
     """A statement that is interrupted may fail with a connection that is lost by that: its task stays cancelled, for nobody could stop one that waits for Postgres
     again and again. A time-out is made of a cancellation too, and is none of the task's own."""
     while error is not None and not isinstance(error, TimeoutError):
@@ -59,11 +59,11 @@ def _comes_of_a_cancellation(error: BaseException | None) -> bool:
 
 
 @contextmanager
-def log_errors() -> Iterator[None]:
+def translate_log_errors() -> Iterator[None]:
     """The same for the log's own table: what passes becomes LogUnavailable."""
     try:
-        with database_errors():
+        with translate_database_errors():
             yield
     except DatabaseUnavailable as error:
-        known = error.code in (LOCKED, NO_SPACE)
-        raise LogUnavailable(error.detail, code=error.code, remedy=error.remedy) if known else LogUnavailable(error.detail) from error
+        has_own_code = error.code in (LOCK_TIMEOUT_CODE, DISK_FULL_CODE)
+        raise LogUnavailable(error.detail, code=error.code, remedy=error.remedy) if has_own_code else LogUnavailable(error.detail) from error

@@ -9,11 +9,11 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.judgements import QUOTE, Judged, Passage
+from schemas.judgements import MAX_QUOTE_CHARS, GradedPassage, QuotedPassage
 from schemas.principals import Principal
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 
 class PgFeedback:
@@ -22,39 +22,42 @@ class PgFeedback:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def passages(self, caller: Principal, chunk_ids: Sequence[UUID]) -> dict[UUID, Passage]:
+    async def fetch_passages(self, caller: Principal, chunk_ids: Sequence[UUID]) -> dict[UUID, QuotedPassage]:
         """Where chunks stand that answer in some generation; of a long one its beginning. Others are left out."""
         rows = await self._fetch("passages", caller.tenant, list(chunk_ids), caller.readers)
-        return {row["id"]: _passage(row) for row in rows}
+        return {row["id"]: _to_passage(row) for row in rows}
 
-    async def question(self, caller: Principal, run_id: UUID) -> str | None:
+    async def fetch_question(self, caller: Principal, run_id: UUID) -> str | None:
         """None while the run is not known, or is another's and the caller is limited to readers."""
-        limited = None if caller.readers is None else caller.id
-        with database_errors():
-            found = await self._pool.fetchval(
-                "select request ->> 'query' from runs where tenant = $1 and id = $2 and ($3::text is null or asked_by = $3)", caller.tenant, run_id, limited
+        only_requested_by = None if caller.readers is None else caller.id
+        with translate_database_errors():
+            query = await self._pool.fetchval(
+                "select request ->> 'query' from runs where tenant = $1 and id = $2 and ($3::text is null or asked_by = $3)",
+                caller.tenant,
+                run_id,
+                only_requested_by,
             )
-        return None if found is None else str(found)
+        return None if query is None else str(query)
 
-    async def judged(self, tenant: str, since: datetime | None, until: datetime | None) -> list[tuple[str, Judged]]:
+    async def fetch_judgements(self, tenant: str, since: datetime | None, until: datetime | None) -> list[tuple[str, GradedPassage]]:
         """Question and judgement; one given again counts as it was given last."""
-        rows = await self._fetch("judged_questions", tenant, since, until)
-        return [(row["query"], Judged(**{name: row[name] for name in Judged.model_fields})) for row in rows]
+        rows = await self._fetch("question_judgements", tenant, since, until)
+        return [(row["query"], GradedPassage(**{name: row[name] for name in GradedPassage.model_fields})) for row in rows]
 
-    async def asked(self, tenant: str, since: datetime | None, until: datetime | None, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
+    async def fetch_requests(self, tenant: str, since: datetime | None, until: datetime | None, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
         """Run and request, the latest first; a request that came several times once."""
-        rows = await self._fetch("asked_questions", tenant, since, until, limit)
+        rows = await self._fetch("recent_questions", tenant, since, until, limit)
         return [(row["run_id"], row["request"]) for row in rows]
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        with database_errors():
-            return list(await self._pool.fetch(statement(name), *parameters))
+        with translate_database_errors():
+            return list(await self._pool.fetch(load_query(name), *parameters))
 
 
-def _passage(row: asyncpg.Record) -> Passage:
-    quote = row["text"][:QUOTE]
-    end = row["char_end"] if len(row["text"]) <= QUOTE else row["char_start"] + QUOTE
-    return Passage(
+def _to_passage(row: asyncpg.Record) -> QuotedPassage:
+    quote = row["text"][:MAX_QUOTE_CHARS]
+    end = row["char_end"] if len(row["text"]) <= MAX_QUOTE_CHARS else row["char_start"] + MAX_QUOTE_CHARS
+    return QuotedPassage(
         document_id=row["document_id"],
         external_id=row["external_id"],
         revision=row["revision"],

@@ -7,7 +7,7 @@ from typing import Any
 import asyncpg
 
 from schemas.generations import Generation
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Pool
 
 COLUMNS = "g.name, g.config, g.how, g.topics, g.state"
@@ -19,26 +19,26 @@ class PgGenerations:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def live(self) -> Generation | None:
-        return _one(await self._fetch(f"select {COLUMNS} from live_generation join generations g using (name)"))
+    async def fetch_live(self) -> Generation | None:
+        return _parse_first(await self._fetch(f"select {COLUMNS} from live_generation join generations g using (name)"))
 
-    async def get(self, name: str) -> Generation | None:
-        return _one(await self._fetch(f"select {COLUMNS} from generations g where name = $1", name))
+    async def fetch(self, name: str) -> Generation | None:
+        return _parse_first(await self._fetch(f"select {COLUMNS} from generations g where name = $1", name))
 
-    async def undropped(self) -> list[Generation]:
+    async def fetch_undropped(self) -> list[Generation]:
         return [
             Generation.model_validate(dict(row))
             for row in await self._fetch(f"select {COLUMNS} from generations g where state <> 'dropped' order by created_at, name")
         ]
 
-    async def names(self) -> list[str]:
+    async def list_names(self) -> list[str]:
         """Of all that there have been."""
         return [row["name"] for row in await self._fetch("select name from generations order by created_at, name")]
 
     async def _fetch(self, query: str, *parameters: Any) -> list[asyncpg.Record]:
-        with database_errors():
+        with translate_database_errors():
             return list(await self._pool.fetch(query, *parameters))
 
 
-def _one(rows: list[asyncpg.Record]) -> Generation | None:
+def _parse_first(rows: list[asyncpg.Record]) -> Generation | None:
     return Generation.model_validate(dict(rows[0])) if rows else None

@@ -4,26 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.ports.search import Hit, Seed
-from schemas.principals import Readers
+from schemas.ports.search import EntitySeed, Hit
+from schemas.principals import ReaderScope
 from sql.pool import Connection
-from sql.scope import Scope
-from sql.statements import statement
+from sql.query_loader import load_query
+from sql.search_scope import SearchScope
 
-MENTIONS = 2_000
+MAX_MENTIONS = 2_000
 """Of one entity that are looked at: a name on every page says little about any."""
 
 
-async def link(connection: Connection, generation: str, tenant: str, keys: Sequence[str], names: Readers) -> list[Seed]:
+async def link_entities(connection: Connection, generation: str, tenant: str, keys: Sequence[str], names: ReaderScope) -> list[EntitySeed]:
     if not keys:
         return []
-    rows = await connection.fetch(statement("link"), generation, tenant, list(keys), names)
-    return [Seed(row["type"], row["key"], row["weight"]) for row in rows]
+    rows = await connection.fetch(load_query("link_entities"), generation, tenant, list(keys), names)
+    return [EntitySeed(row["type"], row["key"], row["weight"]) for row in rows]
 
 
-async def expand(connection: Connection, scope: Scope, seeds: Sequence[Seed], *, hops: int, fan_out: int, decay: float, k: int) -> list[Hit]:
-    if scope.empty or not seeds:
+async def expand_seeds(connection: Connection, scope: SearchScope, seeds: Sequence[EntitySeed], *, hops: int, fan_out: int, decay: float, k: int) -> list[Hit]:
+    if scope.is_empty or not seeds:
         return []
-    named = [[seed.type for seed in seeds], [seed.key for seed in seeds], [seed.weight for seed in seeds]]
-    rows = await connection.fetch(statement("graph"), *scope.parameters(), *named, hops, fan_out, decay, MENTIONS, k)
+    seed_columns = [[seed.type for seed in seeds], [seed.key for seed in seeds], [seed.weight for seed in seeds]]
+    rows = await connection.fetch(load_query("graph"), *scope.to_parameters(), *seed_columns, hops, fan_out, decay, MAX_MENTIONS, k)
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]

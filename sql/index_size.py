@@ -7,9 +7,9 @@ from uuid import UUID
 
 from schemas.records import Position
 from schemas.rows import OrderKey
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,20 +25,20 @@ class IndexSize:
     vector_bytes: int
 
 
-async def index_size(pool: Pool, generation: str) -> IndexSize:
-    with database_errors():
-        [row] = await pool.fetch(statement("index_size"), generation)
+async def measure_index(pool: Pool, generation: str) -> IndexSize:
+    with translate_database_errors():
+        [row] = await pool.fetch(load_query("index_size"), generation)
     return IndexSize(**dict(row))
 
 
-async def visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderKey]:
-    with database_errors():
+async def fetch_visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderKey]:
+    with translate_database_errors():
         rows = await pool.fetch("select document_id, ord from visible where generation = $1", generation)
     return {row["document_id"]: tuple(row["ord"]) for row in rows}
 
 
-async def first_needed(pool: Pool, generation: str, read_by: str | None = None) -> list[Position]:
+async def fetch_first_needed_positions(pool: Pool, generation: str, unread_by: str | None = None) -> list[Position]:
     """The first event of each partition that what the generation shows was made from; with `read_by`, of those that this generation has not read."""
-    with database_errors():
-        rows = await pool.fetch(statement("first_needed"), generation, read_by)
+    with translate_database_errors():
+        rows = await pool.fetch(load_query("first_needed"), generation, unread_by)
     return [Position(row["topic"], row["partition"], row["first"]) for row in rows]

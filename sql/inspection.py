@@ -7,12 +7,12 @@ from typing import Any
 
 import asyncpg
 
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.migrate import read_migrations
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
-HORIZON = """
+HORIZON_QUERY = """
 select pid, application, state, round(seconds, 3)::float8 as seconds, left(query, 200) as query
 from (
   select pid, application_name as application, state, extract(epoch from clock_timestamp() - xact_start) as seconds, query, age(backend_xid) as age
@@ -33,13 +33,13 @@ class DatabaseState:
     pending: list[str]
 
 
-async def inspect(dsn: str) -> DatabaseState:
+async def inspect_database(dsn: str) -> DatabaseState:
     """Raises DatabaseUnavailable."""
-    with database_errors():
+    with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:
             vector = await connection.fetchval("select coalesce(installed_version, default_version) from pg_available_extensions where name = 'vector'")
-            rows = await _status(connection)
+            rows = await _fetch_migration_status(connection)
             return DatabaseState(connection.get_server_version().major, vector, [row["file"] for row in rows if row["applied_at"] is None])
         finally:
             await connection.close()
@@ -54,52 +54,52 @@ class DirectAccess:
     unsecured: list[str]
 
 
-async def direct_access(pool: Pool) -> DirectAccess:
+async def fetch_direct_access(pool: Pool) -> DirectAccess:
     """Raises DatabaseUnavailable."""
-    with database_errors():
-        [row] = await pool.fetch(statement("direct_access"))
+    with translate_database_errors():
+        [row] = await pool.fetch(load_query("direct_access"))
         return DirectAccess(**row)
 
 
-async def migration_status(dsn: str) -> list[dict[str, Any]]:
+async def fetch_migration_status(dsn: str) -> list[dict[str, Any]]:
     """Every migration file with when it was applied, or None. Raises DatabaseUnavailable."""
-    with database_errors():
+    with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:
-            return await _status(connection)
+            return await _fetch_migration_status(connection)
         finally:
             await connection.close()
 
 
-async def pending(dsn: str) -> list[str]:
+async def list_pending_migrations(dsn: str) -> list[str]:
     """Files that `migrate` would apply. Raises DatabaseUnavailable."""
-    return [row["file"] for row in await migration_status(dsn) if row["applied_at"] is None]
+    return [row["file"] for row in await fetch_migration_status(dsn) if row["applied_at"] is None]
 
 
-async def horizon_holder(dsn: str) -> dict[str, Any] | None:
+async def fetch_horizon_holder(dsn: str) -> dict[str, Any] | None:
     """The oldest open transaction that has written: readers of the log see nothing that came after it. `{pid, application, state, seconds, query}`; a prepared
     one has no pid, and its name as query. None when there is none. Raises DatabaseUnavailable."""
-    with database_errors():
+    with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:
-            row = await connection.fetchrow(HORIZON)
+            row = await connection.fetchrow(HORIZON_QUERY)
             return dict(row) if row else None
         finally:
             await connection.close()
 
 
-async def held_locks(dsn: str, seconds: float) -> list[dict[str, Any]]:
+async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str, Any]]:
     """Transactions that have kept our tables from being written for so long, the oldest first: `{pid, application, state, seconds, query, tables, unreadable}`;
     `unreadable` where they cannot be read either. A prepared one has no pid, and its name as query. Waits for no table. Raises DatabaseUnavailable."""
-    with database_errors():
+    with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:
-            return [dict(row) for row in await connection.fetch(statement("held_locks"), seconds)]
+            return [dict(row) for row in await connection.fetch(load_query("blocking_transactions"), seconds)]
         finally:
             await connection.close()
 
 
-async def _status(connection: asyncpg.Connection) -> list[dict[str, Any]]:
+async def _fetch_migration_status(connection: asyncpg.Connection) -> list[dict[str, Any]]:
     applied: dict[str, Any] = {}
     if await connection.fetchval("select to_regclass('anabranch.migration_checksums')") is not None:
         applied = {row["version"]: row["applied_at"] for row in await connection.fetch("select version, applied_at from anabranch.migration_checksums")}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from uuid import UUID
 
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Pool
 
 COLUMNS = "id, tenant, document_id, event_id, source, external_id"
@@ -27,7 +27,7 @@ class PgJobs:
 
     async def open(self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None, asked_by: str | None) -> None:
         """Opening a job again changes nothing."""
-        with database_errors():
+        with translate_database_errors():
             await self._pool.execute(
                 f"insert into jobs ({COLUMNS}, asked_by) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing",
                 job_id,
@@ -40,6 +40,6 @@ class PgJobs:
             )
 
     async def find(self, tenant: str, job_id: UUID) -> Job | None:
-        with database_errors():
+        with translate_database_errors():
             row = await self._pool.fetchrow(f"select {COLUMNS} from jobs where tenant = $1 and id = $2", tenant, job_id)
         return Job(**row) if row else None

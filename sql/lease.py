@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from schemas.errors import TransientError
-from sql.errors import log_errors
+from sql.errors import translate_log_errors
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 
 class LeaseLost(TransientError):
@@ -18,7 +18,7 @@ class LeaseLost(TransientError):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Cursor:
+class ReaderCursor:
     """The last record that is finished, in reading order."""
 
     xact: int = 0
@@ -26,26 +26,28 @@ class Cursor:
 
 
 @dataclass(frozen=True, slots=True)
-class Lease:
+class ReaderLease:
     pool: Pool
     group: str
     topic: str
     owner: UUID
     seconds: float
 
-    async def take(self) -> Cursor | None:
+    async def acquire(self) -> ReaderCursor | None:
         """The group's cursor, or None while another process holds the lease."""
-        with log_errors():
-            row = await self.pool.fetchrow(statement("take_lease"), self.group, self.topic, self.owner, self.seconds)
-        return Cursor(row["xact"], row["position"]) if row else None
+        with translate_log_errors():
+            row = await self.pool.fetchrow(load_query("acquire_lease"), self.group, self.topic, self.owner, self.seconds)
+        return ReaderCursor(row["xact"], row["position"]) if row else None
 
-    async def keep(self, cursor: Cursor) -> None:
+    async def renew(self, cursor: ReaderCursor) -> None:
         """Write the cursor and stay the reader. Raises LeaseLost."""
-        with log_errors():
-            kept = await self.pool.fetchval(statement("keep_lease"), self.group, self.topic, self.owner, self.seconds, cursor.xact, cursor.position)
-        if kept is None:
+        with translate_log_errors():
+            renewed_position = await self.pool.fetchval(
+                load_query("renew_lease"), self.group, self.topic, self.owner, self.seconds, cursor.xact, cursor.position
+            )
+        if renewed_position is None:
             raise LeaseLost(f"Another process took over reading {self.topic} for {self.group}.")
 
-    async def end(self) -> None:
-        with log_errors():
-            await self.pool.execute(statement("end_lease"), self.group, self.topic, self.owner)
+    async def release(self) -> None:
+        with translate_log_errors():
+            await self.pool.execute(load_query("release_lease"), self.group, self.topic, self.owner)

@@ -8,23 +8,23 @@ from uuid import UUID
 import asyncpg
 
 from schemas.errors import TransientError
-from schemas.events import EventBuried
+from schemas.events import EventDeadLettered
 from schemas.generations import Generation
-from schemas.ports.ledger import Claimed, Counts, Projected
+from schemas.ports.ledger import ClaimResult, OrderingPolicy, ProjectedEvent
 from schemas.rows import ChildRow, Row, VectorRow
-from sql.claiming import SHARED, Before, WriteRows, claim_documents, claim_shared
-from sql.claims import Collision, claimed_before
+from sql.bulk_insert import copy_rows, insert_rows
+from sql.claim_transaction import SHARED_GENERATION, InboxEntries, RowWriter, claim_documents, claim_shared
 from sql.document_state import MissingDocuments, add_stubs
-from sql.errors import database_errors
+from sql.encoding import encode_json_text
+from sql.errors import translate_database_errors
+from sql.inbox import ClaimCollision, fetch_inbox_entries
 from sql.pool import Pool
-from sql.statements import statement
-from sql.storable import json_text
-from sql.writers import copy_rows, insert_rows
+from sql.query_loader import load_query
 
-COST = 200.0
+MAX_TRANSACTION_COST = 200.0
 """Of one transaction, about, in chunks: half a second of work."""
-COST_OF: Mapping[type[Row], float] = {ChildRow: 1.0, VectorRow: 0.25}
-COST_OF_OTHERS = 0.1
+COST_BY_ROW_TYPE: Mapping[type[Row], float] = {ChildRow: 1.0, VectorRow: 0.25}
+DEFAULT_ROW_COST = 0.1
 
 
 class PgLedger:
@@ -39,52 +39,52 @@ class PgLedger:
         assert self._generation is not None, "this ledger serves shared stages only"
         return self._generation
 
-    async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+    async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
         """In short transactions one after the other: the log's readers wait for the oldest that is open."""
-        with database_errors():
-            return [claimed for part in _slices(events) for claimed in await self._claim_part(stage, counts, part)]
+        with translate_database_errors():
+            return [result for part in _split_transactions(events) for result in await self._claim_slice(stage, ordering, part)]
 
-    async def begin(self, stage: str, events: Sequence[UUID]) -> None:
-        with database_errors():
-            await self._pool.execute(statement("begin_attempts"), self._generations, stage, list(events))
+    async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
+        with translate_database_errors():
+            await self._pool.execute(load_query("begin_attempts"), self._generations, stage, list(event_ids))
 
-    async def release(self, stage: str, events: Sequence[UUID]) -> None:
-        with database_errors():
-            await self._pool.execute(statement("end_attempts"), self._generations, stage, list(events))
+    async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
+        with translate_database_errors():
+            await self._pool.execute(load_query("end_attempts"), self._generations, stage, list(event_ids))
 
-    async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
-        if not reacted and not buried:
+    async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
+        if not completed and not dead_letters:
             return
-        errors = [json_text({"code": event.code, "detail": event.detail, "remedy": event.remedy}) for event in buried]
-        ids = [*reacted, *(event.event_id for event in buried)]
-        attempts = [1] * len(reacted) + [event.attempts for event in buried]
-        with database_errors():
-            await self._pool.execute(statement("settle_events"), self._generations, stage, ids, attempts, [None] * len(reacted) + errors)
+        errors = [encode_json_text({"code": event.code, "detail": event.detail, "remedy": event.remedy}) for event in dead_letters]
+        ids = [*completed, *(event.event_id for event in dead_letters)]
+        attempts = [1] * len(completed) + [event.attempts for event in dead_letters]
+        with translate_database_errors():
+            await self._pool.execute(load_query("complete_events"), self._generations, stage, ids, attempts, [None] * len(completed) + errors)
 
-    async def prune(self, stage: str, topic: str, partition: int, below: int) -> None:
-        with database_errors():
-            await self._pool.execute(statement("prune_claims"), self._generations, stage, topic, partition, below)
+    async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
+        with translate_database_errors():
+            await self._pool.execute(load_query("prune_inbox"), self._generations, stage, topic, partition, before_offset)
 
     @property
     def _generations(self) -> list[str]:
         """Under which this ledger's claims may lie."""
-        return [SHARED, self._generation.name] if self._generation else [SHARED]
+        return [SHARED_GENERATION, self._generation.name] if self._generation else [SHARED_GENERATION]
 
-    async def _claim_part(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
+    async def _claim_slice(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
         """As if every event were new and every row too; what turns out not to be is looked up, and the transaction begun again."""
-        before: Before = {}
-        write_rows: WriteRows = copy_rows
+        known_entries: InboxEntries = {}
+        write_rows: RowWriter = copy_rows
         while True:
             try:
-                return await self._claim(stage, counts, events, before, write_rows)
+                return await self._claim(stage, ordering, events, known_entries, write_rows)
             except MissingDocuments:
                 async with self._pool.acquire() as connection:
                     await add_stubs(connection, events)
-            except Collision:
-                generation = SHARED if counts in ("door", "always") else self.generation.name
-                before = await claimed_before(self._pool, generation, stage, [event.fact.id for event in events])
+            except ClaimCollision:
+                generation = SHARED_GENERATION if ordering in ("door", "always") else self.generation.name
+                known_entries = await fetch_inbox_entries(self._pool, generation, stage, [event.event.id for event in events])
             except (asyncpg.CheckViolationError, asyncpg.UndefinedTableError) as error:
-                if await self._is_there():
+                if await self._generation_exists():
                     raise
                 raise TransientError(f"generation {self.generation.name} was dropped", code="GENERATION_DROPPED") from error
             except asyncpg.UniqueViolationError:
@@ -92,29 +92,31 @@ class PgLedger:
                     raise
                 write_rows = insert_rows
 
-    async def _is_there(self) -> bool:
+    async def _generation_exists(self) -> bool:
         """A worker may hear of a drop a moment late."""
         return self._generation is None or bool(
             await self._pool.fetchval("select exists (select from generations where name = $1 and state <> 'dropped')", self.generation.name)
         )
 
-    async def _claim(self, stage: str, counts: Counts, events: Sequence[Projected], before: Before, write_rows: WriteRows) -> list[Claimed]:
+    async def _claim(
+        self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent], known_entries: InboxEntries, write_rows: RowWriter
+    ) -> list[ClaimResult]:
         async with self._pool.acquire() as connection, connection.transaction():
-            if counts in ("door", "always"):
-                return await claim_shared(connection, stage, counts, events, before)
-            return await claim_documents(connection, self.generation, stage, counts, events, before, write_rows)
+            if ordering in ("door", "always"):
+                return await claim_shared(connection, stage, ordering, events, known_entries)
+            return await claim_documents(connection, self.generation, stage, ordering, events, known_entries, write_rows)
 
 
-def _slices(events: Sequence[Projected]) -> Iterator[list[Projected]]:
+def _split_transactions(events: Sequence[ProjectedEvent]) -> Iterator[list[ProjectedEvent]]:
     """Events in order, cut where one transaction would become too long."""
-    part: list[Projected] = []
+    part: list[ProjectedEvent] = []
     cost = 0.0
     for event in events:
-        more = sum(COST_OF.get(type(row), COST_OF_OTHERS) for row in event.rows)
-        if part and cost + more > COST:
+        event_cost = sum(COST_BY_ROW_TYPE.get(type(row), DEFAULT_ROW_COST) for row in event.rows)
+        if part and cost + event_cost > MAX_TRANSACTION_COST:
             yield part
             part, cost = [], 0.0
         part.append(event)
-        cost += more
+        cost += event_cost
     if part:
         yield part

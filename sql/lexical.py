@@ -5,76 +5,78 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from schemas.ports.search import Hit, LexicalHits
-from sql.bm25 import Candidates, Term, choose, unseen
-from sql.languages import text_config
+from sql.bm25 import CandidateSet, Term, choose_candidates, find_unseen_conjunctions
 from sql.pool import Connection
-from sql.scope import Scope
-from sql.statements import statement
+from sql.query_loader import load_query
+from sql.search_scope import SearchScope
+from sql.text_search_config import resolve_text_search_config
 
-WIDER = 4
+WIDENING_FACTOR = 4
 """Times the budget, when an unseen chunk could still win."""
-EVERYTHING = float("inf")
+UNLIMITED = float("inf")
 
 
-async def search(connection: Connection, scope: Scope, text: str, language: str | None, k: int, budget: int) -> LexicalHits:
-    terms = await read_terms(connection, scope, text, language)
-    seen = choose(terms, EVERYTHING if scope.few is not None else budget)
-    hits = await _hits(connection, scope, terms, seen, k)
-    left = unseen(terms, seen, _least(hits, k))
-    if left == []:
-        return LexicalHits(hits, _idf(terms), "exact")
-    seen, all_seen = _widened(terms, seen, left, budget * WIDER)
-    hits = _best([*hits, *await _hits(connection, scope, terms, seen, k)], k)
-    exact = all_seen or unseen(terms, seen, _least(hits, k)) == []
-    return LexicalHits(hits, _idf(terms), "exact" if exact else "bounded")
+async def search_lexical(connection: Connection, scope: SearchScope, text: str, language: str | None, k: int, budget: int) -> LexicalHits:
+    terms = await fetch_terms(connection, scope, text, language)
+    candidates = choose_candidates(terms, UNLIMITED if scope.listed_documents is not None else budget)
+    hits = await _fetch_hits(connection, scope, terms, candidates, k)
+    remaining = find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k))
+    if remaining == []:
+        return LexicalHits(hits, _collect_idf(terms), "exact")
+    candidates, is_exhaustive = _widen_candidates(terms, candidates, remaining, budget * WIDENING_FACTOR)
+    hits = _select_best([*hits, *await _fetch_hits(connection, scope, terms, candidates, k)], k)
+    is_exact = is_exhaustive or find_unseen_conjunctions(terms, candidates, _compute_min_score(hits, k)) == []
+    return LexicalHits(hits, _collect_idf(terms), "exact" if is_exact else "bounded")
 
 
-async def read_terms(connection: Connection, scope: Scope, text: str, language: str | None) -> list[Term]:
+async def fetch_terms(connection: Connection, scope: SearchScope, text: str, language: str | None) -> list[Term]:
     """The question's lexemes under each configuration in use; unknown ones too, for their idf."""
-    configuration = text_config(language)
-    rows = await connection.fetch(statement("lexical_terms"), scope.generation, scope.tenant, text, configuration)
+    configuration = resolve_text_search_config(language)
+    rows = await connection.fetch(load_query("lexical_terms"), scope.generation, scope.tenant, text, configuration)
     return [Term(row["cfg"], row["lexeme"], row["df"], row["chunks"]) for row in rows]
 
 
-def _widened(terms: Sequence[Term], seen: Candidates, left: Sequence[tuple[Term, ...]] | None, budget: float) -> tuple[Candidates, bool]:
+def _widen_candidates(
+    terms: Sequence[Term], candidates: CandidateSet, remaining: Sequence[tuple[Term, ...]] | None, budget: float
+) -> tuple[CandidateSet, bool]:
     """What to look at next, and whether all that could win is in it then."""
-    if left is not None:
-        missing = Candidates()
-        if all(missing.add_within(conjunction, budget) for conjunction in left):
+    if remaining is not None:
+        missing = CandidateSet()
+        if all(missing.try_add(conjunction, budget) for conjunction in remaining):
             return missing, True
-    return choose(terms, budget), False
+    return choose_candidates(terms, budget), False
 
 
-async def _hits(connection: Connection, scope: Scope, terms: Sequence[Term], candidates: Candidates, k: int) -> list[Hit]:
-    found: list[Hit] = []
-    if scope.empty:
-        return found
-    for cfg, query in candidates.queries().items():
-        rows = await connection.fetch(statement("lexical_hits"), *scope.parameters(), cfg, query, _weights(terms, cfg), k)
-        found.extend(Hit(row["id"], row["document_id"], row["score"]) for row in rows)
-    return _best(found, k)
+async def _fetch_hits(connection: Connection, scope: SearchScope, terms: Sequence[Term], candidates: CandidateSet, k: int) -> list[Hit]:
+    hits: list[Hit] = []
+    if scope.is_empty:
+        return hits
+    for cfg, query in candidates.to_tsqueries().items():
+        rows = await connection.fetch(load_query("lexical_hits"), *scope.to_parameters(), cfg, query, _format_weights(terms, cfg), k)
+        hits.extend(Hit(row["id"], row["document_id"], row["score"]) for row in rows)
+    return _select_best(hits, k)
 
 
-def _weights(terms: Sequence[Term], cfg: str) -> str:
+def _format_weights(terms: Sequence[Term], cfg: str) -> str:
     """The question as a sparse vector over term ids; terms that share an id count once, the heavier."""
     by_id: dict[int, float] = {}
     for term in terms:
         if term.cfg == cfg and term.df > 0:
             by_id[term.id] = max(term.idf, by_id.get(term.id, 0.0))
-    return "{" + ",".join(f"{place}:{idf:.6g}" for place, idf in by_id.items()) + "}/1000000000"
+    return "{" + ",".join(f"{term_id}:{idf:.6g}" for term_id, idf in by_id.items()) + "}/1000000000"
 
 
-def _best(hits: Sequence[Hit], k: int) -> list[Hit]:
+def _select_best(hits: Sequence[Hit], k: int) -> list[Hit]:
     distinct = {hit.chunk_id: hit for hit in hits}
     return sorted(distinct.values(), key=lambda hit: (-hit.score, hit.chunk_id))[:k]
 
 
-def _least(hits: Sequence[Hit], k: int) -> float:
+def _compute_min_score(hits: Sequence[Hit], k: int) -> float:
     """What an unseen chunk must reach to be among the best."""
     return hits[-1].score if len(hits) >= k else 0.0
 
 
-def _idf(terms: Sequence[Term]) -> Mapping[str, Mapping[str, float]]:
+def _collect_idf(terms: Sequence[Term]) -> Mapping[str, Mapping[str, float]]:
     idf: dict[str, dict[str, float]] = {}
     for term in terms:
         idf.setdefault(term.cfg, {})[term.lexeme] = term.idf

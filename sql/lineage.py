@@ -9,35 +9,35 @@ from uuid import UUID
 import asyncpg
 import numpy as np
 
-from schemas.ids import received_id
-from schemas.ports.lineage import PartPlace, RevisionRow, StoredChunk
+from schemas.ids import make_received_id
+from schemas.ports.lineage import PartPosition, RevisionLineage, StoredChunk
 from schemas.principals import Principal
 from schemas.records import Position
 from schemas.values import BlobRef
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 
 class PgLineage:
-    """See `schemas.ports.lineage.LineageTables`. Every call may raise DatabaseUnavailable."""
+    """See `schemas.ports.lineage.LineageStore`. Every call may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow | None:
+    async def fetch_revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionLineage | None:
         rows = await self._fetch("lineage_revision", caller.tenant, document_id, list(order) if order else None, generation, caller.readers)
         if not rows:
             return None
         [row] = rows
-        door = await self._fetch("lineage_door", received_id(caller.tenant, row["source"], row["event_id"]))
-        return _revision(row, _place(door[0]) if door else None)
+        ingress_rows = await self._fetch("lineage_ingress", make_received_id(caller.tenant, row["source"], row["event_id"]))
+        return _to_revision_row(row, _parse_position(ingress_rows[0]) if ingress_rows else None)
 
-    async def places(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPlace]:
-        rows = await self._fetch("lineage_places", document_id, list(order), generation)
-        return [PartPlace(row["step"], row["part"], _place(row), row["fact_id"], row["generation"]) for row in rows]
+    async def fetch_part_positions(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPosition]:
+        rows = await self._fetch("lineage_positions", document_id, list(order), generation)
+        return [PartPosition(row["step"], row["part"], _parse_position(row), row["fact_id"], row["generation"]) for row in rows]
 
-    async def chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
+    async def fetch_chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
         rows = await self._fetch("lineage_chunk", generation, document_id, list(order), chunk_id)
         if not rows:
             return None
@@ -46,16 +46,16 @@ class PgLineage:
         return StoredChunk(row["text"], row["prefix"], row["char_start"], row["char_end"], vector)
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
-        with database_errors():
-            return list(await self._pool.fetch(statement(name), *parameters))
+        with translate_database_errors():
+            return list(await self._pool.fetch(load_query(name), *parameters))
 
 
-def _place(row: asyncpg.Record) -> Position:
+def _parse_position(row: asyncpg.Record) -> Position:
     return Position(row["log_topic"], row["log_partition"], row["log_offset"])
 
 
-def _revision(row: asyncpg.Record, received: Position | None) -> RevisionRow:
-    return RevisionRow(
+def _to_revision_row(row: asyncpg.Record, received: Position | None) -> RevisionLineage:
+    return RevisionLineage(
         document_id=row["document_id"],
         external_id=row["external_id"],
         title=row["title"],
@@ -66,8 +66,8 @@ def _revision(row: asyncpg.Record, received: Position | None) -> RevisionRow:
         source=row["source"],
         event_id=row["event_id"],
         accepted_id=row["accepted_id"],
-        accepted=_place(row),
-        received=received,
+        accepted_position=_parse_position(row),
+        received_position=received,
         content_sha256=row["content_sha256"],
         blob=BlobRef.model_validate(row["blob"]),
         text_sha256=row["text_sha256"],

@@ -11,18 +11,18 @@ import asyncpg
 
 from schemas.errors import TransientError
 from schemas.ports.log import OpenSink, Sink
-from sql.doorbell import Doorbell
-from sql.errors import log_errors
-from sql.lease import Cursor, Lease, LeaseLost
-from sql.log_records import stored_record
+from sql.errors import translate_log_errors
+from sql.lease import LeaseLost, ReaderCursor, ReaderLease
+from sql.listener import TopicListener
+from sql.log_records import to_stored_record
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 PAGE_RECORDS = 500
 PAGE_BYTES = 8_000_000
 LEASE_S = 10.0
 COMMIT_EVERY_S = 0.1
-UNRIPE_S = 0.002
+HORIZON_POLL_S = 0.002
 RETRY_S = 0.5
 
 
@@ -31,12 +31,12 @@ class PgSubscriber:
 
     def __init__(self, pool: Pool, listen_dsn: str, *, owner: UUID, poll_s: float = 1.0) -> None:
         self._pool = pool
-        self._doorbell = Doorbell(listen_dsn, str(owner))
+        self._doorbell = TopicListener(listen_dsn, str(owner))
         self._owner = owner
         self._poll_s = poll_s
 
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> PgSubscription:
-        return PgSubscription(Lease(self._pool, group, topic, self._owner, LEASE_S), self._doorbell, open_sink, self._poll_s)
+        return PgSubscription(ReaderLease(self._pool, group, topic, self._owner, LEASE_S), self._doorbell, open_sink, self._poll_s)
 
 
 class PgPartition:
@@ -44,28 +44,28 @@ class PgPartition:
 
     number = 0
 
-    def __init__(self, topic: str, cursor: Cursor) -> None:
+    def __init__(self, topic: str, cursor: ReaderCursor) -> None:
         self.topic = topic
         self.read = self.finished = cursor
         self.moved = asyncio.Event()
         self.resumed = asyncio.Event()
-        self._open: deque[Cursor] = deque()
+        self._open: deque[ReaderCursor] = deque()
         self._positions: set[int] = set()
-        self._unkept: deque[Cursor] = deque()
+        self._unkept: deque[ReaderCursor] = deque()
         self._highest = 0
         self._closed = False
 
     @property
-    def kept(self) -> int:
+    def committed_offset(self) -> int:
         """Positions do not grow in reading order: the lowest that may come again bounds it."""
         return min((cursor.position for cursor in self._unkept), default=self._highest + 1)
 
-    def keep(self, cursor: Cursor) -> None:
+    def mark_durable(self, cursor: ReaderCursor) -> None:
         """The group's cursor is durable up to here."""
         while self._unkept and self._unkept[0] <= cursor:
             self._unkept.popleft()
 
-    def delivered(self, cursor: Cursor) -> None:
+    def track_delivery(self, cursor: ReaderCursor) -> None:
         self._open.append(cursor)
         self._unkept.append(cursor)
         self._highest = max(self._highest, cursor.position)
@@ -87,30 +87,30 @@ class PgPartition:
 
 
 class PgSubscription:
-    def __init__(self, lease: Lease, doorbell: Doorbell, open_sink: OpenSink, poll_s: float) -> None:
+    def __init__(self, lease: ReaderLease, listener: TopicListener, open_sink: OpenSink, poll_s: float) -> None:
         self._lease = lease
-        self._doorbell = doorbell
+        self._doorbell = listener
         self._open_sink = open_sink
         self._poll_s = poll_s
 
     async def run(self) -> None:
-        async with self._doorbell.listen(self._lease.topic) as rung:
+        async with self._doorbell.listen(self._lease.topic) as wakeup:
             while True:
                 try:
-                    await self._read(PgPartition(self._lease.topic, await self._assigned(rung)), rung)
+                    await self._read_until_failure(PgPartition(self._lease.topic, await self._wait_for_lease(wakeup)), wakeup)
                 except TransientError:
                     await asyncio.sleep(RETRY_S)
 
-    async def _assigned(self, rung: asyncio.Event) -> Cursor:
+    async def _wait_for_lease(self, wakeup: asyncio.Event) -> ReaderCursor:
         """Wait until this process is the group's reader."""
-        while (cursor := await self._lease.take()) is None:
-            await _woken(rung, self._poll_s)
+        while (cursor := await self._lease.acquire()) is None:
+            await _wait_for_event(wakeup, self._poll_s)
         return cursor
 
-    async def _read(self, partition: PgPartition, rung: asyncio.Event) -> None:
+    async def _read_until_failure(self, partition: PgPartition, wakeup: asyncio.Event) -> None:
         """Until one of the two fails. No task group: it says what its tasks raised, and not that it was cancelled, where a connection fails by being interrupted."""
         sink = self._open_sink(partition)
-        tasks = asyncio.create_task(self._keep(partition)), asyncio.create_task(self._deliver(partition, sink, rung))
+        tasks = asyncio.create_task(self._commit_until_failure(partition)), asyncio.create_task(self._deliver_until_failure(partition, sink, wakeup))
         try:
             done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
@@ -119,53 +119,53 @@ class PgSubscription:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
-            await self._give_up(partition, sink)
+            await self._release(partition, sink)
 
-    async def _give_up(self, partition: PgPartition, sink: Sink) -> None:
+    async def _release(self, partition: PgPartition, sink: Sink) -> None:
         await sink.close()
         partition.close()
         with suppress(TransientError):
-            await self._lease.keep(partition.finished)
-            await self._lease.end()
+            await self._lease.renew(partition.finished)
+            await self._lease.release()
 
-    async def _keep(self, partition: PgPartition) -> None:
+    async def _commit_until_failure(self, partition: PgPartition) -> None:
         """Write the cursor soon after it moved, and renew the lease in good time."""
         while True:
-            await _woken(partition.moved, LEASE_S / 3)
+            await _wait_for_event(partition.moved, LEASE_S / 3)
             finished = partition.finished
-            await self._lease.keep(finished)
-            partition.keep(finished)
+            await self._lease.renew(finished)
+            partition.mark_durable(finished)
             await asyncio.sleep(COMMIT_EVERY_S)
 
-    async def _deliver(self, partition: PgPartition, sink: Sink, rung: asyncio.Event) -> None:
+    async def _deliver_until_failure(self, partition: PgPartition, sink: Sink, wakeup: asyncio.Event) -> None:
         while True:
-            rung.clear()
-            rows = await self._page(partition.read)
-            ripe = [row for row in rows if row["ripe"]]
-            for row in ripe:
-                await _room(partition, sink)
-                partition.delivered(Cursor(row["xact"], row["position"]))
-                sink.offer(stored_record(partition.topic, row))
-            await _room(partition, sink)
-            if not ripe:
-                await _woken(rung, UNRIPE_S if rows else self._poll_s)
+            wakeup.clear()
+            rows = await self._fetch_page(partition.read)
+            readable_rows = [row for row in rows if row["ripe"]]
+            for row in readable_rows:
+                await _wait_for_capacity(partition, sink)
+                partition.track_delivery(ReaderCursor(row["xact"], row["position"]))
+                sink.offer(to_stored_record(partition.topic, row))
+            await _wait_for_capacity(partition, sink)
+            if not readable_rows:
+                await _wait_for_event(wakeup, HORIZON_POLL_S if rows else self._poll_s)
 
-    async def _page(self, after: Cursor) -> list[asyncpg.Record]:
-        with log_errors():
-            return await self._lease.pool.fetch(statement("read_events"), self._lease.topic, after.xact, after.position, PAGE_RECORDS, PAGE_BYTES)
+    async def _fetch_page(self, after: ReaderCursor) -> list[asyncpg.Record]:
+        with translate_log_errors():
+            return await self._lease.pool.fetch(load_query("read_events"), self._lease.topic, after.xact, after.position, PAGE_RECORDS, PAGE_BYTES)
 
 
-async def _room(partition: PgPartition, sink: Sink) -> None:
-    while sink.full:
+async def _wait_for_capacity(partition: PgPartition, sink: Sink) -> None:
+    while sink.is_full:
         partition.resumed.clear()
-        if sink.full:
+        if sink.is_full:
             await partition.resumed.wait()
 
 
-async def _woken(event: asyncio.Event, limit_s: float) -> None:
+async def _wait_for_event(event: asyncio.Event, timeout_s: float) -> None:
     # Not wait_for: in Python 3.11 it swallows a cancellation that arrives together with the event.
     with suppress(TimeoutError):
-        async with asyncio.timeout(limit_s):
+        async with asyncio.timeout(timeout_s):
             await event.wait()
     event.clear()
 

@@ -9,7 +9,7 @@ import asyncpg
 
 from schemas.records import Headers, Position, Record, StoredRecord
 
-Stored = str | dict[str, str]
+EncodedHeader = str | dict[str, str]
 
 
 def encode_headers(headers: Headers) -> str:
@@ -21,7 +21,7 @@ def decode_headers(text: str) -> dict[str, bytes]:
     return {name: _decode(value) for name, value in json.loads(text).items()}
 
 
-def stored_record(topic: str, row: asyncpg.Record) -> StoredRecord:
+def to_stored_record(topic: str, row: asyncpg.Record) -> StoredRecord:
     return StoredRecord(
         Record(topic, row["key"], row["value"], decode_headers(row["headers"])),
         Position(topic, 0, row["position"]),
@@ -29,7 +29,7 @@ def stored_record(topic: str, row: asyncpg.Record) -> StoredRecord:
     )
 
 
-def _encode(value: bytes) -> Stored:
+def _encode(value: bytes) -> EncodedHeader:
     try:
         text = value.decode()
     except UnicodeDecodeError:
@@ -37,5 +37,5 @@ def _encode(value: bytes) -> Stored:
     return text if "\0" not in text else {"base64": b64encode(value).decode()}
 
 
-def _decode(value: Stored) -> bytes:
+def _decode(value: EncodedHeader) -> bytes:
     return value.encode() if isinstance(value, str) else b64decode(value["base64"])

@@ -14,13 +14,13 @@ from typing import Any
 import asyncpg
 
 from schemas.errors import ConfigurationError
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 
 FOLDER = Path(__file__).with_name("migrations")
-NAME = re.compile(r"(\d{14})_([a-z0-9_]+)\.sql")
-LOCK = 0x616E6162
+FILE_NAME = re.compile(r"(\d{14})_([a-z0-9_]+)\.sql")
+LOCK_KEY = 0x616E6162
 NO_TRANSACTION = "-- no-transaction"
-BOOKS = """
+BOOKKEEPING_DDL = """
 create schema if not exists supabase_migrations;
 create table if not exists supabase_migrations.schema_migrations (version text primary key, statements text[], name text);
 create schema if not exists anabranch;
@@ -51,28 +51,28 @@ async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
     Needs a session connection (not a transaction pooler). Raises ConfigurationError for an edited or badly named file, DatabaseUnavailable.
     """
     migrations = read_migrations(folder)
-    async with _session(dsn) as connection:
+    async with _open_session(dsn) as connection:
         await _take_lock(connection)
-        await connection.execute(BOOKS)
-        return [migration.file for migration in await _missing(connection, migrations) if await _apply(connection, migration)]
+        await connection.execute(BOOKKEEPING_DDL)
+        return [migration.file for migration in await _find_missing(connection, migrations) if await _apply_migration(connection, migration)]
 
 
-async def pending(dsn: str, folder: Path = FOLDER) -> list[str]:
+async def list_unapplied(dsn: str, folder: Path = FOLDER) -> list[str]:
     """What `migrate` would apply. Same errors."""
-    async with _session(dsn) as connection:
-        return [migration.file for migration in await _missing(connection, read_migrations(folder))]
+    async with _open_session(dsn) as connection:
+        return [migration.file for migration in await _find_missing(connection, read_migrations(folder))]
 
 
-async def migration_status(dsn: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
+async def list_migrations(dsn: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
     """Every migration in order: `{file, applied_at}` (RFC 3339), with None where it is still to come (and where another tool applied it: the time is ours to keep)."""
-    async with _session(dsn) as connection:
-        times = await _applied_at(connection)
+    async with _open_session(dsn) as connection:
+        times = await _fetch_applied_times(connection)
     return [{"file": migration.file, "applied_at": times.get(migration.version)} for migration in read_migrations(folder)]
 
 
 @asynccontextmanager
-async def _session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
-    with database_errors():
+async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0, server_settings={"lock_timeout": "30s", "application_name": "anabranch migrate"})
         try:
             yield connection
@@ -81,11 +81,11 @@ async def _session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
 
 
 def read_migrations(folder: Path = FOLDER) -> list[Migration]:
-    return [_read(path) for path in sorted(folder.glob("*.sql"))]
+    return [_read_migration(path) for path in sorted(folder.glob("*.sql"))]
 
 
-def _read(path: Path) -> Migration:
-    match = NAME.fullmatch(path.name)
+def _read_migration(path: Path) -> Migration:
+    match = FILE_NAME.fullmatch(path.name)
     if not match:
         raise ConfigurationError(f"{path.name} is no name for a migration.", remedy="Name it <14 digits>_<lower_case_words>.sql.")
     return Migration(match[1], match[2], path.read_text())
@@ -93,12 +93,12 @@ def _read(path: Path) -> Migration:
 
 async def _take_lock(connection: asyncpg.Connection) -> None:
     """Ask until it is ours: a call that waits inside Postgres holds a snapshot, and `create index concurrently` waits for that."""
-    while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK):
+    while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK_KEY):
         await asyncio.sleep(0.1)
 
 
-async def _missing(connection: asyncpg.Connection, migrations: list[Migration]) -> list[Migration]:
-    if not await _has_books(connection):
+async def _find_missing(connection: asyncpg.Connection, migrations: list[Migration]) -> list[Migration]:
+    if not await _has_bookkeeping(connection):
         return migrations
     applied = {row[0] for row in await connection.fetch("select version from supabase_migrations.schema_migrations")}
     checksums = {row[0]: row[1] for row in await connection.fetch("select version, sha256 from anabranch.migration_checksums")}
@@ -110,13 +110,13 @@ async def _missing(connection: asyncpg.Connection, migrations: list[Migration]) 
     return [migration for migration in migrations if migration.version not in applied]
 
 
-async def _applied_at(connection: asyncpg.Connection) -> dict[str, str]:
-    if not await _has_books(connection):
+async def _fetch_applied_times(connection: asyncpg.Connection) -> dict[str, str]:
+    if not await _has_bookkeeping(connection):
         return {}
     return {row[0]: row[1].isoformat() for row in await connection.fetch("select version, applied_at from anabranch.migration_checksums")}
 
 
-async def _has_books(connection: asyncpg.Connection) -> bool:
+async def _has_bookkeeping(connection: asyncpg.Connection) -> bool:
     return bool(
         await connection.fetchval(
             "select to_regclass('supabase_migrations.schema_migrations') is not null and to_regclass('anabranch.migration_checksums') is not null"
@@ -124,19 +124,19 @@ async def _has_books(connection: asyncpg.Connection) -> bool:
     )
 
 
-async def _apply(connection: asyncpg.Connection, migration: Migration) -> bool:
+async def _apply_migration(connection: asyncpg.Connection, migration: Migration) -> bool:
     if migration.sql.lstrip().startswith(NO_TRANSACTION):
         for statement in filter(str.strip, migration.sql.split(";\n")):
             await connection.execute(statement)
-        await _book(connection, migration)
+        await _record_migration(connection, migration)
         return True
     async with connection.transaction():
         await connection.execute(migration.sql)
-        await _book(connection, migration)
+        await _record_migration(connection, migration)
     return True
 
 
-async def _book(connection: asyncpg.Connection, migration: Migration) -> None:
+async def _record_migration(connection: asyncpg.Connection, migration: Migration) -> None:
     await connection.execute(
         "insert into supabase_migrations.schema_migrations (version, statements, name) values ($1, $2, $3)", migration.version, [migration.sql], migration.name
     )

@@ -7,18 +7,18 @@ import asyncio
 import asyncpg
 
 from schemas.generations import Generation
-from sql.derived_tables import PARTITIONED
-from sql.errors import database_errors
-from sql.past_texts import keep_run_texts
+from sql.derived_tables import PARTITIONED_TABLES
+from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
+from sql.query_loader import load_query
+from sql.recorded_texts import archive_run_texts
 from sql.secondary_indexes import create_indexes
-from sql.statements import statement
 
-DIRECTLY_READ = frozenset(("revision_texts", "parent_chunks", "child_chunks", "chunk_vectors", "entity_mentions", "relations", "claims", "visible"))
+ROW_SECURITY_TABLES = frozenset(("revision_texts", "parent_chunks", "child_chunks", "chunk_vectors", "entity_mentions", "relations", "claims", "visible"))
 """Tables with row-level security: a partition that is read by its own name needs it as its parent does."""
 LOCK_TIMEOUT = "2s"
-TRIES = 30
-PAUSE_S = 0.5
+DROP_ATTEMPTS = 30
+DROP_RETRY_S = 0.5
 
 
 async def create_partitions(connection: Connection, generation: Generation, *, indexed: bool) -> None:
@@ -28,7 +28,7 @@ async def create_partitions(connection: Connection, generation: Generation, *, i
     nothing is left behind then.
     """
     await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
-    for table in PARTITIONED:
+    for table in PARTITIONED_TABLES:
         partition = f"{table}_{generation.name}"
         await connection.execute(
             f"create table {partition} (like {table} including all);"
@@ -36,8 +36,8 @@ async def create_partitions(connection: Connection, generation: Generation, *, i
             f"alter table {partition} add constraint {partition}_own check (generation = '{generation.name}')"
         )
         if table == "chunk_vectors":
-            await _fix_dimension(connection, partition, generation.config.embed.dimension)
-        if table in DIRECTLY_READ:
+            await _constrain_dimension(connection, partition, generation.config.embed.dimension)
+        if table in ROW_SECURITY_TABLES:
             await connection.execute("select secure_rows($1)", partition)
         await connection.execute(f"alter table {table} attach partition {partition} for values in ('{generation.name}')")
     if indexed:
@@ -47,32 +47,32 @@ async def create_partitions(connection: Connection, generation: Generation, *, i
 async def drop_partitions(pool: Pool, generation: str) -> int:
     """Detach each and drop it; returns how many there were. Texts that past answers were made from stay in the history. Queries of other generations go on meanwhile; a transaction that has read one of the tables is
     waited for. What a call that was cut off has left, the next one finishes. Raises DatabaseUnavailable."""
-    dropped = 0
-    with database_errors():
+    n_dropped = 0
+    with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
-            await keep_run_texts(connection, generation)
-            for table in PARTITIONED:
-                dropped += await _drop(connection, table, f"{table}_{generation}")
-    return dropped
+            await archive_run_texts(connection, generation)
+            for table in PARTITIONED_TABLES:
+                n_dropped += await _drop_partition(connection, table, f"{table}_{generation}")
+    return n_dropped
 
 
-async def _drop(connection: Connection, table: str, partition: str) -> bool:
-    state = await connection.fetchrow(statement("partition_state"), partition)
+async def _drop_partition(connection: Connection, table: str, partition: str) -> bool:
+    state = await connection.fetchrow(load_query("partition_state"), partition)
     if state is None:
         return False
     if state["attached"]:
         await connection.execute(f"alter table {table} detach partition {partition} {'finalize' if state['detaching'] else 'concurrently'}")
-    for attempt in range(TRIES):
+    for attempt in range(DROP_ATTEMPTS):
         try:
             async with connection.transaction():
                 await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'; drop table if exists {partition}")
             break
         except asyncpg.LockNotAvailableError:
-            if attempt == TRIES - 1:
+            if attempt == DROP_ATTEMPTS - 1:
                 raise
-            await asyncio.sleep(PAUSE_S)
+            await asyncio.sleep(DROP_RETRY_S)
     return True
 
 
-async def _fix_dimension(connection: Connection, partition: str, dimension: int) -> None:
+async def _constrain_dimension(connection: Connection, partition: str, dimension: int) -> None:
     await connection.execute(f"alter table {partition} add constraint {partition}_dimension check (vector_dims(embedding) = {dimension})")

@@ -15,15 +15,15 @@ from uuid import uuid4
 if TYPE_CHECKING:
     from sql.embedded import EmbeddedPostgres
 
-STOPPED = b"."
+STOPPED_BYTE = b"."
 """Written to the pipe once the owner itself has stopped the server."""
 
 
 @contextmanager
-def guarded(server: EmbeddedPostgres) -> Iterator[None]:
+def guard_server(server: EmbeddedPostgres) -> Iterator[None]:
     """Own the server: it is stopped at the end, unless another process claimed it meanwhile."""
     owner = uuid4().hex
-    server.claim(owner)
+    server.set_owner(owner)
     # -P: no module of the working directory comes before ours. A session of its own: the terminal's signals do not reach the guardian.
     command = [sys.executable, "-P", "-m", "sql.postgres_guardian", str(server.root), owner]
     with subprocess.Popen(
@@ -35,14 +35,14 @@ def guarded(server: EmbeddedPostgres) -> Iterator[None]:
             server.stop(owner)
             assert guardian.stdin is not None
             with suppress(BrokenPipeError):  # the guardian was killed
-                guardian.stdin.write(STOPPED)
+                guardian.stdin.write(STOPPED_BYTE)
 
 
 def main(root: str, owner: str) -> None:
     """Wait for the end of stdin, then stop the server in `root` if it still belongs to `owner`."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
-    if os.read(0, 1) == STOPPED:
+    if os.read(0, 1) == STOPPED_BYTE:
         return
     # Loaded only now: the guardian waits for hours, and should take little memory meanwhile.
     from sql.embedded import EmbeddedPostgres

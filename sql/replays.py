@@ -8,26 +8,26 @@ from typing import Any
 from uuid import UUID
 
 from schemas.records import Position
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 LEASE_S = 15
-SHOWN = (
-    "id, tenant, kind, stage, generation, chosen, state, per_second, total, read, replayed, superseded, buried, error, created_at, began_at, ended_at, "
-    "case when state = 'running' and read > read_before "
-    "then (read - read_before) / greatest(extract(epoch from clock_timestamp() - resumed_at), 0.001) end::real as rate"
+REPLAY_COLUMNS = (
+    "id, tenant, kind, stage, generation, chosen, state, per_second, total, read, replayed, superseded, buried, error, created_at, started_at, ended_at, "
+    "case when state = 'running' and read > read_at_resume "
+    "then (read - read_at_resume) / greatest(extract(epoch from clock_timestamp() - resumed_at), 0.001) end::real as rate"
 )
 
 
 @dataclass(slots=True)
-class Tally:
+class ReplayCounts:
     """Records read, and what became of those that were taken."""
 
     read: int = 0
     replayed: int = 0
     superseded: int = 0
-    buried: int = 0
+    dead_lettered: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,18 +39,18 @@ class Replay:
     kind: str
     stage: str
     generation: str | None
-    chosen: Mapping[str, Any]
+    selection: Mapping[str, Any]
     per_second: float | None
-    letters: tuple[UUID, ...] | None
+    dead_letter_ids: tuple[UUID, ...] | None
     topic: str | None
     starts: Mapping[int, int]
     ends: Mapping[int, int]
-    places: Mapping[int, int]
-    tally: Tally
+    positions: Mapping[int, int]
+    counts: ReplayCounts
 
 
 @dataclass(frozen=True, slots=True)
-class Letter:
+class OpenDeadLetter:
     """A dead letter that is open."""
 
     event_id: UUID
@@ -67,103 +67,117 @@ class PgReplays:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def begin(self, replay: Replay, total: int) -> None:
-        with database_errors():
+    async def insert(self, replay: Replay, total: int) -> None:
+        with translate_database_errors():
             await self._pool.execute(
                 "insert into replays (id, tenant, kind, stage, generation, chosen, per_second, letters, topic, starts, ends, total) "
                 "values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-                *(replay.id, replay.tenant, replay.kind, replay.stage, replay.generation, dict(replay.chosen), replay.per_second),
-                *(None if replay.letters is None else list(replay.letters), replay.topic, dict(replay.starts), dict(replay.ends), total),
+                *(replay.id, replay.tenant, replay.kind, replay.stage, replay.generation, dict(replay.selection), replay.per_second),
+                *(None if replay.dead_letter_ids is None else list(replay.dead_letter_ids), replay.topic, dict(replay.starts), dict(replay.ends), total),
             )
 
-    async def shown(self, tenant: str, replay: UUID | None, limit: int) -> list[dict[str, Any]]:
+    async def list_replays(self, tenant: str, replay: UUID | None, limit: int) -> list[dict[str, Any]]:
         """One, or the newest."""
-        query = f"select {SHOWN} from replays where tenant = $1 and ($2::uuid is null or id = $2) order by created_at desc, id limit $3"
-        with database_errors():
+        query = f"select {REPLAY_COLUMNS} from replays where tenant = $1 and ($2::uuid is null or id = $2) order by created_at desc, id limit $3"
+        with translate_database_errors():
             return [dict(row) for row in await self._pool.fetch(query, tenant, replay, limit)]
 
-    async def set_state(self, tenant: str, replay: UUID, before: Sequence[str], after: str) -> bool:
+    async def set_state(self, tenant: str, replay: UUID, from_states: Sequence[str], to_state: str) -> bool:
         """Whether it was in one of these states."""
         query = (
-            "update replays set state = $4, resumed_at = null, read_before = read, ended_at = case when $4 = 'cancelled' then clock_timestamp() end "
+            "update replays set state = $4, resumed_at = null, read_at_resume = read, ended_at = case when $4 = 'cancelled' then clock_timestamp() end "
             "where tenant = $1 and id = $2 and state = any($3) returning id"
         )
-        with database_errors():
-            return await self._pool.fetchval(query, tenant, replay, list(before), after) is not None
+        with translate_database_errors():
+            return await self._pool.fetchval(query, tenant, replay, list(from_states), to_state) is not None
 
-    async def lease(self, owner: UUID, stages: Sequence[tuple[str, str | None]]) -> Replay | None:
+    async def acquire(self, owner: UUID, stages: Sequence[tuple[str, str | None]]) -> Replay | None:
         """The oldest that nobody works on and whose stage this process hosts."""
-        with database_errors():
-            row = await self._pool.fetchrow(statement("lease_replay"), owner, [f"{stage}/{generation or ''}" for stage, generation in stages], float(LEASE_S))
-        return _replay(row) if row else None
+        with translate_database_errors():
+            row = await self._pool.fetchrow(load_query("lease_replay"), owner, [f"{stage}/{generation or ''}" for stage, generation in stages], float(LEASE_S))
+        return _parse_replay(row) if row else None
 
-    async def went_on(self, owner: UUID, replay: UUID, places: Mapping[int, int], tally: Tally) -> bool:
+    async def record_progress(self, owner: UUID, replay: UUID, positions: Mapping[int, int], counts: ReplayCounts) -> bool:
         """Keep the lease. False when it is paused, cancelled, or somebody else's."""
-        with database_errors():
+        with translate_database_errors():
             return (
                 await self._pool.fetchval(
-                    statement("go_on_replaying"), replay, owner, dict(places), tally.read, tally.replayed, tally.superseded, tally.buried, float(LEASE_S)
+                    load_query("record_replay_progress"),
+                    replay,
+                    owner,
+                    dict(positions),
+                    counts.read,
+                    counts.replayed,
+                    counts.superseded,
+                    counts.dead_lettered,
+                    float(LEASE_S),
                 )
                 is not None
             )
 
-    async def keep(self, owner: UUID, replay: UUID) -> None:
+    async def renew_lease(self, owner: UUID, replay: UUID) -> None:
         query = "update replays set lease_until = clock_timestamp() + make_interval(secs => $3) where id = $1 and lease_owner = $2 and state = 'running'"
-        with database_errors():
+        with translate_database_errors():
             await self._pool.execute(query, replay, owner, float(LEASE_S))
 
-    async def end(self, owner: UUID, replay: UUID, error: str | None) -> None:
+    async def finish(self, owner: UUID, replay: UUID, error: str | None) -> None:
         query = (
             "update replays set state = case when $3::text is null then 'done' else 'failed' end, error = $3, ended_at = clock_timestamp(), lease_owner = null "
             "where id = $1 and lease_owner = $2 and state = 'running'"
         )
-        with database_errors():
+        with translate_database_errors():
             await self._pool.execute(query, replay, owner, error)
 
-    async def judge_anew(self, generation: str, stage: str, events: Sequence[UUID]) -> None:
+    async def delete_claims(self, generation: str, stage: str, events: Sequence[UUID]) -> None:
         """As if these events had never been read."""
-        with database_errors():
+        with translate_database_errors():
             await self._pool.execute("delete from handled where generation = $1 and stage = $2 and event_id = any($3)", generation, stage, list(events))
 
-    async def reopen_door(self, events: Mapping[UUID, str]) -> None:
+    async def reopen_ingress_events(self, events: Mapping[UUID, str]) -> None:
         """The door owes its reaction to these (id → payload hash) once more, and keeps what it knows of them: another payload under the same id reopens nothing."""
-        with database_errors():
-            await self._pool.execute(statement("reopen_door"), list(events), list(events.values()))
+        with translate_database_errors():
+            await self._pool.execute(load_query("reopen_ingress_events"), list(events), list(events.values()))
 
-    async def letters(self, tenant: str, chosen: Mapping[str, Any]) -> list[Letter]:
+    async def list_open_dead_letters(self, tenant: str, selection: Mapping[str, Any]) -> list[OpenDeadLetter]:
         """Open dead letters by `event_ids`, `stage`, `code`, `document_id`; the oldest first."""
-        with database_errors():
-            rows = await self._pool.fetch(statement("open_letters"), tenant, *map(chosen.get, ("event_ids", "stage", "code", "document_id")))
-        return [_letter(row) for row in rows]
+        with translate_database_errors():
+            rows = await self._pool.fetch(load_query("open_dead_letters"), tenant, *map(selection.get, ("event_ids", "stage", "code", "document_id")))
+        return [_parse_dead_letter(row) for row in rows]
 
-    async def documents(self, tenant: str, collection: str) -> frozenset[UUID]:
-        with database_errors():
+    async def list_collection_documents(self, tenant: str, collection: str) -> frozenset[UUID]:
+        with translate_database_errors():
             rows = await self._pool.fetch("select id from documents where tenant = $1 and collection = $2", tenant, collection)
         return frozenset(row["id"] for row in rows)
 
-    async def causes(self, tenant: str) -> list[dict[str, Any]]:
+    async def list_dead_letter_causes(self, tenant: str) -> list[dict[str, Any]]:
         """Open dead letters by stage and code, the most frequent first."""
-        with database_errors():
-            return [dict(row) for row in await self._pool.fetch(statement("causes"), tenant)]
+        with translate_database_errors():
+            return [dict(row) for row in await self._pool.fetch(load_query("dead_letter_causes"), tenant)]
 
 
-def _replay(row: Any) -> Replay:
-    letters = row["letters"]
+def _parse_replay(row: Any) -> Replay:
+    dead_letter_ids = row["letters"]
     return Replay(
         *(row["id"], row["tenant"], row["kind"], row["stage"], row["generation"], row["chosen"], row["per_second"]),
-        *(None if letters is None else tuple(letters), row["topic"], _offsets(row["starts"]), _offsets(row["ends"]), _offsets(row["places"])),
-        Tally(row["read"], row["replayed"], row["superseded"], row["buried"]),
+        *(
+            None if dead_letter_ids is None else tuple(dead_letter_ids),
+            row["topic"],
+            _parse_offsets(row["starts"]),
+            _parse_offsets(row["ends"]),
+            _parse_offsets(row["places"]),
+        ),
+        ReplayCounts(row["read"], row["replayed"], row["superseded"], row["buried"]),
     )
 
 
-def _offsets(value: Mapping[str, int] | None) -> dict[int, int]:
+def _parse_offsets(value: Mapping[str, int] | None) -> dict[int, int]:
     return {int(partition): offset for partition, offset in (value or {}).items()}
 
 
-def _letter(row: Any) -> Letter:
+def _parse_dead_letter(row: Any) -> OpenDeadLetter:
     position = Position(row["log_topic"], row["log_partition"], row["log_offset"])
     record, headers = row["record"], row["headers"]
-    return Letter(
+    return OpenDeadLetter(
         *(row["event_id"], row["stage"], row["generation"] or None, row["tenant"], position, record["key"] if record else None),
         *(headers["key"] if headers else None, row["appended_at"]),
     )

@@ -5,33 +5,33 @@ from __future__ import annotations
 from collections.abc import Sequence
 from uuid import UUID
 
-from schemas.ports.bundle import Latest, Shown
+from schemas.ports.stage_ports import LatestRevision, NewlyVisibleRevision
 from schemas.rows import OrderKey
-from sql.errors import database_errors
+from sql.encoding import format_array
+from sql.errors import translate_database_errors
 from sql.pool import Pool
-from sql.statements import statement
-from sql.storable import array_text
+from sql.query_loader import load_query
 
 
 class PgRevisions:
-    """Implements `LatestRevisions` and `Switches`. A document that the API has let in counts as known before any table has its revision."""
+    """Implements `LatestRevisions` and `GenerationSwitches`. A document that the API has let in counts as known before any table has its revision."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
 
-    async def latest(self, tenant: str, document_id: UUID) -> Latest | None:
-        with database_errors():
-            row = await self.pool.fetchrow(statement("latest_revision"), tenant, document_id)
-        return Latest(row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None) if row else None
+    async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None:
+        with translate_database_errors():
+            row = await self.pool.fetchrow(load_query("latest_revision"), tenant, document_id)
+        return LatestRevision(row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None) if row else None
 
-    async def shown(self, generation: str, previous: str) -> list[Shown]:
-        """As `Switches`."""
-        with database_errors():
-            return [Shown(**dict(row)) for row in await self.pool.fetch(statement("shown_by_switch"), generation, previous)]
+    async def fetch_newly_visible(self, generation: str, previous: str) -> list[NewlyVisibleRevision]:
+        """As `GenerationSwitches`."""
+        with translate_database_errors():
+            return [NewlyVisibleRevision(**dict(row)) for row in await self.pool.fetch(load_query("newly_visible_revisions"), generation, previous)]
 
-    async def repeated(self, revisions: Sequence[tuple[UUID, OrderKey]]) -> set[tuple[UUID, OrderKey]]:
+    async def find_unchanged(self, revisions: Sequence[tuple[UUID, OrderKey]]) -> set[tuple[UUID, OrderKey]]:
         """Those that say only what the generation that answers shows already."""
-        documents, orders = [document for document, _ in revisions], [array_text(order) or "" for _, order in revisions]
-        with database_errors():
-            rows = await self.pool.fetch(statement("repeated_revisions"), documents, orders)
+        documents, orders = [document for document, _ in revisions], [format_array(order) or "" for _, order in revisions]
+        with translate_database_errors():
+            rows = await self.pool.fetch(load_query("unchanged_revisions"), documents, orders)
         return {(row["document_id"], tuple(row["ord"])) for row in rows}

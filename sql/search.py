@@ -12,16 +12,16 @@ from numpy.typing import NDArray
 
 from schemas.errors import ConfigurationError, NotFound
 from schemas.generations import Generation
-from schemas.ports.search import ChunkView, Hit, LexicalHits, ParentView, Seed
-from schemas.principals import Readers
+from schemas.ports.search import ChunkView, EntitySeed, Hit, LexicalHits, ParentView
+from schemas.principals import ReaderScope
 from schemas.questions import Filters
-from sql import graph, lexical, semantic, views
-from sql.errors import database_errors
+from sql import chunk_views, graph, lexical, semantic
+from sql.errors import translate_database_errors
 from sql.pool import Pool
-from sql.readers import BEGIN, give_back
-from sql.readers import Readers as Connections
-from sql.scope import resolve
-from sql.statements import statement
+from sql.query_loader import load_query
+from sql.search_scope import resolve_scope
+from sql.snapshot_connections import BEGIN_READ_ONLY, rollback_and_release
+from sql.snapshot_connections import SnapshotConnections as Connections
 
 
 class PgSearch:
@@ -38,79 +38,79 @@ class PgSearch:
         self._turns = asyncio.Semaphore(pool.get_max_size() // (self._connections + 1))
 
     @asynccontextmanager
-    async def snapshot(self, generation: str | None = None, names: Readers = None) -> AsyncIterator[PgSnapshot]:
+    async def open_snapshot(self, generation: str | None = None, readers: ReaderScope = None) -> AsyncIterator[PgSnapshot]:
         """Of the live generation, or the named one, with the documents that `names` may read. Raises NotFound, DatabaseUnavailable."""
-        async with self._turns, self._holding(generation) as (name, state, live):
-            readers = Connections(self._pool, name, self._connections)
+        async with self._turns, self._hold_snapshot(generation) as (name, state, live):
+            connections = Connections(self._pool, name, self._connections)
             try:
-                yield PgSnapshot(live, state, readers, names)
+                yield PgSnapshot(live, state, connections, readers)
             finally:
-                await readers.close()
+                await connections.close()
 
     @asynccontextmanager
-    async def _holding(self, generation: str | None) -> AsyncIterator[tuple[str, str, Generation]]:
+    async def _hold_snapshot(self, generation: str | None) -> AsyncIterator[tuple[str, str, Generation]]:
         """The exported snapshot's name, for as long as its transaction is open, its state, and the generation."""
-        with database_errors():
+        with translate_database_errors():
             connection = await self._pool.acquire()
         try:
-            with database_errors():
-                await connection.execute(BEGIN)
-                row = await connection.fetchrow(statement("snapshot"), generation)
+            with translate_database_errors():
+                await connection.execute(BEGIN_READ_ONLY)
+                row = await connection.fetchrow(load_query("snapshot"), generation)
             if row is None:
-                raise _unknown(generation)
+                raise _unknown_generation_error(generation)
             yield row["snapshot"], row["standing"], Generation(**{name: row[name] for name in ("name", "config", "how", "topics", "state")})
         finally:
-            await asyncio.shield(give_back(self._pool, connection))
+            await asyncio.shield(rollback_and_release(self._pool, connection))
 
 
 class PgSnapshot:
-    """See `schemas.ports.search.Snapshot`."""
+    """See `schemas.ports.search.IndexSnapshot`."""
 
-    def __init__(self, generation: Generation, state: str, connections: Connections, names: Readers) -> None:
+    def __init__(self, generation: Generation, state: str, connections: Connections, names: ReaderScope) -> None:
         self.generation, self.state = generation, state
         self._readers, self._names = connections, names
 
-    async def lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
-        async with self._readers.one() as connection:
-            scope = await resolve(connection, self.generation.name, tenant, filters, self._names)
-            return await lexical.search(connection, scope, text, language, k, budget)
+    async def search_lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
+        async with self._readers.acquire() as connection:
+            scope = await resolve_scope(connection, self.generation.name, tenant, filters, self._names)
+            return await lexical.search_lexical(connection, scope, text, language, k, budget)
 
-    async def semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
-        async with self._readers.one() as connection:
-            scope = await resolve(connection, self.generation.name, tenant, filters, self._names)
-            return await semantic.search(connection, scope, vector, k)
+    async def search_semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
+        async with self._readers.acquire() as connection:
+            scope = await resolve_scope(connection, self.generation.name, tenant, filters, self._names)
+            return await semantic.search_semantic(connection, scope, vector, k)
 
-    async def link(self, tenant: str, keys: Sequence[str]) -> Sequence[Seed]:
-        async with self._readers.one() as connection:
-            return await graph.link(connection, self.generation.name, tenant, keys, self._names)
+    async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
+        async with self._readers.acquire() as connection:
+            return await graph.link_entities(connection, self.generation.name, tenant, keys, self._names)
 
-    async def graph(self, tenant: str, seeds: Sequence[Seed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int) -> Sequence[Hit]:
-        async with self._readers.one() as connection:
-            scope = await resolve(connection, self.generation.name, tenant, filters, self._names)
-            return await graph.expand(connection, scope, seeds, hops=hops, fan_out=fan_out, decay=decay, k=k)
+    async def search_graph(self, tenant: str, seeds: Sequence[EntitySeed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int) -> Sequence[Hit]:
+        async with self._readers.acquire() as connection:
+            scope = await resolve_scope(connection, self.generation.name, tenant, filters, self._names)
+            return await graph.expand_seeds(connection, scope, seeds, hops=hops, fan_out=fan_out, decay=decay, k=k)
 
-    async def chunks(self, ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
-        async with self._readers.one() as connection:
-            return await views.chunks(connection, self.generation.name, ids, self._names)
+    async def fetch_chunks(self, chunk_ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
+        async with self._readers.acquire() as connection:
+            return await chunk_views.fetch_chunks(connection, self.generation.name, chunk_ids, self._names)
 
-    async def parents(self, ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
-        async with self._readers.one() as connection:
-            return await views.parents(connection, self.generation.name, ids, self._names)
+    async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]:
+        async with self._readers.acquire() as connection:
+            return await chunk_views.fetch_parents(connection, self.generation.name, parent_ids, self._names)
 
-    async def children(self, parents: Sequence[UUID]) -> Sequence[ChunkView]:
-        async with self._readers.one() as connection:
-            return await views.children(connection, self.generation.name, parents, self._names)
+    async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]:
+        async with self._readers.acquire() as connection:
+            return await chunk_views.fetch_children(connection, self.generation.name, parent_ids, self._names)
 
-    async def missing_collections(self, tenant: str, names: Sequence[str]) -> list[str]:
-        async with self._readers.one() as connection:
-            return [row["name"] for row in await connection.fetch(statement("missing_collections"), tenant, list(names), self._names)]
+    async def find_missing_collections(self, tenant: str, names: Sequence[str]) -> list[str]:
+        async with self._readers.acquire() as connection:
+            return [row["name"] for row in await connection.fetch(load_query("missing_collections"), tenant, list(names), self._names)]
 
-    async def corpus_size(self, tenant: str) -> int:
-        async with self._readers.one() as connection:
-            return int(await connection.fetchval(statement("corpus_size"), self.generation.name, tenant))
+    async def count_chunks(self, tenant: str) -> int:
+        async with self._readers.acquire() as connection:
+            return int(await connection.fetchval(load_query("corpus_size"), self.generation.name, tenant))
 
 
-def _unknown(generation: str | None) -> NotFound:
+def _unknown_generation_error(generation: str | None) -> NotFound:
     if generation is None:
         return NotFound("There is no live generation yet.", code="NO_GENERATION", remedy="Start a worker (`anabranch up`): it creates the first one.")
     return NotFound(f"There is no generation {generation}.", code="NO_SUCH_GENERATION", remedy="GET /v1/generations lists them.")

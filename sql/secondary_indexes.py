@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 BUILD_MEMORY = "512MB"
 
@@ -18,14 +18,14 @@ class SecondaryIndex:
     suffix: str
     columns: str
 
-    def name(self, generation: str) -> str:
+    def format_name(self, generation: str) -> str:
         return f"{self.table}_{generation}_{self.suffix}"
 
-    def definition(self, generation: str, *, concurrently: bool) -> str:
-        return f"create index {'concurrently ' if concurrently else ''}{self.name(generation)} on {self.table}_{generation} {self.columns}"
+    def format_ddl(self, generation: str, *, concurrently: bool) -> str:
+        return f"create index {'concurrently ' if concurrently else ''}{self.format_name(generation)} on {self.table}_{generation} {self.columns}"
 
 
-SECONDARY = (
+SECONDARY_INDEXES = (
     # Without a pending list: a question would have to read all of it.
     SecondaryIndex("child_chunks", "by_word", "using gin (tsv) with (fastupdate = off)"),
     SecondaryIndex("child_chunks", "by_id", "(id)"),
@@ -47,8 +47,8 @@ SECONDARY = (
 
 async def create_indexes(connection: Connection, generation: str) -> None:
     """On empty partitions, within a transaction."""
-    for index in SECONDARY:
-        await connection.execute(index.definition(generation, concurrently=False))
+    for index in SECONDARY_INDEXES:
+        await connection.execute(index.format_ddl(generation, concurrently=False))
 
 
 async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
@@ -56,29 +56,29 @@ async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
 
     Blocks neither readers nor writers. One caller a generation at a time. Raises DatabaseUnavailable.
     """
-    with database_errors():
+    with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
             await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
             try:
-                for index in SECONDARY:
-                    if await _built(connection, index, generation):
-                        yield index.name(generation)
+                for index in SECONDARY_INDEXES:
+                    if await _ensure_index(connection, index, generation):
+                        yield index.format_name(generation)
             finally:
                 await connection.execute("reset maintenance_work_mem")
-            await _analyze(connection, generation)
+            await _analyze_tables(connection, generation)
 
 
-async def _built(connection: Connection, index: SecondaryIndex, generation: str) -> bool:
-    valid = await connection.fetchval(statement("index_state"), index.name(generation))
+async def _ensure_index(connection: Connection, index: SecondaryIndex, generation: str) -> bool:
+    valid = await connection.fetchval(load_query("index_state"), index.format_name(generation))
     if valid:
         return False
     if valid is not None:
-        await connection.execute(f"drop index concurrently if exists {index.name(generation)}")
-    await connection.execute(index.definition(generation, concurrently=True))
+        await connection.execute(f"drop index concurrently if exists {index.format_name(generation)}")
+    await connection.execute(index.format_ddl(generation, concurrently=True))
     return True
 
 
-async def _analyze(connection: Connection, generation: str) -> None:
+async def _analyze_tables(connection: Connection, generation: str) -> None:
     """A partition that was loaded in one go has no statistics yet, and the first questions would be planned by guesses."""
-    for table in dict.fromkeys(index.table for index in SECONDARY):
+    for table in dict.fromkeys(index.table for index in SECONDARY_INDEXES):
         await connection.execute(f"analyze {table}_{generation}")

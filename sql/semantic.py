@@ -8,17 +8,17 @@ from pgvector import HalfVector
 
 from schemas.ports.search import Hit
 from sql.pool import Connection
-from sql.scope import Scope
-from sql.statements import statement
+from sql.query_loader import load_query
+from sql.search_scope import SearchScope
 from sql.vector_index import EXACT_BELOW
 
 
-async def search(connection: Connection, scope: Scope, vector: NDArray[np.float32], k: int) -> list[Hit]:
+async def search_semantic(connection: Connection, scope: SearchScope, vector: NDArray[np.float32], k: int) -> list[Hit]:
     """Raises ValueError for a vector that is not of the generation's dimension."""
-    if scope.empty:
+    if scope.is_empty:
         return []
-    vectors = await connection.fetchval(statement("corpus_size"), scope.generation, None)
-    exact = scope.few is not None or vectors < EXACT_BELOW
-    query = statement("semantic_exact") if exact else statement("semantic_near", dimension=len(vector))
-    rows = await connection.fetch(query, *scope.parameters(), HalfVector(vector), k)
+    vectors = await connection.fetchval(load_query("corpus_size"), scope.generation, None)
+    is_exact = scope.listed_documents is not None or vectors < EXACT_BELOW
+    query = load_query("semantic_exact") if is_exact else load_query("semantic_near", dimension=len(vector))
+    rows = await connection.fetch(query, *scope.to_parameters(), HalfVector(vector), k)
     return [Hit(row["chunk_id"], row["document_id"], row["score"]) for row in rows]

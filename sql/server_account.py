@@ -14,32 +14,32 @@ Account = pwd.struct_passwd
 OWN_ACCOUNT = "anabranch"
 
 
-def server_account(preferred: str | None = None) -> Account | None:
+def find_server_account(preferred: str | None = None) -> Account | None:
     """The account that runs Postgres, None for our own. As root: the preferred one, `postgres`, a system account of ours, else `nobody`."""
     if os.geteuid() != 0:
         return None
-    return _first((preferred or "", "postgres", OWN_ACCOUNT)) or _create() or _first(("nobody",))
+    return _find_account((preferred or "", "postgres", OWN_ACCOUNT)) or _create_account() or _find_account(("nobody",))
 
 
-def _first(names: Sequence[str]) -> Account | None:
-    known = {account.pw_name: account for account in pwd.getpwall()}
-    return next((known[name] for name in names if name in known), None)
+def _find_account(names: Sequence[str]) -> Account | None:
+    accounts_by_name = {account.pw_name: account for account in pwd.getpwall()}
+    return next((accounts_by_name[name] for name in names if name in accounts_by_name), None)
 
 
-def _create() -> Account | None:
+def _create_account() -> Account | None:
     """initdb wants an entry in the account database; a bare uid will not do."""
     if not shutil.which("useradd"):
         return None
     subprocess.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", OWN_ACCOUNT], capture_output=True, check=False)
-    return _first((OWN_ACCOUNT,))
+    return _find_account((OWN_ACCOUNT,))
 
 
 def can_enter(folder: Path, account: Account) -> bool:
     """Whether the account may pass through every folder down to this one."""
-    return all(_may_pass(step.stat(), account) for step in (folder, *folder.parents))
+    return all(_can_pass(step.stat(), account) for step in (folder, *folder.parents))
 
 
-def _may_pass(status: os.stat_result, account: Account) -> bool:
+def _can_pass(status: os.stat_result, account: Account) -> bool:
     if status.st_uid == account.pw_uid:
         return bool(status.st_mode & stat.S_IXUSR)
     if status.st_gid == account.pw_gid:

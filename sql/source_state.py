@@ -10,47 +10,49 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.ports.sources import EndedSnapshot, Stranger
-from schemas.sources import Change, Floors, Left, Mark, RowState, Said
-from sql.errors import database_errors
+from schemas.ports.sources import EndedSnapshot, UntrackedDocument
+from schemas.sources import EmittedState, ReleasedId, RowChange, RowState, SequenceMark, TableFloors
+from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 
-class PgTurn:
-    """See `schemas.ports.sources.Turn`."""
+class PgSourceTransaction:
+    """See `schemas.ports.sources.SourceTransaction`."""
 
     def __init__(self, connection: Connection, source: str) -> None:
         self._connection, self._source = connection, source
 
-    async def floors(self) -> Mapping[str, Floors]:
-        rows = await self._connection.fetch("select tbl, truncated, read from source_tables where source = $1", self._source)
-        return {row["tbl"]: Floors(_mark(row["truncated"]), _mark(row["read"])) for row in rows}
+    async def fetch_floors(self) -> Mapping[str, TableFloors]:
+        rows = await self._connection.fetch("select table_name, truncated, read from source_tables where source = $1", self._source)
+        return {row["table_name"]: TableFloors(_parse_mark(row["truncated"]), _parse_mark(row["read"])) for row in rows}
 
-    async def rows(self, keys: Collection[str]) -> dict[str, RowState]:
-        linked = [row["key"] for row in await self._connection.fetch(statement("source_linked"), self._source, list(keys))]
-        changes: dict[str, list[Change]] = {key: [] for key in linked}
-        for row in await self._connection.fetch(statement("source_changes"), self._source, linked):
-            changes[row["key"]].append(_change(row))
-        said = await self._connection.fetch("select * from source_rows where source = $1 and key = any($2::text[])", self._source, linked)
-        by_key = {row["key"]: _said(row) for row in said}
+    async def fetch_rows(self, keys: Collection[str]) -> dict[str, RowState]:
+        linked = [row["key"] for row in await self._connection.fetch(load_query("source_linked"), self._source, list(keys))]
+        changes: dict[str, list[RowChange]] = {key: [] for key in linked}
+        for row in await self._connection.fetch(load_query("source_changes"), self._source, linked):
+            changes[row["key"]].append(_parse_change(row))
+        emitted_rows = await self._connection.fetch("select * from source_rows where source = $1 and key = any($2::text[])", self._source, linked)
+        by_key = {row["key"]: _parse_emitted(row) for row in emitted_rows}
         return {key: RowState(tuple(changes[key]), by_key.get(key)) for key in linked}
 
-    async def save(self, changes: Sequence[Change], said: Mapping[str, Said]) -> None:
+    async def save_changes(self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]) -> None:
         if changes:
-            await self._connection.executemany(statement("add_source_changes"), [_change_values(self._source, change) for change in changes])
-            await self._connection.execute(statement("forget_source_changes"), self._source, list({change.key for change in changes}))
-        if said:
-            await self._connection.executemany(statement("say_source_row"), [_said_values(self._source, key, row) for key, row in said.items()])
+            await self._connection.executemany(load_query("add_source_changes"), [_to_change_values(self._source, change) for change in changes])
+            await self._connection.execute(load_query("prune_source_changes"), self._source, list({change.key for change in changes}))
+        if emitted:
+            await self._connection.executemany(load_query("upsert_source_row"), [_to_emitted_values(self._source, key, row) for key, row in emitted.items()])
 
-    async def raise_floors(self, table: str, *, truncated: Mark | None = None, read: Mark | None = None) -> None:
-        await self._connection.execute(statement("source_floors"), self._source, table, list(truncated or (0, 0)), list(read or (0, 0)))
+    async def raise_floors(self, table: str, *, truncated_at: SequenceMark | None = None, snapshot_started_at: SequenceMark | None = None) -> None:
+        await self._connection.execute(load_query("source_floors"), self._source, table, list(truncated_at or (0, 0)), list(snapshot_started_at or (0, 0)))
 
-    async def passed(self, topic: str, partition: int, next_offset: int) -> None:
-        await self._connection.execute(statement("source_passed"), self._source, topic, partition, next_offset)
+    async def record_progress(self, topic: str, partition: int, next_offset: int) -> None:
+        await self._connection.execute(load_query("advance_source_progress"), self._source, topic, partition, next_offset)
 
-    async def snapshot_ends(self, table: str, mark: Mark, topic: str, ends: Mapping[int, int]) -> None:
-        await self._connection.execute(statement("source_snapshot_ends"), self._source, table, list(mark), topic, {str(key): end for key, end in ends.items()})
+    async def record_snapshot_end(self, table: str, mark: SequenceMark, topic: str, end_offsets: Mapping[int, int]) -> None:
+        await self._connection.execute(
+            load_query("record_snapshot_end"), self._source, table, list(mark), topic, {str(key): end for key, end in end_offsets.items()}
+        )
 
 
 class PgSourceStore:
@@ -60,56 +62,58 @@ class PgSourceStore:
         self._pool = pool
 
     @asynccontextmanager
-    async def turn(self, source: str) -> AsyncIterator[PgTurn]:
-        with database_errors():
-            await self.reader(source)
+    async def begin_transaction(self, source: str) -> AsyncIterator[PgSourceTransaction]:
+        with translate_database_errors():
+            await self.fetch_state_id(source)
             async with self._pool.acquire() as connection, connection.transaction():
-                await connection.execute("update source_states set passed_at = clock_timestamp() where source = $1", source)
-                yield PgTurn(connection, source)
+                await connection.execute("update source_states set last_change_at = clock_timestamp() where source = $1", source)
+                yield PgSourceTransaction(connection, source)
 
-    async def told(self, source: str, said: Mapping[str, Said]) -> None:
-        rows = [(source, key, row.epoch, row.sequence, row.step, row.digest) for key, row in said.items()]
-        with database_errors():
+    async def mark_emitted(self, source: str, emitted: Mapping[str, EmittedState]) -> None:
+        rows = [(source, key, row.epoch, row.sequence, row.step, row.digest) for key, row in emitted.items()]
+        with translate_database_errors():
             await self._pool.executemany(
-                "update source_rows set owed = false, left_ids = '{}' "
+                "update source_rows set owed = false, released_ids = '{}' "
                 "where source = $1 and key = $2 and (epoch, sequence, step, digest) = ($3::int, $4::bigint, $5::int, $6::text)",
                 rows,
             )
 
-    async def live_below(self, source: str, table: str, mark: Mark, after: str, limit: int) -> list[str]:
-        return [row["key"] for row in await self._fetch(statement("source_live_below"), source, table, *mark, after, limit)]
+    async def fetch_live_below(self, source: str, table: str, mark: SequenceMark, after: str, limit: int) -> list[str]:
+        return [row["key"] for row in await self._fetch(load_query("source_live_below"), source, table, *mark, after, limit)]
 
-    async def owed(self, source: str, after: str, limit: int) -> list[str]:
+    async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]:
         rows = await self._fetch("select key from source_rows where source = $1 and owed and key > $2 order by key limit $3", source, after, limit)
         return [row["key"] for row in rows]
 
-    async def strangers(self, source: str, ce_source: str, mark: Mark, after: str, limit: int) -> list[Stranger]:
-        rows = await self._fetch(statement("source_strangers"), source, ce_source, list(mark), after, limit)
-        return [Stranger(row["external_id"], _mark(row["mark"])) for row in rows]
+    async def fetch_untracked(self, source: str, ce_source: str, mark: SequenceMark, after: str, limit: int) -> list[UntrackedDocument]:
+        rows = await self._fetch(load_query("untracked_source_documents"), source, ce_source, list(mark), after, limit)
+        return [UntrackedDocument(row["external_id"], _parse_mark(row["mark"])) for row in rows]
 
-    async def ended_snapshots(self, source: str) -> list[EndedSnapshot]:
-        rows = await self._fetch(statement("source_ended_snapshots"), source)
-        return [EndedSnapshot(row["tbl"], _mark(row["ended"]), row["topic"], _unread(row["unread"])) for row in rows]
+    async def fetch_ended_snapshots(self, source: str) -> list[EndedSnapshot]:
+        rows = await self._fetch(load_query("source_ended_snapshots"), source)
+        return [EndedSnapshot(row["table_name"], _parse_mark(row["ended"]), row["topic"], _parse_unread_ranges(row["unread"])) for row in rows]
 
-    async def snapshot_swept(self, source: str, table: str, mark: Mark) -> None:
-        with database_errors():
-            await self._pool.execute("update source_tables set ended = null where source = $1 and tbl = $2 and ended = $3::bigint[]", source, table, list(mark))
+    async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None:
+        with translate_database_errors():
+            await self._pool.execute(
+                "update source_tables set ended = null where source = $1 and table_name = $2 and ended = $3::bigint[]", source, table, list(mark)
+            )
 
-    async def reader(self, source: str) -> str:
-        with database_errors():
+    async def fetch_state_id(self, source: str) -> str:
+        with translate_database_errors():
             await self._pool.execute("insert into source_states (source) values ($1) on conflict do nothing", source)
             return str(await self._pool.fetchval("select reader from source_states where source = $1", source))
 
-    async def remembers(self, source: str) -> bool:
+    async def has_state(self, source: str) -> bool:
         """Whether anything was ever kept of it."""
         return bool(await self._fetch("select 1 from source_states where source = $1", source))
 
-    async def note_change(self, source: str) -> None:
-        with database_errors():
-            await self._pool.execute("update source_states set passed_at = clock_timestamp() where source = $1", source)
+    async def record_change_time(self, source: str) -> None:
+        with translate_database_errors():
+            await self._pool.execute("update source_states set last_change_at = clock_timestamp() where source = $1", source)
 
-    async def note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
-        with database_errors():
+    async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
+        with translate_database_errors():
             if value is None:
                 await self._pool.execute("delete from source_notes where source = $1 and key = $2", source, key)
                 return
@@ -120,71 +124,91 @@ class PgSourceStore:
                 json.loads(json.dumps(value)),
             )
 
-    async def notes(self, source: str) -> dict[str, dict[str, Any]]:
+    async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]:
         return {row["key"]: row["value"] for row in await self._fetch("select key, value from source_notes where source = $1", source)}
 
-    async def forget(self, source: str) -> None:
-        with database_errors():
-            await self._pool.execute(statement("forget_source"), source)
+    async def delete_state(self, source: str) -> None:
+        with translate_database_errors():
+            await self._pool.execute(load_query("delete_source_state"), source)
 
-    async def hold(self, source: str, owner: UUID, seconds: float) -> bool:
-        await self.reader(source)
-        return bool(await self._fetch(statement("hold_source"), source, owner, seconds))
+    async def acquire_lease(self, source: str, owner: UUID, lease_s: float) -> bool:
+        await self.fetch_state_id(source)
+        return bool(await self._fetch(load_query("acquire_source_lease"), source, owner, lease_s))
 
-    async def release(self, source: str, owner: UUID) -> None:
-        with database_errors():
+    async def release_lease(self, source: str, owner: UUID) -> None:
+        with translate_database_errors():
             await self._pool.execute("update source_states set holder = null where source = $1 and holder = $2", source, owner)
 
     async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
-        with database_errors():
+        with translate_database_errors():
             return list(await self._pool.fetch(text, *parameters))
 
 
-def _mark(numbers: Sequence[int]) -> Mark:
+def _parse_mark(numbers: Sequence[int]) -> SequenceMark:
     return numbers[0], numbers[1]
 
 
-def _change(row: asyncpg.Record) -> Change:
-    return Change(
+def _parse_change(row: asyncpg.Record) -> RowChange:
+    return RowChange(
         key=row["key"],
-        table=row["tbl"],
+        table=row["table_name"],
         epoch=row["epoch"],
         sequence=row["sequence"],
-        read=row["read"],
-        gone=row["gone"],
+        is_snapshot_read=row["read"],
+        is_deleted=row["gone"],
         columns=row["columns"],
-        unknown=tuple(row["unknown"]),
+        unchanged_columns=tuple(row["unknown"]),
         old_key=row["old_key"],
     )
 
 
-def _change_values(source: str, change: Change) -> tuple[Any, ...]:
+def _to_change_values(source: str, change: RowChange) -> tuple[Any, ...]:
     return (
-        *(source, change.key, change.epoch, change.sequence, change.read, change.table, change.gone),
-        *(dict(change.columns), list(change.unknown), change.old_key),
+        *(source, change.key, change.epoch, change.sequence, change.is_snapshot_read, change.table, change.is_deleted),
+        *(dict(change.columns), list(change.unchanged_columns), change.old_key),
     )
 
 
-def _said(row: asyncpg.Record) -> Said:
-    return Said(
-        row["tbl"], row["epoch"], row["sequence"], row["step"], row["digest"], row["external_id"], row["live"], tuple(map(_left, row["left_ids"])), row["owed"]
+def _parse_emitted(row: asyncpg.Record) -> EmittedState:
+    return EmittedState(
+        row["table_name"],
+        row["epoch"],
+        row["sequence"],
+        row["step"],
+        row["digest"],
+        row["external_id"],
+        row["live"],
+        tuple(map(_decode_released_id, row["released_ids"])),
+        row["owed"],
     )
 
 
-def _said_values(source: str, key: str, said: Said) -> tuple[Any, ...]:
+def _to_emitted_values(source: str, key: str, emitted: EmittedState) -> tuple[Any, ...]:
     return (
-        *(source, key, said.table, said.epoch, said.sequence, said.step, said.digest, said.external_id, said.live, list(map(_left_text, said.left)), said.owed),
+        *(
+            source,
+            key,
+            emitted.table,
+            emitted.epoch,
+            emitted.sequence,
+            emitted.step,
+            emitted.digest,
+            emitted.external_id,
+            emitted.is_live,
+            list(map(_encode_released_id, emitted.released_ids)),
+            emitted.is_pending,
+        ),
     )
 
 
-def _unread(ranges: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
+def _parse_unread_ranges(ranges: Mapping[str, Sequence[int]]) -> dict[int, tuple[int, int]]:
     return {int(partition): (start, end) for partition, (start, end) in ranges.items()}
 
 
-def _left_text(left: Left) -> str:
-    return json.dumps([left.external_id, *left.mark, left.step])
+def _encode_released_id(released: ReleasedId) -> str:
+    return json.dumps([released.external_id, *released.mark, released.step])
 
 
-def _left(text: str) -> Left:
+def _decode_released_id(text: str) -> ReleasedId:
     external_id, epoch, sequence, step = json.loads(text)
-    return Left(external_id, (epoch, sequence), step)
+    return ReleasedId(external_id, (epoch, sequence), step)

@@ -6,10 +6,10 @@ from typing import Any
 
 import asyncpg
 
-from schemas.sources import DeclaredSource, Reset, SourceSpec
-from sql.errors import database_errors
+from schemas.sources import DeclaredSource, SequenceReset, SourceSpec
+from sql.errors import translate_database_errors
 from sql.pool import Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 
 class PgSources:
@@ -18,35 +18,35 @@ class PgSources:
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
-    async def declared(self) -> list[DeclaredSource]:
+    async def fetch_sources(self) -> list[DeclaredSource]:
         rows = await self._fetch("select * from sources where spec is not null order by name")
-        return [_declared(row) for row in rows]
+        return [_parse_declared_source(row) for row in rows]
 
-    async def epochs(self) -> dict[str, int]:
+    async def fetch_epochs(self) -> dict[str, int]:
         """By ce_source, of all that have begun anew once."""
         return {row["ce_source"]: row["epoch"] for row in await self._fetch("select ce_source, epoch from sources")}
 
-    async def documents(self, ce_source: str, after: str, limit: int) -> list[str]:
-        return [row["external_id"] for row in await self._fetch(statement("source_documents"), ce_source, after, limit)]
+    async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
+        return [row["external_id"] for row in await self._fetch(load_query("source_documents"), ce_source, after, limit)]
 
-    async def overview(self) -> list[dict[str, Any]]:
+    async def list_overview(self) -> list[dict[str, Any]]:
         """Every source with its documents and its reader's state."""
-        return [dict(row) for row in await self._fetch(statement("source_overview"))]
+        return [dict(row) for row in await self._fetch(load_query("source_overview"))]
 
-    async def numbers(self, ce_source: str) -> bool:
+    async def has_numbered_documents(self, ce_source: str) -> bool:
         """Whether any document belongs to a source of this name that numbers its changes."""
         return bool(await self._fetch("select 1 from documents where source = $1 and numbered limit 1", ce_source))
 
     async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:
-        with database_errors():
+        with translate_database_errors():
             return list(await self._pool.fetch(text, *parameters))
 
 
-def _declared(row: asyncpg.Record) -> DeclaredSource:
+def _parse_declared_source(row: asyncpg.Record) -> DeclaredSource:
     return DeclaredSource(
         spec=SourceSpec.model_validate(row["spec"]),
         epoch=row["epoch"],
-        resets=tuple(Reset.model_validate(reset) for reset in row["resets"]),
+        resets=tuple(SequenceReset.model_validate(reset) for reset in row["resets"]),
         removed=row["removed"],
         withdraw=row["withdraw"],
     )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from schemas.generations import Generation
-from sql.errors import database_errors
+from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
-from sql.statements import statement
+from sql.query_loader import load_query
 
 EXACT_BELOW = 20_000
 """Vectors of a generation that are compared one by one."""
@@ -18,37 +18,37 @@ async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
 
     Blocks neither readers nor writers, but takes minutes: give it a connection it may keep. Raises DatabaseUnavailable.
     """
-    with database_errors():
+    with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
-            if await connection.fetchval(statement("corpus_size"), generation.name, None) < EXACT_BELOW:
+            if await connection.fetchval(load_query("corpus_size"), generation.name, None) < EXACT_BELOW:
                 return False
-            return await _build(connection, generation)
+            return await _build_index(connection, generation)
 
 
-async def _build(connection: Connection, generation: Generation) -> bool:
+async def _build_index(connection: Connection, generation: Generation) -> bool:
     """One at a time: the lock is asked for, not waited for, since a waiter's snapshot would hold up the build."""
-    if not await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", _name(generation)):
+    if not await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", _format_index_name(generation)):
         return False
     try:
-        return await _build_locked(connection, generation)
+        return await _build_index_locked(connection, generation)
     finally:
         await connection.execute("reset maintenance_work_mem")
-        await connection.execute("select pg_advisory_unlock(hashtext($1))", _name(generation))
+        await connection.execute("select pg_advisory_unlock(hashtext($1))", _format_index_name(generation))
 
 
-async def _build_locked(connection: Connection, generation: Generation) -> bool:
-    state = await connection.fetchrow(statement("vector_index"), generation.name, _name(generation))
+async def _build_index_locked(connection: Connection, generation: Generation) -> bool:
+    state = await connection.fetchrow(load_query("vector_index"), generation.name, _format_index_name(generation))
     if state is None or state["valid"]:
         return False
     if state["valid"] is not None:
-        await connection.execute(f'drop index concurrently if exists anabranch."{_name(generation)}"')
+        await connection.execute(f'drop index concurrently if exists anabranch."{_format_index_name(generation)}"')
     await connection.execute(f"set maintenance_work_mem = '{BUILD_MEMORY}'")
     await connection.execute(
-        f'create index concurrently "{_name(generation)}" on {state["partition"]} '
+        f'create index concurrently "{_format_index_name(generation)}" on {state["partition"]} '
         f"using hnsw ((embedding::halfvec({generation.config.embed.dimension})) halfvec_cosine_ops) with (m = 16, ef_construction = 128)"
     )
     return True
 
 
-def _name(generation: Generation) -> str:
+def _format_index_name(generation: Generation) -> str:
     return f"chunk_vectors_near_{generation.name}"

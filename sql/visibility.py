@@ -7,65 +7,71 @@ from uuid import UUID
 
 import asyncpg
 
-from schemas.ports.ledger import Claim, Flip
-from schemas.rows import ChildRow, OrderKey, ParentRow, SettledRow
-from sql.claims import Verdict
-from sql.document_state import States, documents_of
+from schemas.ports.ledger import ClaimStatus, VisibilityChange
+from schemas.rows import ChildRow, OrderKey, ParentRow, PartCompletedRow
+from sql.document_state import States, collect_tenants
+from sql.encoding import format_array, replace_nul
+from sql.inbox import Verdict
 from sql.pool import Connection
-from sql.statements import statement
-from sql.storable import array_text, text
+from sql.query_loader import load_query
 
-Orders = Mapping[UUID, OrderKey]
+OrdersByDocument = Mapping[UUID, OrderKey]
 
 
-async def flip_complete(connection: Connection, generation: str, stage: str, verdicts: Sequence[Verdict], states: States) -> dict[UUID, Flip]:
+async def activate_complete_revisions(
+    connection: Connection, generation: str, stage: str, verdicts: Sequence[Verdict], states: States
+) -> dict[UUID, VisibilityChange]:
     """Make the revisions visible whose last part is among these events. Event → flip; each is told with the last of its events."""
-    last = _last_parts(verdicts, states)
-    if not last:
+    last_event_by_revision = _find_last_parts(verdicts, states)
+    if not last_event_by_revision:
         return {}
-    tenants = documents_of([verdict.event for verdict in verdicts])
-    orders = dict(last.keys())
-    rows = await connection.fetch(statement("flip"), generation, *_keys(orders), [tenants[document] for document in orders], list(last.values()), stage)
-    if renewed := {row["document_id"]: orders[row["document_id"]] for row in rows if row["follows"]}:
-        await connection.execute(statement("remove_older"), generation, *_keys(renewed))
-    return {row["event_id"]: _moved(row, states) for row in rows}
+    tenants = collect_tenants([verdict.event for verdict in verdicts])
+    orders = dict(last_event_by_revision.keys())
+    rows = await connection.fetch(
+        load_query("activate_revisions"), generation, *_to_columns(orders), [tenants[document] for document in orders], list(last_event_by_revision.values()), stage
+    )
+    if replaced_orders := {row["document_id"]: orders[row["document_id"]] for row in rows if row["follows"]}:
+        await connection.execute(load_query("archive_older_rows"), generation, *_to_columns(replaced_orders))
+    return {row["event_id"]: _to_visibility_change(row, states) for row in rows}
 
 
-async def withdraw(connection: Connection, generations: Sequence[str], orders: Orders) -> None:
+async def withdraw_revisions(connection: Connection, generations: Sequence[str], orders: OrdersByDocument) -> None:
     """Take these documents, up to these orders, out of every generation."""
     for generation in generations:
-        rows = await connection.fetch(statement("visible_orders"), generation, list(orders))
-        gone = {row["document_id"]: order for row in rows if (order := tuple(row["ord"])) < orders[row["document_id"]]}
-        if gone:
-            await connection.execute(statement("uncount_words"), generation, *_keys(gone))
-            await connection.execute(statement("hide"), generation, *_keys(orders))
-        await connection.execute(statement("remove_older"), generation, *_keys(orders))
+        rows = await connection.fetch(load_query("visible_orders"), generation, list(orders))
+        hidden_orders = {row["document_id"]: order for row in rows if (order := tuple(row["ord"])) < orders[row["document_id"]]}
+        if hidden_orders:
+            await connection.execute(load_query("subtract_lexical_counts"), generation, *_to_columns(hidden_orders))
+            await connection.execute(load_query("hide_withdrawn"), generation, *_to_columns(orders))
+        await connection.execute(load_query("archive_older_rows"), generation, *_to_columns(orders))
 
 
-async def keep_late_texts(connection: Connection, verdicts: Sequence[Verdict]) -> None:
+async def archive_late_texts(connection: Connection, verdicts: Sequence[Verdict]) -> None:
     """A revision that came too late leaves its texts in the history, as it would have had it come in time."""
-    late = [row for verdict in verdicts if verdict.claim is Claim.SUPERSEDED for row in verdict.event.rows if isinstance(row, ChildRow | ParentRow)]
-    if late:
-        await connection.execute(statement("keep_texts"), [row.document_id for row in late], [row.tenant for row in late], [text(row.text) for row in late])
+    late_rows = [row for verdict in verdicts if verdict.claim is ClaimStatus.SUPERSEDED for row in verdict.event.rows if isinstance(row, ChildRow | ParentRow)]
+    if late_rows:
+        await connection.execute(
+            load_query("archive_texts"), [row.document_id for row in late_rows], [row.tenant for row in late_rows], [replace_nul(row.text) for row in late_rows]
+        )
 
 
-def _last_parts(verdicts: Sequence[Verdict], states: States) -> dict[tuple[UUID, OrderKey], UUID]:
+def _find_last_parts(verdicts: Sequence[Verdict], states: States) -> dict[tuple[UUID, OrderKey], UUID]:
     """(document, order) → the last of these events that settles a part of it, where that could move the pointer."""
     return {
-        (row.document_id, row.order): verdict.event.fact.id
+        (row.document_id, row.order): verdict.event.event.id
         for verdict in verdicts
-        if verdict.claim is Claim.OWED
+        if verdict.claim is ClaimStatus.PENDING
         for row in verdict.event.rows
-        if isinstance(row, SettledRow) and row.kind != "entities" and row.order > (states[row.document_id].visible or ())
+        if isinstance(row, PartCompletedRow) and row.kind != "entities" and row.order > (states[row.document_id].visible_order or ())
     }
 
 
-def _moved(row: asyncpg.Record, states: States) -> Flip:
+def _to_visibility_change(row: asyncpg.Record, states: States) -> VisibilityChange:
     order, previous = tuple(row["ord"]), row["previous"]
     state = states[row["document_id"]]
-    state.visible, state.chunks = order, row["chunks"]
-    return Flip(row["document_id"], order, row["chunks"], None if previous is None else tuple(previous))
+    state.visible_order, state.chunks = order, row["chunks"]
+    return VisibilityChange(row["document_id"], order, row["chunks"], None if previous is None else tuple(previous))
 
 
-def _keys(orders: Orders) -> tuple[list[UUID], list[str]]:
-    return list(orders), [array_text(order) or "" for order in orders.values()]
+def _to_columns(orders: OrdersByDocument) -> tuple[list[UUID], list[str]]:
+    return list(orders), [format_array(order) or "" for order in orders.values()]

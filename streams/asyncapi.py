@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from typing import Any, Literal
 
-from schemas.events import Event, declared
-from streams.codec import CLEAR_TOPICS, SEALED
+from schemas.events import EventData, list_event_classes
+from streams.codec import CLEAR_TOPICS, SEALED_CONTENT_TYPE
 from streams.examples import EXAMPLES
-from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW, RETENTION_MS, partition_counts
+from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW, RETENTION_MS, get_partition_counts
 
 JSON_SCHEMA = "https://json-schema.org/draft/2020-12/schema"
 DESCRIPTIONS = {
@@ -19,7 +19,7 @@ DESCRIPTIONS = {
     CONTROL: "Decisions.",
     DEAD_LETTERS: "Events that a stage could not process.",
 }
-HEADERS: dict[str, Any] = {
+CLOUDEVENTS_HEADERS: dict[str, Any] = {
     "type": "object",
     "required": ["ce_specversion", "ce_id", "ce_source", "ce_type"],
     "properties": {
@@ -32,76 +32,86 @@ HEADERS: dict[str, Any] = {
         "content-type": {"type": "string", "const": "application/json"},
     },
 }
-SEALABLE: dict[str, Any] = {
-    "content-type": {"type": "string", "enum": ["application/json", SEALED], "description": f"`{SEALED}` where the payload is sealed"},
+SEALED_HEADERS: dict[str, Any] = {
+    "content-type": {
+        "type": "string",
+        "enum": ["application/json", SEALED_CONTENT_TYPE],
+        "description": f"`{SEALED_CONTENT_TYPE}` where the payload is sealed",
+    },
     "ce_keyid": {"type": "string", "format": "uuid", "description": "what a sealed payload was sealed with"},
 }
 
 
-def event_schema(event: type[Event]) -> dict[str, Any]:
+def build_event_schema(event_class: type[EventData]) -> dict[str, Any]:
     """The JSON Schema of an event's payload. One that is read from others is validated as it comes, our own as they are written."""
-    mode: Literal["validation", "serialization"] = "validation" if event.topic == RAW else "serialization"
-    schema = {"$schema": JSON_SCHEMA, "$id": schema_file(event)} | event.model_json_schema(mode=mode)
-    return schema | ({"examples": [dict(example.payload) for example in EXAMPLES[event]]} if event in EXAMPLES else {})
+    mode: Literal["validation", "serialization"] = "validation" if event_class.topic == RAW else "serialization"
+    schema = {"$schema": JSON_SCHEMA, "$id": get_schema_file_name(event_class)} | event_class.model_json_schema(mode=mode)
+    return schema | ({"examples": [dict(example.payload) for example in EXAMPLES[event_class]]} if event_class in EXAMPLES else {})
 
 
-def schema_file(event: type[Event]) -> str:
-    return f"{event.event_type()}.json" if event.topic == _home(event) else f"{event.topic}.{event.event_type()}.json"
+def get_schema_file_name(event_class: type[EventData]) -> str:
+    return (
+        f"{event_class.event_type()}.json" if event_class.topic == _resolve_home_topic(event_class) else f"{event_class.topic}.{event_class.event_type()}.json"
+    )
 
 
-def asyncapi_document(version: str) -> dict[str, Any]:
-    topics = {topic: [event for event in declared() if event.topic == topic] for topic in partition_counts(1)}
-    spoken = {topic: events for topic, events in topics.items() if events}
+def build_asyncapi_document(version: str) -> dict[str, Any]:
+    classes_by_topic = {topic: [event_class for event_class in list_event_classes() if event_class.topic == topic] for topic in get_partition_counts(1)}
+    documented_topics = {topic: event_classes for topic, event_classes in classes_by_topic.items() if event_classes}
     return {
         "asyncapi": "3.0.0",
         "info": {"title": "Anabranch", "version": version, "description": "Events on Kafka: CloudEvents 1.0, binary mode; topics may carry a prefix."},
         "defaultContentType": "application/json",
-        "channels": {topic: _channel(topic, events) for topic, events in spoken.items()},
-        "operations": {f"{_action(topic)}_{topic}": _operation(topic) for topic in spoken},
-        "components": {"messages": {_message_name(event): _message(event) for events in spoken.values() for event in events}},
+        "channels": {topic: _build_channel(topic, event_classes) for topic, event_classes in documented_topics.items()},
+        "operations": {f"{_get_action(topic)}_{topic}": _build_operation(topic) for topic in documented_topics},
+        "components": {
+            "messages": {
+                _get_message_name(event_class): _build_message(event_class) for event_classes in documented_topics.values() for event_class in event_classes
+            }
+        },
     }
 
 
-def _home(event: type[Event]) -> str:
+def _resolve_home_topic(event_class: type[EventData]) -> str:
     """The topic whose file has the plain name, where two tell facts of the same one: that which others write or read, else the first."""
-    topics = [other.topic for other in declared() if other.event_type() == event.event_type()]
+    topics = [event_class_with_type.topic for event_class_with_type in list_event_classes() if event_class_with_type.event_type() == event_class.event_type()]
     return next((topic for topic in (RAW, OUTCOMES) if topic in topics), topics[0])
 
 
-def _channel(topic: str, events: list[type[Event]]) -> dict[str, Any]:
+def _build_channel(topic: str, event_classes: list[type[EventData]]) -> dict[str, Any]:
     channel: dict[str, Any] = {
         "address": topic,
-        "description": DESCRIPTIONS.get(topic, f"Facts of the pipeline: {', '.join(event.name for event in events)}."),
-        "messages": {_message_name(event): {"$ref": f"#/components/messages/{_message_name(event)}"} for event in events},
+        "description": DESCRIPTIONS.get(topic, f"Facts of the pipeline: {', '.join(event_class.name for event_class in event_classes)}."),
+        "messages": {_get_message_name(event_class): {"$ref": f"#/components/messages/{_get_message_name(event_class)}"} for event_class in event_classes},
     }
     configuration: dict[str, Any] = {"cleanup.policy": ["delete"], "retention.ms": RETENTION_MS.get(topic, -1)}
     return channel | {"bindings": {"kafka": {"topic": topic, "topicConfiguration": configuration, "bindingVersion": "0.5.0"}}}
 
 
-def _operation(topic: str) -> dict[str, Any]:
-    return {"action": _action(topic), "channel": {"$ref": f"#/channels/{topic}"}, "summary": DESCRIPTIONS.get(topic, f"Topic {topic}.")}
+def _build_operation(topic: str) -> dict[str, Any]:
+    return {"action": _get_action(topic), "channel": {"$ref": f"#/channels/{topic}"}, "summary": DESCRIPTIONS.get(topic, f"Topic {topic}.")}
 
 
-def _action(topic: str) -> str:
+def _get_action(topic: str) -> str:
     return "receive" if topic == RAW else "send"
 
 
-def _message_name(event: type[Event]) -> str:
-    return schema_file(event).removesuffix(".json")
+def _get_message_name(event_class: type[EventData]) -> str:
+    return get_schema_file_name(event_class).removesuffix(".json")
 
 
-def _message(event: type[Event]) -> dict[str, Any]:
+def _build_message(event_class: type[EventData]) -> dict[str, Any]:
     return {
-        "name": event.event_type(),
-        "title": event.name,
-        "summary": (event.__doc__ or "").strip().partition("\n")[0],
+        "name": event_class.event_type(),
+        "title": event_class.name,
+        "summary": (event_class.__doc__ or "").strip().partition("\n")[0],
         "contentType": "application/json",
-        "headers": _headers(event.topic),
-        "payload": {"schemaFormat": "application/schema+json;version=draft-2020-12", "schema": {"$ref": f"events/{schema_file(event)}"}},
+        "headers": _build_headers(event_class.topic),
+        "payload": {"schemaFormat": "application/schema+json;version=draft-2020-12", "schema": {"$ref": f"events/{get_schema_file_name(event_class)}"}},
         "bindings": {"kafka": {"key": {"type": "string", "description": "the document id; on `raw` the producer's choice"}, "bindingVersion": "0.5.0"}},
-        **({"examples": [example.whole(event) for example in EXAMPLES[event]]} if event in EXAMPLES else {}),
+        **({"examples": [example.to_asyncapi(event_class) for example in EXAMPLES[event_class]]} if event_class in EXAMPLES else {}),
     }
 
 
-def _headers(topic: str) -> dict[str, Any]:
-    return HEADERS if topic in CLEAR_TOPICS else HEADERS | {"properties": HEADERS["properties"] | SEALABLE}
+def _build_headers(topic: str) -> dict[str, Any]:
+    return CLOUDEVENTS_HEADERS if topic in CLEAR_TOPICS else CLOUDEVENTS_HEADERS | {"properties": CLOUDEVENTS_HEADERS["properties"] | SEALED_HEADERS}

@@ -13,13 +13,13 @@ from schemas.events import (
     DocumentReceived,
     DocumentSuperseded,
     DocumentWithdrawn,
-    Event,
+    EventData,
     RemovalCompleted,
 )
 
-DOCUMENT = "3f0e0c8e-6f0a-8d5c-9a53-5d3a4c3f7b11"
-PRODUCER = {"external_id": "contract-17", "tenant": "default", "document_id": DOCUMENT, "event_id": "contract-17/4", "source": "shop/contracts"}
-STATED = {"ce_id": "0f6f7a52-6c1c-8a0e-b6a4-2f5b0c1d9e77", "ce_source": "anabranch/index"}
+DOCUMENT_ID = "3f0e0c8e-6f0a-8d5c-9a53-5d3a4c3f7b11"
+OUTCOME_FIELDS = {"external_id": "contract-17", "tenant": "default", "document_id": DOCUMENT_ID, "event_id": "contract-17/4", "source": "shop/contracts"}
+OUTCOME_HEADERS = {"ce_id": "0f6f7a52-6c1c-8a0e-b6a4-2f5b0c1d9e77", "ce_source": "anabranch/index"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,17 +30,17 @@ class Example:
     payload: Mapping[str, Any]
     headers: Mapping[str, str] = field(default_factory=lambda: {"ce_id": "contract-17/4", "ce_source": "shop/contracts"})
 
-    def whole(self, event: type[Event]) -> dict[str, Any]:
+    def to_asyncapi(self, event_class: type[EventData]) -> dict[str, Any]:
         """As AsyncAPI has it."""
-        headers = {"ce_specversion": "1.0", **self.headers, "ce_type": event.event_type(), "content-type": "application/json"}
+        headers = {"ce_specversion": "1.0", **self.headers, "ce_type": event_class.event_type(), "content-type": "application/json"}
         return {"name": self.name, "headers": headers, "payload": dict(self.payload)}
 
 
-def _outcome(name: str, **told: Any) -> Example:
-    return Example(name, {**PRODUCER, "chunks_count": 0, "code": None, "detail": None, "remedy": None, **told}, STATED)
+def _build_outcome_example(name: str, **fields: Any) -> Example:
+    return Example(name, {**OUTCOME_FIELDS, "chunks_count": 0, "code": None, "detail": None, "remedy": None, **fields}, OUTCOME_HEADERS)
 
 
-EXAMPLES: Mapping[type[Event], tuple[Example, ...]] = {
+EXAMPLES: Mapping[type[EventData], tuple[Example, ...]] = {
     DocumentReceived: (
         Example("text", {"external_id": "note-3", "content": {"text": "The ferry leaves at a quarter past nine."}}),
         Example(
@@ -59,15 +59,15 @@ EXAMPLES: Mapping[type[Event], tuple[Example, ...]] = {
     ),
     DocumentWithdrawn: (Example("withdrawn", {"external_id": "contract-17", "tenant": "default"}),),
     DocumentAmended: (Example("another title", {"external_id": "contract-17", "tenant": "default", "title": "Lease of the boat house"}),),
-    DocumentIndexed: (_outcome("searchable", chunks_count=12),),
+    DocumentIndexed: (_build_outcome_example("searchable", chunks_count=12),),
     DocumentFailed: (
-        _outcome(
+        _build_outcome_example(
             "failed",
             code="ENCRYPTED_DOCUMENT",
             detail="the PDF is encrypted and opens with a password only",
             remedy="Send it without a password.",
         ),
     ),
-    DocumentSuperseded: (_outcome("superseded", code="SUPERSEDED"),),
-    RemovalCompleted: (_outcome("removed"),),
+    DocumentSuperseded: (_build_outcome_example("superseded", code="SUPERSEDED"),),
+    RemovalCompleted: (_build_outcome_example("removed"),),
 }

@@ -8,31 +8,31 @@ from itertools import takewhile
 from typing import Any
 from uuid import UUID
 
-from schemas.amendments import FIELDS, Amended, Saying, holds, spoken, what_holds
-from schemas.events import EventBuried, Fact
+from schemas.amendments import AMENDABLE_FIELDS, FieldStatement, ResolvedFields, is_effective, resolve_amendments, stated_fields
+from schemas.events import Event, EventDeadLettered
 from schemas.generations import Generation
-from schemas.ports.ledger import NOTED_BY_CLAIMS, Claim, Claimed, Counts, Flip, MemoKey, Projected
-from schemas.records import Position, repeats
-from schemas.rows import AmendmentRow, ChildRow, DocumentRow, OrderKey, Row, SettledRow, TextRow, WithdrawalRow
+from schemas.ports.ledger import ATTEMPTS_RECORDED_BY_CLAIM, ClaimResult, ClaimStatus, MemoKey, OrderingPolicy, ProjectedEvent, VisibilityChange
+from schemas.records import Position, is_repeat
+from schemas.rows import AmendmentRow, ChildRow, DocumentRow, OrderKey, PartCompletedRow, Row, TextRow, WithdrawalRow
 
 
 @dataclass(slots=True)
-class _Document:
-    latest: OrderKey | None = None
-    withdrawn: OrderKey | None = None
+class _DocumentState:
+    latest_order: OrderKey | None = None
+    withdrawal_order: OrderKey | None = None
     revisions: list[tuple[DocumentRow, bool]] = field(default_factory=list)
     """Accepted, in order, each with whether it was forced."""
-    sayings: list[Saying] = field(default_factory=list)
+    statements: list[FieldStatement] = field(default_factory=list)
     """Of amendments, and of all revisions."""
 
 
 @dataclass(slots=True)
-class _Handled:
-    answer: Claimed
+class _InboxEntry:
+    claim_result: ClaimResult
     payload_sha256: str
-    place: Position | None
-    reacted: bool = False
-    begun: int = 1
+    position: Position | None
+    has_reacted: bool = False
+    open_attempts: int = 1
 
 
 @dataclass(slots=True)
@@ -40,201 +40,214 @@ class MemoryLedger:
     """Everything that the tables would hold, as dictionaries."""
 
     generation: Generation
-    documents: dict[UUID, _Document] = field(default_factory=dict)
-    handled: dict[tuple[str, UUID], _Handled] = field(default_factory=dict)
+    documents: dict[UUID, _DocumentState] = field(default_factory=dict)
+    inbox: dict[tuple[str, UUID], _InboxEntry] = field(default_factory=dict)
     rows: dict[tuple[Any, ...], Row] = field(default_factory=dict)
-    visible: dict[UUID, Flip] = field(default_factory=dict)
-    buried: dict[tuple[str, UUID], EventBuried] = field(default_factory=dict)
-    how: dict[tuple[UUID, OrderKey], str | None] = field(default_factory=dict)
+    visible_revisions: dict[UUID, VisibilityChange] = field(default_factory=dict)
+    dead_letters: dict[tuple[str, UUID], EventDeadLettered] = field(default_factory=dict)
+    pipeline_fingerprints: dict[tuple[UUID, OrderKey], str | None] = field(default_factory=dict)
 
-    async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
-        return [self._claim(stage, counts, event) for event in events]
+    async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
+        return [self._claim_event(stage, ordering, projected) for projected in events]
 
-    async def begin(self, stage: str, events: Sequence[UUID]) -> None:
-        for identity in events:
-            self.handled[stage, identity].begun += 1
+    async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
+        for event_id in event_ids:
+            self.inbox[stage, event_id].open_attempts += 1
 
-    async def release(self, stage: str, events: Sequence[UUID]) -> None:
-        for identity in events:
-            self.handled[stage, identity].begun = max(0, self.handled[stage, identity].begun - 1)
+    async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
+        for event_id in event_ids:
+            self.inbox[stage, event_id].open_attempts = max(0, self.inbox[stage, event_id].open_attempts - 1)
 
-    async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
-        for identity in (*reacted, *(event.event_id for event in buried)):
-            if (stage, identity) in self.handled:
-                self.handled[stage, identity].reacted = True
-        self.buried |= {(stage, event.event_id): event for event in buried}
+    async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
+        for event_id in (*completed, *(dead_letter_data.event_id for dead_letter_data in dead_letters)):
+            if (stage, event_id) in self.inbox:
+                self.inbox[stage, event_id].has_reacted = True
+        self.dead_letters |= {(stage, dead_letter_data.event_id): dead_letter_data for dead_letter_data in dead_letters}
 
-    async def prune(self, stage: str, topic: str, partition: int, below: int) -> None:
+    async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
         """Nothing to gain in memory."""
 
-    def _claim(self, stage: str, counts: Counts, event: Projected) -> Claimed:
-        fact = event.fact
-        before = self.handled.get((stage, fact.id))
-        if before is not None:
-            if counts == "door" and before.payload_sha256 != fact.payload_sha256:
-                return Claimed(Claim.DUPLICATE)
-            if counts == "door" and repeats(fact.position, before.place):
-                return Claimed(Claim.DONE)
-            if before.reacted:
-                return replace(before.answer, claim=Claim.DONE, revived=None)
-            lost = before.begun
-            before.begun += lost < NOTED_BY_CLAIMS
-            return replace(before.answer, lost=lost)
-        answer = self._judge(counts, event)
-        self.handled[stage, fact.id] = _Handled(answer, fact.payload_sha256, fact.position)
-        return answer
+    def _claim_event(self, stage: str, ordering_policy: OrderingPolicy, projected: ProjectedEvent) -> ClaimResult:
+        event = projected.event
+        entry = self.inbox.get((stage, event.id))
+        if entry is not None:
+            if ordering_policy == "door" and entry.payload_sha256 != event.payload_sha256:
+                return ClaimResult(ClaimStatus.DUPLICATE)
+            if ordering_policy == "door" and is_repeat(event.position, entry.position):
+                return ClaimResult(ClaimStatus.DONE)
+            if entry.has_reacted:
+                return replace(entry.claim_result, status=ClaimStatus.DONE, revived_revision=None)
+            abandoned_attempts = entry.open_attempts
+            entry.open_attempts += abandoned_attempts < ATTEMPTS_RECORDED_BY_CLAIM
+            return replace(entry.claim_result, abandoned_attempts=abandoned_attempts)
+        claim_result = self._apply_ordering_policy(ordering_policy, projected)
+        self.inbox[stage, event.id] = _InboxEntry(claim_result, event.payload_sha256, event.position)
+        return claim_result
 
-    def _judge(self, counts: Counts, event: Projected) -> Claimed:
-        if counts in ("always", "door"):
-            self._write(event.rows)
-            return Claimed(Claim.OWED)
-        document, order = event.fact.data.document_id, tuple(event.fact.data.order)
-        state = self.documents.setdefault(document, _Document())
-        if counts == "latest":
-            return self._accept(state, event, order)
-        if self._older(order, state.withdrawn) or self._older(order, self._visible_order(document)):
-            return Claimed(Claim.SUPERSEDED)
-        self._write(event.rows)
-        self._note_how(event)
-        return Claimed(Claim.OWED, self._complete(document, order, event.rows))
+    def _apply_ordering_policy(self, ordering_policy: OrderingPolicy, projected: ProjectedEvent) -> ClaimResult:
+        if ordering_policy in ("always", "door"):
+            self._insert_rows(projected.rows)
+            return ClaimResult(ClaimStatus.PENDING)
+        document_id, order = projected.event.data.document_id, tuple(projected.event.data.order)
+        state = self.documents.setdefault(document_id, _DocumentState())
+        if ordering_policy == "latest":
+            return self._apply_latest_policy(state, projected, order)
+        if self._is_older(order, state.withdrawal_order) or self._is_older(order, self._get_visible_order(document_id)):
+            return ClaimResult(ClaimStatus.SUPERSEDED)
+        self._insert_rows(projected.rows)
+        self._store_fingerprint(projected)
+        return ClaimResult(ClaimStatus.PENDING, self._activate_if_complete(document_id, order, projected.rows))
 
-    def _accept(self, state: _Document, event: Projected, order: OrderKey) -> Claimed:
-        row = event.rows[0]
+    def _apply_latest_policy(self, state: _DocumentState, projected: ProjectedEvent, order: OrderKey) -> ClaimResult:
+        row = projected.rows[0]
         if isinstance(row, AmendmentRow):
-            return self._amend(state, row)
-        newest = self._later(order, state.latest) and self._later(order, state.withdrawn)
-        if isinstance(row, WithdrawalRow) and self._later(order, state.withdrawn):
-            revived = self._lives_on(state, row)
-            gone = self._withdraw(state, row)
-            return Claimed(Claim.OWED, gone) if newest else Claimed(Claim.SUPERSEDED, revived=revived)
+            return self._apply_amendment(state, row)
+        is_newest = self._is_later(order, state.latest_order) and self._is_later(order, state.withdrawal_order)
+        if isinstance(row, WithdrawalRow) and self._is_later(order, state.withdrawal_order):
+            revived_revision = self._find_revived_revision(state, row)
+            visibility_change = self._apply_withdrawal(state, row)
+            return ClaimResult(ClaimStatus.PENDING, visibility_change) if is_newest else ClaimResult(ClaimStatus.SUPERSEDED, revived_revision=revived_revision)
         assert isinstance(row, DocumentRow | WithdrawalRow)
         if isinstance(row, DocumentRow):
-            state.sayings.append(Saying(order, row.accepted_id, spoken({name: getattr(row, name) for name in FIELDS}), True))
-        if not newest:
-            return Claimed(Claim.SUPERSEDED)
+            state.statements.append(FieldStatement(order, row.accepted_id, stated_fields({name: getattr(row, name) for name in AMENDABLE_FIELDS}), True))
+        if not is_newest:
+            return ClaimResult(ClaimStatus.SUPERSEDED)
         assert isinstance(row, DocumentRow)
-        unchanged = self._unchanged(state, row, event.fact)
-        state.latest = order
-        state.revisions.append((row, event.fact.data.force))
-        title = self._title(row.document_id)
-        return Claimed(Claim.OWED, self.visible[row.document_id] if unchanged else None, unchanged, title=title)
+        is_unchanged = self._is_unchanged(state, row, projected.event)
+        state.latest_order = order
+        state.revisions.append((row, projected.event.data.force))
+        title = self._get_amended_title(row.document_id)
+        return ClaimResult(ClaimStatus.PENDING, self.visible_revisions[row.document_id] if is_unchanged else None, is_unchanged, amended_title=title)
 
-    def _amend(self, state: _Document, row: AmendmentRow) -> Claimed:
-        if self._older(row.order, state.withdrawn):
-            return Claimed(Claim.SUPERSEDED)
-        saying = Saying(row.order, row.accepted_id, row.said, False)
-        state.sayings.append(saying)
-        claim = Claim.OWED if holds(saying, self._living(state)) else Claim.SUPERSEDED
-        return Claimed(claim, self.visible.get(row.document_id), title=self._title(row.document_id))
+    def _apply_amendment(self, state: _DocumentState, row: AmendmentRow) -> ClaimResult:
+        if self._is_older(row.order, state.withdrawal_order):
+            return ClaimResult(ClaimStatus.SUPERSEDED)
+        statement = FieldStatement(row.order, row.accepted_id, row.fields, False)
+        state.statements.append(statement)
+        status = ClaimStatus.PENDING if is_effective(statement, self._get_effective_statements(state)) else ClaimStatus.SUPERSEDED
+        return ClaimResult(status, self.visible_revisions.get(row.document_id), amended_title=self._get_amended_title(row.document_id))
 
-    def amended(self, document: UUID) -> Amended | None:
+    def resolve_fields(self, document_id: UUID) -> ResolvedFields | None:
         """What holds of it now, as the tables' row of the document says."""
-        return what_holds(self._living(self.documents[document]))
+        return resolve_amendments(self._get_effective_statements(self.documents[document_id]))
 
-    def _title(self, document: UUID) -> str | None:
-        found = self.amended(document)
-        return found.title if found is not None and "title" in found.amended else None
+    def _get_amended_title(self, document_id: UUID) -> str | None:
+        resolved_fields = self.resolve_fields(document_id)
+        return resolved_fields.title if resolved_fields is not None and "title" in resolved_fields.amended_fields else None
 
     @staticmethod
-    def _living(state: _Document) -> list[Saying]:
-        return [saying for saying in state.sayings if saying.by_revision or state.withdrawn is None or saying.order > state.withdrawn]
+    def _get_effective_statements(state: _DocumentState) -> list[FieldStatement]:
+        return [
+            statement for statement in state.statements if statement.is_revision or state.withdrawal_order is None or statement.order > state.withdrawal_order
+        ]
 
-    def _withdraw(self, state: _Document, row: WithdrawalRow) -> Flip:
-        shown = self._visible_order(row.document_id)
-        state.withdrawn = row.order
-        state.latest = max(row.order, state.latest or row.order)
-        if self._older(shown or row.order, row.order):
-            self.visible.pop(row.document_id)
+    def _apply_withdrawal(self, state: _DocumentState, row: WithdrawalRow) -> VisibilityChange:
+        visible_order = self._get_visible_order(row.document_id)
+        state.withdrawal_order = row.order
+        state.latest_order = max(row.order, state.latest_order or row.order)
+        if self._is_older(visible_order or row.order, row.order):
+            self.visible_revisions.pop(row.document_id)
         self._remove_older(row.document_id, row.order)
-        return Flip(row.document_id, row.order, 0, shown)
+        return VisibilityChange(row.document_id, row.order, 0, visible_order)
 
-    def _lives_on(self, state: _Document, withdrawal: WithdrawalRow) -> DocumentRow | None:
+    def _find_revived_revision(self, state: _DocumentState, withdrawal: WithdrawalRow) -> DocumentRow | None:
         """The last revision behind this late withdrawal that says the same as the visible one, which is older than the withdrawal."""
-        shown = self._visible_order(withdrawal.document_id)
-        if shown is None or shown > withdrawal.order:
+        visible_order = self._get_visible_order(withdrawal.document_id)
+        if visible_order is None or visible_order > withdrawal.order:
             return None
-        last = self._saying_the_same(state, shown)[-1:]
-        return last[0] if last and last[0].order > withdrawal.order else None
+        last_revision = self._find_identical_revisions(state, visible_order)[-1:]
+        return last_revision[0] if last_revision and last_revision[0].order > withdrawal.order else None
 
-    def _unchanged(self, state: _Document, row: DocumentRow, fact: Fact[Any]) -> bool:
-        shown = self._visible_order(row.document_id)
-        if shown is None or fact.data.force or self.how.get((row.document_id, shown)) != self.generation.how.get("transcribe"):
+    def _is_unchanged(self, state: _DocumentState, row: DocumentRow, event: Event[Any]) -> bool:
+        visible_order = self._get_visible_order(row.document_id)
+        if (
+            visible_order is None
+            or event.data.force
+            or self.pipeline_fingerprints.get((row.document_id, visible_order)) != self.generation.how.get("transcribe")
+        ):
             return False
-        same = self._saying_the_same(state, shown)
-        return bool(same) and same[-1] is state.revisions[-1][0] and _fields(same[-1]) == _fields(row)
+        identical_revisions = self._find_identical_revisions(state, visible_order)
+        return (
+            bool(identical_revisions) and identical_revisions[-1] is state.revisions[-1][0] and _extract_fields(identical_revisions[-1]) == _extract_fields(row)
+        )
 
     @staticmethod
-    def _saying_the_same(state: _Document, shown: OrderKey) -> list[DocumentRow]:
+    def _find_identical_revisions(state: _DocumentState, visible_order: OrderKey) -> list[DocumentRow]:
         """The visible revision and those that follow it, up to the first that says something else."""
-        later = [(row, force) for row, force in state.revisions if row.order >= shown]
-        if not later or later[0][0].order != shown:
+        later_revisions = [(row, is_forced) for row, is_forced in state.revisions if row.order >= visible_order]
+        if not later_revisions or later_revisions[0][0].order != visible_order:
             return []
-        same = [later[0][0]]
-        same += [row for row, _ in takewhile(lambda item: not item[1] and _fields(item[0]) == _fields(same[0]), later[1:])]
-        return same
+        identical_revisions = [later_revisions[0][0]]
+        identical_revisions += [
+            row
+            for row, _ in takewhile(
+                lambda revision: not revision[1] and _extract_fields(revision[0]) == _extract_fields(identical_revisions[0]), later_revisions[1:]
+            )
+        ]
+        return identical_revisions
 
-    def _complete(self, document: UUID, order: OrderKey, rows: Sequence[Row]) -> Flip | None:
-        if not any(isinstance(row, SettledRow) for row in rows) or not self._later(order, self._visible_order(document)):
+    def _activate_if_complete(self, document_id: UUID, order: OrderKey, rows: Sequence[Row]) -> VisibilityChange | None:
+        if not any(isinstance(row, PartCompletedRow) for row in rows) or not self._is_later(order, self._get_visible_order(document_id)):
             return None
-        parts = [row for key, row in self.rows.items() if isinstance(row, SettledRow) and key[1:3] == (document, order)]
-        wanted = {kind: next((row.parts for row in parts if row.kind == kind), None) for kind in ("chunks", "vectors")}
-        if any(total is None or sum(row.kind == kind for row in parts) < total for kind, total in wanted.items()):
+        settled_rows = [row for key, row in self.rows.items() if isinstance(row, PartCompletedRow) and key[1:3] == (document_id, order)]
+        expected_counts = {kind: next((row.parts for row in settled_rows if row.kind == kind), None) for kind in ("chunks", "vectors")}
+        if any(total is None or sum(row.kind == kind for row in settled_rows) < total for kind, total in expected_counts.items()):
             return None
-        previous = self._visible_order(document)
-        self._remove_older(document, order)
-        chunks = sum(isinstance(row, ChildRow) for key, row in self.rows.items() if key[1:3] == (document, order))
-        self.visible[document] = Flip(document, order, chunks, previous)
-        return self.visible[document]
+        previous_order = self._get_visible_order(document_id)
+        self._remove_older(document_id, order)
+        chunk_count = sum(isinstance(row, ChildRow) for key, row in self.rows.items() if key[1:3] == (document_id, order))
+        self.visible_revisions[document_id] = VisibilityChange(document_id, order, chunk_count, previous_order)
+        return self.visible_revisions[document_id]
 
-    def _remove_older(self, document: UUID, order: OrderKey) -> None:
+    def _remove_older(self, document_id: UUID, order: OrderKey) -> None:
         """Rows of its revisions; a dead letter belongs to none."""
-        self.rows = {key: row for key, row in self.rows.items() if key[1] != document or key[2] is None or key[2] >= order}
+        self.rows = {key: row for key, row in self.rows.items() if key[1] != document_id or key[2] is None or key[2] >= order}
 
-    def _write(self, rows: Sequence[Row]) -> None:
+    def _insert_rows(self, rows: Sequence[Row]) -> None:
         for row in rows:
-            self.rows.setdefault(_key(row), row)
+            self.rows.setdefault(_build_row_key(row), row)
 
-    def _note_how(self, event: Projected) -> None:
-        for row in event.rows:
+    def _store_fingerprint(self, projected: ProjectedEvent) -> None:
+        for row in projected.rows:
             if isinstance(row, TextRow):
-                self.how[row.document_id, row.order] = event.fact.how
+                self.pipeline_fingerprints[row.document_id, row.order] = projected.event.pipeline_fingerprint
 
-    def _visible_order(self, document: UUID) -> OrderKey | None:
-        shown = self.visible.get(document)
-        return shown.order if shown else None
-
-    @staticmethod
-    def _older(order: OrderKey, than: OrderKey | None) -> bool:
-        return than is not None and order < than
+    def _get_visible_order(self, document_id: UUID) -> OrderKey | None:
+        visible_revision = self.visible_revisions.get(document_id)
+        return visible_revision.order if visible_revision else None
 
     @staticmethod
-    def _later(order: OrderKey, than: OrderKey | None) -> bool:
-        return than is None or order > than
+    def _is_older(order: OrderKey, reference: OrderKey | None) -> bool:
+        return reference is not None and order < reference
+
+    @staticmethod
+    def _is_later(order: OrderKey, reference: OrderKey | None) -> bool:
+        return reference is None or order > reference
 
 
-def _fields(row: DocumentRow) -> tuple[Any, ...]:
-    said = (row.title, row.filename, row.media_type, row.language, row.collection, row.tags, row.metadata, row.document_date, row.source_uri)
-    return (row.content_sha256, row.external_id, *said)
+def _extract_fields(row: DocumentRow) -> tuple[Any, ...]:
+    stated_values = (row.title, row.filename, row.media_type, row.language, row.collection, row.tags, row.metadata, row.document_date, row.source_uri)
+    return (row.content_sha256, row.external_id, *stated_values)
 
 
-def _key(row: Row) -> tuple[Any, ...]:
+def _build_row_key(row: Row) -> tuple[Any, ...]:
     """Kind, document, order, then what tells rows of that kind apart."""
-    document, order = getattr(row, "document_id", None), getattr(row, "order", None)
-    apart = (
+    document_id, order = getattr(row, "document_id", None), getattr(row, "order", None)
+    distinguishing_values = (
         (row.kind, row.part)
-        if isinstance(row, SettledRow)
+        if isinstance(row, PartCompletedRow)
         else tuple(filter(None, (getattr(row, name, None) for name in ("id", "chunk_id", "event_id", "run_id"))))
     )
-    return (type(row).__name__, document, order, *apart)
+    return (type(row).__name__, document_id, order, *distinguishing_values)
 
 
 @dataclass(slots=True)
 class MemoryMemo:
     answers: dict[MemoKey, bytes] = field(default_factory=dict)
 
-    async def recall(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]:
+    async def fetch(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]:
         return {key: self.answers[key] for key in keys if key in self.answers}
 
-    async def store(self, answers: Mapping[MemoKey, bytes]) -> None:
-        for key, answer in answers.items():
+    async def store(self, results: Mapping[MemoKey, bytes]) -> None:
+        for key, answer in results.items():
             self.answers.setdefault(key, answer)

@@ -7,20 +7,20 @@ _MULTIPLIER = 0x5BD1E995
 _SEED = 0x9747B28C
 
 
-def partition_of(key: bytes, partitions: int) -> int:
+def choose_partition(key: bytes, partition_count: int) -> int:
     """The default partitioner of Kafka's Java producer for records with a key."""
-    return (murmur2(key) & 0x7FFFFFFF) % partitions
+    return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 def murmur2(data: bytes) -> int:
     """MurmurHash2, 32 bits, little-endian, with Kafka's seed (org.apache.kafka.common.utils.Utils), as an unsigned integer."""
     state = (_SEED ^ len(data)) & _MASK
-    whole = len(data) & ~3
-    for start in range(0, whole, 4):
+    aligned_length = len(data) & ~3
+    for start in range(0, aligned_length, 4):
         word = int.from_bytes(data[start : start + 4], "little") * _MULTIPLIER & _MASK
         word = (word ^ word >> 24) * _MULTIPLIER & _MASK
         state = state * _MULTIPLIER & _MASK ^ word
-    if whole < len(data):
-        state = (state ^ int.from_bytes(data[whole:], "little")) * _MULTIPLIER & _MASK
+    if aligned_length < len(data):
+        state = (state ^ int.from_bytes(data[aligned_length:], "little")) * _MULTIPLIER & _MASK
     state = (state ^ state >> 13) * _MULTIPLIER & _MASK
     return state ^ state >> 15

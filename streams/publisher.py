@@ -9,12 +9,12 @@ from typing import Any
 from uuid import UUID
 
 from schemas.errors import LimitExceeded
-from schemas.events import Event, Fact
+from schemas.events import Event, EventData
 from schemas.generations import Generation
-from schemas.ids import content_id, derived_id
+from schemas.ids import content_id, make_derived_id
 from schemas.records import Record
 from streams.codec import Codec
-from streams.stage import Statement
+from streams.stage import Emission
 from streams.topics import MAX_EVENT_BYTES
 
 Clock = Callable[[], datetime]
@@ -23,42 +23,46 @@ Clock = Callable[[], datetime]
 class Publisher:
     """Turns statements of one stage into records. The same statement gives the same id, whenever it is made."""
 
-    def __init__(self, author: str, generation: Generation | None, codec: Codec, clock: Clock) -> None:
-        self.author, self.generation, self.codec, self.clock = author, generation, codec, clock
-        self.how = generation.how.get(author, "") if generation else ""
+    def __init__(self, producer_name: str, generation: Generation | None, codec: Codec, clock: Clock) -> None:
+        self.producer_name, self.generation, self.codec, self.clock = producer_name, generation, codec, clock
+        self.pipeline_fingerprint = generation.how.get(producer_name, "") if generation else ""
 
-    async def records(self, statements: Sequence[Statement]) -> list[Record]:
+    async def build_records(self, emissions: Sequence[Emission]) -> list[Record]:
         """Those that are sealed with their causes' keys need not wait for any; new keys are asked for together."""
-        if all(statement.cause.key is not None for statement in statements):
-            return [await self.record(statement) for statement in statements]
-        return await asyncio.gather(*map(self.record, statements))
+        if all(emission.cause.key is not None for emission in emissions):
+            return [await self.build_record(emission) for emission in emissions]
+        return await asyncio.gather(*map(self.build_record, emissions))
 
-    async def record(self, statement: Statement) -> Record:
+    async def build_record(self, emission: Emission) -> Record:
         """Raises LimitExceeded for what no log would take, before anything is handed to one."""
-        cause, data = statement.cause, statement.data
-        identity = content_id("event", *statement.id_parts) if statement.id_parts else derived_id(self.author, self.how, cause.id, statement.ordinal)
-        fact = Fact(
-            id=identity,
+        cause, data = emission.cause, emission.data
+        event_id = (
+            content_id("event", *emission.id_parts)
+            if emission.id_parts
+            else make_derived_id(self.producer_name, self.pipeline_fingerprint, cause.id, emission.ordinal)
+        )
+        event = Event(
+            id=event_id,
             data=data,
-            source=f"anabranch/{self.author}",
-            event_id=str(identity),
+            source=f"anabranch/{self.producer_name}",
+            event_id=str(event_id),
             time=self.clock(),
             tenant=getattr(data, "tenant", None) or cause.tenant,
             document_id=getattr(data, "document_id", None) or cause.document_id,
-            how=self.how or None,
+            pipeline_fingerprint=self.pipeline_fingerprint or None,
             causation_id=cause.id,
             correlation_id=cause.correlation_id or str(cause.id),
             traceparent=cause.traceparent,
             key=cause.key,
         )
-        return _fitting(await self.codec.encode(fact, self.topic(data), str(fact.document_id or cause.id)), data)
+        return _check_size(await self.codec.encode(event, self.resolve_topic(data), str(event.document_id or cause.id)), data)
 
-    def topic(self, data: Event) -> str:
+    def resolve_topic(self, data: EventData) -> str:
         return self.generation.topics.get(data.topic, data.topic) if self.generation else data.topic
 
 
-def _fitting(record: Record, data: Event) -> Record:
-    size = record.size
+def _check_size(record: Record, data: EventData) -> Record:
+    size = record.size_bytes
     if size > MAX_EVENT_BYTES:
         raise LimitExceeded(
             f"{data.event_type()} would have {size} bytes; an event has at most {MAX_EVENT_BYTES}",
@@ -68,6 +72,6 @@ def _fitting(record: Record, data: Event) -> Record:
     return record
 
 
-def own_fact(data: Event, identity: UUID, source: str, clock: Clock, **envelope: Any) -> Fact[Any]:
+def build_root_event(data: EventData, event_id: UUID, source: str, clock: Clock, **envelope: Any) -> Event[Any]:
     """A fact that no other one caused: a decision, a question."""
-    return Fact(id=identity, data=data, source=source, event_id=str(identity), time=clock(), **envelope)
+    return Event(id=event_id, data=data, source=source, event_id=str(event_id), time=clock(), **envelope)

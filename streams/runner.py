@@ -2,7 +2,7 @@
 
     decode → first transaction (claim, rows) → react → publish → second transaction (reacted or buried) → acknowledge
 
-Acknowledging is the partition's business (`streams.partition`); everything else is here. A crash between any two steps redelivers the
+Acknowledging is the partition's business (`streams.partition_sink`); everything else is here. A crash between any two steps redelivers the
 event: its rows are there already, the memo answers, the same ids are published again, and readers drop them by their claims.
 """
 
@@ -21,78 +21,69 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from schemas.errors import (
-    AnabranchError,
-    DuplicateEventId,
-    EngineUnavailable,
-    Erased,
-    FatalError,
-    NewerVersion,
-    PermanentError,
-    TransientError,
-)
-from schemas.events import EventBuried, Fact
-from schemas.ports.bundle import Ports
-from schemas.ports.ledger import NOTED_BY_CLAIMS, Claim, Claimed, Ledger, Projected
+from schemas.errors import AnabranchError, DataErased, DuplicateEventId, EngineUnavailable, FatalError, NewerVersion, PermanentError, TransientError
+from schemas.events import Event, EventDeadLettered
+from schemas.ports.ledger import ATTEMPTS_RECORDED_BY_CLAIM, ClaimResult, ClaimStatus, Ledger, ProjectedEvent
 from schemas.ports.log import EventLog
+from schemas.ports.stage_ports import StagePorts
 from schemas.records import Record, StoredRecord
-from streams.burial import Burial, buried_facts
 from streams.codec import Codec
-from streams.observe import Observer
+from streams.dead_letters import DeadLetter, build_dead_letter_emissions
+from streams.instrumentation import Instrumentation
 from streams.publisher import Publisher
-from streams.stage import Counted, Stage, Statement
+from streams.retry import RetryBudget
+from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import CONTROL
-from streams.tries import Tries
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
 
-BUGS_IN_A_ROW = 20
-LOST_ATTEMPTS = 3
+MAX_CONSECUTIVE_BUGS = 20
+MAX_ABANDONED_ATTEMPTS = 3
 """Attempts at an event that no worker lived to end, after which it is dead-lettered."""
-_SUSPECTS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
+_SUSPECT_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
 """Suspects are reacted to one at a time in a process: if it dies again, only the culprit is charged."""
-RELEASE_S = 5.0
-LATE = 2
+RELEASE_TIMEOUT_S = 5.0
+MAX_TIMEOUTS = 2
 """Tries of an event whose reaction does not end in time, the one in a group counted: no event holds its place for longer than so many deadlines."""
 
 
 @dataclass(slots=True, eq=False)
-class Work:
+class WorkItem:
     """One record on its way through the stage."""
 
-    stored: StoredRecord
-    counted: Counted | None = None
-    statements: list[Statement] = field(default_factory=list)
-    burial: Burial | None = None
+    stored_record: StoredRecord
+    pending_event: PendingEvent | None = None
+    emissions: list[Emission] = field(default_factory=list)
+    dead_letter: DeadLetter | None = None
     attempts: int = 0
-    lost: int = 0
+    abandoned_attempts: int = 0
     """Attempts that were noted before, and that no worker has ended."""
-    noted: bool = False
+    has_recorded_attempt: bool = False
     """Whether its claim noted an attempt, which ends when it is finished or released."""
-    late: int = 0
+    timeouts: int = 0
     """Tries that did not end in time."""
-    left: bool = False
+    is_delegated: bool = False
     """To another program."""
 
     @property
     def is_suspect(self) -> bool:
         """Whether it may have ended workers. Fewer unended attempts say little: whatever waits in a worker that is killed has one."""
-        return self.lost >= NOTED_BY_CLAIMS
+        return self.abandoned_attempts >= ATTEMPTS_RECORDED_BY_CLAIM
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
+class Backoff:
     """Waiting times in seconds between tries: doubling from `first` to `most`."""
 
-    first: float = 0.2
-    most: float = 15.0
+    first_s: float = 0.2
+    max_s: float = 15.0
 
-    def pause(self, attempt: int) -> float:
-        return min(self.most, self.first * 2.0 ** min(attempt, 16))
+    def compute_delay_s(self, attempt: int) -> float:
+        return min(self.max_s, self.first_s * 2.0 ** min(attempt, 16))
 
 
-class Runner:
+class StageRunner:
     """One stage of one generation. `claim`, `react` and `finish` are called by partitions, many at a time. They raise FatalError only."""
 
     def __init__(
@@ -100,273 +91,279 @@ class Runner:
         stage: Stage,
         ledger: Ledger,
         event_log: EventLog,
-        ports: Ports,
+        ports: StagePorts,
         publisher: Publisher,
         codec: Codec,
-        observer: Observer,
+        instrumentation: Instrumentation,
         *,
-        patience: Patience | None = None,
-        lost_attempts: int = LOST_ATTEMPTS,
+        backoff: Backoff | None = None,
+        max_abandoned_attempts: int = MAX_ABANDONED_ATTEMPTS,
     ) -> None:
-        self.stage, self.ledger, self.log, self.ports, self.publisher, self.codec = stage, ledger, event_log, ports, publisher, codec
-        self.observer = observer
-        self.patience, self.lost_attempts = patience or Patience(), lost_attempts
-        self.bugs = 0
+        self.stage, self.ledger, self.event_log, self.ports, self.publisher, self.codec = stage, ledger, event_log, ports, publisher, codec
+        self.instrumentation = instrumentation
+        self.backoff, self.max_abandoned_attempts = backoff or Backoff(), max_abandoned_attempts
+        self.consecutive_bugs = 0
         self.successes = 0
-        self._awaited: dict[object, EngineUnavailable] = {}
-        self._noted: Counter[UUID] = Counter()
+        self._engine_outages: dict[object, EngineUnavailable] = {}
+        self._recorded_attempts: Counter[UUID] = Counter()
         """Attempts of this process that have not ended, by event. A copy of an event that comes meanwhile must not take them for lost."""
 
     @property
-    def awaited(self) -> EngineUnavailable | None:
+    def engine_outage(self) -> EngineUnavailable | None:
         """What an engine said that some reaction waits for, the longest-waiting one's."""
-        return next(iter(self._awaited.values()), None)
+        return next(iter(self._engine_outages.values()), None)
 
-    async def claim(self, records: Sequence[StoredRecord]) -> list[Work]:
+    async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
         """Decode and run the first transaction. What is owed a reaction has `counted`, or is `left`, what cannot be processed has `burial`, the rest is done.
         Ends before the first record that is newer than this program; raises NewerVersion where that is the first of all."""
-        works = await self._readable(records)
-        readable = [(work, projected) for work in works if (projected := self._projected(work)) is not None]
-        await self._claim(readable)
-        return works
+        items = await self._decode_readable(records)
+        projected_items = [(item, projected) for item in items if (projected := self._project(item)) is not None]
+        await self._claim_projected(projected_items)
+        return items
 
-    async def react(self, works: Sequence[Work]) -> list[Work]:
+    async def react(self, items: Sequence[WorkItem]) -> list[WorkItem]:
         """Run the reaction of a group and note its statements or its burial on each. A failing group is halved until the culprit stands alone.
         Returns those of which nothing is noted, since their group did not end in time: each is to be tried alone, and none need wait for another."""
-        suspects = [work for work in works if work.is_suspect]
-        if suspects and len(works) > 1:
-            parts = [list(part) for _, part in groupby(works, lambda work: work if work.is_suspect else None)]
-            return [late for part in parts for late in await self.react(part)]
-        async with _SUSPECTS.setdefault(asyncio.get_running_loop(), asyncio.Lock()) if suspects else nullcontext():
-            error = await self._attempt(works)
+        suspects = [item for item in items if item.is_suspect]
+        if suspects and len(items) > 1:
+            batches = [list(batch) for _, batch in groupby(items, lambda item: item if item.is_suspect else None)]
+            return [timed_out_item for batch in batches for timed_out_item in await self.react(batch)]
+        async with _SUSPECT_LOCKS.setdefault(asyncio.get_running_loop(), asyncio.Lock()) if suspects else nullcontext():
+            error = await self._react_with_retries(items)
         if error is None:
             return []
-        if len(works) == 1:
-            self._bury(works[0], error)
+        if len(items) == 1:
+            self._dead_letter(items[0], error)
             return []
         if isinstance(error, TimeoutError):
-            return list(works)
-        middle = len(works) // 2
-        return [*await self.react(works[:middle]), *await self.react(works[middle:])]
+            return list(items)
+        middle = len(items) // 2
+        return [*await self.react(items[:middle]), *await self.react(items[middle:])]
 
-    async def finish(self, works: Sequence[Work]) -> None:
+    async def finish(self, items: Sequence[WorkItem]) -> None:
         """Publish what was stated, wait until the log has it, then run the second transaction."""
-        await self._publish(works)
-        burials = [work.burial for work in works if work.burial is not None]
-        reacted = [work.counted.fact.id for work in works if work.counted is not None and work.burial is None]
-        buried: list[EventBuried] = [burial.event for burial in burials]
-        if self.stage.react is not None or buried:
-            await self._patiently(lambda: self.ledger.settle(self.stage.name, reacted, buried))
-        self._forget(work.counted.fact.id for work in works if work.counted is not None and work.noted)
-        for work in works:
-            self.observer.finished(self.stage.name, work.burial.event.code if work.burial else None)
+        await self._publish(items)
+        dead_letters = [item.dead_letter for item in items if item.dead_letter is not None]
+        reacted_ids = [item.pending_event.event.id for item in items if item.pending_event is not None and item.dead_letter is None]
+        dead_letter_data: list[EventDeadLettered] = [dead_letter.data for dead_letter in dead_letters]
+        if self.stage.react is not None or dead_letter_data:
+            await self._retry_outages(lambda: self.ledger.complete(self.stage.name, reacted_ids, dead_letter_data))
+        self._forget_attempts(item.pending_event.event.id for item in items if item.pending_event is not None and item.has_recorded_attempt)
+        for item in items:
+            self.instrumentation.count_finished(self.stage.name, item.dead_letter.data.code if item.dead_letter else None)
 
-    async def _publish(self, works: Sequence[Work]) -> None:
+    async def _publish(self, items: Sequence[WorkItem]) -> None:
         """Facts that are too large, or that the log refuses for good, are found by halving; the event that they follow from is buried."""
         try:
-            records = await self._told(works)
+            records = await self._build_records(items)
             if records:
-                await self._patiently(lambda: self.log.append(records))
+                await self._retry_outages(lambda: self.event_log.append(records))
         except PermanentError as error:
-            if len(works) > 1:
-                middle = len(works) // 2
-                await self._publish(works[:middle])
-                await self._publish(works[middle:])
+            if len(items) > 1:
+                middle = len(items) // 2
+                await self._publish(items[:middle])
+                await self._publish(items[middle:])
                 return
-            if works[0].burial is not None:
+            if items[0].dead_letter is not None:
                 raise
-            self._bury(works[0], error)
-            await self._publish(works)
+            self._dead_letter(items[0], error)
+            await self._publish(items)
 
-    async def _told(self, works: Sequence[Work]) -> list[Record]:
-        if all(work.counted is not None and work.counted.fact.key is not None for work in works):
-            return [record for work in works for record in await self._records(work)]
-        return [record for told in await asyncio.gather(*map(self._records, works)) for record in told]
+    async def _build_records(self, items: Sequence[WorkItem]) -> list[Record]:
+        if all(item.pending_event is not None and item.pending_event.event.key is not None for item in items):
+            return [record for item in items for record in await self._build_item_records(item)]
+        return [record for item_records in await asyncio.gather(*map(self._build_item_records, items)) for record in item_records]
 
-    async def _records(self, work: Work) -> list[Record]:
-        burial, said = work.burial, list(work.statements)
-        if burial is not None:
-            said += await self._patiently(lambda: buried_facts(burial, self.stage, self.ports))
+    async def _build_item_records(self, item: WorkItem) -> list[Record]:
+        dead_letter, emissions = item.dead_letter, list(item.emissions)
+        if dead_letter is not None:
+            emissions += await self._retry_outages(lambda: build_dead_letter_emissions(dead_letter, self.stage, self.ports))
         try:
-            return await self._patiently(lambda: self.publisher.records(said))
-        except Erased:
+            return await self._retry_outages(lambda: self.publisher.build_records(emissions))
+        except DataErased:
             return []
 
-    async def release(self, works: Iterable[Work]) -> None:
+    async def release(self, items: Iterable[WorkItem]) -> None:
         """Take back the attempts that claims noted at what is not finished here."""
-        await self._end([work.counted.fact.id for work in works if work.counted is not None and work.noted])
+        await self._end_attempts([item.pending_event.event.id for item in items if item.pending_event is not None and item.has_recorded_attempt])
 
     async def prune(self, topic: str, partition: int, below: int) -> None:
         """A copy of a decision must stay a repeat for ever: it would come after all that was decided since."""
-        if self.stage.counts != "door" and self.stage.topic != CONTROL:
-            await self._patiently(lambda: self.ledger.prune(self.stage.name, topic, partition, below))
+        if self.stage.ordering_policy != "door" and self.stage.topic != CONTROL:
+            await self._retry_outages(lambda: self.ledger.prune(self.stage.name, topic, partition, below))
 
-    async def _claim(self, readable: Sequence[tuple[Work, Projected]]) -> None:
+    async def _claim_projected(self, projected_items: Sequence[tuple[WorkItem, ProjectedEvent]]) -> None:
         """Rows that the tables refuse are found by halving, like reactions that fail."""
-        noted = {projected.fact.id: self._noted[projected.fact.id] for _, projected in readable}
+        recorded_attempts = {projected.event.id: self._recorded_attempts[projected.event.id] for _, projected in projected_items}
         try:
-            claims = await self._patiently(lambda: self.ledger.claim(self.stage.name, self.stage.counts, [projected for _, projected in readable]))
+            claim_results = await self._retry_outages(
+                lambda: self.ledger.claim(self.stage.name, self.stage.ordering_policy, [projected for _, projected in projected_items])
+            )
         except FatalError:
             raise
         except Exception as error:
-            if len(readable) == 1:
-                self._bury(readable[0][0], error)
+            if len(projected_items) == 1:
+                self._dead_letter(projected_items[0][0], error)
                 return
-            middle = len(readable) // 2
-            await self._claim(readable[:middle])
-            await self._claim(readable[middle:])
+            middle = len(projected_items) // 2
+            await self._claim_projected(projected_items[:middle])
+            await self._claim_projected(projected_items[middle:])
         else:
-            if readable and self.stage.react is None:
-                self.bugs = 0
-            for (work, projected), claimed in zip(readable, claims, strict=True):
-                event = projected.fact.id
-                own = max(noted[event], self._noted[event])
-                self._apply(work, projected.fact, replace(claimed, lost=max(0, claimed.lost - own)))
-                work.noted = work.counted is not None and claimed.lost < NOTED_BY_CLAIMS
-                if work.noted:
-                    self._noted[event] += 1
-            await self.release([work for work, _ in readable if work.left])
+            if projected_items and self.stage.react is None:
+                self.consecutive_bugs = 0
+            for (item, projected), claim_result in zip(projected_items, claim_results, strict=True):
+                event_id = projected.event.id
+                own_attempts = max(recorded_attempts[event_id], self._recorded_attempts[event_id])
+                self._apply_claim(item, projected.event, replace(claim_result, abandoned_attempts=max(0, claim_result.abandoned_attempts - own_attempts)))
+                item.has_recorded_attempt = item.pending_event is not None and claim_result.abandoned_attempts < ATTEMPTS_RECORDED_BY_CLAIM
+                if item.has_recorded_attempt:
+                    self._recorded_attempts[event_id] += 1
+            await self.release([item for item, _ in projected_items if item.is_delegated])
 
-    async def _readable(self, records: Sequence[StoredRecord]) -> list[Work]:
+    async def _decode_readable(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
         """Those before the first that is newer than this program, which stops it where it comes first."""
-        works: list[Work] = []
-        await self._patiently(lambda: self.codec.prepare(records))
-        for stored in records:
+        items: list[WorkItem] = []
+        await self._retry_outages(lambda: self.codec.prefetch_keys(records))
+        for stored_record in records:
             try:
-                works.append(await self._decoded(stored))
+                items.append(await self._decode(stored_record))
             except NewerVersion:
-                if works:
+                if items:
                     break
                 raise
-        return works
+        return items
 
-    async def _decoded(self, stored: StoredRecord) -> Work:
+    async def _decode(self, stored_record: StoredRecord) -> WorkItem:
         """What was erased is passed over: it has neither a fact nor a burial."""
-        work = Work(stored)
+        item = WorkItem(stored_record)
         try:
-            work.counted = Counted(await self._patiently(lambda: self.codec.decode(stored)), Claim.OWED)
-        except Erased as error:
-            log.info("passed over", stage=self.stage.name, topic=stored.position.topic, offset=stored.position.offset, detail=error.detail)
+            item.pending_event = PendingEvent(await self._retry_outages(lambda: self.codec.decode(stored_record)), ClaimStatus.PENDING)
+        except DataErased as error:
+            log.info("passed over", stage=self.stage.name, topic=stored_record.position.topic, offset=stored_record.position.offset, detail=error.detail)
         except FatalError:
             raise
         except Exception as error:
-            self._bury(work, error)
-        return work
+            self._dead_letter(item, error)
+        return item
 
-    def _projected(self, work: Work) -> Projected | None:
-        if work.counted is None:
+    def _project(self, item: WorkItem) -> ProjectedEvent | None:
+        if item.pending_event is None:
             return None
-        fact = work.counted.fact
+        event = item.pending_event.event
         try:
-            return Projected(fact, tuple(self.stage.project(fact)))
+            return ProjectedEvent(event, tuple(self.stage.project(event)))
         except Exception as error:
-            self._bury(work, error)
+            self._dead_letter(item, error)
         return None
 
-    def _apply(self, work: Work, fact: Fact[Any], claimed: Claimed) -> None:
-        if claimed.claim is Claim.DUPLICATE:
-            self._bury(work, DuplicateEventId(f"event {fact.event_id!r} of source {fact.source!r} came before with another payload"))
-        elif claimed.claim is Claim.DONE or self.stage.react is None:
-            work.counted = None
+    def _apply_claim(self, item: WorkItem, event: Event[Any], claim_result: ClaimResult) -> None:
+        if claim_result.status is ClaimStatus.DUPLICATE:
+            self._dead_letter(item, DuplicateEventId(f"event {event.event_id!r} of source {event.source!r} came before with another payload"))
+        elif claim_result.status is ClaimStatus.DONE or self.stage.react is None:
+            item.pending_event = None
         else:
-            work.counted = Counted(fact, claimed.claim, claimed.flip, claimed.unchanged, claimed.revived, claimed.title)
-            work.left = self.stage.left(work.counted)
-            work.lost = claimed.lost
-            if claimed.lost >= self.lost_attempts and not work.left:
-                work.attempts = claimed.lost
-                self._bury(work, _worker_lost(claimed.lost))
+            item.pending_event = PendingEvent(
+                event, claim_result.status, claim_result.visibility_change, claim_result.is_unchanged, claim_result.revived_revision, claim_result.amended_title
+            )
+            item.is_delegated = self.stage.delegate_if(item.pending_event)
+            item.abandoned_attempts = claim_result.abandoned_attempts
+            if claim_result.abandoned_attempts >= self.max_abandoned_attempts and not item.is_delegated:
+                item.attempts = claim_result.abandoned_attempts
+                self._dead_letter(item, _build_worker_lost_error(claim_result.abandoned_attempts))
 
-    async def _attempt(self, works: Sequence[Work]) -> Exception | None:
+    async def _react_with_retries(self, items: Sequence[WorkItem]) -> Exception | None:
         """Statements on success; the error that will not go away otherwise."""
-        tries = Tries()
+        retry_budget = RetryBudget()
         try:
             while True:
                 try:
-                    await self._once(works)
+                    await self._react_once(items)
                 except TimeoutError as error:
-                    if self._late(works):
+                    if self._count_timeout(items):
                         return error
                 except TransientError as error:
-                    self.observer.retried(self.stage.name, error.code)
+                    self.instrumentation.count_retry(self.stage.name, error.code)
                     if isinstance(error, EngineUnavailable):
-                        self._awaited[tries] = error
-                    if tries.fail(error, self.successes):
+                        self._engine_outages[retry_budget] = error
+                    if retry_budget.record_failure(error, self.successes):
                         return error
-                    await asyncio.sleep(self.patience.pause(tries.failed))
+                    await asyncio.sleep(self.backoff.compute_delay_s(retry_budget.failures))
                 else:
                     self.successes += 1
-                    self.bugs = 0
+                    self.consecutive_bugs = 0
                     return None
         except FatalError:
             raise
         except Exception as error:
             return error
         finally:
-            self._awaited.pop(tries, None)
+            self._engine_outages.pop(retry_budget, None)
 
-    async def _once(self, works: Sequence[Work]) -> None:
+    async def _react_once(self, items: Sequence[WorkItem]) -> None:
         assert self.stage.react is not None
-        counted = [work.counted for work in works if work.counted is not None]
-        for work in works:
-            work.attempts += 1
+        pending_events = [item.pending_event for item in items if item.pending_event is not None]
+        for item in items:
+            item.attempts += 1
         # Other attempts were noted by their claims, so that a revision does not wait here while a later one goes on.
-        suspects = [work.counted.fact.id for work in works if work.counted is not None and work.is_suspect]
-        self._noted.update(suspects)
+        suspects = [item.pending_event.event.id for item in items if item.pending_event is not None and item.is_suspect]
+        self._recorded_attempts.update(suspects)
         try:
             if suspects:
-                await self._patiently(lambda: self.ledger.begin(self.stage.name, suspects))
+                await self._retry_outages(lambda: self.ledger.record_attempt(self.stage.name, suspects))
             async with asyncio.timeout(self.stage.deadline_s):
-                statements = await self.stage.react(counted, self.ports)
+                emissions = await self.stage.react(pending_events, self.ports)
         finally:
-            await self._end(suspects)
-        by_cause: dict[Any, list[Statement]] = {}
-        for statement in statements:
-            by_cause.setdefault(statement.cause.id, []).append(statement)
-        for work in works:
-            work.statements = by_cause.get(work.counted.fact.id, []) if work.counted else []
+            await self._end_attempts(suspects)
+        emissions_by_cause: dict[Any, list[Emission]] = {}
+        for emission in emissions:
+            emissions_by_cause.setdefault(emission.cause.id, []).append(emission)
+        for item in items:
+            item.emissions = emissions_by_cause.get(item.pending_event.event.id, []) if item.pending_event else []
 
-    async def _end(self, events: Sequence[UUID]) -> None:
+    async def _end_attempts(self, event_ids: Sequence[UUID]) -> None:
         """End an attempt at each event, also where it was cancelled. Closing a partition does not wait for a lost database: the attempt counts as lost."""
-        self._forget(events)
-        if events:
+        self._forget_attempts(event_ids)
+        if event_ids:
             with suppress(TransientError, TimeoutError):
-                async with asyncio.timeout(RELEASE_S):
-                    await self.ledger.release(self.stage.name, events)
+                async with asyncio.timeout(RELEASE_TIMEOUT_S):
+                    await self.ledger.withdraw_attempt(self.stage.name, event_ids)
 
-    def _forget(self, events: Iterable[UUID]) -> None:
-        for event in events:
-            self._noted[event] -= 1
-            if self._noted[event] <= 0:
-                del self._noted[event]
+    def _forget_attempts(self, event_ids: Iterable[UUID]) -> None:
+        for event_id in event_ids:
+            self._recorded_attempts[event_id] -= 1
+            if self._recorded_attempts[event_id] <= 0:
+                del self._recorded_attempts[event_id]
 
-    def _late(self, works: Sequence[Work]) -> bool:
+    def _count_timeout(self, items: Sequence[WorkItem]) -> bool:
         """Whether it is over, alone or together: the next try might take as long, and others wait for it."""
-        self.observer.retried(self.stage.name, "TIMEOUT")
-        for work in works:
-            work.late += 1
-        return len(works) > 1 or works[0].late >= LATE
+        self.instrumentation.count_retry(self.stage.name, "TIMEOUT")
+        for item in items:
+            item.timeouts += 1
+        return len(items) > 1 or items[0].timeouts >= MAX_TIMEOUTS
 
-    def _bury(self, work: Work, error: Exception) -> None:
-        known = isinstance(error, AnabranchError | TimeoutError)
-        if not known:
+    def _dead_letter(self, item: WorkItem, error: Exception) -> None:
+        is_expected = isinstance(error, AnabranchError | TimeoutError)
+        if not is_expected:
             self._count_bug(error)
-        fact = work.counted.fact if work.counted else None
-        work.statements = []
-        work.burial = Burial.of(work.stored, fact, self.stage, self._generation(), error, max(1, work.attempts))
-        log.warning("event buried", stage=self.stage.name, fact=str(fact.id) if fact else None, code=work.burial.event.code, detail=work.burial.event.detail)
+        event = item.pending_event.event if item.pending_event else None
+        item.emissions = []
+        item.dead_letter = DeadLetter.from_error(item.stored_record, event, self.stage, self._get_generation_name(), error, max(1, item.attempts))
+        log.warning(
+            "event buried", stage=self.stage.name, fact=str(event.id) if event else None, code=item.dead_letter.data.code, detail=item.dead_letter.data.detail
+        )
 
     def _count_bug(self, error: Exception) -> None:
-        self.bugs += 1
+        self.consecutive_bugs += 1
         log.error("a bug: the event is buried with its traceback", stage=self.stage.name, error="".join(traceback.format_exception(error)))
-        if self.bugs >= BUGS_IN_A_ROW:
+        if self.consecutive_bugs >= MAX_CONSECUTIVE_BUGS:
             raise FatalError(
-                f"stage {self.stage.name}: {BUGS_IN_A_ROW} events in a row ended in a bug; the last one: {error!r}", code="TOO_MANY_BUGS"
+                f"stage {self.stage.name}: {MAX_CONSECUTIVE_BUGS} events in a row ended in a bug; the last one: {error!r}", code="TOO_MANY_BUGS"
             ) from error
 
-    def _generation(self) -> str | None:
-        return self.publisher.generation.name if self.publisher.generation and not self.stage.shared else None
+    def _get_generation_name(self) -> str | None:
+        return self.publisher.generation.name if self.publisher.generation and not self.stage.serves_all_generations else None
 
-    async def _patiently(self, call: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_outages(self, call: Callable[[], Awaitable[T]]) -> T:
         """A lost Postgres or log is waited for; nobody knows whether the lost call was committed, and calling it again is right in either case."""
         attempt = 0
         while True:
@@ -374,12 +371,12 @@ class Runner:
                 return await call()
             except TransientError as error:
                 attempt += 1
-                self.observer.retried(self.stage.name, error.code)
+                self.instrumentation.count_retry(self.stage.name, error.code)
                 log.warning("waiting", stage=self.stage.name, code=error.code, detail=error.detail, attempt=attempt)
-                await asyncio.sleep(self.patience.pause(attempt))
+                await asyncio.sleep(self.backoff.compute_delay_s(attempt))
 
 
-def _worker_lost(attempts: int) -> PermanentError:
+def _build_worker_lost_error(attempts: int) -> PermanentError:
     return PermanentError(
         f"{attempts} workers were killed or expelled while they processed this event, and none ended its attempt",
         code="WORKER_LOST",

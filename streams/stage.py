@@ -6,49 +6,49 @@ from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.events import Event, Fact
-from schemas.ports.bundle import Ports
-from schemas.ports.ledger import Claim, Counts, Flip
+from schemas.events import Event, EventData
+from schemas.ports.ledger import ClaimStatus, OrderingPolicy, VisibilityChange
+from schemas.ports.stage_ports import StagePorts
 from schemas.rows import DocumentRow, Row
 
 
 @dataclass(frozen=True, slots=True)
-class Counted:
+class PendingEvent:
     """A fact whose reaction is owed, and what the first transaction found."""
 
-    fact: Fact[Any]
-    claim: Claim
-    flip: Flip | None = None
-    unchanged: bool = False
-    revived: DocumentRow | None = None
-    title: str | None = None
+    event: Event[Any]
+    status: ClaimStatus
+    visibility_change: VisibilityChange | None = None
+    is_unchanged: bool = False
+    revived_revision: DocumentRow | None = None
+    amended_title: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Statement:
+class Emission:
     """A new fact that a reaction wants published. Its id follows from stage, `how`, cause and ordinal, unless `id_parts` names other parts
     (an outcome is said once, whichever event completes the document)."""
 
-    cause: Fact[Any]
-    data: Event
+    cause: Event[Any]
+    data: EventData
     ordinal: int = 0
     id_parts: tuple[str, ...] | None = None
 
 
-Project = Callable[[Fact[Any]], Iterable[Row]]
-React = Callable[[Sequence[Counted], Ports], Awaitable[list[Statement]]]
+Projection = Callable[[Event[Any]], Iterable[Row]]
+Reaction = Callable[[Sequence[PendingEvent], StagePorts], Awaitable[list[Emission]]]
 
 
-def nothing(fact: Fact[Any]) -> Iterable[Row]:
+def project_nothing(event: Event[Any]) -> Iterable[Row]:
     """The projection of a stage that only reacts."""
     return ()
 
 
-def no_host(fact: Fact[Any]) -> str | None:
+def resolve_no_host(event: Event[Any]) -> str | None:
     return None
 
 
-def never(counted: Counted) -> bool:
+def never_delegate(pending_event: PendingEvent) -> bool:
     return False
 
 
@@ -60,18 +60,18 @@ class Stage:
     name: str
     topic: str
     version: int
-    counts: Counts
-    project: Project = nothing
-    react: React | None = None
-    batch: int = 1
+    ordering_policy: OrderingPolicy
+    project: Projection = project_nothing
+    react: Reaction | None = None
+    batch_size: int = 1
     deadline_s: float = 600.0
-    essential: bool = True
+    fails_document: bool = True
     """False where a buried event costs a document its graph only, or no document at all."""
-    output: str | None = None
+    output_topic: str | None = None
     """The topic of what it states, outcomes aside: of several generations that share it, one states it for all."""
-    shared: bool = False
+    serves_all_generations: bool = False
     """True where one reader serves all generations (the door, control, runs, dead letters)."""
-    host: Callable[[Fact[Any]], str | None] = no_host
+    resolve_host: Callable[[Event[Any]], str | None] = resolve_no_host
     """The foreign server that a reaction waits for. Such reactions have places of their own, so that a slow server holds up none but its own."""
-    left: Callable[[Counted], bool] = never
+    delegate_if: Callable[[PendingEvent], bool] = never_delegate
     """Whether a reaction is left to another program: it stays owed in the log, unacknowledged, and what comes behind it goes on."""

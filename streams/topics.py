@@ -16,7 +16,7 @@ DEAD_LETTERS = "dead_letters"
 
 DOCUMENT_TOPICS = (RAW, ACCEPTED, OCR_DONE, CHUNKED, ENTITIES, EMBEDDED, OUTCOMES)
 """Same partition count, keyed by document id (raw: by whatever its producer chose)."""
-OTHER_TOPICS = (QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
+SINGLE_PARTITION_TOPICS = (QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
 """One partition each."""
 
 WEEK_MS = 7 * 24 * 3600 * 1000
@@ -26,5 +26,5 @@ MAX_EVENT_BYTES = 900_000
 """No event of ours is larger; what is larger goes into a blob."""
 
 
-def partition_counts(document_partitions: int) -> dict[str, int]:
-    return dict.fromkeys(DOCUMENT_TOPICS, document_partitions) | dict.fromkeys(OTHER_TOPICS, 1)
+def get_partition_counts(document_partitions: int) -> dict[str, int]:
+    return dict.fromkeys(DOCUMENT_TOPICS, document_partitions) | dict.fromkeys(SINGLE_PARTITION_TOPICS, 1)

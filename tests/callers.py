@@ -5,8 +5,8 @@ from __future__ import annotations
 from schemas.principals import Principal
 
 
-def caller(tenant: str = "default", *, name: str = "local", readers: tuple[str, ...] | None = None) -> Principal:
+def make_caller(tenant: str = "default", *, name: str = "local", readers: tuple[str, ...] | None = None) -> Principal:
     return Principal(name, tenant, "operator", readers)
 
 
-LOCAL = caller()
+LOCAL_CALLER = make_caller()

@@ -10,24 +10,24 @@ from typing import Any
 from confluent_kafka import OFFSET_BEGINNING, Consumer, TopicPartition
 
 from sql.pool import Connection, Pool
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.client_settings import KafkaClientSettings
 
-ESCAPED = "encode(coalesce({}, ''), 'escape')"
+ESCAPED_COLUMN = "encode(coalesce({}, ''), 'escape')"
 
 
-def shows(data: bytes, canaries: Iterable[str]) -> bool:
+def contains_canary(data: bytes, canaries: Iterable[str]) -> bool:
     lower = data.lower()
-    return any(canary.lower().encode() in lower or any(code in data for code in _encoded(canary)) for canary in canaries)
+    return any(canary.lower().encode() in lower or any(code in data for code in _base64_forms(canary)) for canary in canaries)
 
 
-def _encoded(canary: str) -> list[bytes]:
+def _base64_forms(canary: str) -> list[bytes]:
     """What base64 makes of it, whatever stands before and behind it."""
     plain = canary.encode()
     shifted = (base64.b64encode(b"\0" * shift + plain) for shift in range(3))
     return [code[4 if shift else 0 :].rstrip(b"=")[:-1] for shift, code in enumerate(shifted)]
 
 
-async def tables(connection: Connection | Pool) -> list[str]:
+async def list_tables(connection: Connection | Pool) -> list[str]:
     """Of every schema of ours, partitions for what they are part of."""
     query = (
         "select format('%I.%I', n.nspname, c.relname) as name from pg_class c join pg_namespace n on n.oid = c.relnamespace "
@@ -36,27 +36,27 @@ async def tables(connection: Connection | Pool) -> list[str]:
     return [row["name"] for row in await connection.fetch(query)]
 
 
-async def in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
+async def find_in_tables(pool: Pool, canaries: Iterable[str]) -> set[str]:
     """Tables; of the log's, topics. Binary columns are looked into as text."""
     found, words = set(), list(canaries)
-    for table in await tables(pool):
+    for table in await list_tables(pool):
         columns = await pool.fetch(
             "select attname, atttypid = 'bytea'::regtype as binary from pg_attribute where attrelid = $1::text::regclass and attnum > 0", table
         )
-        binary = [ESCAPED.format(f't."{row["attname"]}"') for row in columns if row["binary"]]
+        binary = [ESCAPED_COLUMN.format(f't."{row["attname"]}"') for row in columns if row["binary"]]
         place = "t.topic" if table == "anabranch.events" else f"'{table}'"
         text = " || ".join(["t::text", *binary])
         for row in await pool.fetch(f"select {place} as place, {text} as text from {table} t"):
-            if shows(row["text"].encode(), words):
+            if contains_canary(row["text"].encode(), words):
                 found.add(row["place"])
     return found
 
 
-def in_files(folder: Path, canaries: Iterable[str], *, leaving_out: Iterable[str] = ()) -> set[str]:
+def find_in_files(folder: Path, canaries: Iterable[str], *, excluded_folders: Iterable[str] = ()) -> set[str]:
     """Files whose name or content shows one of them, relative to the folder."""
-    words, left = list(canaries), set(leaving_out)
-    names = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in left]
-    return {name for name in names if shows(name.encode(), words) or shows(_read_file(folder / name), words)}
+    words, excluded = list(canaries), set(excluded_folders)
+    names = [str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file() and path.relative_to(folder).parts[0] not in excluded]
+    return {name for name in names if contains_canary(name.encode(), words) or contains_canary(_read_file(folder / name), words)}
 
 
 def _read_file(path: Path) -> bytes:
@@ -67,7 +67,7 @@ def _read_file(path: Path) -> bytes:
         return b""
 
 
-def in_topics(settings: KafkaSettings, canaries: Iterable[str]) -> set[str]:
+def find_in_topics(settings: KafkaClientSettings, canaries: Iterable[str]) -> set[str]:
     """Topics of this prefix, read as any consumer may, compressed batches included: keys, headers and values."""
     words = list(canaries)
     consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False, "enable.partition.eof": True})
@@ -77,12 +77,12 @@ def in_topics(settings: KafkaSettings, canaries: Iterable[str]) -> set[str]:
             TopicPartition(name, number, OFFSET_BEGINNING) for name in found if name.startswith(settings.topic_prefix) for number in found[name].partitions
         ]
         consumer.assign(places)
-        return {name.removeprefix(settings.topic_prefix) for name, data in _read(consumer, len(places)) if shows(data, words)}
+        return {name.removeprefix(settings.topic_prefix) for name, data in _read_records(consumer, len(places)) if contains_canary(data, words)}
     finally:
         consumer.close()
 
 
-def _read(consumer: Consumer, partitions: int) -> Iterable[tuple[str, bytes]]:
+def _read_records(consumer: Consumer, partitions: int) -> Iterable[tuple[str, bytes]]:
     """Topic and bytes of every record, up to the end of each partition."""
     while partitions:
         for message in consumer.consume(500, 1.0):

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-pytest_plugins = ["tests.postgres_fixture", "tests.kafka_fixture", "tests.both_logs"]
+pytest_plugins = ["tests.postgres_fixture", "tests.kafka_fixture", "tests.log_backends"]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -25,7 +25,7 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_logs() -> Iterator[None]:
+def reset_logging() -> Iterator[None]:
     """A command that a test runs in its own process sets up logs for all that come after it."""
     yield
     if structlog.is_configured():

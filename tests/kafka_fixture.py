@@ -12,30 +12,30 @@ from uuid import uuid4
 
 import pytest
 
-from streams.kafka.broker import Broker, missing_prerequisite
-from streams.kafka.settings import KafkaSettings
-from tests.postgres_fixture import elsewhere
+from streams.kafka.broker import Broker, find_missing_prerequisite
+from streams.kafka.client_settings import KafkaClientSettings
+from tests.postgres_fixture import run_in_thread
 
-FOR_TESTS = {"group.min.session.timeout.ms": "1000", "log.index.size.max.bytes": "65536"}
+TEST_BROKER_PROPERTIES = {"group.min.session.timeout.ms": "1000", "log.index.size.max.bytes": "65536"}
 """Tests miss a killed worker sooner than any real one would be missed, and have many small partitions, whose index files are made in full size."""
 
 
 @contextmanager
-def own_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
+def run_broker(properties: Mapping[str, str] | None = None) -> Iterator[Broker]:
     """A node of one's own, with more `properties`. It and its files are gone when the context is left."""
     folder = Path(tempfile.mkdtemp(prefix="anabranch-kafka-"))
-    broker = Broker(folder, heap_mb=256, properties={**FOR_TESTS, **(properties or {})})
+    broker = Broker(folder, heap_mb=256, properties={**TEST_BROKER_PROPERTIES, **(properties or {})})
     try:
-        elsewhere(broker.start)
+        run_in_thread(broker.start)
         yield broker
     finally:
-        elsewhere(broker.stop)
+        run_in_thread(broker.stop)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def need_kafka() -> None:
+def require_kafka() -> None:
     """Skips the test, or fails it where Kafka is required."""
-    if missing := missing_prerequisite():
+    if missing := find_missing_prerequisite():
         if os.environ.get("ANABRANCH_REQUIRE_KAFKA") == "1":
             pytest.fail(f"Kafka is required here: {missing}")
         pytest.skip(f"no real Kafka: {missing}")
@@ -43,8 +43,8 @@ def need_kafka() -> None:
 
 @pytest.fixture(scope="session")
 def kafka_broker() -> Iterator[Broker]:
-    need_kafka()
-    with own_broker() as broker:
+    require_kafka()
+    with run_broker() as broker:
         yield broker
 
 
@@ -54,5 +54,5 @@ def kafka_bootstrap(kafka_broker: Broker) -> str:
 
 
 @pytest.fixture
-def kafka_settings(kafka_bootstrap: str) -> KafkaSettings:
-    return KafkaSettings(kafka_bootstrap, topic_prefix=f"test-{uuid4().hex[:12]}.")
+def kafka_settings(kafka_bootstrap: str) -> KafkaClientSettings:
+    return KafkaClientSettings(kafka_bootstrap, topic_prefix=f"test-{uuid4().hex[:12]}.")

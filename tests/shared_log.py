@@ -9,16 +9,16 @@ from pathlib import Path
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.storage import Storage, prepare_storage
-from anabranch.settings import Settings
+from anabranch.config.settings import Settings
+from sql.offset_store import PgOffsetStore
 from sql.pool import Pool
-from sql.reached import PgReached
-from streams.memory import MemoryLog
+from streams.memory_log import MemoryLog
 
 TOPICS = ("raw", "accepted", "ocr_done", "chunked", "entities", "embedded", "control", "queries", "feedback", "dead_letters")
-Work = Callable[[], Awaitable[None]]
+ConcurrentWork = Callable[[], Awaitable[None]]
 
 
-async def nothing() -> None:
+async def do_nothing() -> None:
     """As when no other worker is there."""
 
 
@@ -27,21 +27,21 @@ class SharedLog(MemoryLog):
 
     def __init__(self) -> None:
         super().__init__()
-        self.places: dict[tuple[str, str], dict[int, int]] = {}
-        self.work: Work = nothing
+        self.offsets: dict[tuple[str, str], dict[int, int]] = {}
+        self.concurrent_work: ConcurrentWork = do_nothing
 
-    async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
-        await self.work()
-        return self.places.get((group, topic), {})
+    async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
+        await self.concurrent_work()
+        return self.offsets.get((group, topic), {})
 
 
-async def acknowledge(pool: Pool, log: SharedLog, reading: tuple[str, str], offset: int) -> None:
-    await PgReached(pool).note(*reading, {0: offset})
-    log.places[reading] = {0: offset}
+async def acknowledge_offset(pool: Pool, log: SharedLog, group_and_topic: tuple[str, str], offset: int) -> None:
+    await PgOffsetStore(pool).store_offsets(*group_and_topic, {0: offset})
+    log.offsets[group_and_topic] = {0: offset}
 
 
 @asynccontextmanager
-async def storage_over(log: SharedLog, folder: Path, dsn: str) -> AsyncIterator[Storage]:
+async def open_storage(log: SharedLog, folder: Path, dsn: str) -> AsyncIterator[Storage]:
     async with prepare_storage(Settings(data_dir=folder), dsn, pool_size=3, name="test", overrides=Overrides()) as prepared:
         for topic in TOPICS:
             await log.create_topics({topic: 1}, retention_ms={})

@@ -11,19 +11,19 @@ from typing import Any
 
 from cyclopts import App
 
-from anabranch.cli.exits import exit_code
-from anabranch.process.terminal import escape_streams, unescaped
+from anabranch.cli.exit_codes import to_exit_code
+from anabranch.process.terminal import escape_streams, get_unescaped
 from schemas.errors import AnabranchError
 
-GROUPS = {
+COMMANDS = {
     "up": "anabranch.cli.up:up",
-    "open": "anabranch.cli.open_browser:open_browser",
+    "open": "anabranch.cli.login_link:open_browser",
     "down": "anabranch.cli.down:down",
     "api": "anabranch.cli.up:api",
     "worker": "anabranch.cli.up:worker",
     "ingest": "anabranch.cli.ingest:ingest",
-    "query": "anabranch.cli.ask:query",
-    "search": "anabranch.cli.ask:search",
+    "query": "anabranch.cli.query:query",
+    "search": "anabranch.cli.query:search",
     "documents": "anabranch.cli.documents:app",
     "source": "anabranch.cli.source:app",
     "watch": "anabranch.cli.watch:watch",
@@ -50,7 +50,7 @@ GROUPS = {
     "contract": "anabranch.cli.contract:app",
     "version": "anabranch.cli.version:version",
 }
-HELP = {
+COMMAND_HELP = {
     "up": "Run everything in one data folder: Postgres, log, stages, API.",
     "open": "Print a link that opens the server in a browser.",
     "down": "Stop the server of a data folder, or delete the folder with its tables.",
@@ -87,10 +87,10 @@ HELP = {
 }
 
 
-def application() -> App:
+def build_app() -> App:
     app = App(name="anabranch", help="Event-sourced streaming ingestion and retrieval.", version_flags=[], result_action="return_value")
-    for name, place in GROUPS.items():
-        app.command(place, name=name, help=HELP[name])
+    for name, import_path in COMMANDS.items():
+        app.command(import_path, name=name, help=COMMAND_HELP[name])
     return app
 
 
@@ -103,7 +103,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A lone dash would be taken for an option.
     tokens = ["/dev/stdin" if token == "-" else token for token in tokens]
     try:
-        return int(application()(tokens, **_colored_consoles()) or 0)
+        return int(build_app()(tokens, **_make_color_consoles()) or 0)
     except KeyboardInterrupt:
         print("interrupted", file=sys.stderr)
         return 130
@@ -111,34 +111,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stderr.close()
         return 0
     except AnabranchError as error:
-        _tell(error)
-        return exit_code(error)
+        _print_error(error)
+        return to_exit_code(error)
     except ExceptionGroup as group:
-        ours = _first_of_ours(group)
-        if ours is None:
+        own_error = _find_own_error(group)
+        if own_error is None:
             raise
-        _tell(ours)
-        return exit_code(ours)
+        _print_error(own_error)
+        return to_exit_code(own_error)
 
 
-def _colored_consoles() -> dict[str, Any]:
+def _make_color_consoles() -> dict[str, Any]:
     """For help and usage errors, which bring colors of their own to a terminal."""
     if not (sys.stdout.isatty() or sys.stderr.isatty()):
         return {}
     from rich.console import Console
 
-    return {"console": Console(file=unescaped(sys.stdout)), "error_console": Console(file=unescaped(sys.stderr))}
+    return {"console": Console(file=get_unescaped(sys.stdout)), "error_console": Console(file=get_unescaped(sys.stderr))}
 
 
-def _tell(error: AnabranchError) -> None:
+def _print_error(error: AnabranchError) -> None:
     print(f"error: {error.detail} [{error.code}]", file=sys.stderr)
     if error.remedy:
         print(f"  → {error.remedy}", file=sys.stderr)
 
 
-def _first_of_ours(group: ExceptionGroup[Exception]) -> AnabranchError | None:
-    found: Exception | None = group
-    while isinstance(found, ExceptionGroup):
-        ours, _ = found.split(AnabranchError)
-        found = ours.exceptions[0] if ours else None
-    return found if isinstance(found, AnabranchError) else None
+def _find_own_error(group: ExceptionGroup[Exception]) -> AnabranchError | None:
+    error: Exception | None = group
+    while isinstance(error, ExceptionGroup):
+        own_errors, _ = error.split(AnabranchError)
+        error = own_errors.exceptions[0] if own_errors else None
+    return error if isinstance(error, AnabranchError) else None

@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from anabranch.approvals import approve, closed_settings
-from anabranch.cli.exits import FAILED, OK
-from anabranch.cli.interrupted import GOES_ON, going_on
-from anabranch.cli.options import Remote
-from anabranch.cli.output import cell, print_table, say
+from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import format_cell, print_stderr, print_table
 from anabranch.cli.rates import Rate
+from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
+from anabranch.identity.approvals import approve, find_restricted_settings
 from schemas.errors import InvalidRequest, NotFound, PermanentError
 
 if TYPE_CHECKING:
-    from anabranch.client import ApiClient
+    from anabranch.cli.http_client import ApiClient
 
 Flag = Parameter(negative="")
-DEFAULT = Remote()
+DEFAULT = RemoteOptions()
 POLL_S = 0.5
-STAGES = ("all",)
+WORKER_STAGES = ("all",)
 """Of a server of the command's own: it does the work."""
 
 
-def rebuild(*, keep: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+def rebuild(*, keep: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
     """Make the index anew from the log, without any model, beside the one that answers; check that it is equal, and let it answer.
 
     Where the tables are empty, and only the log and the blobs are left, they are filled in place.
@@ -37,12 +37,12 @@ def rebuild(*, keep: Annotated[bool, Flag] = False, common: Remote = DEFAULT) ->
     keep
         What was there before stands by, and is not dropped.
     """
-    found = asyncio.run(_rebuild(common, keep))
-    if common.json:
-        common.show(found)
+    report = asyncio.run(_rebuild(common, keep))
+    if common.is_json:
+        common.print_result(report)
     else:
         print(
-            f"{found['events']} events, {found['rows']} rows in {found['seconds']} s ({found['rows_per_second']} rows/s), {found['engine_calls']} engine calls"
+            f"{report['events']} events, {report['rows']} rows in {report['seconds']} s ({report['rows_per_second']} rows/s), {report['engine_calls']} engine calls"
         )
     return OK
 
@@ -54,7 +54,7 @@ def reindex(
     wait: Annotated[bool, Flag] = False,
     pause: str | None = None,
     resume: str | None = None,
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """Build an index with other settings (`--set`) beside the one that answers. It is compared and promoted by `anabranch generations`.
 
@@ -71,84 +71,84 @@ def reindex(
     resume
         A generation that rests: let it go on.
     """
-    _check_one(plan=plan, wait=wait, pause=pause, resume=resume, set=common.set)
+    _check_exclusive_options(plan=plan, wait=wait, pause=pause, resume=resume, set=common.set)
     return asyncio.run(_reindex(common, plan, events_per_second, wait, pause, resume))
 
 
-def _check_one(**given: object) -> None:
+def _check_exclusive_options(**options: object) -> None:
     """Raises InvalidRequest for what cannot be wanted at the same time."""
-    named = [name for name, value in given.items() if value]
-    for alone, beside in (("pause", ()), ("resume", ()), ("plan", ("set",))):
-        if alone in named and (others := [name for name in named if name not in (alone, *beside)]):
-            raise InvalidRequest(f"--{alone} and --{others[0]} do not go together", remedy="Give one of them, and the other with another call.")
+    set_options = [name for name, value in options.items() if value]
+    for option, compatible in (("pause", ()), ("resume", ()), ("plan", ("set",))):
+        if option in set_options and (conflicting := [name for name in set_options if name not in (option, *compatible)]):
+            raise InvalidRequest(f"--{option} and --{conflicting[0]} do not go together", remedy="Give one of them, and the other with another call.")
 
 
-async def _rebuild(common: Remote, keep: bool) -> dict[str, Any]:
-    from anabranch.cli.serving import api_client
+async def _rebuild(common: RemoteOptions, keep: bool) -> dict[str, Any]:
+    from anabranch.cli.server_connection import open_client
 
-    if (filled := await _in_place(common)) is not None:
-        return filled
-    async with api_client(common, stages=STAGES) as client:
+    if (report := await _rebuild_in_place(common)) is not None:
+        return report
+    async with open_client(common, stages=WORKER_STAGES) as client:
         started = await client.post("/v1/generations", {"purpose": "rebuild", "keep": keep})
-        say(f"building {started['generation']}", quiet=common.quiet)
-        return _rebuilt(await _until(client, started["generation"], ("live", "standby"), common))
+        print_stderr(f"building {started['generation']}", quiet=common.quiet)
+        return _to_rebuild_report(await _wait_for_build(client, started["generation"], ("live", "standby"), common))
 
 
-async def _in_place(common: Remote) -> dict[str, Any] | None:
+async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
     """What filling empty tables has given; None where there is a server, or an index."""
-    from anabranch.background.recovery import recover
-    from anabranch.cli.serving import living_server
-    from anabranch.process.data_folder import locked
-    from anabranch.process.database import database
+    from anabranch.cli.server_connection import wait_for_local_server
+    from anabranch.process.data_folder import lock_folder
+    from anabranch.process.database import open_database
+    from services.recovery.table_recovery import recover_tables
 
     if common.server:
         return None
-    settings = common.settings()
-    if await living_server(settings) is not None:
+    settings = common.load_settings()
+    if await wait_for_local_server(settings) is not None:
         return None
-    with locked(settings.data_dir):
-        async with database(settings) as dsn:
-            return await recover(settings, dsn)
+    with lock_folder(settings.data_dir):
+        async with open_database(settings) as dsn:
+            return await recover_tables(settings, dsn)
 
 
-async def _reindex(common: Remote, plan: bool, rate: float | None, wait: bool, pause: str | None, resume: str | None) -> int:
-    from anabranch.cli.serving import api_client, tell_who_goes_on
+async def _reindex(common: RemoteOptions, plan: bool, rate: float | None, wait: bool, pause: str | None, resume: str | None) -> int:
+    from anabranch.cli.server_connection import open_client, warn_if_server_stops
 
-    sets: Sequence[str] = common.set
-    async with api_client(replace(common, set=()), stages=STAGES) as client:
-        if not common.server and (closed := closed_settings(sets)):
-            approve(common.settings().data_dir, "settings", closed)
+    assignments: Sequence[str] = common.set
+    async with open_client(replace(common, set=()), stages=WORKER_STAGES) as client:
+        if not common.server and (restricted := find_restricted_settings(assignments)):
+            approve(common.load_settings().data_dir, "settings", restricted)
         if pause or resume:
             pace = {"paused": bool(pause)} | ({"events_per_second": rate} if rate is not None else {})
-            return _tell(await client.patch(f"/v1/generations/{pause or resume}/build", pace), common)
+            return _print_result(await client.patch(f"/v1/generations/{pause or resume}/build", pace), common)
         if plan:
-            return _tell(await client.post("/v1/generations/plan", {"set": list(sets)}), common)
-        started = await client.post("/v1/generations", {"purpose": "reindex", "set": list(sets), "events_per_second": rate})
+            return _print_result(await client.post("/v1/generations/plan", {"set": list(assignments)}), common)
+        started = await client.post("/v1/generations", {"purpose": "reindex", "set": list(assignments), "events_per_second": rate})
         if not wait:
-            tell_who_goes_on(client, common)
-            return _tell(started, common)
-        say(f"building {started['generation']}", quiet=common.quiet)
-        built = await _until(client, started["generation"], ("shadow", "live", "standby"), common)
-        return _tell(built, common) if built["error"] is None else FAILED
+            warn_if_server_stops(client, common)
+            return _print_result(started, common)
+        print_stderr(f"building {started['generation']}", quiet=common.quiet)
+        built = await _wait_for_build(client, started["generation"], ("shadow", "live", "standby"), common)
+        return _print_result(built, common) if built["error"] is None else FAILED
 
 
-async def _until(client: ApiClient, name: str, states: Sequence[str], common: Remote) -> dict[str, Any]:
+async def _wait_for_build(client: ApiClient, name: str, states: Sequence[str], common: RemoteOptions) -> dict[str, Any]:
     """Raises PermanentError with what stopped the build."""
     phase = None
-    with going_on(lambda: f"the build of {name} {GOES_ON}; how far it is: anabranch generations list"):
+    with resume_hint(lambda: f"the build of {name} {CONTINUES_WHILE_RUNNING}; how far it is: anabranch generations list"):
         while True:
-            build = await _build(client, name)
+            build = await _fetch_build(client, name)
             if build["error"]:
                 raise PermanentError(build["error"]["detail"], code=build["error"]["code"], remedy=build["error"]["remedy"])
             if build["state"] in states:
                 return build
             if build["phase"] != phase:
                 phase = build["phase"]
-                common.tell_progress(f"{name}: {phase}", build)
+                common.report_progress(f"{name}: {phase}", build)
             await asyncio.sleep(POLL_S)
 
 
-async def _build(client: ApiClient, name: str) -> dict[str, Any]:
+async def _fetch_build(client: ApiClient, name: str) -> dict[str, Any]:
     """Also before it has come to the tables."""
     try:
         return await client.get(f"/v1/generations/{name}/build")
@@ -156,7 +156,7 @@ async def _build(client: ApiClient, name: str) -> dict[str, Any]:
         return {"state": "building", "phase": "loading", "error": None}
 
 
-def _rebuilt(build: dict[str, Any]) -> dict[str, Any]:
+def _to_rebuild_report(build: dict[str, Any]) -> dict[str, Any]:
     from datetime import datetime
 
     seconds = round((datetime.fromisoformat(build["built_at"]) - datetime.fromisoformat(build["started_at"])).total_seconds(), 2)
@@ -170,11 +170,11 @@ def _rebuilt(build: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _tell(body: dict[str, Any], common: Remote) -> int:
-    if common.json:
-        common.show(body)
+def _print_result(body: dict[str, Any], common: RemoteOptions) -> int:
+    if common.is_json:
+        common.print_result(body)
         return OK
     print_table(("what", "value"), [(name, value) for name, value in body.items() if value not in (None, {}) and name != "settings"])
     for name, change in (body.get("settings") or {}).items():
-        print(f"{name}: {cell(change['from'])} → {cell(change['to'])}")
+        print(f"{name}: {format_cell(change['from'])} → {format_cell(change['to'])}")
     return OK

@@ -9,30 +9,30 @@ from urllib.parse import urlsplit
 
 from schemas.errors import ConfigurationError, InvalidRequest
 
-FILE = "credentials.json"
+CREDENTIALS_FILE = "credentials.json"
 
 
-def config_folder() -> Path:
+def find_config_folder() -> Path:
     """XDG Base Directory Specification: relative paths in the variable are ignored."""
-    given = Path(os.environ.get("XDG_CONFIG_HOME", ""))
-    return (given if given.is_absolute() else Path.home() / ".config") / "anabranch"
+    configured = Path(os.environ.get("XDG_CONFIG_HOME", ""))
+    return (configured if configured.is_absolute() else Path.home() / ".config") / "anabranch"
 
 
 def find_token(server: str) -> str | None:
     """The stored credential of this server only. Raises ConfigurationError for a file that others may read."""
-    return _read().get(normalize_server(server))
+    return _read_credentials().get(normalize_server(server))
 
 
 def store_token(server: str, token: str) -> Path:
-    return _write({**_read(), normalize_server(server): token})
+    return _write_credentials({**_read_credentials(), normalize_server(server): token})
 
 
 def remove_token(server: str) -> bool:
-    stored = _read()
-    found = stored.pop(normalize_server(server), None) is not None
-    if found:
-        _write(stored)
-    return found
+    credentials = _read_credentials()
+    was_stored = credentials.pop(normalize_server(server), None) is not None
+    if was_stored:
+        _write_credentials(credentials)
+    return was_stored
 
 
 def normalize_server(server: str) -> str:
@@ -54,8 +54,8 @@ def is_private(server: str) -> bool:
     return parts.scheme == "https" or parts.hostname in ("localhost", "127.0.0.1", "::1")
 
 
-def _read() -> dict[str, str]:
-    path = config_folder() / FILE
+def _read_credentials() -> dict[str, str]:
+    path = find_config_folder() / CREDENTIALS_FILE
     try:
         with path.open(encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
@@ -69,12 +69,12 @@ def _read() -> dict[str, str]:
         raise ConfigurationError(f"{path} cannot be read: {error}", code="BAD_SETTINGS_FILE", remedy="Delete it, and log in again.") from error
 
 
-def _write(stored: dict[str, str]) -> Path:
+def _write_credentials(credentials: dict[str, str]) -> Path:
     """In one step: a reader sees the whole file or none."""
-    folder = config_folder()
+    folder = find_config_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    draft = folder / f".{FILE}.{os.getpid()}"
-    draft.unlink(missing_ok=True)
-    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
-        json.dump(stored, file, indent=1)
-    return draft.replace(folder / FILE)
+    temporary_path = folder / f".{CREDENTIALS_FILE}.{os.getpid()}"
+    temporary_path.unlink(missing_ok=True)
+    with os.fdopen(os.open(temporary_path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="utf-8") as file:
+        json.dump(credentials, file, indent=1)
+    return temporary_path.replace(folder / CREDENTIALS_FILE)

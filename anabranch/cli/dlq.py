@@ -10,26 +10,26 @@ from uuid import UUID
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.calls import got, posted
-from anabranch.cli.exits import OK
-from anabranch.cli.options import Remote
-from anabranch.cli.output import called, print_fields, print_table, say
+from anabranch.cli.api_calls import get, post
+from anabranch.cli.exit_codes import OK
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import choose_display_name, print_fields, print_stderr, print_table
 from anabranch.cli.rates import Rate
 from schemas.errors import NotFound
 
 app = App(name="dlq", help="Events that could not be processed: list, show, redrive, discard.", result_action="return_value")
 Flag = Parameter(negative="")
-DEFAULT = Remote()
+DEFAULT = RemoteOptions()
 
 
 @app.command(name="list")
-def list_letters(
+def list_dead_letters(
     *,
     by_cause: Annotated[bool, Flag] = False,
     stage: str | None = None,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
     after: str | None = None,
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """Open dead letters, the latest first.
 
@@ -44,23 +44,23 @@ def list_letters(
     after
         `next` of the page before.
     """
-    page = got("/v1/dead-letters/causes", common) if by_cause else got("/v1/dead-letters", common, stage=stage, limit=limit, after=after)
-    if common.json:
-        common.show(page)
+    page = get("/v1/dead-letters/causes", common) if by_cause else get("/v1/dead-letters", common, stage=stage, limit=limit, after=after)
+    if common.is_json:
+        common.print_result(page)
     elif by_cause:
         headings = ("events", "stage", "code", "first", "last", "latest_detail")
         print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
     else:
-        told = ("event_id", "stage", "code", "attempts", "buried_at")
-        rows = [(*(item[name] for name in told), called(item), item["detail"]) for item in page["items"]]
-        print_table((*told, "document", "detail"), rows)
+        columns = ("event_id", "stage", "code", "attempts", "dead_lettered_at")
+        rows = [(*(item[name] for name in columns), choose_display_name(item), item["detail"]) for item in page["items"]]
+        print_table((*columns, "document", "detail"), rows)
         if page["next"]:
-            say(f"more: --after {page['next']}", quiet=common.quiet)
+            print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
     return OK
 
 
 @app.command
-def show(event: UUID, /, *, common: Remote = DEFAULT) -> int:
+def show(event: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """A dead letter: where its event stands in the log, why it was buried, and what to do.
 
     Parameters
@@ -68,17 +68,17 @@ def show(event: UUID, /, *, common: Remote = DEFAULT) -> int:
     event
         Its id.
     """
-    found = next((item for item in _letters(common) if item["event_id"] == str(event)), None)
-    if found is None:
+    dead_letter = next((item for item in _iter_dead_letters(common) if item["event_id"] == str(event)), None)
+    if dead_letter is None:
         raise NotFound(f"no open dead letter {event}", remedy="`anabranch dlq list` names them.")
-    return _show(found, common)
+    return _print_dead_letter(dead_letter, common)
 
 
-def _letters(common: Remote) -> Iterator[dict[str, Any]]:
+def _iter_dead_letters(common: RemoteOptions) -> Iterator[dict[str, Any]]:
     """All that are open, page by page."""
     after = None
     while True:
-        page = got("/v1/dead-letters", common, limit=500, after=after)
+        page = get("/v1/dead-letters", common, limit=500, after=after)
         yield from page["items"]
         if (after := page["next"]) is None:
             return
@@ -92,7 +92,7 @@ def redrive(
     everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
     dry_run: Annotated[bool, Flag] = False,
     rate: Rate = None,
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """Read buried events again at their own place, with their own order, and wait until that is done. Exits 5 where some were buried again.
 
@@ -111,10 +111,10 @@ def redrive(
     rate
         Events a second at most: 50, or 50/s.
     """
-    return _redriven(_chosen(events, stage, code, everything, dry_run) | {"per_second": rate}, common)
+    return _redrive_and_print(_build_selection(events, stage, code, everything, dry_run) | {"per_second": rate}, common)
 
 
-def retry(document: UUID, /, *, common: Remote = DEFAULT) -> int:
+def retry(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Read again what failed of a document, at its own place in the log, and wait until that is done. Exits 5 where it failed again.
 
     Parameters
@@ -122,22 +122,22 @@ def retry(document: UUID, /, *, common: Remote = DEFAULT) -> int:
     document
         Its id.
     """
-    return _redriven({"document_id": str(document)}, common)
+    return _redrive_and_print({"document_id": str(document)}, common)
 
 
-def _redriven(wanted: dict[str, Any], common: Remote) -> int:
-    from anabranch.cli.replay import came_to, waited
+def _redrive_and_print(selection: dict[str, Any], common: RemoteOptions) -> int:
+    from anabranch.cli.replay import post_and_wait, to_replay_exit_code
 
-    answer = asyncio.run(waited("/v1/dead-letters/redrive", wanted, common))
-    if common.json:
-        common.show(answer)
-        return came_to(answer["replays"])
+    answer = asyncio.run(post_and_wait("/v1/dead-letters/redrive", selection, common))
+    if common.is_json:
+        common.print_result(answer)
+        return to_replay_exit_code(answer["replays"])
     print(f"{answer['events']} events: " + ", ".join(f"{name} {count}" for name, count in answer["stages"].items()))
     if answer["left_out"]:
-        say(f"{answer['left_out']} were left out: no generation reads their topics any more", quiet=common.quiet)
-    for found in answer["replays"]:
-        print(f"{found['stage']}: {found['replayed']} went through, {found['superseded']} overtaken meanwhile, {found['buried']} buried again")
-    return came_to(answer["replays"])
+        print_stderr(f"{answer['left_out']} were left out: no generation reads their topics any more", quiet=common.quiet)
+    for replay in answer["replays"]:
+        print(f"{replay['stage']}: {replay['replayed']} went through, {replay['superseded']} overtaken meanwhile, {replay['buried']} buried again")
+    return to_replay_exit_code(answer["replays"])
 
 
 @app.command
@@ -148,7 +148,7 @@ def discard(
     code: str | None = None,
     everything: Annotated[bool, Parameter(name="--all", negative="")] = False,
     dry_run: Annotated[bool, Flag] = False,
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """Close dead letters for good. Their events stay in the log.
 
@@ -167,21 +167,21 @@ def discard(
     dry_run
         Only say how many.
     """
-    answer = posted("/v1/dead-letters/discard", _chosen(events, stage, code, everything, dry_run) | {"reason": reason}, common)
-    if common.json:
-        common.show(answer)
+    answer = post("/v1/dead-letters/discard", _build_selection(events, stage, code, everything, dry_run) | {"reason": reason}, common)
+    if common.is_json:
+        common.print_result(answer)
     else:
         print(f"{answer['events']} events" + (" would be discarded" if dry_run else " discarded"))
     return OK
 
 
-def _show(item: dict[str, Any], common: Remote) -> int:
-    if common.json:
-        common.show(item)
+def _print_dead_letter(item: dict[str, Any], common: RemoteOptions) -> int:
+    if common.is_json:
+        common.print_result(item)
         return OK
     print_fields(item)
     return OK
 
 
-def _chosen(events: tuple[UUID, ...], stage: str | None, code: str | None, everything: bool, dry_run: bool) -> dict[str, Any]:
+def _build_selection(events: tuple[UUID, ...], stage: str | None, code: str | None, everything: bool, dry_run: bool) -> dict[str, Any]:
     return {"event_ids": [str(event) for event in events] or None, "stage": stage, "code": code, "all": everything, "dry_run": dry_run}

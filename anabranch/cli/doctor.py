@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 from dataclasses import asdict
 
-from anabranch.cli.options import Remote
+from anabranch.cli.options import RemoteOptions
 
-MARKS = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
+STATUS_LABELS = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
 
 
-def doctor(*, common: Remote = Remote()) -> int:  # noqa: B008
+def doctor(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
     """Check this machine and what it connects to, or what --server connects to. Changes nothing; exits 1 when something fails."""
-    from anabranch.doctor.examination import examine, examine_server
+    from anabranch.doctor.checks import run_checks, run_server_checks
 
-    findings = asyncio.run(examine_server(common.server) if common.server else examine(common.settings()))
-    failed = any(finding.status == "fail" for finding in findings)
-    if common.json:
-        common.show({"ok": not failed, "checks": [asdict(finding) for finding in findings]})
-        return int(failed)
+    findings = asyncio.run(run_server_checks(common.server) if common.server else run_checks(common.load_settings()))
+    has_failed = any(finding.status == "fail" for finding in findings)
+    if common.is_json:
+        common.print_result({"ok": not has_failed, "checks": [asdict(finding) for finding in findings]})
+        return int(has_failed)
     for finding in findings:
-        print(f"{MARKS[finding.status]}  {finding.name}: {finding.detail}")
+        print(f"{STATUS_LABELS[finding.status]}  {finding.name}: {finding.detail}")
         if finding.fix:
             print(f"      → {finding.fix}")
-    return int(failed)
+    return int(has_failed)

@@ -10,22 +10,22 @@ from uuid import UUID
 from cyclopts import App, Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.calls import got
-from anabranch.cli.consent import agreed
-from anabranch.cli.exits import FAILED, OK
-from anabranch.cli.interrupted import GOES_ON, going_on
-from anabranch.cli.options import Remote
-from anabranch.cli.output import called, print_fields, print_table, say
+from anabranch.cli.api_calls import get
+from anabranch.cli.confirmation import confirm
+from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import choose_display_name, print_fields, print_stderr, print_table
+from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
+from schemas.document_states import FINAL_STATES, DocumentState
 from schemas.errors import ConfigurationError
-from schemas.states import ENDED, DocumentState
 
 if TYPE_CHECKING:
-    from anabranch.client import ApiClient
+    from anabranch.cli.http_client import ApiClient
 
 app = App(name="documents", help="List, show, amend and remove documents.", result_action="return_value")
 Flag = Parameter(negative="")
 POLL_S = 0.1
-DEFAULT = Remote()
+DEFAULT = RemoteOptions()
 app.command("anabranch.cli.lineage:document_lineage", name="lineage", help="Every event that a document came by, from its bytes on, verified.")
 app.command("anabranch.cli.dlq:retry", name="retry", help="Read again what failed of a document.")
 
@@ -40,7 +40,7 @@ def list_documents(
     failed: Annotated[bool, Flag] = False,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
     after: str | None = None,
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """List documents, newest first.
 
@@ -63,20 +63,20 @@ def list_documents(
     """
     if failed and state not in (None, "failed"):
         raise ConfigurationError(f"--failed and --state {state} contradict each other", remedy="Give one of them.")
-    wanted = "failed" if failed else state
-    page = got("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=wanted, limit=limit, after=after)
-    if common.json:
-        common.show(page)
+    state_filter = "failed" if failed else state
+    page = get("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=state_filter, limit=limit, after=after)
+    if common.is_json:
+        common.print_result(page)
         return 0
-    rows = [(item["document_id"], item.get("state"), item.get("chunks_count"), item.get("collection"), called(item)) for item in page["items"]]
+    rows = [(item["document_id"], item.get("state"), item.get("chunks_count"), item.get("collection"), choose_display_name(item)) for item in page["items"]]
     print_table(("document_id", "state", "chunks", "collection", "title"), rows)
     if page["next"]:
-        say(f"more: --after {page['next']}", quiet=common.quiet)
+        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
     return 0
 
 
 @app.command
-def show(document: UUID, /, *, common: Remote = DEFAULT) -> int:
+def show(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """A document, and what each stage did with it.
 
     Parameters
@@ -84,16 +84,17 @@ def show(document: UUID, /, *, common: Remote = DEFAULT) -> int:
     document
         Its id.
     """
-    found = got(f"/v1/documents/{document}", common)
-    if common.json:
-        common.show(found)
+    details = get(f"/v1/documents/{document}", common)
+    if common.is_json:
+        common.print_result(details)
         return 0
-    print_fields({name: _shown(name, value, found) for name, value in found.items() if name not in ("stages", "warnings")})
-    for warning in found.get("warnings", []):
+    print_fields({name: _format_field(name, value, details) for name, value in details.items() if name not in ("stages", "warnings")})
+    for warning in details.get("warnings", []):
         print(f"{'warning':18} {warning['detail']} [{warning['code']}]")
-    stages = found.get("stages", [])
+    stages = details.get("stages", [])
     print_table(
-        ("stage", "state", "attempts", "ms", "error"), [(line["stage"], line["state"], line["attempts"], line["duration_ms"], _code(line)) for line in stages]
+        ("stage", "state", "attempts", "ms", "error"),
+        [(line["stage"], line["state"], line["attempts"], line["duration_ms"], _get_error_code(line)) for line in stages],
     )
     return 0
 
@@ -105,7 +106,7 @@ def chunks(
     *,
     limit: Annotated[int, Parameter(validator=Number(gte=1))] = 50,
     after: Annotated[int, Parameter(validator=Number(gte=-1))] = -1,
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """Its chunks, in the order of the text.
 
@@ -118,9 +119,9 @@ def chunks(
     after
         Ordinal after which to begin.
     """
-    page = got(f"/v1/documents/{document}/chunks", common, limit=limit, after=after)
-    if common.json:
-        common.show(page)
+    page = get(f"/v1/documents/{document}/chunks", common, limit=limit, after=after)
+    if common.is_json:
+        common.print_result(page)
         return 0
     for item in page["items"]:
         print(f"--- {item['ordinal']}  {item.get('section') or ''}  [{item['char_start']}, {item['char_end']})\n{item['text']}")
@@ -128,7 +129,7 @@ def chunks(
 
 
 @app.command
-def markdown(document: UUID, /, *, common: Remote = DEFAULT) -> int:
+def markdown(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Its text, as spans point into it.
 
     Parameters
@@ -136,15 +137,15 @@ def markdown(document: UUID, /, *, common: Remote = DEFAULT) -> int:
     document
         Its id.
     """
-    from anabranch.cli.serving import api_client
+    from anabranch.cli.server_connection import open_client
 
     async def ask() -> str:
-        async with api_client(common) as client:
-            return await client.text(f"/v1/documents/{document}/markdown")
+        async with open_client(common) as client:
+            return await client.get_text(f"/v1/documents/{document}/markdown")
 
     text = asyncio.run(ask())
-    if common.json:
-        common.show({"document_id": document, "markdown": text})
+    if common.is_json:
+        common.print_result({"document_id": document, "markdown": text})
     else:
         print(text)
     return 0
@@ -161,7 +162,7 @@ def amend(
     no_tags: Annotated[bool, Flag] = False,
     reader: Annotated[tuple[str, ...] | None, Parameter(negative="")] = None,
     metadata: Annotated[tuple[str, ...], Parameter(negative="")] = (),
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """Say something else of a document; its text is not touched, and nothing is embedded again.
 
@@ -182,31 +183,31 @@ def amend(
     metadata
         `key=value`, several times for several: a number, true, false or other JSON as such, anything else as text; `key=` takes the key away.
     """
-    from anabranch.cli.serving import api_client
+    from anabranch.cli.server_connection import open_client
 
     tags = [] if no_tags else list(tag) if tag is not None else None
-    said = {
+    changes = {
         "title": title,
         "collection": collection,
         "tags": tags,
         "readers": list(reader) if reader is not None else None,
-        "metadata": dict(map(_pair, metadata)) or None,
+        "metadata": dict(map(_parse_metadata, metadata)) or None,
     }
 
     async def run() -> dict[str, Any]:
-        async with api_client(common, stages=("all",)) as client:
-            body = {name: value for name, value in said.items() if value is not None}
-            return await _seen_through(client, await client.patch(f"/v1/documents/{document}", body))
+        async with open_client(common, stages=("all",)) as client:
+            body = {name: value for name, value in changes.items() if value is not None}
+            return await _wait_until_applied(client, await client.patch(f"/v1/documents/{document}", body))
 
     answer = asyncio.run(run())
-    if common.json:
-        common.show(answer)
+    if common.is_json:
+        common.print_result(answer)
     else:
-        say("accepted: filters and lists know it soon", quiet=common.quiet)
+        print_stderr("accepted: filters and lists know it soon", quiet=common.quiet)
     return OK
 
 
-def _pair(assignment: str) -> tuple[str, Any]:
+def _parse_metadata(assignment: str) -> tuple[str, Any]:
     """Raises ConfigurationError for what is no assignment."""
     key, sign, value = assignment.partition("=")
     if not sign or not key:
@@ -218,7 +219,7 @@ def _pair(assignment: str) -> tuple[str, Any]:
 
 
 @app.command
-def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
     """Take a document out of every channel. Its history stays in the log.
 
     Parameters
@@ -228,45 +229,45 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
     yes
         Do not ask.
     """
-    from anabranch.cli.serving import api_client
+    from anabranch.cli.server_connection import open_client
 
     async def run() -> dict[str, Any]:
-        async with api_client(common, stages=("all",)) as client:
-            found = await client.get(f"/v1/documents/{document}")
-            if not yes and not agreed(_named(found)):
+        async with open_client(common, stages=("all",)) as client:
+            details = await client.get(f"/v1/documents/{document}")
+            if not yes and not confirm(_format_delete_prompt(details)):
                 return {}
-            return await _seen_through(client, await client.delete(f"/v1/documents/{document}"))
+            return await _wait_until_applied(client, await client.delete(f"/v1/documents/{document}"))
 
     answer = asyncio.run(run())
     if not answer:
-        say("nothing was removed")
+        print_stderr("nothing was removed")
         return FAILED
-    if common.json:
-        common.show(answer)
+    if common.is_json:
+        common.print_result(answer)
     else:
-        say("accepted: it answers no question any more soon", quiet=common.quiet)
+        print_stderr("accepted: it answers no question any more soon", quiet=common.quiet)
     return OK
 
 
-async def _seen_through(client: ApiClient, accepted: dict[str, Any]) -> dict[str, Any]:
+async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> dict[str, Any]:
     """A server that stops with the command has done first what it accepted: nobody is left to do it, and the document would go on as it was."""
-    with going_on(lambda: f"it was accepted, and {GOES_ON}; how far it is: anabranch documents show {accepted['document_id']}"):
-        while client.passing and (await client.get(f"/v1/ingest/status/{accepted['ingestion_job_id']}"))["state"] not in ENDED:
+    with resume_hint(lambda: f"it was accepted, and {CONTINUES_WHILE_RUNNING}; how far it is: anabranch documents show {accepted['document_id']}"):
+        while client.is_ephemeral and (await client.get(f"/v1/ingest/status/{accepted['ingestion_job_id']}"))["state"] not in FINAL_STATES:
             await asyncio.sleep(POLL_S)
     return accepted
 
 
-def _named(found: dict[str, Any]) -> str:
-    return f"{found['document_id']}  {found.get('title') or found.get('filename')}  {found.get('chunks_count')} chunks. Remove it?"
+def _format_delete_prompt(details: dict[str, Any]) -> str:
+    return f"{details['document_id']}  {details.get('title') or details.get('filename')}  {details.get('chunks_count')} chunks. Remove it?"
 
 
-def _code(line: dict[str, Any]) -> str | None:
+def _get_error_code(line: dict[str, Any]) -> str | None:
     return line["error"]["code"] if line.get("error") else None
 
 
-def _shown(name: str, value: object, found: dict[str, Any]) -> object:
-    if name == "visible_revision" and any(warning["code"] == "UNCHANGED" for warning in found.get("warnings", [])):
-        return f"{value} (revision {found['revision']} changed nothing)"
+def _format_field(name: str, value: object, details: dict[str, Any]) -> object:
+    if name == "visible_revision" and any(warning["code"] == "UNCHANGED" for warning in details.get("warnings", [])):
+        return f"{value} (revision {details['revision']} changed nothing)"
     if name == "readers":
         return ", ".join(map(str, value)) or "only callers without readers" if isinstance(value, list) else "everyone in the tenant"
     return value

@@ -6,15 +6,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from anabranch.cli.exits import FAILED, OK
-from anabranch.cli.options import Local
-from anabranch.cli.output import say
+from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.options import LocalOptions
+from anabranch.cli.output import print_stderr
 
 Flag = Parameter(negative="")
-DEFAULT = Local()
+DEFAULT = LocalOptions()
 
 
-def down(*, erase: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = False, common: Local = DEFAULT) -> int:
+def down(*, erase: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = False, common: LocalOptions = DEFAULT) -> int:
     """Stop the server of a data folder.
 
     Parameters
@@ -24,20 +24,20 @@ def down(*, erase: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = F
     yes
         Delete without asking.
     """
-    from anabranch.cli.consent import agreed
-    from anabranch.process.folder_removal import check_removable, remove_data_folder, stop_server
+    from anabranch.cli.confirmation import confirm
+    from anabranch.process.folder_removal import list_removable_folders, remove_data_folder, stop_server
 
-    settings = common.settings()
-    places = check_removable(settings) if erase else []
-    if erase and not yes and not agreed(f"Delete {' and '.join(map(str, places))} with everything in it permanently?"):
+    settings = common.load_settings()
+    paths = list_removable_folders(settings) if erase else []
+    if erase and not yes and not confirm(f"Delete {' and '.join(map(str, paths))} with everything in it permanently?"):
         return FAILED
-    stopped = stop_server(settings)
+    was_running = stop_server(settings)
     if erase:
         remove_data_folder(settings)
-    if common.json:
-        common.show({"stopped": stopped, "deleted": [str(place) for place in places]})
+    if common.is_json:
+        common.print_result({"stopped": was_running, "deleted": [str(path) for path in paths]})
     else:
-        say("stopped" if stopped else f"no server was running in {settings.data_dir}", quiet=common.quiet)
-        for place in places:
-            print(f"deleted {place}")
+        print_stderr("stopped" if was_running else f"no server was running in {settings.data_dir}", quiet=common.quiet)
+        for path in paths:
+            print(f"deleted {path}")
     return OK

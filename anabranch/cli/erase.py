@@ -8,22 +8,22 @@ from uuid import UUID
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.calls import got
-from anabranch.cli.consent import agreed
-from anabranch.cli.exits import FAILED, OK
-from anabranch.cli.interrupted import GOES_ON, going_on
-from anabranch.cli.options import Remote
-from anabranch.cli.output import print_table, say
+from anabranch.cli.api_calls import get
+from anabranch.cli.confirmation import confirm
+from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_stderr, print_table
+from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
 from schemas.events.erasure import Scope
 
 app = App(name="erase", help="Remove documents for good, from the log too.", result_action="return_value")
 Flag = Parameter(negative="")
-DEFAULT = Remote()
+DEFAULT = RemoteOptions()
 POLL_S = 0.3
 
 
 @app.command
-def document(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+def document(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
     """One document. Sent again later it begins a new life.
 
     Parameters
@@ -33,11 +33,11 @@ def document(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: R
     yes
         Do not ask.
     """
-    return _erase("document", str(document), yes, common)
+    return _run_erase("document", str(document), yes, common)
 
 
 @app.command
-def collection(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+def collection(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
     """All documents of a collection.
 
     Parameters
@@ -47,11 +47,11 @@ def collection(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remo
     yes
         Do not ask.
     """
-    return _erase("collection", name, yes, common)
+    return _run_erase("collection", name, yes, common)
 
 
 @app.command
-def tenant(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+def tenant(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
     """Everything of a tenant.
 
     Parameters
@@ -61,15 +61,15 @@ def tenant(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote =
     yes
         Do not ask.
     """
-    return _erase("tenant", name, yes, common)
+    return _run_erase("tenant", name, yes, common)
 
 
 @app.command(name="receipts")
-def list_receipts(*, common: Remote = DEFAULT) -> int:
+def list_receipts(*, common: RemoteOptions = DEFAULT) -> int:
     """What was erased, the newest first."""
-    page = got("/v1/erasures", common)
-    if common.json:
-        common.show(page)
+    page = get("/v1/erasures", common)
+    if common.is_json:
+        common.print_result(page)
         return OK
     print_table(
         ("receipt_id", "scope", "name", "documents", "state", "completed_at"),
@@ -78,37 +78,37 @@ def list_receipts(*, common: Remote = DEFAULT) -> int:
     return OK
 
 
-def _erase(scope: Scope, name: str, yes: bool, common: Remote) -> int:
-    if not yes and not agreed(f"Erase {scope} {name} for good? There is no way back."):
-        say("nothing was erased")
+def _run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:
+    if not yes and not confirm(f"Erase {scope} {name} for good? There is no way back."):
+        print_stderr("nothing was erased")
         return FAILED
-    receipt = asyncio.run(_receipt(scope, name, common))
-    if common.json:
-        common.show(receipt)
+    receipt = asyncio.run(_erase_and_wait(scope, name, common))
+    if common.is_json:
+        common.print_result(receipt)
         return OK
     print(f"erased {scope} {name}: {receipt['documents']} documents, receipt {receipt['receipt_id']}")
     print_table(("place", "removed"), sorted(receipt["removed"].items()))
     print(f"log: {receipt['log']['method']}, {receipt['log']['events']} events can no longer be read")
-    for place in receipt["remains"]:
-        print(f"remains: {place}")
+    for remaining in receipt["remains"]:
+        print(f"remains: {remaining}")
     return OK
 
 
-async def _receipt(scope: Scope, name: str, common: Remote) -> dict[str, Any]:
-    from anabranch.cli.serving import api_client
+async def _erase_and_wait(scope: Scope, name: str, common: RemoteOptions) -> dict[str, Any]:
+    from anabranch.cli.server_connection import open_client
 
-    async with api_client(common, stages=("all",)) as client:
-        asked = await client.post("/v1/erasures", {"scope": scope, "name": name})
-        say(f"receipt {asked['receipt_id']}: waiting until nothing of it is under way any more", quiet=common.quiet)
-        with going_on(lambda: f"the erasure {GOES_ON}; its receipt: anabranch erase receipts"):
+    async with open_client(common, stages=("all",)) as client:
+        accepted = await client.post("/v1/erasures", {"scope": scope, "name": name})
+        print_stderr(f"receipt {accepted['receipt_id']}: waiting until nothing of it is under way any more", quiet=common.quiet)
+        with resume_hint(lambda: f"the erasure {CONTINUES_WHILE_RUNNING}; its receipt: anabranch erase receipts"):
             while True:
-                found = await _found(client, asked["receipt_id"])
-                if found is not None and found["state"] == "done":
-                    return found
+                receipt = await _find_receipt(client, accepted["receipt_id"])
+                if receipt is not None and receipt["state"] == "done":
+                    return receipt
                 await asyncio.sleep(POLL_S)
 
 
-async def _found(client: Any, receipt: str) -> dict[str, Any] | None:
+async def _find_receipt(client: Any, receipt_id: str) -> dict[str, Any] | None:
     """None until the request has come to the tables."""
     items: list[dict[str, Any]] = (await client.get("/v1/erasures", limit=500))["items"]
-    return next((item for item in items if item["receipt_id"] == receipt), None)
+    return next((item for item in items if item["receipt_id"] == receipt_id), None)

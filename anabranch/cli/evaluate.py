@@ -8,15 +8,15 @@ from typing import Any
 
 from cyclopts import App
 
-from anabranch.cli.options import Local
-from anabranch.cli.output import print_table, say
+from anabranch.cli.options import LocalOptions
+from anabranch.cli.output import print_stderr, print_table
 
 app = App(name="eval", help="How good are retrieval and parsing?", result_action="return_value")
-DEFAULT = Local()
+DEFAULT = LocalOptions()
 
 
 @app.command
-def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "default", run_out: Path | None = None, common: Local = DEFAULT) -> int:
+def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "default", run_out: Path | None = None, common: LocalOptions = DEFAULT) -> int:
     """Take a test set through the real pipeline, in a data folder of its own, and ask all its queries.
 
     Parameters
@@ -30,27 +30,27 @@ def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "def
     run_out
         Write the rankings as a TREC run file.
     """
-    from anabranch.cli.channels import channels_named
-    from anabranch.evaluating import retrieval_report
+    from anabranch.cli.channels import parse_channels
+    from anabranch.eval.runner import run_retrieval_eval
     from anabranch.process.logs import configure_logs
     from evaluation.run_file import write_run
 
-    only = channels_named(channels) if channels is not None else None
-    settings = common.settings("logging.level=warning")
+    selected_channels = parse_channels(channels) if channels is not None else None
+    settings = common.load_settings("logging.level=warning")
     configure_logs(settings.logging)
-    report, run = asyncio.run(retrieval_report(path, settings, channels=only, profile=profile))
+    report, run = asyncio.run(run_retrieval_eval(path, settings, channels=selected_channels, profile=profile))
     if run_out is not None:
         write_run(run_out, run, f"anabranch-{profile}")
-    if common.json:
-        common.show(report)
+    if common.is_json:
+        common.print_result(report)
     else:
         print_table(("metric", "value"), [(name, f"{value:.4f}") for name, value in report["metrics"].items()])
-        say(f"{report['documents']} documents, {report['queries']} queries; p50 {report['latency_ms']['p50']:.0f} ms", quiet=common.quiet)
+        print_stderr(f"{report['documents']} documents, {report['queries']} queries; p50 {report['latency_ms']['p50']:.0f} ms", quiet=common.quiet)
     return 0
 
 
 @app.command
-def documents(path: Path, /, *, common: Local = DEFAULT) -> int:
+def documents(path: Path, /, *, common: LocalOptions = DEFAULT) -> int:
     """Parse files with ground truth and compare.
 
     Parameters
@@ -58,18 +58,18 @@ def documents(path: Path, /, *, common: Local = DEFAULT) -> int:
     path
         Folder with manifest.jsonl, files/ and ground_truth/.
     """
-    from anabranch.evaluating import documents_report
+    from anabranch.eval.runner import run_documents_eval
     from anabranch.process.logs import configure_logs
 
-    settings = common.settings("logging.level=warning")
+    settings = common.load_settings("logging.level=warning")
     configure_logs(settings.logging)
-    report = asyncio.run(documents_report(path, settings))
-    if common.json:
-        common.show(report)
+    report = asyncio.run(run_documents_eval(path, settings))
+    if common.is_json:
+        common.print_result(report)
     else:
-        print_table(("kind", "files", "figures"), [(kind, figures.get("files"), _figures(figures)) for kind, figures in report["kinds"].items()])
+        print_table(("kind", "files", "figures"), [(kind, figures.get("files"), _format_metrics(figures)) for kind, figures in report["kinds"].items()])
     return 0
 
 
-def _figures(figures: dict[str, Any]) -> str:
-    return ", ".join(f"{name} {value:.3f}" for name, value in figures.items() if isinstance(value, float))
+def _format_metrics(metrics: dict[str, Any]) -> str:
+    return ", ".join(f"{name} {value:.3f}" for name, value in metrics.items() if isinstance(value, float))

@@ -8,14 +8,14 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from anabranch.cli.options import Remote
-from anabranch.cli.output import say
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_stderr
 from schemas.errors import ConfigurationError
 
 Flag = Parameter(negative="")
 GRADES = ("0", "1", "2", "3")
-STAGES = ("control", "runs", "judgements")
-DEFAULT = Remote()
+SERVER_STAGES = ("control", "runs", "judgements")
+DEFAULT = RemoteOptions()
 
 
 def feedback(
@@ -27,7 +27,7 @@ def feedback(
     chunk: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     answer: str | None = None,
     note: str | None = None,
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """Say whether an answer, or a passage, helps. Comparisons of generations use what is said.
 
@@ -46,19 +46,19 @@ def feedback(
     note
         Anything else.
     """
-    body = {"run_id": str(run), "useful": _useful(up, down), "grades": dict(map(_graded, chunk)), "corrected_answer": answer, "note": note}
-    said = {name: value for name, value in body.items() if value not in (None, {})}
-    if len(said) == 1:
+    body = {"run_id": str(run), "useful": _parse_useful(up, down), "grades": dict(map(_parse_grade, chunk)), "corrected_answer": answer, "note": note}
+    set_fields = {name: value for name, value in body.items() if value not in (None, {})}
+    if len(set_fields) == 1:
         raise ConfigurationError("nothing is said of the answer", remedy="Give --up, --down, --chunk, --answer or --note.")
-    told = asyncio.run(_post(said, common))
-    if common.json:
-        common.show(told)
+    result = asyncio.run(_post(set_fields, common))
+    if common.is_json:
+        common.print_result(result)
     else:
-        say(f"kept, with {told['judgements']} judged passages", quiet=common.quiet)
+        print_stderr(f"kept, with {result['judgements']} judged passages", quiet=common.quiet)
     return 0
 
 
-def _useful(up: bool, down: bool) -> bool | None:
+def _parse_useful(up: bool, down: bool) -> bool | None:
     from schemas.errors import InvalidRequest
 
     if up and down:
@@ -66,17 +66,17 @@ def _useful(up: bool, down: bool) -> bool | None:
     return True if up else False if down else None
 
 
-def _graded(text: str) -> tuple[str, int]:
+def _parse_grade(text: str) -> tuple[str, int]:
     from schemas.errors import InvalidRequest
 
-    identity, _, grade = text.partition("=")
+    chunk_id, _, grade = text.partition("=")
     if grade not in GRADES:
         raise InvalidRequest(f"--chunk {text} is no ID=GRADE", remedy="Write the chunk's id, an equals sign, and 0, 1, 2 or 3.")
-    return identity, int(grade)
+    return chunk_id, int(grade)
 
 
-async def _post(body: dict[str, Any], common: Remote) -> dict[str, Any]:
-    from anabranch.cli.serving import api_client
+async def _post(body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
+    from anabranch.cli.server_connection import open_client
 
-    async with api_client(common, stages=STAGES) as client:
+    async with open_client(common, stages=SERVER_STAGES) as client:
         return await client.post("/v1/feedback", body)

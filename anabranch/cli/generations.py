@@ -12,28 +12,28 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.calls import told_moment
-from anabranch.cli.consent import agreed
-from anabranch.cli.exits import FAILED, GATE, OK
-from anabranch.cli.options import Remote
-from anabranch.cli.output import print_fields, print_table, say
+from anabranch.cli.api_calls import format_time
+from anabranch.cli.confirmation import confirm
+from anabranch.cli.exit_codes import FAILED, GATE_FAILED, OK
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_fields, print_stderr, print_table
 from schemas.errors import InvalidRequest
 
 if TYPE_CHECKING:
-    from anabranch.client import ApiClient
+    from anabranch.cli.http_client import ApiClient
 
 app = App(name="generations", help="Indexes beside each other: compare, switch, roll back, drop.", result_action="return_value")
 Flag = Parameter(negative="")
-DEFAULT = Remote()
-PATIENCE_S = 3600.0
+DEFAULT = RemoteOptions()
+COMPARE_TIMEOUT_S = 3600.0
 """A comparison takes as long as its questions do."""
-STAGES = ("control", "runs", "judgements")
+SERVER_STAGES = ("control", "runs", "judgements")
 """Of a server of the command's own: decisions, questions and judgements are in the tables."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Asked:
+class ComparisonOptions:
     """What two generations are asked."""
 
     golden: Annotated[Path | None, Parameter(help="File with one question a line, with its judgements.")] = None
@@ -43,24 +43,24 @@ class Asked:
     answers: Annotated[bool, Parameter(negative="", help="Let the chat model answer, too; that costs its tokens.")] = False
     profile: Annotated[str | None, Parameter(help="In place of the one that was asked with.")] = None
 
-    def body(self) -> dict[str, Any]:
+    def to_request(self) -> dict[str, Any]:
         """Of the HTTP call. Raises InvalidRequest for a file that holds no questions."""
-        from evaluation.comparing import read_golden
+        from evaluation.comparison_request import read_golden
 
         questions = [question.model_dump(mode="json") for question in read_golden(self.golden)] if self.golden is not None else []
-        plain = {"queries": self.queries, "answers": self.answers, "profile": self.profile}
-        return {"golden": questions, "since": told_moment(self.since), "until": told_moment(self.until), **plain}
+        scalar_fields = {"queries": self.queries, "answers": self.answers, "profile": self.profile}
+        return {"golden": questions, "since": format_time(self.since), "until": format_time(self.until), **scalar_fields}
 
 
-AS_USUAL = Asked()
+DEFAULT_COMPARISON = ComparisonOptions()
 
 
 @app.command(name="list")
-def list_generations(*, common: Remote = DEFAULT) -> int:
+def list_generations(*, common: RemoteOptions = DEFAULT) -> int:
     """Those that are not dropped, with what each shows and takes."""
-    page = _call(common, lambda client: client.get("/v1/generations"))
-    if common.json:
-        common.show(page)
+    page = _call_api(common, lambda client: client.get("/v1/generations"))
+    if common.is_json:
+        common.print_result(page)
         return OK
     columns = ("name", "state", "purpose", "base", "documents", "chunks", "bytes", "built_at")
     print_table(columns, [[item[column] for column in columns] for item in page["items"]])
@@ -68,7 +68,7 @@ def list_generations(*, common: Remote = DEFAULT) -> int:
 
 
 @app.command
-def show(name: str, /, *, common: Remote = DEFAULT) -> int:
+def show(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """One, with its configuration.
 
     Parameters
@@ -76,16 +76,16 @@ def show(name: str, /, *, common: Remote = DEFAULT) -> int:
     name
         Such as g2.
     """
-    found = _one(name, common)
-    if common.json:
-        common.show(found)
+    generation = _fetch_generation(name, common)
+    if common.is_json:
+        common.print_result(generation)
         return OK
-    print_fields({name: value for name, value in found.items() if name not in ("config", "how", "topics")} | found["config"])
+    print_fields({name: value for name, value in generation.items() if name not in ("config", "how", "topics")} | generation["config"])
     return OK
 
 
 @app.command
-def diff(a: str, b: str, /, *, common: Remote = DEFAULT) -> int:
+def diff(a: str, b: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """What two generations are made with, where they differ.
 
     Parameters
@@ -95,34 +95,34 @@ def diff(a: str, b: str, /, *, common: Remote = DEFAULT) -> int:
     b
         Such as g2.
     """
-    found = _differences(_one(a, common)["config"], _one(b, common)["config"])
-    if common.json:
-        common.show({"generations": {"A": a, "B": b}, "differences": {name: {"A": one, "B": other} for name, one, other in found}})
-    elif found:
-        print_table(("setting", a, b), found)
+    differences = _diff_configs(_fetch_generation(a, common)["config"], _fetch_generation(b, common)["config"])
+    if common.is_json:
+        common.print_result({"generations": {"A": a, "B": b}, "differences": {name: {"A": value_a, "B": value_b} for name, value_a, value_b in differences}})
+    elif differences:
+        print_table(("setting", a, b), differences)
     else:
-        say(f"{a} and {b} are made with the same settings", quiet=common.quiet)
+        print_stderr(f"{a} and {b} are made with the same settings", quiet=common.quiet)
     return OK
 
 
-def _one(name: str, common: Remote) -> dict[str, Any]:
-    return _call(common, lambda client: client.get(f"/v1/generations/{name}"))
+def _fetch_generation(name: str, common: RemoteOptions) -> dict[str, Any]:
+    return _call_api(common, lambda client: client.get(f"/v1/generations/{name}"))
 
 
-def _differences(first: dict[str, Any], second: dict[str, Any], place: str = "") -> list[tuple[str, Any, Any]]:
+def _diff_configs(first: dict[str, Any], second: dict[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
     """Setting, and what it is in each; None where one has no such setting."""
-    found: list[tuple[str, Any, Any]] = []
+    differences: list[tuple[str, Any, Any]] = []
     for name in dict.fromkeys([*first, *second]):
-        one, other = first.get(name), second.get(name)
-        if isinstance(one, dict) and isinstance(other, dict):
-            found += _differences(one, other, f"{place}{name}.")
-        elif one != other:
-            found.append((f"{place}{name}", one, other))
-    return found
+        first_value, second_value = first.get(name), second.get(name)
+        if isinstance(first_value, dict) and isinstance(second_value, dict):
+            differences += _diff_configs(first_value, second_value, f"{prefix}{name}.")
+        elif first_value != second_value:
+            differences.append((f"{prefix}{name}", first_value, second_value))
+    return differences
 
 
 @app.command
-def compare(a: str, b: str, /, *, asked: Asked = AS_USUAL, common: Remote = DEFAULT) -> int:
+def compare(a: str, b: str, /, *, options: ComparisonOptions = DEFAULT_COMPARISON, common: RemoteOptions = DEFAULT) -> int:
     """Ask two generations the same questions: golden ones, and real ones of a period.
 
     Parameters
@@ -132,17 +132,17 @@ def compare(a: str, b: str, /, *, asked: Asked = AS_USUAL, common: Remote = DEFA
     b
         The generation that is compared, such as g2.
     """
-    wanted = asked.body()
-    report = _call(common, lambda client: client.post("/v1/generations/compare", {"a": a, "b": b, **wanted}))
-    if common.json:
-        common.show(report)
+    comparison = options.to_request()
+    report = _call_api(common, lambda client: client.post("/v1/generations/compare", {"a": a, "b": b, **comparison}))
+    if common.is_json:
+        common.print_result(report)
     else:
         _print_report(report)
     return OK
 
 
 @app.command
-def promote(name: str, /, *, gate: Path | None = None, asked: Asked = AS_USUAL, common: Remote = DEFAULT) -> int:
+def promote(name: str, /, *, gate: Path | None = None, options: ComparisonOptions = DEFAULT_COMPARISON, common: RemoteOptions = DEFAULT) -> int:
     """Let a generation answer from now on, if it has every document. Exits 6 where the gate does not hold.
 
     Parameters
@@ -152,21 +152,21 @@ def promote(name: str, /, *, gate: Path | None = None, asked: Asked = AS_USUAL, 
     gate
         YAML file with what a comparison with the live generation must show; without, nothing is compared.
     """
-    if gate is None and asked != AS_USUAL:
+    if gate is None and options != DEFAULT_COMPARISON:
         remedy = "Add --gate, or compare with `anabranch generations compare` before you decide."
         raise InvalidRequest("without --gate nothing is compared, so nothing is asked", remedy=remedy)
-    told = _call(common, partial(_promoted, name, {"gate": _gate(gate), "comparison": asked.body()}))
-    return _tell_promotion(told, common)
+    result = _call_api(common, partial(_post_promotion, name, {"gate": _load_gate(gate), "comparison": options.to_request()}))
+    return _print_promotion(result, common)
 
 
 @app.command
-def rollback(*, common: Remote = DEFAULT) -> int:
+def rollback(*, common: RemoteOptions = DEFAULT) -> int:
     """Let the generation answer again that answered before."""
-    return _tell_promotion(_call(common, lambda client: client.post("/v1/generations/rollback", {})), common)
+    return _print_promotion(_call_api(common, lambda client: client.post("/v1/generations/rollback", {})), common)
 
 
 @app.command
-def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = DEFAULT) -> int:
+def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
     """Give a generation up for good, with its tables and the topics that no other one uses.
 
     Parameters
@@ -178,59 +178,61 @@ def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: Remote = D
     """
 
     async def work(client: ApiClient) -> dict[str, Any]:
-        found = await client.get(f"/v1/generations/{name}")
-        if found["state"] == "live":
+        generation = await client.get(f"/v1/generations/{name}")
+        if generation["state"] == "live":
             return await client.delete(f"/v1/generations/{name}")  # the server refuses, and says why
-        return await client.delete(f"/v1/generations/{name}") if yes or agreed(_price(found)) else {}
+        return await client.delete(f"/v1/generations/{name}") if yes or confirm(_format_drop_prompt(generation)) else {}
 
-    told = _call(common, work)
-    if common.json and told:
-        common.show(told)
-    elif told:
-        say(_dropped(told), quiet=common.quiet)
-    return OK if told else FAILED
+    result = _call_api(common, work)
+    if common.is_json and result:
+        common.print_result(result)
+    elif result:
+        print_stderr(_format_drop_result(result), quiet=common.quiet)
+    return OK if result else FAILED
 
 
-def _call(common: Remote, work: Callable[[ApiClient], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+def _call_api(common: RemoteOptions, work: Callable[[ApiClient], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     from httpx2 import Timeout
 
-    from anabranch.cli.serving import api_client
+    from anabranch.cli.server_connection import open_client
 
     async def run() -> dict[str, Any]:
-        async with api_client(common, stages=STAGES) as client:
-            client.http.timeout = Timeout(PATIENCE_S, connect=10)
+        async with open_client(common, stages=SERVER_STAGES) as client:
+            client.http.timeout = Timeout(COMPARE_TIMEOUT_S, connect=10)
             return await work(client)
 
     return asyncio.run(run())
 
 
-async def _promoted(name: str, body: dict[str, Any], client: ApiClient) -> dict[str, Any]:
+async def _post_promotion(name: str, body: dict[str, Any], client: ApiClient) -> dict[str, Any]:
     return await client.post(f"/v1/generations/{name}/promote", body)
 
 
-def _gate(path: Path | None) -> dict[str, Any] | None:
-    from evaluation.gate import read_gate
+def _load_gate(path: Path | None) -> dict[str, Any] | None:
+    from evaluation.promotion_gate import read_gate
 
     return None if path is None else read_gate(path).model_dump(mode="json")
 
 
-def _tell_promotion(told: dict[str, Any], common: Remote) -> int:
-    if common.json:
-        common.show(told)
-    elif told["promoted"]:
-        previous = f"; {told['previous']} stands by" if told["previous"] else ""
-        say(f"{told['generation']} answers{previous}", quiet=common.quiet)
-    if not told["promoted"]:
-        for reason in told["reasons"]:
-            say(f"the gate does not hold: {reason}")
-    return OK if told["promoted"] else GATE
+def _print_promotion(result: dict[str, Any], common: RemoteOptions) -> int:
+    if common.is_json:
+        common.print_result(result)
+    elif result["promoted"]:
+        previous = f"; {result['previous']} stands by" if result["previous"] else ""
+        print_stderr(f"{result['generation']} answers{previous}", quiet=common.quiet)
+    if not result["promoted"]:
+        for reason in result["reasons"]:
+            print_stderr(f"the gate does not hold: {reason}")
+    return OK if result["promoted"] else GATE_FAILED
 
 
 def _print_report(report: dict[str, Any]) -> None:
-    rows = [(name, report["metrics"]["A"][name], report["metrics"]["B"][name], _interval(report["intervals"].get(name))) for name in report["metrics"]["A"]]
+    rows = [
+        (name, report["metrics"]["A"][name], report["metrics"]["B"][name], _format_interval(report["intervals"].get(name))) for name in report["metrics"]["A"]
+    ]
     rows += [
-        ("refusals", *(report["refusals"][side] for side in "AB"), _interval(report["intervals"].get("refusals"))),
-        ("latency p50, ms", *(report["latency_ms"][side]["p50"] for side in "AB"), _interval(report["intervals"].get("latency_ms"))),
+        ("refusals", *(report["refusals"][side] for side in "AB"), _format_interval(report["intervals"].get("refusals"))),
+        ("latency p50, ms", *(report["latency_ms"][side]["p50"] for side in "AB"), _format_interval(report["intervals"].get("latency_ms"))),
         ("latency p95, ms", *(report["latency_ms"][side]["p95"] for side in "AB"), ""),
         ("model calls", *(report["cost"][side]["model_calls"] for side in "AB"), ""),
         ("tokens", *(report["cost"][side]["tokens"] for side in "AB"), ""),
@@ -240,38 +242,40 @@ def _print_report(report: dict[str, Any]) -> None:
     ]
     print_table(("", report["generations"]["A"], report["generations"]["B"], "difference [95 %]"), rows)
     if report["queries"]:
-        _print_moves(report)
+        _print_rank_moves(report)
     elif not report["failed"]:
-        say("nothing was asked: give --golden, or a period with --since in which questions were asked")
-    for one in report["failed"].values():
-        say(f"could not be asked: {one['query']}: {one['detail']} [{one['code']}]")
+        print_stderr("nothing was asked: give --golden, or a period with --since in which questions were asked")
+    for failure in report["failed"].values():
+        print_stderr(f"could not be asked: {failure['query']}: {failure['detail']} [{failure['code']}]")
 
 
-def _print_moves(report: dict[str, Any]) -> None:
+def _print_rank_moves(report: dict[str, Any]) -> None:
     moves = report["rank_moves"]
     print(f"\n{report['queries']} questions, {report['judged_queries']} judged in both; overlap@10 {report['overlap@10']}")
     print(f"of the first ten: {moves['same']} stayed, {moves['up']} rose, {moves['down']} fell, {moves['left']} left")
     if report["worst"]:
         print()
-        print_table(("worst", "overlap@10", "ndcg@10"), [(one["query"][:80], one["overlap@10"], _change(one["ndcg@10"])) for one in report["worst"]])
+        print_table(
+            ("worst", "overlap@10", "ndcg@10"), [(entry["query"][:80], entry["overlap@10"], _format_change(entry["ndcg@10"])) for entry in report["worst"]]
+        )
 
 
-def _interval(found: dict[str, Any] | None) -> str:
-    return f"{found['difference']:+.4f} [{found['low']:+.4f}, {found['high']:+.4f}]" if found else "-"
+def _format_interval(interval: dict[str, Any] | None) -> str:
+    return f"{interval['difference']:+.4f} [{interval['low']:+.4f}, {interval['high']:+.4f}]" if interval else "-"
 
 
-def _change(sides: dict[str, float] | None) -> str | None:
+def _format_change(sides: dict[str, float] | None) -> str | None:
     return None if sides is None else f"{sides['A']} → {sides['B']}"
 
 
-def _price(found: dict[str, Any]) -> str:
-    size = f"{found['documents']} documents, {found['chunks']} chunks, {found['bytes']} bytes"
-    return f"{found['name']}  {found['state']}  {size}; no rollback leads to it afterwards. Drop it?"
+def _format_drop_prompt(generation: dict[str, Any]) -> str:
+    size = f"{generation['documents']} documents, {generation['chunks']} chunks, {generation['bytes']} bytes"
+    return f"{generation['name']}  {generation['state']}  {size}; no rollback leads to it afterwards. Drop it?"
 
 
-def _dropped(told: dict[str, Any]) -> str:
-    holder = told["held_by"]
-    if told["removed"]:
-        return f"{told['generation']} is gone"
+def _format_drop_result(result: dict[str, Any]) -> str:
+    holder = result["held_by"]
+    if result["removed"]:
+        return f"{result['generation']} is gone"
     by = f" of {holder['application'] or 'another program'} (pid {holder['pid']})" if holder else ""
-    return f"{told['generation']} is dropped; its last tables go when a transaction{by} ends"
+    return f"{result['generation']} is dropped; its last tables go when a transaction{by} ends"

@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 from cyclopts.validators import Number
 
-from anabranch.cli.exits import FAILED, OK, PARTLY
-from anabranch.cli.interrupted import going_on
-from anabranch.cli.options import Remote
-from anabranch.cli.output import print_table, say
+from anabranch.cli.exit_codes import FAILED, OK, PARTIAL_FAILURE
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_stderr, print_table
+from anabranch.cli.resume_hint import resume_hint
 
 if TYPE_CHECKING:
-    from anabranch.ingestion import Ingestion, Source
+    from anabranch.cli.ingest_batch import IngestBatch, IngestItem
 
 Flag = Parameter(negative="")
-UNITS = {"s": 1, "m": 60, "h": 3600}
+SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600}
 
 
 def ingest(
@@ -34,7 +34,7 @@ def ingest(
     wait: Annotated[bool, Flag] = False,
     timeout: str = "10m",
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
-    common: Remote = Remote(),  # noqa: B008
+    common: RemoteOptions = RemoteOptions(),  # noqa: B008
 ) -> int:
     """Take in documents. Exits 5 when some failed, 1 when some had not ended in time. Without --wait it returns once the log has them.
 
@@ -61,64 +61,64 @@ def ingest(
     concurrency
         Uploads at once.
     """
-    from anabranch.ingestion import Ingestion, gather_sources
+    from anabranch.cli.ingest_batch import IngestBatch, expand_paths
 
-    patience = seconds(timeout)
-    sources = gather_sources(paths, glob=glob, recursive=recursive)
-    job = Ingestion(sources, collection=collection, tags=tag, readers=reader, force=force, wait_s=patience if wait else None, concurrency=concurrency)
-    report = asyncio.run(_run(job, common))
-    if common.json:
-        common.show(report)
-    _tell_failures(sources)
-    if not common.json:
-        say(summary(sources), quiet=common.quiet)
-    if wait and any(not source.ended for source in sources):
-        say(f"not all documents ended within {timeout}; they go on while `anabranch up` runs, and `anabranch documents list` says how far they are")
+    timeout_s = parse_duration_s(timeout)
+    items = expand_paths(paths, glob=glob, recursive=recursive)
+    batch = IngestBatch(items, collection=collection, tags=tag, readers=reader, force=force, wait_s=timeout_s if wait else None, concurrency=concurrency)
+    report = asyncio.run(_run_batch(batch, common))
+    if common.is_json:
+        common.print_result(report)
+    _print_failures(items)
+    if not common.is_json:
+        print_stderr(format_summary(items), quiet=common.quiet)
+    if wait and any(not item.is_finished for item in items):
+        print_stderr(f"not all documents ended within {timeout}; they go on while `anabranch up` runs, and `anabranch documents list` says how far they are")
         return FAILED
-    return PARTLY if report["counts"]["failed"] else OK
+    return PARTIAL_FAILURE if report["counts"]["failed"] else OK
 
 
-async def _run(job: Ingestion, common: Remote) -> dict[str, Any]:
-    from anabranch.cli.progress import watching
-    from anabranch.cli.serving import beginning_client, tell_who_goes_on
+async def _run_batch(batch: IngestBatch, common: RemoteOptions) -> dict[str, Any]:
+    from anabranch.cli.progress import show_progress
+    from anabranch.cli.server_connection import open_or_initialize_client, warn_if_server_stops
 
-    async with beginning_client(common) as client:
-        with going_on(lambda: _told_so_far(job, common)), watching(job, quiet=common.quiet, plain=common.no_color):
-            report = await job.run(client)
-        if job.wait_s is None and any(source.job for source in job.sources):
-            tell_who_goes_on(client, common)
+    async with open_or_initialize_client(common) as client:
+        with resume_hint(lambda: _report_accepted(batch, common)), show_progress(batch, quiet=common.quiet, plain=common.no_color):
+            report = await batch.run(client)
+        if batch.wait_s is None and any(item.job_id for item in batch.items):
+            warn_if_server_stops(client, common)
         return report
 
 
-def _told_so_far(job: Ingestion, common: Remote) -> str:
+def _report_accepted(batch: IngestBatch, common: RemoteOptions) -> str:
     """What was accepted is data, also where the rest was not."""
-    accepted = [source for source in job.sources if source.job]
-    if common.json:
-        common.show(job.report())
+    accepted = [item for item in batch.items if item.job_id]
+    if common.is_json:
+        common.print_result(batch.build_report())
     elif accepted:
-        print_table(("path", "document_id", "state"), [(source.path, source.document_id, source.state) for source in accepted])
-    return f"{len(accepted)} of {len(job.sources)} documents were accepted; run the same command again for the others: nothing is done twice for those"
+        print_table(("path", "document_id", "state"), [(item.path, item.document_id, item.state) for item in accepted])
+    return f"{len(accepted)} of {len(batch.items)} documents were accepted; run the same command again for the others: nothing is done twice for those"
 
 
-def summary(sources: Sequence[Source]) -> str:
-    counts = Counter(source.outcome for source in sources)
+def format_summary(items: Sequence[IngestItem]) -> str:
+    counts = Counter(item.outcome for item in items)
     return ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common()) or "nothing to do"
 
 
-def _tell_failures(sources: Sequence[Source]) -> None:
+def _print_failures(items: Sequence[IngestItem]) -> None:
     """Also where all else is kept quiet."""
-    for source in sources:
-        if source.error:
-            say(f"error: {source.path}: {source.error['detail']} [{source.error['code']}]")
-            if source.error.get("remedy"):
-                say(f"  → {source.error['remedy']}")
+    for item in items:
+        if item.error:
+            print_stderr(f"error: {item.path}: {item.error['detail']} [{item.error['code']}]")
+            if item.error.get("remedy"):
+                print_stderr(f"  → {item.error['remedy']}")
 
 
-def seconds(text: str) -> float:
+def parse_duration_s(text: str) -> float:
     """`90s`, `10m`, `2h`, or a number of seconds. Raises ConfigurationError."""
     from schemas.errors import ConfigurationError
 
-    found = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
-    if found is None:
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
+    if match is None:
         raise ConfigurationError(f"--timeout {text}: no duration", remedy="Write 90s, 10m or 2h.")
-    return float(found[1]) * UNITS[found[2] or "s"]
+    return float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"]

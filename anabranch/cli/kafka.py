@@ -7,17 +7,17 @@ from pathlib import Path
 
 from cyclopts import App
 
-from anabranch.cli.exits import OK, UNREACHABLE
-from anabranch.cli.options import Common
-from anabranch.cli.output import say
+from anabranch.cli.exit_codes import OK, UNREACHABLE
+from anabranch.cli.options import CommonOptions
+from anabranch.cli.output import print_stderr
 
 app = App(name="kafka", help="A single Kafka node on this machine's Java.", result_action="return_value")
-DEFAULT = Common()
-FOLDER = "kafka"
+DEFAULT = CommonOptions()
+KAFKA_FOLDER = "kafka"
 
 
 @app.command
-def start(*, port: int = 0, heap_mb: int = 512, jars: Path | None = None, common: Common = DEFAULT) -> int:
+def start(*, port: int = 0, heap_mb: int = 512, jars: Path | None = None, common: CommonOptions = DEFAULT) -> int:
     """Start the node of the data folder; the first time Maven fetches Kafka's jars (about a minute). It goes on when this command ends.
 
     Parameters
@@ -31,47 +31,54 @@ def start(*, port: int = 0, heap_mb: int = 512, jars: Path | None = None, common
     """
     from streams.kafka.broker import Broker
 
-    broker = Broker(_folder(common), port=port, heap_mb=heap_mb, jars_dir=jars)
-    say("starting Kafka…", quiet=common.quiet)
+    broker = Broker(_resolve_folder(common), port=port, heap_mb=heap_mb, jars_dir=jars)
+    print_stderr("starting Kafka…", quiet=common.quiet)
     asyncio.run(broker.start())
-    if common.json:
-        common.show({"running": True, "bootstrap_servers": broker.bootstrap_servers})
+    if common.is_json:
+        common.print_result({"running": True, "bootstrap_servers": broker.bootstrap_servers})
     else:
         print(f"export ANABRANCH_KAFKA__BOOTSTRAP_SERVERS={broker.bootstrap_servers}")
     return OK
 
 
 @app.command
-def stop(*, common: Common = DEFAULT) -> int:
+def stop(*, common: CommonOptions = DEFAULT) -> int:
     """Stop it."""
     from streams.kafka.broker import Broker
 
-    broker = Broker(_folder(common))
-    ran = broker.status().running
+    broker = Broker(_resolve_folder(common))
+    was_running = broker.status().is_running
     asyncio.run(broker.stop())
-    if common.json:
-        common.show({"running": False})
+    if common.is_json:
+        common.print_result({"running": False})
     else:
-        say("stopped" if ran else f"no Kafka runs in {_folder(common)}", quiet=common.quiet)
+        print_stderr("stopped" if was_running else f"no Kafka runs in {_resolve_folder(common)}", quiet=common.quiet)
     return OK
 
 
 @app.command
-def status(*, common: Common = DEFAULT) -> int:
+def status(*, common: CommonOptions = DEFAULT) -> int:
     """Does it run, and where? Exits 7 when it does not."""
     from streams.kafka.broker import Broker
 
-    found = Broker(_folder(common)).status()
-    if common.json:
-        common.show({"running": found.running, "pid": found.pid, "bootstrap_servers": found.bootstrap_servers, "log_file": found.log_file})
+    broker_status = Broker(_resolve_folder(common)).status()
+    if common.is_json:
+        common.print_result(
+            {
+                "running": broker_status.is_running,
+                "pid": broker_status.pid,
+                "bootstrap_servers": broker_status.bootstrap_servers,
+                "log_file": broker_status.log_file,
+            }
+        )
     else:
-        print(f"running at {found.bootstrap_servers} (pid {found.pid})" if found.running else "not running")
-    return OK if found.running else UNREACHABLE
+        print(f"running at {broker_status.bootstrap_servers} (pid {broker_status.pid})" if broker_status.is_running else "not running")
+    return OK if broker_status.is_running else UNREACHABLE
 
 
-def _folder(common: Common) -> Path:
-    from anabranch.process.data_folder import check_ours
+def _resolve_folder(common: CommonOptions) -> Path:
+    from anabranch.process.data_folder import check_data_folder
 
-    folder = common.settings().data_dir
-    check_ours(folder)
-    return folder / FOLDER
+    folder = common.load_settings().data_dir
+    check_data_folder(folder)
+    return folder / KAFKA_FOLDER

@@ -15,25 +15,25 @@ from cyclopts import App, Parameter
 from cyclopts.validators import Number
 from pydantic import ValidationError
 
-from anabranch.cli.exits import OK
-from anabranch.cli.options import Common, Remote
-from anabranch.cli.output import print_table, say
-from schemas.api_keys import KEY_ID, MAX_GRACE_S, ApiKeyRequest, RotationRequest
+from anabranch.cli.exit_codes import OK
+from anabranch.cli.options import CommonOptions, RemoteOptions
+from anabranch.cli.output import print_stderr, print_table
+from schemas.api_keys import KEY_ID_PATTERN, MAX_GRACE_S, ApiKeyRequest, RotationRequest
 from schemas.errors import InvalidRequest
 from schemas.principals import Principal
 from schemas.roles import Role
 
 if TYPE_CHECKING:
-    from anabranch.client import ApiClient
+    from anabranch.cli.http_client import ApiClient
     from anabranch.identity.api_keys import ApiKeyService
 
 app = App(name="keys", help="Create, list, rotate and revoke API keys; rotate the master key.", result_action="return_value")
-DEFAULT = Remote()
-LOCAL = Common()
-ONCE = "this is the only time that the key is shown"
+DEFAULT = RemoteOptions()
+COMMON_DEFAULT = CommonOptions()
+SHOWN_ONCE_NOTE = "this is the only time that the key is shown"
 
 
-class Keys(Protocol):
+class ApiKeyAdmin(Protocol):
     async def create(self, request: ApiKeyRequest) -> dict[str, Any]: ...
 
     async def list_keys(self, after: str | None, limit: int) -> dict[str, Any]: ...
@@ -51,7 +51,7 @@ def create(
     user: str | None = None,
     group: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     expires_at: datetime | None = None,
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """Create a key and print it, once.
 
@@ -83,11 +83,11 @@ def create(
         raise InvalidRequest(
             f"--{option} {first['input']!r}: {first['msg']}.", remedy="Names have at most 200 characters; users and groups no spaces."
         ) from error
-    return _print_key(_call(common, lambda keys: keys.create(request)), common)
+    return _print_key(_run_call(common, lambda keys: keys.create(request)), common)
 
 
 @app.command(name="list")
-def list_keys(*, after: str | None = None, limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50, common: Remote = DEFAULT) -> int:
+def list_keys(*, after: str | None = None, limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50, common: RemoteOptions = DEFAULT) -> int:
     """List the tenant's keys, the newest first, without their secrets.
 
     Parameters
@@ -97,19 +97,19 @@ def list_keys(*, after: str | None = None, limit: Annotated[int, Parameter(valid
     limit
         Keys on one page.
     """
-    page = _call(common, lambda keys: keys.list_keys(after, limit))
-    if common.json:
-        common.show(page)
+    page = _run_call(common, lambda keys: keys.list_keys(after, limit))
+    if common.is_json:
+        common.print_result(page)
         return 0
-    rows = [(key["id"], key["name"], key["role"], key["readers"], _state(key), key["created_by"], key["created_at"]) for key in page["items"]]
+    rows = [(key["id"], key["name"], key["role"], key["readers"], _format_state(key), key["created_by"], key["created_at"]) for key in page["items"]]
     print_table(("id", "name", "role", "readers", "state", "created by", "created"), rows)
     if page["next"]:
-        say(f"more: --after {page['next']}", quiet=common.quiet)
+        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
     return 0
 
 
 @app.command
-def rotate(key_id: str, /, *, grace: Annotated[int, Parameter(validator=Number(gte=0, lte=MAX_GRACE_S))] = 0, common: Remote = DEFAULT) -> int:
+def rotate(key_id: str, /, *, grace: Annotated[int, Parameter(validator=Number(gte=0, lte=MAX_GRACE_S))] = 0, common: RemoteOptions = DEFAULT) -> int:
     """Give a key a new secret and print it, once.
 
     Parameters
@@ -119,12 +119,12 @@ def rotate(key_id: str, /, *, grace: Annotated[int, Parameter(validator=Number(g
     grace
         Seconds for which the old secret stays valid.
     """
-    checked = _checked_id(key_id)
-    return _print_key(_call(common, lambda keys: keys.rotate(checked, RotationRequest(grace_s=grace))), common)
+    valid_id = _validate_key_id(key_id)
+    return _print_key(_run_call(common, lambda keys: keys.rotate(valid_id, RotationRequest(grace_s=grace))), common)
 
 
 @app.command
-def revoke(key_id: str, /, *, common: Remote = DEFAULT) -> int:
+def revoke(key_id: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Refuse a key from now on.
 
     Parameters
@@ -132,50 +132,50 @@ def revoke(key_id: str, /, *, common: Remote = DEFAULT) -> int:
     key_id
         The part of the key between `ab_` and the secret.
     """
-    checked = _checked_id(key_id)
-    revoked = _call(common, lambda keys: keys.revoke(checked))
-    if common.json:
-        common.show(revoked)
+    valid_id = _validate_key_id(key_id)
+    revoked = _run_call(common, lambda keys: keys.revoke(valid_id))
+    if common.is_json:
+        common.print_result(revoked)
     else:
-        say(f"revoked {key_id}", quiet=common.quiet)
+        print_stderr(f"revoked {key_id}", quiet=common.quiet)
     return 0
 
 
-def _checked_id(key_id: str) -> str:
+def _validate_key_id(key_id: str) -> str:
     """Raises InvalidRequest; a whole key is not repeated."""
-    if whole := re.fullmatch(r"ab_([0-9a-f]{16})_.*", key_id):
-        raise InvalidRequest(f"The whole key {whole[1]} was given, with its secret.", remedy=f"Give its id alone: {whole[1]}")
-    if not re.fullmatch(KEY_ID, key_id):
+    if full_key := re.fullmatch(r"ab_([0-9a-f]{16})_.*", key_id):
+        raise InvalidRequest(f"The whole key {full_key[1]} was given, with its secret.", remedy=f"Give its id alone: {full_key[1]}")
+    if not re.fullmatch(KEY_ID_PATTERN, key_id):
         raise InvalidRequest(f"{key_id!r} is not the id of an API key.", remedy="`anabranch keys list` shows the ids.")
     return key_id
 
 
-def _print_key(issued: dict[str, Any], common: Remote) -> int:
+def _print_key(issued: dict[str, Any], common: RemoteOptions) -> int:
     """The key alone is on stdout, so that it can be piped into a file or a secret store."""
-    if common.json:
-        common.show(issued)
+    if common.is_json:
+        common.print_result(issued)
         return 0
     readers = f", readers {', '.join(issued['readers'])}" if issued["readers"] is not None else ""
-    say(f"{issued['id']}: tenant {issued['tenant']}, role {issued['role']}{readers}; {ONCE}", quiet=common.quiet)
+    print_stderr(f"{issued['id']}: tenant {issued['tenant']}, role {issued['role']}{readers}; {SHOWN_ONCE_NOTE}", quiet=common.quiet)
     print(issued["key"])
     return 0
 
 
-def _state(key: dict[str, Any]) -> str:
+def _format_state(key: dict[str, Any]) -> str:
     if key["revoked_at"]:
         return "revoked"
     return f"until {key['expires_at']}" if key["expires_at"] else "valid"
 
 
-def _call(common: Remote, call: Callable[[Keys], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
+def _run_call(common: RemoteOptions, call: Callable[[ApiKeyAdmin], Awaitable[dict[str, Any]]]) -> dict[str, Any]:
     async def run() -> dict[str, Any]:
-        async with _remote(common) if common.server else _direct(common) as keys:
+        async with _open_remote(common) if common.server else _open_direct(common) as keys:
             return await call(keys)
 
     return asyncio.run(run())
 
 
-class RemoteKeys:
+class RemoteApiKeyAdmin:
     """Over HTTP."""
 
     def __init__(self, client: ApiClient) -> None:
@@ -194,7 +194,7 @@ class RemoteKeys:
         return await self.client.delete(f"/v1/keys/{key_id}")
 
 
-class DirectKeys:
+class DirectApiKeyAdmin:
     """Through the database of the settings, whose holder may do everything."""
 
     def __init__(self, service: ApiKeyService, caller: Principal) -> None:
@@ -204,8 +204,8 @@ class DirectKeys:
         return (await self.service.create(self.caller, request)).model_dump(mode="json")
 
     async def list_keys(self, after: str | None, limit: int) -> dict[str, Any]:
-        keys, following = await self.service.list_keys(self.caller, after=after, limit=limit)
-        return {"items": [key.model_dump(mode="json") for key in keys], "next": following}
+        keys, next_cursor = await self.service.list_keys(self.caller, after=after, limit=limit)
+        return {"items": [key.model_dump(mode="json") for key in keys], "next": next_cursor}
 
     async def rotate(self, key_id: str, request: RotationRequest) -> dict[str, Any]:
         return (await self.service.rotate(self.caller, key_id, request)).model_dump(mode="json")
@@ -215,30 +215,30 @@ class DirectKeys:
 
 
 @asynccontextmanager
-async def _remote(common: Remote) -> AsyncIterator[Keys]:
-    from anabranch.cli.serving import api_client
+async def _open_remote(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
+    from anabranch.cli.server_connection import open_client
 
-    async with api_client(common) as client:
-        yield RemoteKeys(client)
+    async with open_client(common) as client:
+        yield RemoteApiKeyAdmin(client)
 
 
 @asynccontextmanager
-async def _direct(common: Remote) -> AsyncIterator[Keys]:
-    from anabranch.cli.storing import database_url
+async def _open_direct(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
+    from anabranch.cli.database import open_command_database
     from anabranch.composition.storage import prepare_storage
     from anabranch.identity.api_keys import ApiKeyService
     from anabranch.identity.audit import AuditLog
     from sql.api_keys import PgApiKeys
     from streams.codec import DEFAULT_TENANT
 
-    settings = common.settings()
-    caller = Principal(f"cli:{getpass.getuser()}", DEFAULT_TENANT, "operator").acting_for(common.tenant)
-    async with database_url(settings) as dsn, prepare_storage(settings, dsn, pool_size=2, name="anabranch keys") as storage:
-        yield DirectKeys(ApiKeyService(PgApiKeys(storage.pool), AuditLog(storage.log, storage.codec)), caller)
+    settings = common.load_settings()
+    caller = Principal(f"cli:{getpass.getuser()}", DEFAULT_TENANT, "operator").for_tenant(common.tenant)
+    async with open_command_database(settings) as dsn, prepare_storage(settings, dsn, pool_size=2, name="anabranch keys") as storage:
+        yield DirectApiKeyAdmin(ApiKeyService(PgApiKeys(storage.pool), AuditLog(storage.log, storage.codec)), caller)
 
 
 @app.command
-def rewrap(*, new_key_file: Path | None = None, common: Common = LOCAL) -> int:
+def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON_DEFAULT) -> int:
     """Rotate the master key: wrap the key of each document and run with a new one. Stop every other process first.
 
     Parameters
@@ -246,18 +246,18 @@ def rewrap(*, new_key_file: Path | None = None, common: Common = LOCAL) -> int:
     new_key_file
         File with the new key, 32 bytes in base64. Needed where ANABRANCH_LOG__MASTER_KEY is set; else one is made.
     """
-    from anabranch.cli.storing import database_url
-    from anabranch.key_rotation import rotate_master_key
+    from anabranch.cli.database import open_command_database
+    from anabranch.encryption.rotation import rotate_master_key
 
-    settings = common.settings()
+    settings = common.load_settings()
 
     async def run() -> int:
-        async with database_url(settings) as dsn:
+        async with open_command_database(settings) as dsn:
             return await rotate_master_key(settings, dsn, new_key_file)
 
     count = asyncio.run(run())
-    if common.json:
-        common.show({"keys": count})
+    if common.is_json:
+        common.print_result({"keys": count})
         return OK
     print(f"{count} keys wrapped with the new master key")
     if settings.log.master_key is not None:

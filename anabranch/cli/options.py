@@ -8,65 +8,65 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from cyclopts import Parameter
 
-from anabranch.cli.output import items_of, print_json, print_line, say
+from anabranch.cli.output import extract_items, print_json, print_json_line, print_stderr
 
 if TYPE_CHECKING:
-    from anabranch.settings import Settings
+    from anabranch.config.settings import Settings
 
 Flag = Parameter(negative="")
-Output = Literal["text", "json", "ndjson"]
+OutputFormat = Literal["text", "json", "ndjson"]
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Common:
+class CommonOptions:
     """Where the data are, and how to talk."""
 
     data: Annotated[Path | None, Parameter(help="Data folder.  [default: ./anabranch-data]")] = None
     config: Annotated[Path | None, Parameter(env_var="ANABRANCH_CONFIG", help="Settings file.  [default: anabranch.toml in the data folder]")] = None
     set: Annotated[tuple[str, ...], Parameter(name="--set", negative="", help="A setting, as section.key=value.")] = ()
     as_json: Annotated[bool, Parameter(name="--json", negative="", help="Short for --output json.")] = False
-    output: Annotated[Output, Parameter(help="What is on stdout: text for people, one JSON object, or (ndjson) one object a line, an item each of a list.")] = (
-        "text"
-    )
+    output: Annotated[
+        OutputFormat, Parameter(help="What is on stdout: text for people, one JSON object, or (ndjson) one object a line, an item each of a list.")
+    ] = "text"
     quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Say only what went wrong.")] = False
     verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Log more.")] = False
     no_color: Annotated[bool, Parameter(negative="", env_var="NO_COLOR", help="No colours.")] = False
 
     @property
-    def json(self) -> bool:
+    def is_json(self) -> bool:
         """Whether a program reads stdout."""
         return self.as_json or self.output != "text"
 
-    def show(self, body: dict[str, Any]) -> None:
+    def print_result(self, body: dict[str, Any]) -> None:
         """For a program."""
         if self.output == "ndjson":
-            for one in items_of(body):
-                print_line(one)
+            for item in extract_items(body):
+                print_json_line(item)
             if body.get("next"):
-                say(f"more: --after {body['next']}", quiet=self.quiet)
+                print_stderr(f"more: --after {body['next']}", quiet=self.quiet)
         else:
             print_json(body)
 
-    def tell_progress(self, text: str, body: dict[str, Any]) -> None:
+    def report_progress(self, text: str, body: dict[str, Any]) -> None:
         """How far something is: among the lines for a program that reads them, else as talk."""
         if self.output == "ndjson":
-            print_line({"progress": body})
+            print_json_line({"progress": body})
         else:
-            say(text, quiet=self.quiet)
+            print_stderr(text, quiet=self.quiet)
 
-    def settings(self, *more: str) -> Settings:
+    def load_settings(self, *extra_sets: str) -> Settings:
         """Raises ConfigurationError."""
-        from anabranch.settings_loading import load_settings
+        from anabranch.config.loader import load_settings
 
-        level = ("logging.level=debug",) if self.verbose else ("logging.level=error",) if self.quiet else ()
-        return load_settings(data_dir=self.data, config=self.config, sets=(*level, *self.set, *more))
+        level_sets = ("logging.level=debug",) if self.verbose else ("logging.level=error",) if self.quiet else ()
+        return load_settings(data_dir=self.data, config=self.config, sets=(*level_sets, *self.set, *extra_sets))
 
-    def arguments(self) -> list[str]:
+    def to_arguments(self) -> list[str]:
         """What makes a child read the same settings; its data folder comes in the environment."""
-        given = ["--config", str(self.config.resolve())] if self.config else []
+        config_arguments = ["--config", str(self.config.resolve())] if self.config else []
         return [
-            *given,
+            *config_arguments,
             *(token for assignment in self.set for token in ("--set", assignment)),
             *(["-v"] if self.verbose else []),
             *(["-q"] if self.quiet else []),
@@ -75,12 +75,12 @@ class Common:
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Local(Common):
+class LocalOptions(CommonOptions):
     """The same, for commands that work on this machine: they refuse a server that is named rather than work on another installation."""
 
     server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", show=False)] = None
 
-    def settings(self, *more: str) -> Settings:
+    def load_settings(self, *extra_sets: str) -> Settings:
         """Raises ConfigurationError, also where a server is named."""
         from schemas.errors import ConfigurationError
 
@@ -90,12 +90,12 @@ class Local(Common):
                 code="NOT_OVER_HTTP",
                 remedy="Run it where that server runs, with its --data folder or settings, and without --server: `env -u ANABRANCH_SERVER anabranch …`.",
             )
-        return super().settings(*more)
+        return super().load_settings(*extra_sets)
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
-class Remote(Common):
+class RemoteOptions(CommonOptions):
     """The same, for commands that speak to a server."""
 
     server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", help="Address of a running server, in place of a data folder.")] = None

@@ -16,27 +16,27 @@ def print_json(body: dict[str, Any]) -> None:
     print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, indent=1, default=str), flush=True)
 
 
-def print_line(body: dict[str, Any]) -> None:
+def print_json_line(body: dict[str, Any]) -> None:
     """One of several, at once."""
     print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, default=str), flush=True)
 
 
-def items_of(body: dict[str, Any]) -> list[dict[str, Any]]:
+def extract_items(body: dict[str, Any]) -> list[dict[str, Any]]:
     """Of a list and of nothing else its items; else the body alone."""
     lists = [value for name, value in body.items() if name != "next"]
     items = lists[0] if len(lists) == 1 else None
-    return items if isinstance(items, list) and all(isinstance(one, dict) for one in items) else [body]
+    return items if isinstance(items, list) and all(isinstance(item, dict) for item in items) else [body]
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
     """Columns as wide as their longest cell; no colours, so that it can be piped."""
-    cells = [[cell(value) for value in row] for row in rows]
+    cells = [[format_cell(value) for value in row] for row in rows]
     widths = [max(len(line[column]) for line in [list(headings), *cells]) for column in range(len(headings))]
     for line in [list(headings), *cells]:
         print("  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip())
 
 
-def say(text: str, *, quiet: bool = False) -> None:
+def print_stderr(text: str, *, quiet: bool = False) -> None:
     if not quiet:
         print(text, file=sys.stderr, flush=True)
 
@@ -44,15 +44,15 @@ def say(text: str, *, quiet: bool = False) -> None:
 def print_fields(fields: Mapping[str, object]) -> None:
     """A line each."""
     for name, value in fields.items():
-        print(f"{name:18} {cell(value)}")
+        print(f"{name:18} {format_cell(value)}")
 
 
-def called(document: Mapping[str, Any]) -> str | None:
+def choose_display_name(document: Mapping[str, Any]) -> str | None:
     """What people call it: of its names the one that says most."""
     return next((str(document[name]) for name in ("title", "filename", "source_uri", "external_id") if document.get(name)), None)
 
 
-def cell(value: object) -> str:
+def format_cell(value: object) -> str:
     """For people: no brackets, quotes and braces, and nothing that says nothing."""
     match value:
         case None:
@@ -60,13 +60,13 @@ def cell(value: object) -> str:
         case bool():
             return "yes" if value else "no"
         case Mapping():
-            return ", ".join(f"{name} {cell(told)}" for name, told in value.items() if told not in (None, "", [], {})) or "-"
+            return ", ".join(f"{name} {format_cell(entry)}" for name, entry in value.items() if entry not in (None, "", [], {})) or "-"
         case list() | tuple():
-            return ", ".join(map(cell, value)) or "-"
+            return ", ".join(map(format_cell, value)) or "-"
         case _:
-            return one_line(str(value))
+            return to_single_line(str(value))
 
 
-def one_line(text: str) -> str:
+def to_single_line(text: str) -> str:
     """Without line breaks, so that no title passes for a line of ours; escaped here already, so that columns are as wide as what is shown."""
     return escape_controls(text.replace("\n", " "))

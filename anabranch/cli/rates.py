@@ -8,11 +8,11 @@ from typing import Annotated
 from cyclopts import Parameter, Token
 from cyclopts.validators import Number
 
-from schemas.pace import FASTEST, SLOWEST
+from schemas.rate_limits import MAX_EVENTS_PER_S, MIN_EVENTS_PER_S
 
 
-def _per_second(_: object, tokens: Sequence[Token]) -> float:
+def _parse_rate(_: object, tokens: Sequence[Token]) -> float:
     return float(tokens[0].value.removesuffix("/s"))
 
 
-Rate = Annotated[float | None, Parameter(converter=_per_second, validator=Number(gte=SLOWEST, lte=FASTEST))]
+Rate = Annotated[float | None, Parameter(converter=_parse_rate, validator=Number(gte=MIN_EVENTS_PER_S, lte=MAX_EVENTS_PER_S))]

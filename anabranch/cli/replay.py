@@ -10,17 +10,17 @@ from uuid import UUID
 
 from cyclopts import App, Parameter
 
-from anabranch.cli.calls import got, posted, told_moment
-from anabranch.cli.exits import FAILED, OK, PARTLY
-from anabranch.cli.interrupted import GOES_ON, going_on
-from anabranch.cli.options import Remote
-from anabranch.cli.output import print_fields, print_table, say
+from anabranch.cli.api_calls import format_time, get, post
+from anabranch.cli.exit_codes import FAILED, OK, PARTIAL_FAILURE
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_fields, print_stderr, print_table
 from anabranch.cli.rates import Rate
+from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
 from schemas.errors import InvalidRequest
 
 app = App(name="replay", help="Let a stage react once more to events it has read.", result_action="return_value")
 Flag = Parameter(negative="")
-DEFAULT = Remote()
+DEFAULT = RemoteOptions()
 POLL_S = 0.5
 
 
@@ -37,7 +37,7 @@ def start(
     rate: Rate = None,
     dry_run: Annotated[bool, Flag] = False,
     wait: bool = True,
-    common: Remote = DEFAULT,
+    common: RemoteOptions = DEFAULT,
 ) -> int:
     """Read a stage's topic again. What engines said is remembered; events keep their order, so nothing old comes back over what is newer. Exits 5 where some
     events were buried, 1 where it ended before its time.
@@ -65,26 +65,31 @@ def start(
     wait
         Until it is done.
     """
-    body: dict[str, Any] = {"stage": stage, "generation": generation, "since": told_moment(since), "until": told_moment(until), "collection": collection}
-    body |= {"offsets": [_offsets(text) for text in offsets], "document_ids": [str(one) for one in document] or None, "per_second": rate, "dry_run": dry_run}
-    answer = asyncio.run(waited("/v1/replays", body, common)) if wait else posted("/v1/replays", body, common)
-    if common.json:
-        common.show(answer)
+    body: dict[str, Any] = {"stage": stage, "generation": generation, "since": format_time(since), "until": format_time(until), "collection": collection}
+    body |= {
+        "offsets": [_parse_offsets(text) for text in offsets],
+        "document_ids": [str(document_id) for document_id in document] or None,
+        "per_second": rate,
+        "dry_run": dry_run,
+    }
+    answer = asyncio.run(post_and_wait("/v1/replays", body, common)) if wait else post("/v1/replays", body, common)
+    if common.is_json:
+        common.print_result(answer)
     else:
         print(f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}" + (f" for {answer['events_chosen']} of them" if dry_run else ""))
-        for place in answer["missing"]:
-            print(f"no longer there: offsets {place['start']} to {place['end'] - 1} of partition {place['partition']}")
-        for found in answer.get("replays", []):
-            print(f"{found['state']}: {found['replayed']} replayed, {found['superseded']} overtaken, {found['buried']} buried")
-    return came_to(answer.get("replays", []))
+        for gap in answer["missing"]:
+            print(f"no longer there: offsets {gap['start']} to {gap['end'] - 1} of partition {gap['partition']}")
+        for replay in answer.get("replays", []):
+            print(f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} overtaken, {replay['buried']} buried")
+    return to_replay_exit_code(answer.get("replays", []))
 
 
 @app.command(name="list")
-def list_replays(*, common: Remote = DEFAULT) -> int:
+def list_replays(*, common: RemoteOptions = DEFAULT) -> int:
     """Replays and redrives, the newest first."""
-    page = got("/v1/replays", common)
-    if common.json:
-        common.show(page)
+    page = get("/v1/replays", common)
+    if common.is_json:
+        common.print_result(page)
         return OK
     headings = ("replay_id", "kind", "stage", "state", "read", "total", "replayed", "superseded", "buried")
     print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
@@ -92,7 +97,7 @@ def list_replays(*, common: Remote = DEFAULT) -> int:
 
 
 @app.command
-def show(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+def show(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """How far one is, its rate, and how long it will take.
 
     Parameters
@@ -100,11 +105,11 @@ def show(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
     replay
         Its id.
     """
-    return _tell(got(f"/v1/replays/{replay}", common), common)
+    return _print_replay(get(f"/v1/replays/{replay}", common), common)
 
 
 @app.command
-def status(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+def status(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """The same as `show`.
 
     Parameters
@@ -116,7 +121,7 @@ def status(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
 
 
 @app.command
-def watch(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+def watch(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Follow one until it ends or is paused. Exits as `start` does; 1 where it is paused.
 
     Parameters
@@ -124,13 +129,13 @@ def watch(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
     replay
         Its id.
     """
-    found = asyncio.run(_watched(str(replay), common))
-    _tell(found, common)
-    return came_to([found])
+    snapshot = asyncio.run(_watch_replay(str(replay), common))
+    _print_replay(snapshot, common)
+    return to_replay_exit_code([snapshot])
 
 
 @app.command
-def pause(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+def pause(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Stop one for now.
 
     Parameters
@@ -138,11 +143,11 @@ def pause(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
     replay
         Its id.
     """
-    return _tell(posted(f"/v1/replays/{replay}/pause", {}, common), common)
+    return _print_replay(post(f"/v1/replays/{replay}/pause", {}, common), common)
 
 
 @app.command
-def resume(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+def resume(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Go on with one that was paused, or that failed.
 
     Parameters
@@ -150,11 +155,11 @@ def resume(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
     replay
         Its id.
     """
-    return _tell(posted(f"/v1/replays/{replay}/resume", {}, common), common)
+    return _print_replay(post(f"/v1/replays/{replay}/resume", {}, common), common)
 
 
 @app.command
-def cancel(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
+def cancel(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Give one up. What it has replayed stays.
 
     Parameters
@@ -162,64 +167,64 @@ def cancel(replay: UUID, /, *, common: Remote = DEFAULT) -> int:
     replay
         Its id.
     """
-    return _tell(posted(f"/v1/replays/{replay}/cancel", {}, common), common)
+    return _print_replay(post(f"/v1/replays/{replay}/cancel", {}, common), common)
 
 
-def came_to(replays: Sequence[dict[str, Any]]) -> int:
+def to_replay_exit_code(replays: Sequence[dict[str, Any]]) -> int:
     """The exit code of replays that were waited for."""
-    if any(found["state"] != "done" for found in replays):
+    if any(replay["state"] != "done" for replay in replays):
         return FAILED
-    return PARTLY if any(found["buried"] for found in replays) else OK
+    return PARTIAL_FAILURE if any(replay["buried"] for replay in replays) else OK
 
 
-async def waited(path: str, body: dict[str, Any], common: Remote) -> dict[str, Any]:
+async def post_and_wait(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
     """The answer, with each replay that it began as it ended."""
-    from anabranch.cli.serving import api_client
+    from anabranch.cli.server_connection import open_client
 
-    async with api_client(common, stages=("all",)) as client:
+    async with open_client(common, stages=("all",)) as client:
         answer = await client.post(path, body)
-        begun = answer.get("replays") or ([answer["replay_id"]] if answer.get("replay_id") else [])
-        return answer | {"replays": [await _ended(client, replay, common) for replay in begun]}
+        replay_ids = answer.get("replays") or ([answer["replay_id"]] if answer.get("replay_id") else [])
+        return answer | {"replays": [await _wait_until_ended(client, replay, common) for replay in replay_ids]}
 
 
-async def _watched(replay: str, common: Remote) -> dict[str, Any]:
-    from anabranch.cli.serving import api_client
+async def _watch_replay(replay: str, common: RemoteOptions) -> dict[str, Any]:
+    from anabranch.cli.server_connection import open_client
 
-    async with api_client(common, stages=("all",)) as client:
-        return await _ended(client, replay, common, waits_in=("running",))
+    async with open_client(common, stages=("all",)) as client:
+        return await _wait_until_ended(client, replay, common, wait_states=("running",))
 
 
-async def _ended(client: Any, replay: str, common: Remote, *, waits_in: Collection[str] = ("running", "paused")) -> dict[str, Any]:
+async def _wait_until_ended(client: Any, replay: str, common: RemoteOptions, *, wait_states: Collection[str] = ("running", "paused")) -> dict[str, Any]:
     """As it is once it is in no state that is waited in."""
-    shown = None
-    with going_on(lambda: f"replay {replay} {GOES_ON}; how far it is: anabranch replay show {replay}"):
+    last_printed = None
+    with resume_hint(lambda: f"replay {replay} {CONTINUES_WHILE_RUNNING}; how far it is: anabranch replay show {replay}"):
         while True:
-            found: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
-            if (told := (found["read"], found["state"])) != shown:
-                shown = told
-                common.tell_progress(_progress(found), found)
-                if found["state"] == "paused":
-                    say(f"replay {replay} waits until somebody resumes it: anabranch replay resume {replay}", quiet=common.quiet)
-            if found["state"] not in waits_in:
-                return found
+            snapshot: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
+            if (printed := (snapshot["read"], snapshot["state"])) != last_printed:
+                last_printed = printed
+                common.report_progress(_format_progress(snapshot), snapshot)
+                if snapshot["state"] == "paused":
+                    print_stderr(f"replay {replay} waits until somebody resumes it: anabranch replay resume {replay}", quiet=common.quiet)
+            if snapshot["state"] not in wait_states:
+                return snapshot
             await asyncio.sleep(POLL_S)
 
 
-def _progress(found: dict[str, Any]) -> str:
-    eta = found["eta_s"]
-    left = f", {eta['low']:.0f} to {eta['high']:.0f} s left" if eta else ""
-    return f"{found['stage']}: {found['read']} of {found['total']} events read, {found['state']}{left}"
+def _format_progress(snapshot: dict[str, Any]) -> str:
+    eta = snapshot["eta_s"]
+    eta_text = f", {eta['low']:.0f} to {eta['high']:.0f} s left" if eta else ""
+    return f"{snapshot['stage']}: {snapshot['read']} of {snapshot['total']} events read, {snapshot['state']}{eta_text}"
 
 
-def _tell(found: dict[str, Any], common: Remote) -> int:
-    if common.json:
-        common.show(found)
+def _print_replay(snapshot: dict[str, Any], common: RemoteOptions) -> int:
+    if common.is_json:
+        common.print_result(snapshot)
         return OK
-    print_fields(found)
+    print_fields(snapshot)
     return OK
 
 
-def _offsets(text: str) -> dict[str, int | None]:
+def _parse_offsets(text: str) -> dict[str, int | None]:
     try:
         partition, _, bounds = text.partition(":")
         first, _, end = bounds.partition("-")

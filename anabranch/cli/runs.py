@@ -9,16 +9,16 @@ from uuid import UUID
 
 from cyclopts import App
 
-from anabranch.cli.exits import FAILED, OK
-from anabranch.cli.options import Remote
-from anabranch.cli.output import one_line, print_table, say
+from anabranch.cli.exit_codes import FAILED, OK
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_stderr, print_table, to_single_line
 
 app = App(name="runs", help="Questions that were asked: list, show, answer again, compare.", result_action="return_value")
-DEFAULT = Remote()
+DEFAULT = RemoteOptions()
 
 
 @app.command(name="list")
-def list_runs(*, limit: int = 50, after: str | None = None, common: Remote = DEFAULT) -> int:
+def list_runs(*, limit: int = 50, after: str | None = None, common: RemoteOptions = DEFAULT) -> int:
     """List questions, the latest first.
 
     Parameters
@@ -28,19 +28,19 @@ def list_runs(*, limit: int = 50, after: str | None = None, common: Remote = DEF
     after
         `next` of the page before.
     """
-    page = asyncio.run(_call("GET", "/v1/runs", common, params={"limit": limit, **({"after": after} if after else {})}))
-    if common.json:
-        common.show(page)
+    page = asyncio.run(_request("GET", "/v1/runs", common, params={"limit": limit, **({"after": after} if after else {})}))
+    if common.is_json:
+        common.print_result(page)
         return OK
     columns = ("run_id", "received_at", "kind", "generation", "refused", "query")
     print_table(columns, [[item[column] for column in columns] for item in page["items"]])
     if page["next"]:
-        say(f"more: --after {page['next']}", quiet=common.quiet)
+        print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
     return OK
 
 
 @app.command
-def show(run: UUID, /, *, common: Remote = DEFAULT) -> int:
+def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """A question, its answer, and what was recorded of it.
 
     Parameters
@@ -48,20 +48,20 @@ def show(run: UUID, /, *, common: Remote = DEFAULT) -> int:
     run
         Its id.
     """
-    found = asyncio.run(_call("GET", f"/v1/runs/{run}", common))
-    if common.json:
-        common.show(found)
+    details = asyncio.run(_request("GET", f"/v1/runs/{run}", common))
+    if common.is_json:
+        common.print_result(details)
         return OK
     for name in ("run_id", "kind", "received_at", "answered_at", "generation"):
-        print(f"{name:12} {found[name]}")
-    print(f"{'question':12} {found['request']['query'] if found['request'] else '-' if found['response'] else 'erased'}")
-    print(f"{'candidates':12} {len(found['candidates'])}")
-    _print_response(found["response"] or {})
+        print(f"{name:12} {details[name]}")
+    print(f"{'question':12} {details['request']['query'] if details['request'] else '-' if details['response'] else 'erased'}")
+    print(f"{'candidates':12} {len(details['candidates'])}")
+    _print_response(details["response"] or {})
     return OK
 
 
 @app.command
-def rerun(run: UUID, /, *, common: Remote = DEFAULT) -> int:
+def rerun(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Answer a past question again as it was, from its recorded candidates and numbers. Exits 1 if it does not come out the same.
 
     Parameters
@@ -69,19 +69,19 @@ def rerun(run: UUID, /, *, common: Remote = DEFAULT) -> int:
     run
         Its id.
     """
-    found = asyncio.run(_call("POST", f"/v1/runs/{run}/rerun", common))
-    if common.json:
-        common.show(found)
+    result = asyncio.run(_request("POST", f"/v1/runs/{run}/rerun", common))
+    if common.is_json:
+        common.print_result(result)
     else:
-        _print_response(found["response"])
-        say("the same, byte for byte" if found["same"] else f"not the same: {', '.join(found['differences'])}", quiet=common.quiet)
-        if found["missing"]:
-            say(f"{len(found['missing'])} candidates that were not read have no text any more", quiet=common.quiet)
-    return OK if found["same"] else FAILED
+        _print_response(result["response"])
+        print_stderr("the same, byte for byte" if result["same"] else f"not the same: {', '.join(result['differences'])}", quiet=common.quiet)
+        if result["missing"]:
+            print_stderr(f"{len(result['missing'])} candidates that were not read have no text any more", quiet=common.quiet)
+    return OK if result["same"] else FAILED
 
 
 @app.command
-def diff(run: UUID, other: UUID | None = None, /, *, common: Remote = DEFAULT) -> int:
+def diff(run: UUID, other: UUID | None = None, /, *, common: RemoteOptions = DEFAULT) -> int:
     """Compare an answer with another one, or with the same question asked now.
 
     Parameters
@@ -91,30 +91,30 @@ def diff(run: UUID, other: UUID | None = None, /, *, common: Remote = DEFAULT) -
     other
         A later run; without one the question is asked now, as a run of its own.
     """
-    found = asyncio.run(_call("POST", f"/v1/runs/{run}/diff", common, json={"other": str(other) if other else None}))
-    if common.json:
-        common.show(found)
+    result = asyncio.run(_request("POST", f"/v1/runs/{run}/diff", common, json={"other": str(other) if other else None}))
+    if common.is_json:
+        common.print_result(result)
     else:
-        for line in _told(found):
+        for line in _format_diff(result):
             print(line)
     return OK
 
 
-def _told(found: dict[str, Any]) -> Iterable[str]:
-    yield found["question"]
+def _format_diff(result: dict[str, Any]) -> Iterable[str]:
+    yield result["question"]
     for name in ("then", "now"):
-        side = found[name]
+        side = result[name]
         yield f"{name}: {side['answer'] or side['code'] or '(a search)'}\n      run {side['run_id']}, generation {side['generation']}, profile {side['profile']}"
-    if found["same"]:
+    if result["same"]:
         yield "nothing differs"
-    for reason in found["reasons"]:
+    for reason in result["reasons"]:
         yield f"because: {reason['detail']}"
     for kind in ("gone", "new", "moved"):
-        for one in found[kind]:
-            yield f"{kind:5} {_rank(one['rank_then'])} → {_rank(one['rank_now'])}  {one_line(one['title'] or one['external_id'] or one['document_id'])}  {one_line(one['section'] or '')}"
+        for change in result[kind]:
+            yield f"{kind:5} {_format_rank(change['rank_then'])} → {_format_rank(change['rank_now'])}  {to_single_line(change['title'] or change['external_id'] or change['document_id'])}  {to_single_line(change['section'] or '')}"
 
 
-def _rank(rank: int | None) -> str:
+def _format_rank(rank: int | None) -> str:
     return "-" if rank is None else str(rank)
 
 
@@ -122,13 +122,13 @@ def _print_response(response: dict[str, Any]) -> None:
     if "answer" in response:
         print(response["answer"] or response["message"])
     for citation in response.get("citations", []):
-        print(f"[{citation['n']}] {one_line(citation['title'] or citation['external_id'] or '-')}: {citation['quote']}")
+        print(f"[{citation['n']}] {to_single_line(citation['title'] or citation['external_id'] or '-')}: {citation['quote']}")
     for result in response.get("results", []):
-        print(f"{result['rank']:>2}. {one_line(result['title'] or result['external_id'] or '-')}: {result['snippet']}")
+        print(f"{result['rank']:>2}. {to_single_line(result['title'] or result['external_id'] or '-')}: {result['snippet']}")
 
 
-async def _call(method: str, path: str, common: Remote, **options: Any) -> dict[str, Any]:
-    from anabranch.cli.serving import api_client
+async def _request(method: str, path: str, common: RemoteOptions, **options: Any) -> dict[str, Any]:
+    from anabranch.cli.server_connection import open_client
 
-    async with api_client(common) as client:
+    async with open_client(common) as client:
         return dict((await client.request(method, path, **options)).json())

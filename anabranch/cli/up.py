@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from anabranch.cli.options import Common
-from anabranch.cli.output import say
+from anabranch.cli.options import CommonOptions
+from anabranch.cli.output import print_stderr
 
 if TYPE_CHECKING:
-    from anabranch.process.data_folder import Server
-    from anabranch.process.supervisor import Plan
+    from anabranch.process.data_folder import ServerInfo
+    from anabranch.process.supervisor import LaunchPlan
 
 Hidden = Parameter(show=False, negative="")
 
@@ -28,7 +28,7 @@ def up(
     ephemeral: Annotated[bool, Parameter(negative="")] = False,
     postgres_port: int | None = None,
     ready_file: Path | None = None,
-    common: Common = Common(),  # noqa: B008
+    common: CommonOptions = CommonOptions(),  # noqa: B008
 ) -> int:
     """Run everything in one data folder: Postgres, log, stages, API. Ctrl-C stops it.
 
@@ -46,33 +46,35 @@ def up(
         Written as JSON once everything answers.
     """
     from anabranch.process.logs import configure_logs
-    from anabranch.process.stopping import until_stopped
-    from anabranch.process.supervisor import Plan
+    from anabranch.process.shutdown import run_until_stopped
+    from anabranch.process.supervisor import LaunchPlan
 
-    settings = common.settings(*([f"api.port={port}"] if port is not None else []), *([f"database.tcp={postgres_port}"] if postgres_port is not None else []))
+    settings = common.load_settings(
+        *([f"api.port={port}"] if port is not None else []), *([f"database.tcp={postgres_port}"] if postgres_port is not None else [])
+    )
     configure_logs(settings.logging)
-    chosen = () if stages == "none" else tuple(stages.split(","))
-    return asyncio.run(until_stopped(_serve(Plan(settings, common.arguments(), chosen, ephemeral), ready_file, common)))
+    stage_names = () if stages == "none" else tuple(stages.split(","))
+    return asyncio.run(run_until_stopped(_run_server(LaunchPlan(settings, common.to_arguments(), stage_names, ephemeral), ready_file, common)))
 
 
-async def _serve(plan: Plan, ready_file: Path | None, common: Common) -> None:
-    from anabranch.client import ApiClient
+async def _run_server(plan: LaunchPlan, ready_file: Path | None, common: CommonOptions) -> None:
+    from anabranch.cli.http_client import ApiClient
     from anabranch.process.data_folder import write_server
-    from anabranch.process.supervisor import running
+    from anabranch.process.supervisor import run_server
 
-    say("starting…", quiet=common.quiet)
-    with _no_file(ready_file):
-        async with running(plan) as (server, failed):
+    print_stderr("starting…", quiet=common.quiet)
+    with _manage_ready_file(ready_file):
+        async with run_server(plan) as (server, failure):
             async with ApiClient(server.url, server.token) as client:
-                login = server.url + (await client.post("/v1/login-links", {}))["url"].removeprefix(plan.settings.api.public_url.rstrip("/"))
-            _announce(server, login, plan, common)
+                login_url = server.url + (await client.post("/v1/login-links", {}))["url"].removeprefix(plan.settings.api.public_url.rstrip("/"))
+            _announce(server, login_url, plan, common)
             if ready_file is not None:
                 write_server(ready_file, server)
-            await failed
+            await failure
 
 
 @contextmanager
-def _no_file(path: Path | None) -> Iterator[None]:
+def _manage_ready_file(path: Path | None) -> Iterator[None]:
     """None before, none after."""
     if path is None:
         yield
@@ -84,15 +86,15 @@ def _no_file(path: Path | None) -> Iterator[None]:
         path.unlink(missing_ok=True)
 
 
-def _announce(server: Server, login: str, plan: Plan, common: Common) -> None:
-    if common.json:
-        common.show({name: value for name, value in asdict(server).items() if name != "token"} | {"login": login})
+def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: CommonOptions) -> None:
+    if common.is_json:
+        common.print_result({name: value for name, value in asdict(server).items() if name != "token"} | {"login": login_url})
         return
-    kept = "kept when this stops" if server.persistent else "gone when this stops"
+    persistence = "kept when this stops" if server.persistent else "gone when this stops"
     lines = {
         "API": server.url,
-        "UI": f"{login}   (opens once, within ten minutes; `anabranch open` makes another)",
-        "data": f"{server.data_dir}   ({kept})",
+        "UI": f"{login_url}   (opens once, within ten minutes; `anabranch open` makes another)",
+        "data": f"{server.data_dir}   ({persistence})",
         "Postgres": server.database_url or "as set",
         "log": "Kafka" if server.log == "kafka" else "Postgres table",
         "stages": ", ".join(plan.stages) or "none",
@@ -100,25 +102,25 @@ def _announce(server: Server, login: str, plan: Plan, common: Common) -> None:
         "profile": "default",
     }
     if server.mode == "embedded":
-        lines |= _postgres_lines(server, plan)
+        lines |= _format_postgres_lines(server, plan)
     if server.outdated:
         lines["index"] = server.outdated
     print("\n".join(f"{name:9} {value}" for name, value in lines.items()), flush=True)
-    say("Ctrl-C stops everything.", quiet=common.quiet)
+    print_stderr("Ctrl-C stops everything.", quiet=common.quiet)
 
 
-def _postgres_lines(server: Server, plan: Plan) -> dict[str, str]:
+def _format_postgres_lines(server: ServerInfo, plan: LaunchPlan) -> dict[str, str]:
     """Return notes about the embedded Postgres: the password file for TCP, and tables outside the data folder."""
-    from anabranch.process.database import FOLDER
-    from sql.embedded import DATABASE, PASSWORD_FILE, ROLE, tables_elsewhere
+    from anabranch.process.database import POSTGRES_FOLDER
+    from sql.embedded import DATABASE, PASSWORD_FILE, ROLE, find_relocated_tables
 
-    root = Path(server.data_dir) / FOLDER
-    elsewhere = tables_elsewhere(root)
+    root = Path(server.data_dir) / POSTGRES_FOLDER
+    external_tables = find_relocated_tables(root)
     lines = {}
     if tcp := plan.settings.database.tcp:
-        lines["TCP"] = f"postgresql://{ROLE}@127.0.0.1:{tcp}/{DATABASE}?passfile={(elsewhere or root) / PASSWORD_FILE}"
-    if elsewhere:
-        lines["tables"] = f"{elsewhere}   (outside the data folder; `anabranch down --erase` deletes both)"
+        lines["TCP"] = f"postgresql://{ROLE}@127.0.0.1:{tcp}/{DATABASE}?passfile={(external_tables or root) / PASSWORD_FILE}"
+    if external_tables:
+        lines["tables"] = f"{external_tables}   (outside the data folder; `anabranch down --erase` deletes both)"
     return lines
 
 
@@ -127,7 +129,7 @@ def api(
     host: str | None = None,
     port: int | None = None,
     attached: Annotated[bool, Hidden] = False,
-    common: Common = Common(),  # noqa: B008
+    common: CommonOptions = CommonOptions(),  # noqa: B008
 ) -> int:
     """Run the HTTP API alone, on the database and log that the settings name.
 
@@ -142,11 +144,11 @@ def api(
     """
     from anabranch.process.api_process import serve_api
     from anabranch.process.logs import configure_logs
-    from anabranch.process.stopping import leave, until_stopped
+    from anabranch.process.shutdown import exit_process, run_until_stopped
 
-    settings = common.settings(*([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else []))
+    settings = common.load_settings(*([f"api.port={port}"] if port is not None else []), *([f"api.host={host}"] if host else []))
     configure_logs(settings.logging)
-    leave(asyncio.run(until_stopped(serve_api(settings), with_parent=attached)))
+    exit_process(asyncio.run(run_until_stopped(serve_api(settings), stop_with_parent=attached)))
 
 
 def worker(
@@ -156,7 +158,7 @@ def worker(
     metrics_host: str | None = None,
     attached: Annotated[bool, Hidden] = False,
     report: Annotated[Path | None, Hidden] = None,
-    common: Common = Common(),  # noqa: B008
+    common: CommonOptions = CommonOptions(),  # noqa: B008
 ) -> int:
     """Run stages of the pipeline until Ctrl-C. Start it again elsewhere to share the work.
 
@@ -174,11 +176,11 @@ def worker(
         Written once the stages read.
     """
     from anabranch.process.logs import configure_logs
-    from anabranch.process.stopping import leave, until_stopped
-    from anabranch.process.worker_process import work
+    from anabranch.process.shutdown import exit_process, run_until_stopped
+    from anabranch.process.worker_process import run_worker
 
-    settings = common.settings(
+    settings = common.load_settings(
         *([f"worker.metrics_port={metrics_port}"] if metrics_port is not None else []), *([f"worker.metrics_host={metrics_host}"] if metrics_host else [])
     )
     configure_logs(settings.logging)
-    leave(asyncio.run(until_stopped(work(settings, stages.split(","), report), with_parent=attached)))
+    exit_process(asyncio.run(run_until_stopped(run_worker(settings, stages.split(","), report), stop_with_parent=attached)))

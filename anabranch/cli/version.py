@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from anabranch.cli.options import Common
-from anabranch.version import program_version
+from anabranch.cli.options import CommonOptions
+from anabranch.version import get_program_version
 
 
-def version(*, common: Common = Common()) -> int:  # noqa: B008
+def version(*, common: CommonOptions = CommonOptions()) -> int:  # noqa: B008
     """Print the version."""
-    if common.json:
-        common.show({"version": program_version()})
+    if common.is_json:
+        common.print_result({"version": get_program_version()})
     else:
-        print(program_version())
+        print(get_program_version())
     return 0

@@ -7,62 +7,62 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from anabranch.cli.options import Remote
-from anabranch.cli.output import print_line, say
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_json_line, print_stderr
 
 if TYPE_CHECKING:
-    from anabranch.client import ApiClient
+    from anabranch.cli.http_client import ApiClient
 
-LOOK_S = 1.0
+POLL_S = 1.0
 
 
-async def watch_folder(name: str, body: dict[str, Any], common: Remote) -> int:
+async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -> int:
     """`body` declares the source. Until interrupted."""
-    from anabranch.cli.serving import beginning_client
+    from anabranch.cli.server_connection import open_or_initialize_client
     from anabranch.cli.source import approve_folder
 
-    async with beginning_client(common) as client:
+    async with open_or_initialize_client(common) as client:
         approve_folder(body["takes"], common)
-        if await _declare(client, body):
-            say(f"watching {body['takes']['path']} as source {name}; to end that for good: anabranch source remove {name}", quiet=common.quiet)
+        if await _ensure_source(client, body):
+            print_stderr(f"watching {body['takes']['path']} as source {name}; to end that for good: anabranch source remove {name}", quiet=common.quiet)
         await _follow(client, name, common)
     return 0
 
 
-async def _declare(client: ApiClient, body: dict[str, Any]) -> bool:
+async def _ensure_source(client: ApiClient, body: dict[str, Any]) -> bool:
     """Whether it was not yet watched."""
-    known = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
-    if body["name"] in known and known[body["name"]]["takes"]["path" if known[body["name"]]["kind"] == "folder" else "kind"] == body["takes"]["path"]:
+    existing = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
+    if body["name"] in existing and existing[body["name"]]["takes"]["path" if existing[body["name"]]["kind"] == "folder" else "kind"] == body["takes"]["path"]:
         return False
     await client.post("/v1/sources", body)
     return True
 
 
-async def _follow(client: ApiClient, name: str, common: Remote) -> None:
+async def _follow(client: ApiClient, name: str, common: RemoteOptions) -> None:
     """A line whenever something changed."""
-    shown: dict[str, Any] = {}
+    last_line: dict[str, Any] = {}
     while True:
         sources = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
-        if found := sources.get(name):
-            line = {"state": found["state"], "documents": found["documents"], "files": found["status"].get("items"), "status": found["status"]}
-            if line != shown:
-                _show(line, common)
-                shown = line
-        await asyncio.sleep(LOOK_S)
+        if entry := sources.get(name):
+            line = {"state": entry["state"], "documents": entry["documents"], "files": entry["status"].get("items"), "status": entry["status"]}
+            if line != last_line:
+                _print_status(line, common)
+                last_line = line
+        await asyncio.sleep(POLL_S)
 
 
-def _show(line: dict[str, Any], common: Remote) -> None:
-    if common.json:
-        print_line(line)
+def _print_status(line: dict[str, Any], common: RemoteOptions) -> None:
+    if common.is_json:
+        print_json_line(line)
         return
     print(f"{line['state']}: {line['documents']} documents of {line['files'] if line['files'] is not None else '?'} files", flush=True)
     if line["state"] == "failed":
-        say(f"{line['status']['detail']} [{line['status']['code']}]\n  → {line['status']['remedy']}")
+        print_stderr(f"{line['status']['detail']} [{line['status']['code']}]\n  → {line['status']['remedy']}")
     for file, problem in line["status"].get("problems", {}).items():
-        say(f"{file}: {problem}")
+        print_stderr(f"{file}: {problem}")
 
 
-def source_name(folder: Path) -> str:
+def to_source_name(folder: Path) -> str:
     """A source's name may hold less than a folder's."""
     name = re.sub(r"[^a-z0-9_-]+", "-", folder.name.lower()).strip("-")[:34]
     return f"watch-{name}" if name else "watch"

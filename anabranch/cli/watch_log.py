@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from anabranch.cli.interrupted import going_on
-from anabranch.cli.options import Remote
-from anabranch.cli.output import print_line, say
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import print_json_line, print_stderr
+from anabranch.cli.resume_hint import resume_hint
 from schemas.errors import ConfigurationError
-from schemas.moments import in_utc
+from schemas.timestamps import to_utc
 
 if TYPE_CHECKING:
-    from anabranch.client import ApiClient
+    from anabranch.cli.http_client import ApiClient
 
 POLL_S = 0.5
-PAGE = 500
-AGO = re.compile(r"-?(\d+)([smhd])")
-UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
-TOLD = {
+PAGE_SIZE = 500
+AGO_PATTERN = re.compile(r"-?(\d+)([smhd])")
+TIMEDELTA_UNITS = {"s": "seconds", "m": "minutes", "h": "hours", "d": "days"}
+FORMAT_FIELDS = {
     "t": "topic",
     "p": "partition",
     "o": "offset",
@@ -39,11 +39,11 @@ TOLD = {
 """What a letter behind % stands for."""
 
 Entry = dict[str, Any]
-Show = Callable[[Entry], None]
+PrintEntry = Callable[[Entry], None]
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class EventFilter:
     """`after` is a place, `begin` or `now`."""
 
     after: str = "now"
@@ -54,112 +54,114 @@ class Wanted:
     keys: tuple[str, ...] = ()
     document: str | None = None
 
-    def asked(self) -> dict[str, Any]:
+    def to_query(self) -> dict[str, Any]:
         """Of the server; the rest is looked at here."""
         since = self.since.isoformat() if self.since else None
-        return {"topics": ",".join(self.topics) or None, "document": self.document, "since": since, "limit": PAGE}
+        return {"topics": ",".join(self.topics) or None, "document": self.document, "since": since, "limit": PAGE_SIZE}
 
-    def shows(self, entry: Entry) -> bool:
+    def is_match(self, entry: Entry) -> bool:
         return (
-            (not self.types or any(_is(entry["type"], wished) for wished in self.types))
+            (not self.types or any(_is_type(entry["type"], event_type) for event_type in self.types))
             and all(entry["key"] == key for key in self.keys)
             and (self.until is None or datetime.fromisoformat(entry["appended_at"]) < self.until)
         )
 
-    def over(self, now: datetime) -> bool:
+    def is_past_end(self, now: datetime) -> bool:
         return self.until is not None and now >= self.until
 
 
-def beginning(text: str | None, now: datetime) -> tuple[str, datetime | None]:
+def parse_start(text: str | None, now: datetime) -> tuple[str, datetime | None]:
     """The place to read from, and the time before which nothing is wanted."""
     if text is None or text in ("begin", "now"):
         return text or "now", None
-    moment = _moment(text, now)
+    moment = _parse_time(text, now)
     return ("begin", moment) if moment else (text, None)
 
 
-def end(text: str | None, now: datetime) -> datetime | None:
+def parse_end(text: str | None, now: datetime) -> datetime | None:
     """Raises ConfigurationError for what is no time."""
     if text is None or text == "now":
         return now if text else None
-    moment = _moment(text, now)
+    moment = _parse_time(text, now)
     if moment is None:
         raise ConfigurationError(f"--until {text}: no time", remedy="Write now, -15m (s, m, h or d), or a time such as 2026-11-22T08:30.")
     return moment
 
 
-def shown(form: str | None, *, as_json: bool) -> Show:
+def make_entry_printer(line_format: str | None, *, as_json: bool) -> PrintEntry:
     """Raises ConfigurationError for a form with a letter that stands for nothing."""
-    if form is None:
-        return print_line if as_json else _plainly
+    if line_format is None:
+        return print_json_line if as_json else _print_plain
     if as_json:
         raise ConfigurationError("--format and --json are two forms of the same line", remedy="Give one of them.")
-    if unknown := set(re.findall(r"%(.?)", form)) - {*TOLD, "%"}:
-        letters = ", ".join(f"%{letter}" for letter in TOLD)
+    if unknown := set(re.findall(r"%(.?)", line_format)) - {*FORMAT_FIELDS, "%"}:
+        letters = ", ".join(f"%{letter}" for letter in FORMAT_FIELDS)
         raise ConfigurationError(f"--format: %{min(unknown)} stands for nothing", remedy=f"There are {letters} and %%.")
-    return lambda entry: print(re.sub("%(.)", lambda found: _told(entry, found[1]), form), flush=True)
+    return lambda entry: print(re.sub("%(.)", lambda match: _format_field(entry, match[1]), line_format), flush=True)
 
 
-async def watch_log(wanted: Wanted, show: Show, common: Remote) -> int:
+async def watch_log(event_filter: EventFilter, print_entry: PrintEntry, common: RemoteOptions) -> int:
     """Until interrupted, or until nothing more can be wanted."""
-    from anabranch.cli.serving import api_client
+    from anabranch.cli.server_connection import open_client
 
-    async with api_client(common) as client:
-        await follow(client, wanted, show, quiet=common.quiet)
+    async with open_client(common) as client:
+        await follow(client, event_filter, print_entry, quiet=common.quiet)
     return 0
 
 
-async def follow(client: ApiClient, wanted: Wanted, show: Show, *, quiet: bool = False, now: Callable[[], datetime] = lambda: datetime.now(UTC)) -> None:
+async def follow(
+    client: ApiClient, event_filter: EventFilter, print_entry: PrintEntry, *, quiet: bool = False, now: Callable[[], datetime] = lambda: datetime.now(UTC)
+) -> None:
     """Whoever interrupts it, or loses the server, is told how to go on."""
-    place = wanted.after
-    with going_on(lambda: f"to go on from here: --from {place}", quiet=quiet):
+    cursor = event_filter.after
+    with resume_hint(lambda: f"to go on from here: --from {cursor}", quiet=quiet):
         while True:
-            page = await client.get("/v1/events", after=place, **wanted.asked())
+            page = await client.get("/v1/events", after=cursor, **event_filter.to_query())
             if page["missed"]:
-                say(f"{'at least ' if page['at_least'] else ''}{page['missed']} earlier events are no longer kept")
-            for entry in filter(wanted.shows, page["items"]):
-                show(entry)
-            place = page["next"]
-            if page["end"] and wanted.over(now()):
+                print_stderr(f"{'at least ' if page['at_least'] else ''}{page['missed']} earlier events are no longer kept")
+            for entry in filter(event_filter.is_match, page["items"]):
+                print_entry(entry)
+            cursor = page["next"]
+            if page["end"] and event_filter.is_past_end(now()):
                 return
             if page["end"]:
                 await asyncio.sleep(POLL_S)
 
 
-def _moment(text: str, now: datetime) -> datetime | None:
+def _parse_time(text: str, now: datetime) -> datetime | None:
     """None for what is no time. Raises ConfigurationError for one that the calendar does not reach."""
-    if ago := AGO.fullmatch(text):
-        return _reached(text, lambda: now - timedelta(**{UNITS[ago[2]]: int(ago[1])}))
+    if match := AGO_PATTERN.fullmatch(text):
+        return _evaluate_time(text, lambda: now - timedelta(**{TIMEDELTA_UNITS[match[2]]: int(match[1])}))
     try:
         moment = datetime.fromisoformat(text)
     except ValueError:
         return None
-    return _reached(text, lambda: in_utc(moment))
+    return _evaluate_time(text, lambda: to_utc(moment))
 
 
-def _reached(text: str, moment: Callable[[], datetime]) -> datetime:
+def _evaluate_time(text: str, compute_time: Callable[[], datetime]) -> datetime:
     try:
-        return moment()
+        return compute_time()
     except (OverflowError, ValueError) as error:
         raise ConfigurationError(f"{text} lies before year 1 or after year 9999", remedy="Write begin for all that the log has.") from error
 
 
-def _is(found: str | None, wished: str) -> bool:
-    return found is not None and (found == wished or found.rpartition(".v")[0] == wished)
+def _is_type(entry_type: str | None, event_type: str) -> bool:
+    return entry_type is not None and (entry_type == event_type or entry_type.rpartition(".v")[0] == event_type)
 
 
-def _told(entry: Entry, letter: str) -> str:
+def _format_field(entry: Entry, letter: str) -> str:
     if letter == "%":
         return letter
-    value = entry[TOLD[letter]]
+    value = entry[FORMAT_FIELDS[letter]]
     if letter == "v" and value is not None:
         return json.dumps(value, ensure_ascii=False)
     return "-" if value is None else str(value)
 
 
-def _plainly(entry: Entry) -> None:
-    place = f"{entry['topic']}[{entry['partition']}]@{entry['offset']}"
+def _print_plain(entry: Entry) -> None:
+    location = f"{entry['topic']}[{entry['partition']}]@{entry['offset']}"
     data = entry["data"] or {}
     note = " ".join(str(data[name]) for name in ("external_id", "code", "detail") if data.get(name))
-    when = datetime.fromisoformat(entry["appended_at"]).isoformat(timespec="milliseconds")
-    print(f"{when}  {place:18}  {entry['type'] or 'unreadable':26}  {entry['document_id'] or entry['key'] or '-'}  {note}".rstrip(), flush=True)
+    appended_at = datetime.fromisoformat(entry["appended_at"]).isoformat(timespec="milliseconds")
+    print(f"{appended_at}  {location:18}  {entry['type'] or 'unreadable':26}  {entry['document_id'] or entry['key'] or '-'}  {note}".rstrip(), flush=True)

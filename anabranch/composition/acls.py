@@ -5,22 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.composition.storage import kafka_of, topics_of
-from anabranch.settings import Settings
-from streams.codec import base_topic
-from streams.kafka.acls import Grant, principal_of
+from anabranch.composition.storage import build_kafka_settings, resolve_topic_partitions
+from anabranch.config.settings import Settings
+from streams.codec import get_base_topic
+from streams.kafka.acls import Grant, get_principal
 from streams.topics import CHUNKED, CONTROL, DEAD_LETTERS, EMBEDDED, ENTITIES, FEEDBACK, OCR_DONE, OUTCOMES, QUERIES, RAW
 
-API_WRITES = (RAW, QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
-API_ONLY = (QUERIES, FEEDBACK)
-OF_GENERATIONS = (OCR_DONE, CHUNKED, ENTITIES, EMBEDDED)
+API_WRITE_TOPICS = (RAW, QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
+API_ONLY_TOPICS = (QUERIES, FEEDBACK)
+GENERATION_TOPICS = (OCR_DONE, CHUNKED, ENTITIES, EMBEDDED)
 """Topics that a generation may have of its own, such as `embedded.g2`: they come and go with it."""
-READ = ("Read", "Describe", "DescribeConfigs")
-ADMINISTER = ("Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs")
+READ_OPERATIONS = ("Read", "Describe", "DescribeConfigs")
+ADMIN_OPERATIONS = ("Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs")
 
 
 @dataclass(frozen=True, slots=True)
-class Principals:
+class KafkaPrincipals:
     """As the cluster names them. A producer with a topic `raw.NAME` is `User:NAME`."""
 
     api: str = "User:anabranch-api"
@@ -29,69 +29,71 @@ class Principals:
     admin: str = "User:anabranch-admin"
 
 
-def required_grants(settings: Settings, principals: Principals) -> list[Grant]:
+def build_required_grants(settings: Settings, principals: KafkaPrincipals) -> list[Grant]:
     return [
-        *_of_api(settings, principals.api),
-        *_of_worker(settings, principals.worker),
-        *_of_producers(settings, principals),
-        *_of_admin(settings, principals.admin),
+        *_build_api_grants(settings, principals.api),
+        *_build_worker_grants(settings, principals.worker),
+        *_build_producer_grants(settings, principals),
+        *_build_admin_grants(settings, principals.admin),
     ]
 
 
-def as_commands(grants: Sequence[Grant], bootstrap: str) -> list[str]:
+def format_commands(grants: Sequence[Grant], bootstrap: str) -> list[str]:
     """For the shell, as Kafka's own tool takes them."""
-    return [_command(grant, bootstrap) for grant in grants]
+    return [_format_command(grant, bootstrap) for grant in grants]
 
 
-def foreign_writers(settings: Settings, grants: Sequence[Grant]) -> dict[str, list[str]]:
+def find_foreign_writers(settings: Settings, grants: Sequence[Grant]) -> dict[str, list[str]]:
     """Principals that are none of ours → topics of ours that they may write, `raw` and the producers' own aside."""
-    ours = set(settings.kafka.principals) or {principal_of(kafka_of(settings.kafka))}
-    found: dict[str, list[str]] = {}
-    for topic in topics_of(settings):
+    own_principals = set(settings.kafka.principals) or {get_principal(build_kafka_settings(settings.kafka))}
+    writers: dict[str, list[str]] = {}
+    for topic in resolve_topic_partitions(settings):
         for grant in grants:
-            if base_topic(topic) != RAW and grant.writes and grant.principal not in ours and grant.covers(settings.kafka.topic_prefix + topic):
-                found.setdefault(grant.principal, []).append(topic)
-    return {principal: list(dict.fromkeys(topics)) for principal, topics in found.items()}
+            if get_base_topic(topic) != RAW and grant.can_write and grant.principal not in own_principals and grant.covers(settings.kafka.topic_prefix + topic):
+                writers.setdefault(grant.principal, []).append(topic)
+    return {principal: list(dict.fromkeys(topics)) for principal, topics in writers.items()}
 
 
-def _of_api(settings: Settings, principal: str) -> Iterator[Grant]:
-    for topic in topics_of(settings):
-        yield _topic(settings, principal, topic, (*READ, *(("Write",) if topic in API_WRITES else ())))
-    for topic in OF_GENERATIONS:
-        yield _topic(settings, principal, f"{topic}.", (*READ, "Create", "Delete"), "prefixed")
+def _build_api_grants(settings: Settings, principal: str) -> Iterator[Grant]:
+    for topic in resolve_topic_partitions(settings):
+        yield _build_topic_grant(settings, principal, topic, (*READ_OPERATIONS, *(("Write",) if topic in API_WRITE_TOPICS else ())))
+    for topic in GENERATION_TOPICS:
+        yield _build_topic_grant(settings, principal, f"{topic}.", (*READ_OPERATIONS, "Create", "Delete"), "prefixed")
     yield Grant(principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Describe",))
 
 
-def _of_worker(settings: Settings, principal: str) -> Iterator[Grant]:
-    for topic in topics_of(settings):
-        yield _topic(settings, principal, topic, (*READ, *(() if topic in API_ONLY or topic in settings.ingest.topics else ("Write",))))
-    for topic in OF_GENERATIONS:
-        yield _topic(settings, principal, f"{topic}.", (*READ, "Write", "Create", "Delete"), "prefixed")
+def _build_worker_grants(settings: Settings, principal: str) -> Iterator[Grant]:
+    for topic in resolve_topic_partitions(settings):
+        yield _build_topic_grant(
+            settings, principal, topic, (*READ_OPERATIONS, *(() if topic in API_ONLY_TOPICS or topic in settings.ingest.topics else ("Write",)))
+        )
+    for topic in GENERATION_TOPICS:
+        yield _build_topic_grant(settings, principal, f"{topic}.", (*READ_OPERATIONS, "Write", "Create", "Delete"), "prefixed")
     yield Grant(principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Read", "Describe"))
 
 
-def _of_producers(settings: Settings, principals: Principals) -> Iterator[Grant]:
-    named = {topic: f"User:{topic.partition('.')[2]}" for topic in settings.ingest.topics}
-    for topic, principal in {RAW: principals.producer, **named}.items():
-        yield _topic(settings, principal, topic, ("Write", "Describe"))
-        yield _topic(settings, principal, OUTCOMES, ("Read", "Describe"))
+def _build_producer_grants(settings: Settings, principals: KafkaPrincipals) -> Iterator[Grant]:
+    producer_principals = {topic: f"User:{topic.partition('.')[2]}" for topic in settings.ingest.topics}
+    for topic, principal in {RAW: principals.producer, **producer_principals}.items():
+        yield _build_topic_grant(settings, principal, topic, ("Write", "Describe"))
+        yield _build_topic_grant(settings, principal, OUTCOMES, ("Read", "Describe"))
         yield Grant(principal, "group", f"{principal.partition(':')[2]}.", "prefixed", ("Read", "Describe"))
 
 
-def _of_admin(settings: Settings, principal: str) -> Iterator[Grant]:
-    for topic in topics_of(settings):
-        yield _topic(settings, principal, topic, ADMINISTER)
-    for topic in OF_GENERATIONS:
-        yield _topic(settings, principal, f"{topic}.", ADMINISTER, "prefixed")
+def _build_admin_grants(settings: Settings, principal: str) -> Iterator[Grant]:
+    for topic in resolve_topic_partitions(settings):
+        yield _build_topic_grant(settings, principal, topic, ADMIN_OPERATIONS)
+    for topic in GENERATION_TOPICS:
+        yield _build_topic_grant(settings, principal, f"{topic}.", ADMIN_OPERATIONS, "prefixed")
     yield Grant(principal, "group", f"{settings.kafka.topic_prefix}anabranch.", "prefixed", ("Describe",))
     yield Grant(principal, "cluster", "kafka-cluster", "literal", ("Describe",))
 
 
-def _topic(settings: Settings, principal: str, topic: str, operations: tuple[str, ...], pattern: str = "literal") -> Grant:
+def _build_topic_grant(settings: Settings, principal: str, topic: str, operations: tuple[str, ...], pattern: str = "literal") -> Grant:
     return Grant(principal, "topic", settings.kafka.topic_prefix + topic, pattern, operations)
 
 
-def _command(grant: Grant, bootstrap: str) -> str:
+def _format_command(grant: Grant, bootstrap: str) -> str:
     operations = " ".join(f"--operation {operation}" for operation in grant.operations)
     resource = "--cluster" if grant.resource == "cluster" else f"--{grant.resource} '{grant.name}' --resource-pattern-type {grant.pattern}"
     return f"kafka-acls.sh --bootstrap-server {bootstrap} --command-config admin.properties --add --allow-principal '{grant.principal}' {operations} {resource}"

@@ -8,16 +8,16 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.composition.overrides import NONE, Overrides, unwatched
-from anabranch.settings import ModelSettings, Settings
-from engines.ocr import Ocr
-from engines.resilience import Watch
+from anabranch.composition.overrides import NO_OVERRIDES, Overrides, watch_nothing
+from anabranch.config.settings import ModelSettings, Settings
+from engines.ocr import OcrEngine
+from engines.resilience import ServerInstrumentation
 from engines.server_settings import ServerSettings
 from schemas.errors import ConfigurationError
 from schemas.generations import EmbedConfig, ExtractConfig, IndexConfig, OcrConfig
-from schemas.ports.engines import Chunker, Embedder, Extractor, Languages, Parser
+from schemas.ports.engines import Chunker, Embedder, Extractor, LanguageDetector, Parser
 
-Watching = Callable[[str], Watch]
+WatchFor = Callable[[str], ServerInstrumentation]
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,47 +28,47 @@ class Engines:
     chunker: Chunker
     extractor: Extractor
     embedder: Embedder
-    languages: Languages
+    languages: LanguageDetector
 
 
 @asynccontextmanager
-async def prepare_engines(settings: Settings, config: IndexConfig, overrides: Overrides = NONE) -> AsyncIterator[Engines]:
-    from engines.chunk import chunker_for
-    from engines.languages import LiteLanguages
+async def prepare_engines(settings: Settings, config: IndexConfig, overrides: Overrides = NO_OVERRIDES) -> AsyncIterator[Engines]:
+    from engines.chunk import create_chunker
+    from engines.language_detector import FastTextLanguageDetector
 
-    watch, overrides = overrides.watch, overrides.of(config)
+    watch, overrides = overrides.watch, overrides.resolve_for(config)
     async with AsyncExitStack() as stack:
         yield Engines(
-            parser=overrides.parser or await _parser(settings, config.ocr, stack, watch),
-            chunker=overrides.chunker or chunker_for(config.chunk),
-            extractor=overrides.extractor or await _extractor(settings, config.extract, stack, watch),
-            embedder=overrides.embedder or await embedder_of(settings, config.embed, stack, watch),
-            languages=overrides.languages or LiteLanguages(),
+            parser=overrides.parser or await _open_parser(settings, config.ocr, stack, watch),
+            chunker=overrides.chunker or create_chunker(config.chunk),
+            extractor=overrides.extractor or await _open_extractor(settings, config.extract, stack, watch),
+            embedder=overrides.embedder or await open_embedder(settings, config.embed, stack, watch),
+            languages=overrides.languages or FastTextLanguageDetector(),
         )
 
 
-async def embedder_of(settings: Settings, config: EmbedConfig, stack: AsyncExitStack, watch: Watching = unwatched) -> Embedder:
+async def open_embedder(settings: Settings, config: EmbedConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> Embedder:
     match config.engine:
         case "e5":
             from engines.embed.e5 import E5Embedder
 
-            local = E5Embedder(models_folder(settings), state_dimension=config.state_dimension, threads=threads(settings))
+            local = E5Embedder(resolve_models_folder(settings), state_dimension=config.state_dimension, threads=resolve_thread_count(settings))
             stack.callback(local.close)
             return local
         case "openai":
             from engines.embed.openai import OpenAIEmbedder
 
-            remote = OpenAIEmbedder(server(settings.embed, "embed", config.model, watch), dimension=config.dimension)
+            remote = OpenAIEmbedder(build_server_settings(settings.embed, "embed", config.model, watch), dimension=config.dimension)
             stack.push_async_callback(remote.close)
             return remote
-    raise _unknown("embed", config.engine)
+    raise _build_unknown_engine_error("embed", config.engine)
 
 
-async def _parser(settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: Watching = unwatched) -> Parser:
+async def _open_parser(settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> Parser:
     from engines.parse import LocalParser
 
     parser = LocalParser(
-        await _ocr(settings, config, stack, watch),
+        await _open_ocr(settings, config, stack, watch),
         max_pages=settings.ingest.max_pages,
         max_characters=settings.ingest.max_characters,
         characters_per_byte=settings.ingest.characters_per_byte,
@@ -80,7 +80,7 @@ async def _parser(settings: Settings, config: OcrConfig, stack: AsyncExitStack, 
     return parser
 
 
-async def _ocr(settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: Watching = unwatched) -> Ocr:
+async def _open_ocr(settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> OcrEngine:
     match config.engine:
         case "rapidocr":
             from engines.ocr.rapidocr import RapidOcr
@@ -91,13 +91,13 @@ async def _ocr(settings: Settings, config: OcrConfig, stack: AsyncExitStack, wat
         case "openai":
             from engines.ocr.openai import OpenAIOcr
 
-            remote = OpenAIOcr(server(settings.ocr, "ocr", config.model, watch))
+            remote = OpenAIOcr(build_server_settings(settings.ocr, "ocr", config.model, watch))
             stack.push_async_callback(remote.aclose)
             return remote
-    raise _unknown("ocr", config.engine)
+    raise _build_unknown_engine_error("ocr", config.engine)
 
 
-async def _extractor(settings: Settings, config: ExtractConfig, stack: AsyncExitStack, watch: Watching = unwatched) -> Extractor:
+async def _open_extractor(settings: Settings, config: ExtractConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> Extractor:
     match config.engine:
         case "rules":
             from engines.extract.rules import RuleExtractor
@@ -107,29 +107,29 @@ async def _extractor(settings: Settings, config: ExtractConfig, stack: AsyncExit
             from engines.chat.openai import OpenAIChat
             from engines.extract.openai import OpenAIExtractor
 
-            chat = OpenAIChat(server(settings.extraction_server(), "extract", config.model, watch))
+            chat = OpenAIChat(build_server_settings(settings.resolve_extraction_server(), "extract", config.model, watch))
             stack.push_async_callback(chat.close)
             return OpenAIExtractor(chat)
-    raise _unknown("extract", config.engine)
+    raise _build_unknown_engine_error("extract", config.engine)
 
 
-def server(model: ModelSettings, section: str, name: str, watch: Watching = unwatched) -> ServerSettings:
+def build_server_settings(model: ModelSettings, section: str, name: str, watch: WatchFor = watch_nothing) -> ServerSettings:
     """Where the model `name` is served, and with what key. Raises ConfigurationError where it needs a server that no setting names."""
     if not model.base_url:
         remedy = f"Set ANABRANCH_{section.upper()}__BASE_URL."
         raise ConfigurationError(f"the index was built with a model server for {section}, and {section}.base_url is not set", remedy=remedy)
     key = model.api_key.get_secret_value() if model.api_key else ""
-    return ServerSettings(model.base_url, name, key, model.kind or "openai", model.api_version, watch=watch(section))
+    return ServerSettings(model.base_url, name, key, model.kind or "openai", model.api_version, instrumentation=watch(section))
 
 
-def models_folder(settings: Settings) -> Path:
+def resolve_models_folder(settings: Settings) -> Path:
     """What engines compute once and keep."""
     return settings.data_dir.resolve() / "models"
 
 
-def threads(settings: Settings) -> int:
+def resolve_thread_count(settings: Settings) -> int:
     return settings.worker.threads or os.cpu_count() or 1
 
 
-def _unknown(section: str, engine: str) -> ConfigurationError:
+def _build_unknown_engine_error(section: str, engine: str) -> ConfigurationError:
     return ConfigurationError(f"{section}.engine {engine!r} is not known to this version", remedy="Upgrade this program.")

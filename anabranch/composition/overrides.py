@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from uuid import UUID, uuid4
 
-from engines.resilience import Unwatched, Watch
+from engines.resilience import NoServerInstrumentation, ServerInstrumentation
 from schemas.generations import IndexConfig
-from schemas.ports.engines import Blobs, Chat, Chunker, Embedder, Extractor, Fetcher, Languages, Parser, Reranker
+from schemas.ports.engines import BlobStore, ChatModel, Chunker, Embedder, Extractor, Fetcher, LanguageDetector, Parser, Reranker
 
 
-def now() -> datetime:
+def utc_now() -> datetime:
     return datetime.now(UTC)
 
 
-def unwatched(section: str) -> Watch:
-    return Unwatched()
+def watch_nothing(section: str) -> ServerInstrumentation:
+    return NoServerInstrumentation()
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +29,19 @@ class Overrides:
     extractor: Extractor | None = None
     embedder: Embedder | None = None
     reranker: Reranker | None = None
-    chat: Chat | None = None
-    languages: Languages | None = None
+    chat: ChatModel | None = None
+    languages: LanguageDetector | None = None
     fetcher: Fetcher | None = None
-    blobs: Blobs | None = None
-    clock: Callable[[], datetime] = now
+    blobs: BlobStore | None = None
+    clock: Callable[[], datetime] = utc_now
     fresh_id: Callable[[], UUID] = uuid4
     for_config: Callable[[IndexConfig], Overrides] | None = None
     """Engines by configuration, where generations differ."""
-    watch: Callable[[str], Watch] = unwatched
+    watch: Callable[[str], ServerInstrumentation] = watch_nothing
     """By the name of a section (`chat`, `embed`, …): who is told how its server does."""
 
-    def of(self, config: IndexConfig) -> Overrides:
+    def resolve_for(self, config: IndexConfig) -> Overrides:
         return self.for_config(config) if self.for_config else self
 
 
-NONE = Overrides()
+NO_OVERRIDES = Overrides()

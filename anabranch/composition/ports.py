@@ -2,46 +2,52 @@
 
 from __future__ import annotations
 
-from anabranch.background.erasing import LogEraser
-from anabranch.background.source_hosting import Door
+from anabranch.composition.encryption import build_readable_check
 from anabranch.composition.engines import Engines
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.sealing import readable
 from anabranch.composition.storage import Storage
-from anabranch.settings import IngestSettings, Settings
-from engines.fetch import HttpFetcher
+from anabranch.config.settings import IngestSettings, Settings
+from engines.http_fetcher import HttpFetcher
 from schemas.generations import Generation
-from schemas.ports.bundle import Limits, Ports
-from sql.memo import PgMemo
-from sql.owners import PgOwners
+from schemas.ports.stage_ports import IngressLimits, StagePorts
+from services.erasure.eraser import DocumentEraser
+from services.sources.supervisor import SourceEpochs
+from sql.document_owners import PgDocumentOwners
+from sql.engine_results import PgEngineResultCache
 from sql.revisions import PgRevisions
 
 
-def ports_of(settings: Settings, storage: Storage, generation: Generation, engines: Engines, overrides: Overrides, door: Door) -> Ports:
+def build_ports(
+    settings: Settings, storage: Storage, generation: Generation, engines: Engines, overrides: Overrides, source_epochs: SourceEpochs
+) -> StagePorts:
     ingest = settings.ingest
-    fetcher = overrides.fetcher or HttpFetcher(storage.blobs, allow=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s)
-    return Ports(
+    fetcher = overrides.fetcher or HttpFetcher(
+        storage.blobs, allowed_hosts=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s
+    )
+    return StagePorts(
         generation=generation,
         blobs=storage.blobs,
-        memo=PgMemo(storage.pool),
+        memo=PgEngineResultCache(storage.pool),
         fetcher=fetcher,
         parser=engines.parser,
         chunker=engines.chunker,
         extractor=engines.extractor,
         embedder=engines.embedder,
-        languages=engines.languages,
-        revisions=PgRevisions(storage.pool),
-        limits=limits_of(ingest),
-        stamp=storage.stamp,
-        source_epochs=door.epochs,
-        owners=PgOwners(storage.pool),
-        eraser=LogEraser(storage, overrides.clock, readable(settings), (settings.storage.url or "").startswith("s3:")),
-        switches=PgRevisions(storage.pool),
+        language_detector=engines.languages,
+        latest_revisions=PgRevisions(storage.pool),
+        limits=build_limits(ingest),
+        assign_order=storage.stamp,
+        source_epochs=source_epochs.epochs,
+        owners=PgDocumentOwners(storage.pool),
+        eraser=DocumentEraser(storage, overrides.clock, build_readable_check(settings), (settings.storage.url or "").startswith("s3:")),
+        generation_switches=PgRevisions(storage.pool),
     )
 
 
-def limits_of(ingest: IngestSettings) -> Limits:
+def build_limits(ingest: IngestSettings) -> IngressLimits:
     """Where no source is named, any may write for the default tenant."""
-    sources, takeover, topics = ({name: frozenset(values) for name, values in given.items()} for given in (ingest.sources, ingest.takeover, ingest.topics))
-    given = {"sources": sources} if sources else {}
-    return Limits(ingest.max_bytes, ingest.inline_bytes, ingest.max_pages, takeover=takeover, topics=topics, **given)
+    sources, takeover, topics = (
+        {name: frozenset(values) for name, values in optional_limits.items()} for optional_limits in (ingest.sources, ingest.takeover, ingest.topics)
+    )
+    optional_limits = {"sources": sources} if sources else {}
+    return IngressLimits(ingest.max_bytes, ingest.inline_bytes, ingest.max_pages, takeover_by_source=takeover, sources_by_topic=topics, **optional_limits)

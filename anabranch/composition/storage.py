@@ -10,25 +10,25 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from anabranch.composition.overrides import NONE, Overrides
-from anabranch.composition.sealing import ListedLog, open_key_file, sealing_codec
-from anabranch.key_file import KeyFile
-from anabranch.process.temporary import temporary_folder
-from anabranch.settings import KafkaSettings as KafkaOptions
-from anabranch.settings import Settings
+from anabranch.composition.encryption import TopicListingLog, build_codec, open_key_file
+from anabranch.composition.overrides import NO_OVERRIDES, Overrides
+from anabranch.config.settings import KafkaSettings as KafkaOptions
+from anabranch.config.settings import Settings
+from anabranch.encryption.key_file import KeyFile
+from anabranch.process.temporary_files import open_temporary_folder
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve
-from schemas.ports.engines import Blobs
+from schemas.ports.engines import BlobStore
 from schemas.ports.log import EventLog, Subscriber
 from schemas.records import Position
 from sql.log import PgLog
 from sql.log_reader import PgSubscriber
 from sql.migrate import migrate
-from sql.pool import RELAXED, Pool, close_pool, open_pool, waits_for_locks
-from sql.reached import PgReached
+from sql.offset_store import PgOffsetStore
+from sql.pool import ASYNC_COMMIT_SETTINGS, Pool, build_lock_timeout_settings, close_pool, open_pool
 from streams.codec import Codec
-from streams.kafka.settings import KafkaSettings
-from streams.topics import RAW, RETENTION_MS, partition_counts
+from streams.kafka.client_settings import KafkaClientSettings
+from streams.topics import RAW, RETENTION_MS, get_partition_counts
 
 LOG_EPOCH = 1
 
@@ -39,34 +39,38 @@ class Storage:
     pool: Pool
     log: EventLog
     subscriber: Subscriber
-    blobs: Blobs
+    blobs: BlobStore
     codec: Codec
     stamp: Callable[[Position, datetime], list[int]]
-    reached: PgReached
+    offset_store: PgOffsetStore
     """By groups of Kafka; on the Postgres log cursors lie beside the tables anyway."""
     producer_topics: tuple[str, ...] = ()
     """Topics `raw.NAME`, each of one producer."""
     key_file: KeyFile | None = None
 
-    async def waiting(self, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
+    async def count_pending(self, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
         """How many records of the topic (those below the offsets of their partitions) the group has still to finish."""
         if isinstance(self.log, PgLog):
-            return await self.log.lag(group, topic, (below or {}).get(0))
-        ends, read = await self.log.ends(topic), await self.log.acknowledged(group, topic)
-        return sum(max(0, _end(following, below, partition) - max(first, read.get(partition, first))) for partition, (first, following) in ends.items())
+            return await self.log.count_unread(group, topic, (below or {}).get(0))
+        ends, acknowledged = await self.log.fetch_offset_bounds(topic), await self.log.fetch_committed_offsets(group, topic)
+        return sum(
+            max(0, _limit_end(following, below, partition) - max(first, acknowledged.get(partition, first))) for partition, (first, following) in ends.items()
+        )
 
-    async def records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
+    async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
         """How many the topic holds (below the offsets of its partitions)."""
         if isinstance(self.log, PgLog):
-            return await self.log.lag("", topic, (below or {}).get(0))
-        return sum(max(0, _end(following, below, partition) - first) for partition, (first, following) in (await self.log.ends(topic)).items())
+            return await self.log.count_unread("", topic, (below or {}).get(0))
+        return sum(
+            max(0, _limit_end(following, below, partition) - first) for partition, (first, following) in (await self.log.fetch_offset_bounds(topic)).items()
+        )
 
-    async def ends(self, topic: str) -> dict[int, int]:
+    async def fetch_ends(self, topic: str) -> dict[int, int]:
         """Per partition the offset after the last record."""
-        return {partition: following for partition, (_, following) in (await self.log.ends(topic)).items()}
+        return {partition: following for partition, (_, following) in (await self.log.fetch_offset_bounds(topic)).items()}
 
 
-def _end(following: int, below: Mapping[int, int] | None, partition: int) -> int:
+def _limit_end(following: int, below: Mapping[int, int] | None, partition: int) -> int:
     return following if below is None else min(following, below.get(partition, 0))
 
 
@@ -77,64 +81,64 @@ async def prepare_storage(
     *,
     pool_size: int,
     name: str,
-    relaxed: bool = False,
+    relaxed_commits: bool = False,
     lock_wait_s: float | None = None,
-    overrides: Overrides = NONE,
+    overrides: Overrides = NO_OVERRIDES,
 ) -> AsyncIterator[Storage]:
     """Migrated tables, existing topics, an open blob store. Any number of processes may prepare the same storage at once.
 
     `relaxed` is for stages: where log and tables are the same Postgres, a commit that a crash loses takes the reader's place with it. With `lock_wait_s` statements
     fail, with code TABLES_LOCKED, where somebody else's lock keeps them waiting for longer."""
     await migrate(dsn)
-    options = RELAXED if relaxed and settings.log_kind == "postgres" else {}
-    pool = await open_pool(dsn, size=pool_size, name=name, settings={**options, **(waits_for_locks(lock_wait_s) if lock_wait_s else {})})
+    options = ASYNC_COMMIT_SETTINGS if relaxed_commits and settings.log_kind == "postgres" else {}
+    pool = await open_pool(dsn, size=pool_size, name=name, settings={**options, **(build_lock_timeout_settings(lock_wait_s) if lock_wait_s else {})})
     try:
-        reached = PgReached(pool)
-        log, subscriber = _log(settings, dsn, pool, reached)
+        offset_store = PgOffsetStore(pool)
+        log, subscriber = _open_log(settings, dsn, pool, offset_store)
         try:
-            await log.create_topics(topics_of(settings), retention_ms=retention_of(settings))
+            await log.create_topics(resolve_topic_partitions(settings), retention_ms=resolve_retention_ms(settings))
             key_file = await open_key_file(settings, pool)
-            codec = await sealing_codec(settings, pool, log, key_file)
-            with temporary_folder(settings.data_dir.resolve()) as temporary:
-                blobs = overrides.blobs or blobs_of(settings, temporary)
-                yield Storage(dsn, pool, log, subscriber, blobs, codec, _stamp(settings), reached, tuple(settings.ingest.topics), key_file)
+            codec = await build_codec(settings, pool, log, key_file)
+            with open_temporary_folder(settings.data_dir.resolve()) as temporary:
+                blobs = overrides.blobs or open_blob_store(settings, temporary)
+                yield Storage(dsn, pool, log, subscriber, blobs, codec, _build_stamp(settings), offset_store, tuple(settings.ingest.topics), key_file)
         finally:
             await log.close()
     finally:
         await close_pool(pool)
 
 
-def unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage:
+def open_unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage:
     """To look at what is there: nothing is migrated, no topic made, and sealed payloads stay closed. Closing its log is the caller's."""
-    reached = PgReached(pool)
-    log, subscriber = _log(settings, dsn, pool, reached)
-    return Storage(dsn, pool, log, subscriber, blobs_of(settings), Codec(), _stamp(settings), reached, tuple(settings.ingest.topics))
+    offset_store = PgOffsetStore(pool)
+    log, subscriber = _open_log(settings, dsn, pool, offset_store)
+    return Storage(dsn, pool, log, subscriber, open_blob_store(settings), Codec(), _build_stamp(settings), offset_store, tuple(settings.ingest.topics))
 
 
-def topics_of(settings: Settings) -> dict[str, int]:
+def resolve_topic_partitions(settings: Settings) -> dict[str, int]:
     """Partitions of every topic, those of producers of their own included."""
-    return partition_counts(settings.kafka.partitions) | dict.fromkeys(settings.ingest.topics, settings.kafka.partitions)
+    return get_partition_counts(settings.kafka.partitions) | dict.fromkeys(settings.ingest.topics, settings.kafka.partitions)
 
 
-def retention_of(settings: Settings) -> dict[str, int]:
+def resolve_retention_ms(settings: Settings) -> dict[str, int]:
     return RETENTION_MS | dict.fromkeys(settings.ingest.topics, RETENTION_MS[RAW])
 
 
-def blobs_of(settings: Settings, temporary: Path | None = None) -> Blobs:
+def open_blob_store(settings: Settings, temporary: Path | None = None) -> BlobStore:
     secret = settings.storage.secret_key
     return open_blobs(
         settings.storage.url or (Path(settings.data_dir).resolve() / "blobs").as_uri(),
         access_key=settings.storage.access_key,
         secret_key=secret.get_secret_value() if secret else None,
         region=settings.storage.region,
-        temporary=temporary,
+        temporary_dir=temporary,
     )
 
 
-def disk_reserve(settings: Settings) -> DiskReserve:
+def build_disk_reserve(settings: Settings) -> DiskReserve:
     """Of the data folder's disk, and of the blob store's where that is a folder."""
-    place = urlsplit(settings.storage.url or "")
-    folders = [settings.data_dir.resolve(), *([Path(unquote(place.path))] if place.scheme == "file" else [])]
+    storage_url = urlsplit(settings.storage.url or "")
+    folders = [settings.data_dir.resolve(), *([Path(unquote(storage_url.path))] if storage_url.scheme == "file" else [])]
     return DiskReserve(tuple(folders), settings.api.disk_reserve)
 
 
@@ -142,18 +146,18 @@ async def wait_for_kafka(settings: Settings) -> None:
     """Wait until Kafka answers, where it is the log. Raises LogUnavailable after `kafka.start_timeout_s`."""
     if settings.log_kind != "kafka":
         return
-    from streams.kafka.log import KafkaLog
+    from streams.kafka.kafka_log import KafkaLog
 
-    log = KafkaLog(kafka_of(settings.kafka))
+    log = KafkaLog(build_kafka_settings(settings.kafka))
     try:
         await log.wait_until_reachable(settings.kafka.start_timeout_s)
     finally:
         await log.close()
 
 
-def kafka_of(options: KafkaOptions) -> KafkaSettings:
+def build_kafka_settings(options: KafkaOptions) -> KafkaClientSettings:
     password = options.sasl_password
-    return KafkaSettings(
+    return KafkaClientSettings(
         bootstrap_servers=options.bootstrap_servers or "",
         topic_prefix=options.topic_prefix,
         security_protocol=options.security_protocol,
@@ -166,17 +170,17 @@ def kafka_of(options: KafkaOptions) -> KafkaSettings:
     )
 
 
-def _log(settings: Settings, dsn: str, pool: Pool, reached: PgReached) -> tuple[ListedLog, Subscriber]:
+def _open_log(settings: Settings, dsn: str, pool: Pool, offset_store: PgOffsetStore) -> tuple[TopicListingLog, Subscriber]:
     if settings.log_kind == "postgres":
         return PgLog(pool), PgSubscriber(pool, dsn, owner=uuid4())
-    from streams.kafka.log import KafkaLog
-    from streams.kafka.worker import FaustSubscriber
+    from streams.kafka.kafka_log import KafkaLog
+    from streams.kafka.subscriber import FaustSubscriber
 
-    kafka = kafka_of(settings.kafka)
-    return KafkaLog(kafka), FaustSubscriber(kafka, session_timeout_s=settings.kafka.session_timeout_s, reached=reached)
+    kafka = build_kafka_settings(settings.kafka)
+    return KafkaLog(kafka), FaustSubscriber(kafka, session_timeout_s=settings.kafka.session_timeout_s, offset_store=offset_store)
 
 
-def _stamp(settings: Settings) -> Callable[[Position, datetime], list[int]]:
+def _build_stamp(settings: Settings) -> Callable[[Position, datetime], list[int]]:
     """The order of revisions: on the Postgres log its positions; on Kafka append time, then partition and offset."""
     if settings.log_kind == "postgres":
         return lambda position, appended_at: [LOG_EPOCH, position.offset]

@@ -9,14 +9,14 @@ from typing import Literal
 
 from schemas.errors import AnabranchError
 
-Status = Literal["pass", "warn", "fail"]
-PATIENCE_S = 15.0
+CheckStatus = Literal["pass", "warn", "fail"]
+CHECK_TIMEOUT_S = 15.0
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
     name: str
-    status: Status
+    status: CheckStatus
     detail: str
     fix: str = ""
 
@@ -27,11 +27,11 @@ Check = Callable[[], Awaitable[Sequence[Finding]]]
 async def run_check(name: str, check: Check) -> Sequence[Finding]:
     """A check that raises has failed, and says so."""
     try:
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
             return await check()
     except AnabranchError as error:
         return [Finding(name, "fail", error.detail, error.remedy)]
     except TimeoutError:
-        return [Finding(name, "fail", f"no answer within {PATIENCE_S:.0f} s", "Check the network and the address.")]
+        return [Finding(name, "fail", f"no answer within {CHECK_TIMEOUT_S:.0f} s", "Check the network and the address.")]
     except OSError as error:
         return [Finding(name, "fail", str(error), "Check permissions and the disk.")]

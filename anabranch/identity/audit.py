@@ -7,16 +7,16 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from uuid import UUID
 
-from anabranch.composition.overrides import NONE
+from anabranch.composition.overrides import NO_OVERRIDES
 from schemas.events import AuditRecorded
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
 from streams.codec import Codec
-from streams.publisher import own_fact
+from streams.publisher import build_root_event
 from streams.topics import CONTROL
 
-AUTHOR = "anabranch/audit"
-VISIT_S = 900.0
+AUDIT_SOURCE = "anabranch/audit"
+VISIT_INTERVAL_S = 900.0
 MAX_VISITS = 4096
 
 
@@ -26,35 +26,35 @@ class AuditLog:
 
     log: EventLog
     codec: Codec
-    clock: Callable[[], datetime] = NONE.clock
-    fresh_id: Callable[[], UUID] = NONE.fresh_id
+    clock: Callable[[], datetime] = NO_OVERRIDES.clock
+    fresh_id: Callable[[], UUID] = NO_OVERRIDES.fresh_id
     _visits: dict[tuple[str, str], datetime] = field(default_factory=dict)
 
-    async def record(self, caller: Principal, what: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None:
-        recorded = AuditRecorded(
+    async def record(self, caller: Principal, action: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None:
+        audit_event = AuditRecorded(
             audit_id=self.fresh_id(),
             who=caller.id,
             role=caller.role,
-            what=what,
+            what=action,
             subject=subject,
             tenant=caller.tenant,
             at=self.clock(),
             request_id=request_id,
             outcome=outcome,
         )
-        fact = own_fact(recorded, recorded.audit_id, AUTHOR, self.clock, tenant=caller.tenant)
-        await self.log.append([await self.codec.encode(fact, CONTROL, caller.tenant)])
+        event = build_root_event(audit_event, audit_event.audit_id, AUDIT_SOURCE, self.clock, tenant=caller.tenant)
+        await self.log.append([await self.codec.encode(event, CONTROL, caller.tenant)])
 
-    async def visit(self, caller: Principal, request_id: str | None) -> None:
+    async def record_visit(self, caller: Principal, request_id: str | None) -> None:
         """Record that an operator acts for another tenant: once for a while, not for every request."""
-        if caller.home is None:
+        if caller.home_tenant is None:
             return
-        visit, moment = (caller.id, caller.tenant), self.clock()
+        visit, now = (caller.id, caller.tenant), self.clock()
         last = self._visits.get(visit)
-        if last is not None and (moment - last).total_seconds() < VISIT_S:
+        if last is not None and (now - last).total_seconds() < VISIT_INTERVAL_S:
             return
         await self.record(caller, "tenant.entered", caller.tenant, request_id)
         self._visits.pop(visit, None)
-        self._visits[visit] = moment
+        self._visits[visit] = now
         if len(self._visits) > MAX_VISITS:
             del self._visits[next(iter(self._visits))]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from anabranch.desk.authentication import LocalTokenAuthenticator
-from anabranch.identity.api_keys import FORM, ApiKeyAuthenticator
+from anabranch.identity.api_keys import KEY_PATTERN, ApiKeyAuthenticator
 from anabranch.identity.tokens import TokenAuthenticator
 from schemas.errors import Unauthenticated
 from schemas.principals import Principal
+from services.local_token import LocalTokenAuthenticator
 
-FIRST_KEY = (
+FIRST_KEY_REMEDY = (
     "Make the first key where the settings of this server are: `anabranch keys create --role operator`; "
     "then send it as `Authorization: Bearer KEY`, or store it with `anabranch login --server URL`."
 )
@@ -25,9 +25,9 @@ class CredentialAuthenticator:
     tokens: TokenAuthenticator | None
 
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
-        if self.local.token is None and self.tokens is None and not await self.keys.keys.exists_any():
-            raise Unauthenticated("No credential is configured for this server, so it refuses every call.", code="NO_CREDENTIALS", remedy=FIRST_KEY)
-        if credential is not None and FORM.fullmatch(credential):
+        if self.local.token is None and self.tokens is None and not await self.keys.keys.has_any():
+            raise Unauthenticated("No credential is configured for this server, so it refuses every call.", code="NO_CREDENTIALS", remedy=FIRST_KEY_REMEDY)
+        if credential is not None and KEY_PATTERN.fullmatch(credential):
             return await self.keys(credential, tenant)
         if self.tokens is not None and credential is not None and credential.count(".") == 2:
             return await self.tokens(credential, tenant)

@@ -21,10 +21,10 @@ ALGORITHMS = ("RS256", "ES256", "EdDSA")
 MAX_BYTES = 256 * 1024
 MAX_KEYS = 100
 TIMEOUT_S = 5.0
-LIFETIME_S = 600.0
+MAX_AGE_S = 600.0
 """After so long the keys are fetched again, so that one withdrawn by the issuer is refused."""
 
-Fetch = Callable[[str], Awaitable[bytes]]
+FetchJwks = Callable[[str], Awaitable[bytes]]
 
 
 async def fetch_jwks(url: str) -> bytes:
@@ -36,15 +36,15 @@ async def fetch_jwks(url: str) -> bytes:
             client.stream("GET", url, headers={"Accept": "application/json"}) as response,
         ):
             if response.status_code != 200:
-                raise _unavailable(f"it answers {response.status_code}")
+                raise _make_unavailable_error(f"it answers {response.status_code}")
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise _unavailable(f"it sends more than {MAX_BYTES} bytes")
+                    raise _make_unavailable_error(f"it sends more than {MAX_BYTES} bytes")
             return bytes(body)
     except (httpx2.HTTPError, TimeoutError, OSError) as error:
-        raise _unavailable(str(error) or type(error).__name__) from error
+        raise _make_unavailable_error(str(error) or type(error).__name__) from error
 
 
 @dataclass(slots=True)
@@ -53,7 +53,7 @@ class KeySet:
 
     url: str
     refresh_s: float
-    fetch: Fetch = fetch_jwks
+    fetch: FetchJwks = fetch_jwks
     clock: Callable[[], float] = time.monotonic
     keys: dict[str, PyJWK] = field(default_factory=dict)
     fetched_at: float | None = None
@@ -65,7 +65,7 @@ class KeySet:
     async def find(self, kid: str) -> PyJWK:
         """Raises Unauthenticated for a key that the address does not list, TransientError where it cannot be asked."""
         if key := self.keys.get(kid):
-            if self._is_old() and (self._refreshing is None or self._refreshing.done()):
+            if self._is_stale() and (self._refreshing is None or self._refreshing.done()):
                 # In the background: an issuer that does not answer must not hold up callers whose key is known.
                 self._refreshing = asyncio.create_task(self._refresh())
             return key
@@ -76,8 +76,8 @@ class KeySet:
             raise self.failure
         raise Unauthenticated("The token is signed with a key that the issuer does not list.")
 
-    def _is_old(self) -> bool:
-        return self.fetched_at is None or self.clock() - self.fetched_at > LIFETIME_S
+    def _is_stale(self) -> bool:
+        return self.fetched_at is None or self.clock() - self.fetched_at > MAX_AGE_S
 
     async def _refresh(self) -> None:
         async with self._lock:
@@ -98,11 +98,11 @@ def parse_jwks(body: bytes) -> dict[str, PyJWK]:
     try:
         entries = json.loads(body)["keys"][:MAX_KEYS]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _unavailable("it answers something else than a JSON Web Key Set") from error
-    return {entry["kid"]: key for entry in entries if (key := _verification_key(entry)) is not None}
+        raise _make_unavailable_error("it answers something else than a JSON Web Key Set") from error
+    return {entry["kid"]: key for entry in entries if (key := _parse_verification_key(entry)) is not None}
 
 
-def _verification_key(entry: object) -> PyJWK | None:
+def _parse_verification_key(entry: object) -> PyJWK | None:
     if not isinstance(entry, dict) or not isinstance(entry.get("kid"), str) or entry.get("kty") == "oct" or entry.get("use", "sig") != "sig":
         return None
     try:
@@ -112,9 +112,9 @@ def _verification_key(entry: object) -> PyJWK | None:
     return key if key.algorithm_name in ALGORITHMS else None
 
 
-def _unavailable(why: str) -> TransientError:
+def _make_unavailable_error(reason: str) -> TransientError:
     return TransientError(
-        f"The signing keys of tokens cannot be fetched from AUTH__JWKS_URL: {why}.",
+        f"The signing keys of tokens cannot be fetched from AUTH__JWKS_URL: {reason}.",
         code="JWKS_UNAVAILABLE",
         remedy="Repeat the request later; check that the address of ANABRANCH_AUTH__JWKS_URL answers.",
     )

@@ -10,17 +10,17 @@ from typing import Any, cast
 import jwt
 from jwt.exceptions import PyJWTError
 
+from anabranch.config.settings import AuthSettings
 from anabranch.identity.jwks import ALGORITHMS, KeySet
-from anabranch.settings import AuthSettings
 from schemas.api_keys import MAX_GROUPS
 from schemas.errors import Forbidden, Unauthenticated
-from schemas.events.raw import is_tenant
+from schemas.events.raw import is_valid_tenant
 from schemas.principals import Principal
 from schemas.roles import ROLES, Role
 
 LEEWAY_S = 30
 MAX_TOKEN_CHARS = 16_384
-NAME = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
+NAME_PATTERN = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TokenAuthenticator:
 
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
         claims = await self._verify(credential or "")
-        return self._principal(claims).acting_for(tenant)
+        return self._to_principal(claims).for_tenant(tenant)
 
     async def _verify(self, token: str) -> Mapping[str, Any]:
         """The key is chosen by `kid` alone, and its own algorithm holds: `jku`, `jwk` and `x5u` of the token are never read."""
@@ -66,31 +66,31 @@ class TokenAuthenticator:
         except (PyJWTError, ValueError, ArithmeticError, RecursionError) as error:
             raise Unauthenticated(f"The token is not valid: {error}.") from error
 
-    def _principal(self, claims: Mapping[str, Any]) -> Principal:
+    def _to_principal(self, claims: Mapping[str, Any]) -> Principal:
         """Raises Forbidden for a token that is genuine, but whose claims give no access."""
         subject = claims["sub"]
-        if not isinstance(subject, str) or not NAME.fullmatch(subject):
+        if not isinstance(subject, str) or not NAME_PATTERN.fullmatch(subject):
             raise Forbidden("The claim 'sub' is not a name of at most 200 characters without spaces.", code="FORBIDDEN_CLAIMS")
-        tenant = _claim(claims, self.settings.tenant_claim)
-        if not isinstance(tenant, str) or not is_tenant(tenant):
+        tenant = _read_claim(claims, self.settings.tenant_claim)
+        if not isinstance(tenant, str) or not is_valid_tenant(tenant):
             raise Forbidden(
                 f"The claim {self.settings.tenant_claim!r} names no tenant.",
                 code="FORBIDDEN_CLAIMS",
                 remedy="Let the issuer write the tenant there, or name the claim that holds it in ANABRANCH_AUTH__TENANT_CLAIM.",
             )
-        role = _claim(claims, self.settings.role_claim)
+        role = _read_claim(claims, self.settings.role_claim)
         if role is not None and role not in ROLES:
             raise Forbidden(f"The claim {self.settings.role_claim!r} is not one of {', '.join(ROLES)}.", code="FORBIDDEN_CLAIMS")
-        groups = _claim(claims, self.settings.groups_claim) or []
-        if not isinstance(groups, list) or len(groups) > MAX_GROUPS or not all(isinstance(group, str) and NAME.fullmatch(group) for group in groups):
+        groups = _read_claim(claims, self.settings.groups_claim) or []
+        if not isinstance(groups, list) or len(groups) > MAX_GROUPS or not all(isinstance(group, str) and NAME_PATTERN.fullmatch(group) for group in groups):
             raise Forbidden(f"The claim {self.settings.groups_claim!r} is not a list of at most {MAX_GROUPS} names.", code="FORBIDDEN_CLAIMS")
         readers = (f"user:{subject}", *(f"group:{group}" for group in groups))
         return Principal(f"jwt:{subject}", tenant, cast("Role", role or "reader"), readers)
 
 
-def _claim(claims: Mapping[str, Any], path: str) -> Any:
+def _read_claim(claims: Mapping[str, Any], path: str) -> Any:
     """The value at a dotted path, or None."""
-    found: Any = claims
+    value: Any = claims
     for name in path.split("."):
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+        value = value.get(name) if isinstance(value, Mapping) else None
+    return value

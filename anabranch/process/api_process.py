@@ -11,22 +11,22 @@ import uvicorn
 
 from anabranch.composition.api import prepare_api
 from anabranch.composition.storage import wait_for_kafka
-from anabranch.process.data_folder import check_ours
-from anabranch.process.database import database
-from anabranch.process.heap import settle_heap
-from anabranch.process.http_protocol import Protocol
-from anabranch.process.listening import check_free
-from anabranch.settings import Settings
+from anabranch.config.settings import Settings
+from anabranch.process.data_folder import check_data_folder
+from anabranch.process.database import open_database
+from anabranch.process.heap import freeze_heap
+from anabranch.process.http_protocol import HttpProtocol
+from anabranch.process.tcp_ports import wait_for_free_port
 from api.app import create_app
 
-PORT_PATIENCE_S = 2.0
+PORT_TIMEOUT_S = 2.0
 KEEP_ALIVE_S = 75
 """Longer than clients keep an idle connection (HTTP libraries: 5 to 60 s), so that they end it: one that the server ends may just be used again."""
-LOOK_S = 0.4
+STALL_CHECK_S = 0.4
 """Between two looks for callers who take nothing, once the server stops."""
 
 
-class Server(uvicorn.Server):
+class UvicornServer(uvicorn.Server):
     """Leaves signals to whoever runs it. When it stops, callers who have ceased to take what is written to them are not waited for."""
 
     @contextmanager
@@ -34,35 +34,42 @@ class Server(uvicorn.Server):
         yield
 
     async def shutdown(self, sockets: list[socket] | None = None) -> None:
-        dropping = asyncio.create_task(self._drop_stalled())
+        stalled_dropper = asyncio.create_task(self._drop_stalled())
         try:
             await super().shutdown(sockets)
         finally:
-            dropping.cancel()
+            stalled_dropper.cancel()
 
     async def _drop_stalled(self) -> None:
-        full: dict[Protocol, int] = {}
+        stalled: dict[HttpProtocol, int] = {}
         while True:
-            before, full = full, {one: one.emptied for one in self.server_state.connections if isinstance(one, Protocol) and one.flow.write_paused}
-            for connection, times in full.items():
-                if before.get(connection) == times:
+            previously_stalled, stalled = (
+                stalled,
+                {
+                    candidate: candidate.resume_count
+                    for candidate in self.server_state.connections
+                    if isinstance(candidate, HttpProtocol) and candidate.flow.write_paused
+                },
+            )
+            for connection, resume_count in stalled.items():
+                if previously_stalled.get(connection) == resume_count:
                     connection.transport.abort()
-            await asyncio.sleep(LOOK_S)
+            await asyncio.sleep(STALL_CHECK_S)
 
 
 async def serve_api(settings: Settings) -> None:
     """Until cancelled. Raises ConfigurationError where the port is taken, before anything is made."""
-    await check_free(settings.api.host, settings.api.port, patience_s=PORT_PATIENCE_S)
-    check_ours(settings.data_dir)
+    await wait_for_free_port(settings.api.host, settings.api.port, timeout_s=PORT_TIMEOUT_S)
+    check_data_folder(settings.data_dir)
     await wait_for_kafka(settings)
-    async with database(settings, shared=True) as dsn, prepare_api(settings, dsn) as services:
+    async with open_database(settings, is_shared=True) as dsn, prepare_api(settings, dsn) as services:
         config = uvicorn.Config(
-            create_app(services, requests_per_address=settings.api.requests_per_address, min_upload_rate=settings.api.min_upload_rate),
+            create_app(services, max_requests_per_address=settings.api.requests_per_address, min_upload_bytes_per_s=settings.api.min_upload_rate),
             host=settings.api.host,
             port=settings.api.port,
             log_config=None,
             access_log=False,
-            http=Protocol,
+            http=HttpProtocol,
             lifespan="off",
             timeout_graceful_shutdown=3,
             timeout_keep_alive=KEEP_ALIVE_S,
@@ -70,11 +77,11 @@ async def serve_api(settings: Settings) -> None:
             # X-Forwarded-For is a claim: with it one local caller would count as many.
             proxy_headers=False,
         )
-        settle_heap()
-        await _serve(Server(config), services.feed.stop)
+        freeze_heap()
+        await _serve_until_cancelled(UvicornServer(config), services.event_feed.close_streams)
 
 
-async def _serve(server: Server, stop_streams: Callable[[], None]) -> None:
+async def _serve_until_cancelled(server: UvicornServer, stop_streams: Callable[[], None]) -> None:
     """Being cancelled ends it gracefully: streams end, what is being answered is still answered."""
     serving = asyncio.create_task(server.serve())
     try:

@@ -11,19 +11,21 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import IO
 
-from anabranch.settings import Settings
+from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
-from sql.server_account import server_account
+from sql.server_account import find_server_account
 
-LOCK = "anabranch.lock"
-SERVER = "server.json"
-LOG = "log-kind"
-OURS = frozenset({LOCK, SERVER, LOG, "anabranch.toml", "profiles", "postgres", "blobs", "kafka", "master.key", "link.key", "commands.log"})
+LOCK_FILE = "anabranch.lock"
+SERVER_FILE = "server.json"
+LOG_KIND_FILE = "log-kind"
+OWN_NAMES = frozenset(
+    {LOCK_FILE, SERVER_FILE, LOG_KIND_FILE, "anabranch.toml", "profiles", "postgres", "blobs", "kafka", "master.key", "link.key", "commands.log"}
+)
 """Names in a data folder; one of them makes a folder ours, also before the first start and after a restore."""
 
 
 @dataclass(frozen=True, slots=True)
-class Server:
+class ServerInfo:
     """What `up` says of itself once it is ready."""
 
     url: str
@@ -42,32 +44,32 @@ class Server:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
+def lock_folder(folder: Path) -> Iterator[None]:
     """Hold the folder alone. Raises ConfigurationError with code DATA_DIR_IN_USE where another process does. A killed holder leaves no lock behind."""
     with _lock_file(folder) as lock:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            raise _in_use(folder) from None
+            raise _build_in_use_error(folder) from None
         yield
 
 
 def make_folder(folder: Path) -> None:
     """Make the folder, and close it to other accounts whatever the umask. Raises ConfigurationError with code DATA_DIR_UNUSABLE, or NOT_A_DATA_FOLDER where
     it holds somebody else's files."""
-    check_ours(folder)
+    check_data_folder(folder)
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _close(folder)
+        _restrict_access(folder)
     except OSError as error:
-        raise _unusable(folder, error) from error
+        raise _build_unusable_error(folder, error) from error
 
 
-def _close(folder: Path) -> None:
+def _restrict_access(folder: Path) -> None:
     """As root, the account that runs Postgres may still pass through, though not list. A folder of another account is left as it is."""
     if folder.stat().st_uid != os.geteuid():
         return
-    account = server_account()
+    account = find_server_account()
     if account is None:
         folder.chmod(0o700)
     else:
@@ -75,15 +77,15 @@ def _close(folder: Path) -> None:
         folder.chmod(0o710)
 
 
-def check_ours(folder: Path) -> None:
+def check_data_folder(folder: Path) -> None:
     """Raises ConfigurationError with code NOT_A_DATA_FOLDER for a folder that holds something, and nothing of ours. Hidden files do not count."""
     try:
-        found = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
+        names = sorted(entry.name for entry in folder.iterdir() if not entry.name.startswith("."))
     except OSError:
         return  # it is not there yet, or cannot be used: `make_folder` says why
-    if found and not OURS & set(found):
+    if names and not OWN_NAMES & set(names):
         raise ConfigurationError(
-            f"{folder} is not a data folder: it holds {', '.join(found[:3])}{f' and {len(found) - 3} more' if len(found) > 3 else ''}.",
+            f"{folder} is not a data folder: it holds {', '.join(names[:3])}{f' and {len(names) - 3} more' if len(names) > 3 else ''}.",
             code="NOT_A_DATA_FOLDER",
             remedy="Name an empty or a new folder with --data. Documents stay where they are: `anabranch ingest FOLDER` reads them from there.",
         )
@@ -92,12 +94,12 @@ def check_ours(folder: Path) -> None:
 def _lock_file(folder: Path) -> IO[str]:
     make_folder(folder)
     try:
-        return (folder / LOCK).open("a")
+        return (folder / LOCK_FILE).open("a")
     except OSError as error:
-        raise _unusable(folder, error) from error
+        raise _build_unusable_error(folder, error) from error
 
 
-def write_server(path: Path, server: Server) -> None:
+def write_server(path: Path, server: ServerInfo) -> None:
     """In one step, readable by its owner only: a reader sees the whole file or none."""
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
@@ -107,29 +109,29 @@ def write_server(path: Path, server: Server) -> None:
     draft.replace(path)
 
 
-def keep_log(folder: Path, settings: Settings) -> None:
+def store_log_kind(folder: Path, settings: Settings) -> None:
     """A folder stays with the kind of log it began with: the order of revisions comes from there. Raises ConfigurationError."""
-    kept = folder / LOG
-    if kept.exists():
-        check_log(settings, kept.read_text().strip(), str(folder))
+    kind_file = folder / LOG_KIND_FILE
+    if kind_file.exists():
+        check_log_kind(settings, kind_file.read_text().strip(), str(folder))
     else:
-        kept.write_text(f"{settings.log_kind}\n")
+        kind_file.write_text(f"{settings.log_kind}\n")
 
 
-def check_log(settings: Settings, kind: str, whose: str) -> None:
+def check_log_kind(settings: Settings, kind: str, folder_name: str) -> None:
     if settings.log_kind != kind:
-        named = "Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS" if kind == "kafka" else "Unset ANABRANCH_KAFKA__BOOTSTRAP_SERVERS"
+        fix = "Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS" if kind == "kafka" else "Unset ANABRANCH_KAFKA__BOOTSTRAP_SERVERS"
         raise ConfigurationError(
-            f"the log of {whose} is {kind}, the settings name {settings.log_kind}", code="ANOTHER_LOG", remedy=f"{named}, or use another --data folder."
+            f"the log of {folder_name} is {kind}, the settings name {settings.log_kind}", code="ANOTHER_LOG", remedy=f"{fix}, or use another --data folder."
         )
 
 
-def find_server(folder: Path) -> Server | None:
+def find_server(folder: Path) -> ServerInfo | None:
     """The server that lives in the folder now; None where the lock is free, whatever an old file says, or where it is not ready yet."""
     if not is_locked(folder):
         return None
     try:
-        return Server(**json.loads((folder / SERVER).read_text()))
+        return ServerInfo(**json.loads((folder / SERVER_FILE).read_text()))
     except (OSError, ValueError, TypeError):
         return None
 
@@ -137,34 +139,34 @@ def find_server(folder: Path) -> Server | None:
 def is_locked(folder: Path) -> bool:
     """Looking leaves nothing behind. Raises ConfigurationError where it is not allowed."""
     try:
-        with (folder / LOCK).open("rb") as lock:
+        with (folder / LOCK_FILE).open("rb") as lock:
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        raise _unusable(folder, error) from error
+        raise _build_unusable_error(folder, error) from error
     return False
 
 
 def check_not_in_use(folder: Path) -> None:
     """Raises ConfigurationError with code DATA_DIR_IN_USE. Another may still come first: `locked` decides."""
     if is_locked(folder):
-        raise _in_use(folder)
+        raise _build_in_use_error(folder)
 
 
-def left_behind(folder: Path) -> bool:
+def has_killed_server(folder: Path) -> bool:
     """Whether a server in the folder was killed."""
-    return not is_locked(folder) and (folder / SERVER).exists()
+    return not is_locked(folder) and (folder / SERVER_FILE).exists()
 
 
-def _unusable(folder: Path, error: OSError) -> ConfigurationError:
+def _build_unusable_error(folder: Path, error: OSError) -> ConfigurationError:
     remedy = "Name a folder that can be made and written with --data or ANABRANCH_DATA_DIR."
     return ConfigurationError(f"{folder} cannot be a data folder: {error.strerror}", code="DATA_DIR_UNUSABLE", remedy=remedy)
 
 
-def _in_use(folder: Path) -> ConfigurationError:
+def _build_in_use_error(folder: Path) -> ConfigurationError:
     server = find_server(folder)
     where = f" at {server.url} (pid {server.pid})" if server else ""
     return ConfigurationError(

@@ -13,45 +13,45 @@ from urllib.parse import urlsplit, urlunsplit
 
 import structlog
 
+from anabranch.config.settings import Settings
 from anabranch.process.data_folder import make_folder
-from anabranch.settings import Settings
 from schemas.errors import DatabaseUnavailable, NotFound
-from sql.embedded import THROWAWAY, EmbeddedPostgres
-from sql.postgres_guardian import guarded
+from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
+from sql.postgres_guardian import guard_server
 
 log = structlog.get_logger(__name__)
-FOLDER = "postgres"
-KEEP_S = 1.0
+POSTGRES_FOLDER = "postgres"
+RESTART_CHECK_S = 1.0
 
 
 @asynccontextmanager
-async def database(settings: Settings, *, throwaway: bool = False, shared: bool = False) -> AsyncIterator[str]:
+async def open_database(settings: Settings, *, is_ephemeral: bool = False, is_shared: bool = False) -> AsyncIterator[str]:
     """Its address. The embedded server is stopped at the end, also one that a killed holder of the data folder left running; a `shared` one
     only if it was started here. A guardian stops it where this process cannot. Of a throw-away one nothing is left."""
     if settings.database.url:
         yield settings.database.url.get_secret_value()
         return
     make_folder(settings.data_dir)
-    server = EmbeddedPostgres(embedded_root(settings), settings=THROWAWAY if throwaway else None, tcp=settings.database.tcp)
+    server = EmbeddedPostgres(resolve_embedded_root(settings), settings=EPHEMERAL_SETTINGS if is_ephemeral else None, tcp=settings.database.tcp)
     # Leaving blocks instead of awaiting: a second Ctrl-C cancels what is awaited, and would leave Postgres running.
     with ExitStack() as stack:
-        if throwaway:
+        if is_ephemeral:
             stack.callback(shutil.rmtree, server.root, ignore_errors=True)
-        if not (shared and server.running):
-            stack.enter_context(guarded(server))
+        if not (is_shared and server.is_running):
+            stack.enter_context(guard_server(server))
         # Left before the guard: a start that was interrupted ends before the server is stopped, not after.
         starter = stack.enter_context(ThreadPoolExecutor(1))
-        await asyncio.get_running_loop().run_in_executor(starter, partial(server.start, shared=shared))
-        keeping = asyncio.create_task(_keep(server, starter))
-        stack.callback(keeping.cancel)
+        await asyncio.get_running_loop().run_in_executor(starter, partial(server.start, shared=is_shared))
+        restart_task = asyncio.create_task(_restart_when_killed(server, starter))
+        stack.callback(restart_task.cancel)
         yield server.dsn
 
 
-async def _keep(server: EmbeddedPostgres, starter: Executor) -> None:
+async def _restart_when_killed(server: EmbeddedPostgres, starter: Executor) -> None:
     """Start it again, at the same address, should it be killed."""
     while True:
-        await asyncio.sleep(KEEP_S)
-        if server.running:
+        await asyncio.sleep(RESTART_CHECK_S)
+        if server.is_running:
             continue
         log.error("the embedded Postgres is gone: starting it again")
         try:
@@ -60,21 +60,21 @@ async def _keep(server: EmbeddedPostgres, starter: Executor) -> None:
             log.error("it does not start", detail=error.detail)
 
 
-def without_password(dsn: str) -> str:
+def strip_password(dsn: str) -> str:
     parts = urlsplit(dsn)
     user, at, host = parts.netloc.rpartition("@")
     return urlunsplit(parts._replace(netloc=f"{user.partition(':')[0]}{at}{host}"))
 
 
-def embedded_root(settings: Settings) -> Path:
-    return settings.data_dir.resolve() / FOLDER
+def resolve_embedded_root(settings: Settings) -> Path:
+    return settings.data_dir.resolve() / POSTGRES_FOLDER
 
 
-def check_begun(settings: Settings, elsewhere: str = "name the server that runs elsewhere (--server), ") -> None:
+def check_database_exists(settings: Settings, alternative: str = "name the server that runs elsewhere (--server), ") -> None:
     """Raises NotFound where the database would have to be made first: whoever only reads makes none in a folder that was mistyped. `elsewhere` is another way out."""
-    if settings.database.url is None and not embedded_root(settings).exists():
+    if settings.database.url is None and not resolve_embedded_root(settings).exists():
         raise NotFound(
             f"there is no data folder of ours at {settings.data_dir.resolve()}",
             code="NO_DATA_FOLDER",
-            remedy=f"Correct --data, {elsewhere}or begin one there with `anabranch up` or `anabranch ingest`.",
+            remedy=f"Correct --data, {alternative}or begin one there with `anabranch up` or `anabranch ingest`.",
         )

@@ -8,14 +8,14 @@ import signal
 import time
 from pathlib import Path
 
-from anabranch.process.data_folder import LOCK, find_server, is_locked, locked
-from anabranch.process.database import embedded_root
-from anabranch.secrets import overwrite
-from anabranch.settings import Settings
+from anabranch.config.settings import Settings
+from anabranch.encryption.local_keys import overwrite_and_delete
+from anabranch.process.data_folder import LOCK_FILE, find_server, is_locked, lock_folder
+from anabranch.process.database import resolve_embedded_root
 from schemas.errors import ConfigurationError, NotFound
-from sql.embedded import EmbeddedPostgres, state_folder, tables_elsewhere
+from sql.embedded import EmbeddedPostgres, find_relocated_tables, resolve_state_folder
 
-STOP_S = 60.0
+STOP_TIMEOUT_S = 60.0
 
 
 def stop_server(settings: Settings) -> bool:
@@ -24,38 +24,38 @@ def stop_server(settings: Settings) -> bool:
     if server is None:
         return False
     os.kill(server.pid, signal.SIGTERM)
-    deadline = time.monotonic() + STOP_S
+    deadline = time.monotonic() + STOP_TIMEOUT_S
     while is_locked(settings.data_dir):
         if time.monotonic() > deadline:
-            raise ConfigurationError(f"Process {server.pid} did not stop within {STOP_S:g} s.", code="DOES_NOT_STOP", remedy=f"kill -9 {server.pid}")
+            raise ConfigurationError(f"Process {server.pid} did not stop within {STOP_TIMEOUT_S:g} s.", code="DOES_NOT_STOP", remedy=f"kill -9 {server.pid}")
         time.sleep(0.1)
     return True
 
 
-def check_removable(settings: Settings) -> list[Path]:
+def list_removable_folders(settings: Settings) -> list[Path]:
     """The folders that deleting would remove. Raises NotFound where there is no data folder of ours, nor tables of one."""
-    folder, elsewhere = settings.data_dir.resolve(), _elsewhere(settings)
-    ours = (folder / LOCK).exists() and embedded_root(settings).exists()
-    if not ours and elsewhere is None:
+    folder, external_folder = settings.data_dir.resolve(), _find_external_folder(settings)
+    is_data_folder = (folder / LOCK_FILE).exists() and resolve_embedded_root(settings).exists()
+    if not is_data_folder and external_folder is None:
         raise NotFound(f"{folder} is not a data folder of ours.", code="NO_DATA_FOLDER", remedy="Name the data folder with --data.")
-    return [*([folder] if ours else []), *([elsewhere] if elsewhere else [])]
+    return [*([folder] if is_data_folder else []), *([external_folder] if external_folder else [])]
 
 
 def remove_data_folder(settings: Settings) -> None:
     """Postgres is stopped, keys are overwritten, then the folders go. Raises ConfigurationError with code DATA_DIR_IN_USE."""
-    folder, elsewhere = settings.data_dir.resolve(), _elsewhere(settings)
+    folder, external_folder = settings.data_dir.resolve(), _find_external_folder(settings)
     if folder.exists():
-        with locked(folder):
-            if embedded_root(settings).exists():
-                EmbeddedPostgres(embedded_root(settings)).stop()
+        with lock_folder(folder):
+            if resolve_embedded_root(settings).exists():
+                EmbeddedPostgres(resolve_embedded_root(settings)).stop()
             for key in folder.glob("*.key"):
-                overwrite(key)
+                overwrite_and_delete(key)
             shutil.rmtree(folder)
-    if elsewhere is not None:
-        shutil.rmtree(elsewhere)
+    if external_folder is not None:
+        shutil.rmtree(external_folder)
 
 
-def _elsewhere(settings: Settings) -> Path | None:
-    root = embedded_root(settings)
-    folder = tables_elsewhere(root) or state_folder(root)
+def _find_external_folder(settings: Settings) -> Path | None:
+    root = resolve_embedded_root(settings)
+    folder = find_relocated_tables(root) or resolve_state_folder(root)
     return folder if folder.exists() else None

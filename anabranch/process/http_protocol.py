@@ -26,8 +26,8 @@ class HeadTooLarge(Exception):
     """The request's head exceeds `MAX_HEAD_BYTES` or `MAX_HEADERS`."""
 
 
-class Protocol(HttpToolsProtocol):
-    emptied = 0
+class HttpProtocol(HttpToolsProtocol):
+    resume_count = 0
     """How often the caller has taken enough of what was written for more to be written."""
     head_bytes = 0
     """Of the head that is being read, in names and values that are complete."""
@@ -57,11 +57,11 @@ class Protocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         super().on_url(url)
-        self._count(len(url))
+        self._count_head_bytes(len(url))
 
     def on_header(self, name: bytes, value: bytes) -> None:
         super().on_header(name, value)
-        self._count(len(name) + len(value))
+        self._count_head_bytes(len(name) + len(value))
 
     def on_headers_complete(self) -> None:
         self._stop_head_timer()
@@ -77,7 +77,7 @@ class Protocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def resume_writing(self) -> None:
-        self.emptied += 1
+        self.resume_count += 1
         super().resume_writing()
 
     def send_400_response(self, msg: str) -> None:
@@ -88,7 +88,7 @@ class Protocol(HttpToolsProtocol):
             return
         self._refuse(400, "BAD_REQUEST", f"this request cannot be read: {str(error or msg).rstrip('.')}", REMEDY)
 
-    def _count(self, n_bytes: int) -> None:
+    def _count_head_bytes(self, n_bytes: int) -> None:
         self.head_bytes += n_bytes
         if self.head_bytes > MAX_HEAD_BYTES:
             raise HeadTooLarge(f"the headers have more than {MAX_HEAD_BYTES} bytes")
@@ -96,25 +96,25 @@ class Protocol(HttpToolsProtocol):
             raise HeadTooLarge(f"the request has more than {MAX_HEADERS} headers")
 
     def _start_head_timer(self) -> None:
-        self.head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._time_head_out)
+        self.head_timer = self.loop.call_later(HEAD_TIMEOUT_S, self._handle_head_timeout)
 
     def _stop_head_timer(self) -> None:
         if self.head_timer is not None:
             self.head_timer.cancel()
             self.head_timer = None
 
-    def _time_head_out(self) -> None:
+    def _handle_head_timeout(self) -> None:
         if not self.pending_bytes:
             self.transport.close()
         elif not self.transport.is_closing():
             self._refuse(408, "REQUEST_TIMEOUT", f"the headers took more than {HEAD_TIMEOUT_S:g} s", "Send the request again.")
 
     def _refuse(self, status: int, code: str, detail: str, remedy: str) -> None:
-        self.transport.write(refusal(status, code, detail, remedy, uuid4().hex))
+        self.transport.write(format_problem_response(status, code, detail, remedy, uuid4().hex))
         self.transport.close()
 
 
-def refusal(status: int, code: str, detail: str, remedy: str, request_id: str) -> bytes:
+def format_problem_response(status: int, code: str, detail: str, remedy: str, request_id: str) -> bytes:
     title = HTTPStatus(status).phrase
     fields = {"type": "about:blank", "title": title, "status": status, "detail": detail, "code": code, "remedy": remedy}
     body = json.dumps(fields | {"request_id": request_id}).encode()

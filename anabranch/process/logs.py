@@ -11,10 +11,10 @@ from typing import Any, TextIO
 import structlog
 from structlog.typing import ExcInfo
 
-from anabranch.process.terminal import escape_controls, unescaped
-from anabranch.settings import LoggingSettings
+from anabranch.config.settings import LoggingSettings
+from anabranch.process.terminal import escape_controls, get_unescaped
 
-QUIETER = {
+LIBRARY_LEVELS = {
     "faust": logging.WARNING,
     "mode": logging.WARNING,
     "aiokafka": logging.ERROR,
@@ -23,7 +23,7 @@ QUIETER = {
     "uvicorn": logging.WARNING,
 }
 
-WITH_LINES = frozenset({"exception", "stack"})
+MULTILINE_FIELDS = frozenset({"exception", "stack"})
 
 
 def configure_logs(settings: LoggingSettings) -> None:
@@ -41,14 +41,14 @@ def configure_logs(settings: LoggingSettings) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=False,
     )
-    handler = logging.StreamHandler(unescaped(sys.stderr))
-    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_renderers(settings)))
+    handler = logging.StreamHandler(get_unescaped(sys.stderr))
+    handler.setFormatter(structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=_build_renderers(settings)))
     logging.basicConfig(handlers=[handler], level=level, force=True)
-    for name, floor in QUIETER.items():
+    for name, floor in LIBRARY_LEVELS.items():
         logging.getLogger(name).setLevel(max(level, floor))
 
 
-def _renderers(settings: LoggingSettings) -> list[Any]:
+def _build_renderers(settings: LoggingSettings) -> list[Any]:
     remove = structlog.stdlib.ProcessorFormatter.remove_processors_meta
     if settings.format == "console" or (settings.format == "auto" and sys.stderr.isatty()):
         return [remove, _escape_fields, structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=_format_traceback)]
@@ -59,11 +59,11 @@ def _escape_fields(_: Any, __: str, event: MutableMapping[str, Any]) -> MutableM
     """Texts only: the renderer shows other values by their `repr`, which escapes. A line break would forge a line of the log."""
     for name, value in event.items():
         if isinstance(value, str):
-            event[name] = escape_controls(value) if name in WITH_LINES else escape_controls(value).replace("\n", "\\n")
+            event[name] = escape_controls(value) if name in MULTILINE_FIELDS else escape_controls(value).replace("\n", "\\n")
     return event
 
 
 def _format_traceback(out: TextIO, exc_info: ExcInfo) -> None:
-    told = StringIO()
-    structlog.dev.plain_traceback(told, exc_info)
-    out.write(escape_controls(told.getvalue()))
+    traceback_text = StringIO()
+    structlog.dev.plain_traceback(traceback_text, exc_info)
+    out.write(escape_controls(traceback_text.getvalue()))

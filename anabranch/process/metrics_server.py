@@ -9,19 +9,19 @@ from wsgiref.simple_server import WSGIRequestHandler, make_server
 
 from prometheus_client import CollectorRegistry, make_wsgi_app
 
-STOP_WITHIN_S = 0.05
+STOP_POLL_S = 0.05
 
 
-class _Quiet(WSGIRequestHandler):
+class _SilentHandler(WSGIRequestHandler):
     def log_message(self, format: str, *args: object) -> None:  # noqa: A002
         """Scrapes are not worth a line."""
 
 
 @contextmanager
-def metrics_server(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
+def serve_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterator[str]:
     """Its address. Raises OSError where the port is taken."""
-    server = make_server(host, port, make_wsgi_app(registry), handler_class=_Quiet)
-    thread = threading.Thread(target=server.serve_forever, args=(STOP_WITHIN_S,), name="metrics", daemon=True)
+    server = make_server(host, port, make_wsgi_app(registry), handler_class=_SilentHandler)
+    thread = threading.Thread(target=server.serve_forever, args=(STOP_POLL_S,), name="metrics", daemon=True)
     thread.start()
     try:
         yield f"http://{host}:{server.server_port}/metrics"

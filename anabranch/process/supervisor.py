@@ -16,25 +16,35 @@ from typing import IO, Any, TypeVar
 import httpx2
 import structlog
 
-from anabranch.composition.sealing import key_file_path
-from anabranch.ingress import check_ingress
-from anabranch.process.children import Child
-from anabranch.process.data_folder import SERVER, Server, check_not_in_use, check_ours, keep_log, left_behind, locked, make_folder, write_server
-from anabranch.process.database import database, without_password
-from anabranch.process.listening import check_free, free_port
-from anabranch.settings import Settings
-from anabranch.stages import stages_named
+from anabranch.composition.encryption import resolve_key_file_path
+from anabranch.config.ingress_check import check_ingress_settings
+from anabranch.config.settings import Settings
+from anabranch.config.stage_selection import select_stages
+from anabranch.process.child_process import ChildProcess
+from anabranch.process.data_folder import (
+    SERVER_FILE,
+    ServerInfo,
+    check_data_folder,
+    check_not_in_use,
+    has_killed_server,
+    lock_folder,
+    make_folder,
+    store_log_kind,
+    write_server,
+)
+from anabranch.process.database import open_database, strip_password
+from anabranch.process.tcp_ports import find_free_port, wait_for_free_port
 from processors import receive
 
 log = structlog.get_logger(__name__)
 T = TypeVar("T")
-RUN = "run"
-PORT_PATIENCE_S = 5.0
-TELL_S = 10.0
+RUN_FOLDER = "run"
+PORT_TIMEOUT_S = 5.0
+PROGRESS_INTERVAL_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class LaunchPlan:
     """What to run. `arguments` are those that make a child read the same settings; without stages there is no worker."""
 
     settings: Settings
@@ -45,39 +55,39 @@ class Plan:
 
 
 @asynccontextmanager
-async def running(plan: Plan) -> AsyncIterator[tuple[Server, asyncio.Future[None]]]:
+async def run_server(plan: LaunchPlan) -> AsyncIterator[tuple[ServerInfo, asyncio.Future[None]]]:
     """The server once it is ready, and a future that fails when it cannot go on. Everything stops with the context.
 
     Raises ConfigurationError (unknown stage, folder in use, port taken) and LogUnavailable (no Kafka) before anything is made, FatalError with code
     MISCONFIGURED, DatabaseUnavailable.
     """
-    await _check(plan)
+    await _check_plan(plan)
     async with AsyncExitStack() as stack:
-        plan = replace(plan, settings=stack.enter_context(_folder(plan)))
+        plan = replace(plan, settings=stack.enter_context(_resolve_folder(plan)))
         token = plan.settings.api.token.get_secret_value() if plan.settings.api.token else secrets.token_urlsafe(32)
-        stack.enter_context(locked(plan.settings.data_dir))
-        keep_log(plan.settings.data_dir, plan.settings)
-        dsn = await stack.enter_async_context(database(plan.settings, throwaway=plan.ephemeral))
-        port = plan.settings.api.port or free_port(plan.settings.api.host)
-        children = _children(plan, dsn, port, token)
-        failed = await stack.enter_async_context(_kept(children))
-        server = await _ready(plan, dsn, port, token, failed)
+        stack.enter_context(lock_folder(plan.settings.data_dir))
+        store_log_kind(plan.settings.data_dir, plan.settings)
+        dsn = await stack.enter_async_context(open_database(plan.settings, is_ephemeral=plan.ephemeral))
+        port = plan.settings.api.port or find_free_port(plan.settings.api.host)
+        children = _build_children(plan, dsn, port, token)
+        failed = await stack.enter_async_context(_supervise_children(children))
+        server = await _wait_for_server(plan, dsn, port, token, failed)
         for child in children:
-            child.settled = True
-        write_server(plan.settings.data_dir / SERVER, server)
-        stack.callback((plan.settings.data_dir / SERVER).unlink, missing_ok=True)
+            child.is_settled = True
+        write_server(plan.settings.data_dir / SERVER_FILE, server)
+        stack.callback((plan.settings.data_dir / SERVER_FILE).unlink, missing_ok=True)
         yield server, failed
 
 
-async def _check(plan: Plan) -> None:
+async def _check_plan(plan: LaunchPlan) -> None:
     """What can be told before anything is made. The port of a server that was killed is waited for: its children take a moment to notice."""
-    if receive.STAGE in stages_named(plan.stages):
-        check_ingress(plan.settings)
+    if receive.STAGE in select_stages(plan.stages):
+        check_ingress_settings(plan.settings)
     folder = plan.settings.data_dir
     if not plan.ephemeral:
-        check_ours(folder)
+        check_data_folder(folder)
         check_not_in_use(folder)
-    await check_free(plan.settings.api.host, plan.settings.api.port, patience_s=PORT_PATIENCE_S if left_behind(folder) else 0.0)
+    await wait_for_free_port(plan.settings.api.host, plan.settings.api.port, timeout_s=PORT_TIMEOUT_S if has_killed_server(folder) else 0.0)
     if plan.settings.log_kind == "kafka":
         from anabranch.composition.storage import wait_for_kafka
 
@@ -85,7 +95,7 @@ async def _check(plan: Plan) -> None:
 
 
 @contextmanager
-def _folder(plan: Plan) -> Iterator[Settings]:
+def _resolve_folder(plan: LaunchPlan) -> Iterator[Settings]:
     """The settings with their folder as a whole path; for an ephemeral server a new folder that is gone afterwards."""
     if not plan.ephemeral:
         yield plan.settings.model_copy(update={"data_dir": plan.settings.data_dir.resolve()})
@@ -95,40 +105,40 @@ def _folder(plan: Plan) -> Iterator[Settings]:
         yield plan.settings.model_copy(update={"data_dir": Path(folder)})
 
 
-def _children(plan: Plan, dsn: str, port: int, token: str) -> list[Child]:
+def _build_children(plan: LaunchPlan, dsn: str, port: int, token: str) -> list[ChildProcess]:
     environment = {**os.environ, "ANABRANCH_DATA_DIR": str(plan.settings.data_dir), "ANABRANCH_DATABASE__URL": dsn}
-    if key_file := key_file_path(plan.settings):
+    if key_file := resolve_key_file_path(plan.settings):
         environment["ANABRANCH_LOG__KEY_FILE"] = str(key_file)
     host = ["--host", plan.settings.api.host]
-    report = worker_report(plan.settings)
+    report = resolve_worker_report(plan.settings)
     # Unlike an argument, the environment of a process is shown to its own account only.
     with_token = {**environment, "ANABRANCH_API__TOKEN": token}
-    api = Child("api", ["api", "--attached", "--port", str(port), *host, *plan.arguments], with_token, plan.output, started=lambda: None)
+    api = ChildProcess("api", ["api", "--attached", "--port", str(port), *host, *plan.arguments], with_token, plan.output, on_start=lambda: None)
     if not plan.stages:
         return [api]
     worker = ["worker", "--attached", "--stages", ",".join(plan.stages), "--report", str(report), *plan.arguments]
-    return [api, Child("worker", worker, environment, plan.output, started=lambda: report.unlink(missing_ok=True))]
+    return [api, ChildProcess("worker", worker, environment, plan.output, on_start=lambda: report.unlink(missing_ok=True))]
 
 
-def worker_report(settings: Settings) -> Path:
+def resolve_worker_report(settings: Settings) -> Path:
     """Written by the worker when it reads."""
-    folder = settings.data_dir / RUN
+    folder = settings.data_dir / RUN_FOLDER
     folder.mkdir(parents=True, exist_ok=True)
     return folder / "worker.json"
 
 
 @asynccontextmanager
-async def _kept(children: Sequence[Child]) -> AsyncIterator[asyncio.Future[None]]:
-    keeping = [asyncio.create_task(child.keep()) for child in children]
-    failed: asyncio.Future[None] = asyncio.ensure_future(_first_failure(keeping))
+async def _supervise_children(children: Sequence[ChildProcess]) -> AsyncIterator[asyncio.Future[None]]:
+    supervision = [asyncio.create_task(child.supervise()) for child in children]
+    failed: asyncio.Future[None] = asyncio.ensure_future(_wait_for_first_failure(supervision))
     try:
         yield failed
     finally:
         failed.cancel()
-        for task in keeping:
+        for task in supervision:
             task.cancel()
         try:
-            await asyncio.gather(failed, *keeping, return_exceptions=True)
+            await asyncio.gather(failed, *supervision, return_exceptions=True)
             await asyncio.gather(*(child.stop() for child in children))
         finally:
             # A second Ctrl-C cancels the wait above.
@@ -136,30 +146,30 @@ async def _kept(children: Sequence[Child]) -> AsyncIterator[asyncio.Future[None]
                 child.kill()
 
 
-async def _first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
+async def _wait_for_first_failure(tasks: Sequence[asyncio.Task[None]]) -> None:
     done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     for task in done:
         task.result()
 
 
-async def _ready(plan: Plan, dsn: str, port: int, token: str, failed: asyncio.Future[None]) -> Server:
+async def _wait_for_server(plan: LaunchPlan, dsn: str, port: int, token: str, failed: asyncio.Future[None]) -> ServerInfo:
     settings = plan.settings
     url = f"http://{settings.api.host if settings.api.host not in ('0.0.0.0', '::') else '127.0.0.1'}:{port}"
-    told = await _unless(failed, _until_ready(url, worker_report(settings) if plan.stages else None))
-    own = (
+    worker_report_body = await _run_unless_failed(failed, _wait_until_ready(url, resolve_worker_report(settings) if plan.stages else None))
+    server_fields = (
         url,
         token,
-        None if settings.database.url else without_password(dsn),
+        None if settings.database.url else strip_password(dsn),
         settings.mode,
         settings.log_kind,
         os.getpid(),
         str(settings.data_dir),
         not plan.ephemeral,
     )
-    return Server(*own, worker_metrics_url=told.get("metrics_url"), outdated=told.get("outdated"))
+    return ServerInfo(*server_fields, worker_metrics_url=worker_report_body.get("metrics_url"), outdated=worker_report_body.get("outdated"))
 
 
-async def _unless(failed: asyncio.Future[None], work: Coroutine[None, None, T]) -> T:
+async def _run_unless_failed(failed: asyncio.Future[None], work: Coroutine[None, None, T]) -> T:
     """What `work` returns, unless `failed` comes first: then what that raises."""
     task = asyncio.create_task(work)
     try:
@@ -172,14 +182,14 @@ async def _unless(failed: asyncio.Future[None], work: Coroutine[None, None, T]) 
         task.cancel()
 
 
-async def _until_ready(url: str, report: Path | None) -> dict[str, str | None]:
+async def _wait_until_ready(url: str, report: Path | None) -> dict[str, str | None]:
     """What the worker tells, once both are ready."""
     loop = asyncio.get_running_loop()
-    told = loop.time()
+    reported_at = loop.time()
     async with httpx2.AsyncClient(timeout=5) as client:
-        while missing := await _missing(client, f"{url}/readyz"):
-            if loop.time() - told > TELL_S:
-                told = loop.time()
+        while missing := await _fetch_missing(client, f"{url}/readyz"):
+            if loop.time() - reported_at > PROGRESS_INTERVAL_S:
+                reported_at = loop.time()
                 log.info("not ready yet", missing=missing)
             await asyncio.sleep(0.1)
     while report is not None and not report.exists():
@@ -187,7 +197,7 @@ async def _until_ready(url: str, report: Path | None) -> dict[str, str | None]:
     return dict(json.loads(report.read_text())) if report else {}
 
 
-async def _missing(client: httpx2.AsyncClient, url: str) -> dict[str, str]:
+async def _fetch_missing(client: httpx2.AsyncClient, url: str) -> dict[str, str]:
     """What is not there yet, and why."""
     try:
         response = await client.get(url)

@@ -6,13 +6,13 @@ import re
 import sys
 from typing import Any, TextIO
 
-CONTROLS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
+CONTROL_CHARACTERS = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 """C0 but for tab and line feed, DEL, C1, marks that turn the direction of text, separators of lines, and halves of surrogate pairs."""
 
 
 def escape_controls(text: str) -> str:
     """Show control characters as `\\x1b` and `\\u202e`. JSON stays JSON: what its writer leaves as it is becomes an escape of JSON."""
-    return CONTROLS.sub(lambda found: f"\\x{ord(found[0]):02x}" if found[0] < " " else f"\\u{ord(found[0]):04x}", text)
+    return CONTROL_CHARACTERS.sub(lambda match: f"\\x{ord(match[0]):02x}" if match[0] < " " else f"\\u{ord(match[0]):04x}", text)
 
 
 class EscapedStream:
@@ -41,6 +41,6 @@ def escape_streams() -> None:
             setattr(sys, name, EscapedStream(stream))
 
 
-def unescaped(stream: TextIO) -> TextIO:
+def get_unescaped(stream: TextIO) -> TextIO:
     """For output that brings colors of its own, and escapes each text that it prints itself."""
     return stream.unescaped if isinstance(stream, EscapedStream) else stream

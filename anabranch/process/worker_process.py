@@ -10,47 +10,49 @@ from pathlib import Path
 
 import structlog
 
-from anabranch.background.gauges import Gauges
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.storage import wait_for_kafka
 from anabranch.composition.worker import prepare_worker
-from anabranch.indexing import outdated_error
-from anabranch.ingress import check_ingress
-from anabranch.process.data_folder import check_ours
-from anabranch.process.database import database
-from anabranch.process.listening import check_free
-from anabranch.process.metrics import Metrics
-from anabranch.process.metrics_server import metrics_server
-from anabranch.settings import Settings
-from anabranch.stages import stages_named
-from anabranch.version import program_version
+from anabranch.config.index_config import make_outdated_error
+from anabranch.config.ingress_check import check_ingress_settings
+from anabranch.config.settings import Settings
+from anabranch.config.stage_selection import select_stages
+from anabranch.process.data_folder import check_data_folder
+from anabranch.process.database import open_database
+from anabranch.process.metrics_server import serve_metrics
+from anabranch.process.tcp_ports import wait_for_free_port
+from anabranch.version import get_program_version
 from processors import receive
 from schemas.errors import AnabranchError
+from services.instrumentation.metrics import Metrics
+from services.monitoring.gauge_updater import GaugeUpdater
 
 log = structlog.get_logger(__name__)
 
 
-async def work(settings: Settings, stages: Iterable[str], report: Path | None) -> None:
+async def run_worker(settings: Settings, stages: Iterable[str], report: Path | None) -> None:
     """Until cancelled. Raises what stopped a stage, and ConfigurationError (unknown stage, port taken) before anything is made."""
-    chosen, metrics = stages_named(stages), Metrics(program_version())
-    metrics_at = (settings.worker.metrics_host, settings.worker.metrics_port)
-    if any(stage is receive.STAGE for stage in chosen):
-        check_ingress(settings)
-    await check_free(*metrics_at, option="--metrics-port")
-    check_ours(settings.data_dir)
+    selected_stages, metrics = select_stages(stages), Metrics(get_program_version())
+    metrics_address = (settings.worker.metrics_host, settings.worker.metrics_port)
+    if any(stage is receive.STAGE for stage in selected_stages):
+        check_ingress_settings(settings)
+    await wait_for_free_port(*metrics_address, option="--metrics-port")
+    check_data_folder(settings.data_dir)
     await wait_for_kafka(settings)
     async with AsyncExitStack() as stack:
-        url = stack.enter_context(metrics_server(metrics.registry, *metrics_at))
-        dsn = await stack.enter_async_context(database(settings, shared=True))
-        worker = await stack.enter_async_context(prepare_worker(settings, dsn, stages=chosen, overrides=Overrides(watch=metrics.watch), observer=metrics))
-        log.info("worker reads", stages=[stage.name for stage in chosen], generation=worker.generation.name, log=settings.log_kind, metrics=url)
-        _report(report, url, outdated_error(worker.generation, worker.outdated) if worker.outdated else None)
+        url = stack.enter_context(serve_metrics(metrics.registry, *metrics_address))
+        dsn = await stack.enter_async_context(open_database(settings, is_shared=True))
+        worker = await stack.enter_async_context(
+            prepare_worker(settings, dsn, stages=selected_stages, overrides=Overrides(watch=metrics.watch), instrumentation=metrics)
+        )
+        log.info("worker reads", stages=[stage.name for stage in selected_stages], generation=worker.generation.name, log=settings.log_kind, metrics=url)
+        _write_report(report, url, make_outdated_error(worker.generation, worker.outdated_stages) if worker.outdated_stages else None)
         async with asyncio.TaskGroup() as group:
-            group.create_task(Gauges(worker.storage, metrics).run())
+            group.create_task(GaugeUpdater(worker.storage, metrics).run())
             group.create_task(worker.run())
 
 
-def _report(path: Path | None, metrics_url: str, outdated: AnabranchError | None) -> None:
+def _write_report(path: Path | None, metrics_url: str, outdated: AnabranchError | None) -> None:
     if path is not None:
         draft = path.with_suffix(".draft")
         draft.write_text(json.dumps({"metrics_url": metrics_url, "outdated": f"{outdated.detail}. {outdated.remedy}" if outdated else None}))

@@ -6,14 +6,14 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from api.access import After, Limit, Use, WholeTenant
+from api.dependencies import PageCursor, PageLimit, ServicesDep, WholeTenant
 
 router = APIRouter(tags=["audit"])
 
 
 @router.get("/audit", operation_id="list_audit")
-async def list_events(use: Use, caller: WholeTenant, after: After = None, limit: Limit = 50) -> dict[str, Any]:
+async def list_audit_events(services: ServicesDep, caller: WholeTenant, after: PageCursor = None, limit: PageLimit = 50) -> dict[str, Any]:
     """Lists administrative acts, the latest first. An operator who acts for no named tenant sees those of all tenants."""
-    everywhere = caller.role == "operator" and caller.home is None
-    items, following = await use.audit_events.list_events(None if everywhere else caller.tenant, after=after, limit=limit)
-    return {"items": items, "next": following}
+    sees_all_tenants = caller.role == "operator" and caller.home_tenant is None
+    items, next_cursor = await services.audit_events.list_events(None if sees_all_tenants else caller.tenant, after=after, limit=limit)
+    return {"items": items, "next": next_cursor}

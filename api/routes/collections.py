@@ -6,11 +6,11 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from api.access import Caller, Use
+from api.dependencies import Caller, ServicesDep
 
 router = APIRouter(tags=["collections"])
 
 
 @router.get("/collections", operation_id="list_collections")
-async def collections(use: Use, caller: Caller) -> dict[str, Any]:
-    return {"items": await use.records.collections(caller), "next": None}
+async def list_collections(services: ServicesDep, caller: Caller) -> dict[str, Any]:
+    return {"items": await services.listings.list_collections(caller), "next": None}

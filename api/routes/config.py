@@ -6,12 +6,12 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from api.access import Use
+from api.dependencies import ServicesDep
 
 router = APIRouter(tags=["config"])
 
 
 @router.get("/config/schema", operation_id="get_config_schema")
-async def schema(use: Use) -> dict[str, Any]:
+async def get_config_schema(services: ServicesDep) -> dict[str, Any]:
     """JSON Schemas of the settings and of a profile."""
-    return use.config_schema()
+    return services.get_config_schema()

@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Query
 
-from api.access import After, Limit, Use, WholeTenant
+from api.dependencies import PageCursor, PageLimit, ServicesDep, WholeTenant
 
 router = APIRouter(tags=["dead letters"])
 
 
 @router.get("/dead-letters", operation_id="list_dead_letters")
-async def dead_letters(
-    use: Use, caller: WholeTenant, stage: Annotated[str | None, Query(max_length=64)] = None, after: After = None, limit: Limit = 50
+async def list_dead_letters(
+    services: ServicesDep, caller: WholeTenant, stage: Annotated[str | None, Query(max_length=64)] = None, after: PageCursor = None, limit: PageLimit = 50
 ) -> dict[str, Any]:
-    items, following = await use.records.dead_letters(caller.tenant, stage=stage, after=after, limit=limit)
-    return {"items": items, "next": following}
+    items, next_cursor = await services.listings.list_dead_letters(caller.tenant, stage=stage, after=after, limit=limit)
+    return {"items": items, "next": next_cursor}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter
 
-from api.access import Caller, Use
+from api.dependencies import Caller, ServicesDep
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 
 router = APIRouter(tags=["feedback"])
 
 
 @router.post("/feedback", status_code=202, operation_id="give_feedback")
-async def feedback(said: FeedbackRequest, use: Use, caller: Caller) -> FeedbackReceipt:
+async def give_feedback(body: FeedbackRequest, services: ServicesDep, caller: Caller) -> FeedbackReceipt:
     """Keeps what was said as judgements of passages, by document, revision, place and quote. Answers once the event is durable in the log."""
-    return await use.feedback(caller, said)
+    return await services.record_feedback(caller, body)

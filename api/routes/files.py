@@ -12,18 +12,18 @@ from fastapi import APIRouter, Header, Path, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel
 
-from api.access import Caller, Use
-from api.links import Linked
-from api.ranges import requested_range
+from api.byte_ranges import parse_range
+from api.dependencies import Caller, ServicesDep
 from api.services import Services
+from api.signed_links import LinkTarget
 from schemas.errors import NotFound
-from schemas.ports.engines import Blobs
+from schemas.ports.engines import BlobStore
 from schemas.principals import Principal
 
 router = APIRouter(tags=["documents"])
-PIECE = 1024 * 1024
-LIFETIME = timedelta(minutes=15)
-Part = Annotated[str | None, Header(alias="Range")]
+READ_BYTES = 1024 * 1024
+LINK_LIFETIME = timedelta(minutes=15)
+RangeHeader = Annotated[str | None, Header(alias="Range")]
 
 
 class SignedLink(BaseModel):
@@ -39,13 +39,15 @@ class SignedLink(BaseModel):
     response_model=None,
     responses={200: {"model": SignedLink, "content": {"application/octet-stream": {}}}},
 )
-async def file(document: UUID, use: Use, caller: Caller, request: Request, range_: Part = None, signed: bool = False) -> StreamingResponse | SignedLink:
+async def get_file(
+    document: UUID, services: ServicesDep, caller: Caller, request: Request, range_: RangeHeader = None, signed: bool = False
+) -> StreamingResponse | SignedLink:
     """The whole file, or one range of it; with `signed=true` a link to it that expires."""
-    found = await _found(document, use, caller)
+    document_fields = await _get_document_with_file(document, services, caller)
     if not signed:
-        return _streamed(found, use, range_)
-    linked = Linked(caller.tenant, document, found["revision"])
-    return await _signed(linked, found["blob"]["key"], use, request)
+        return _stream_file(document_fields, services, range_)
+    target = LinkTarget(caller.tenant, document, document_fields["revision"])
+    return await _create_signed_link(target, document_fields["blob"]["key"], services, request)
 
 
 @router.get(
@@ -54,63 +56,68 @@ async def file(document: UUID, use: Use, caller: Caller, request: Request, range
     response_class=StreamingResponse,
     responses={200: {"content": {"application/octet-stream": {}}}},
 )
-async def signed_file(
+async def get_signed_file(
     tenant: Annotated[str, Path(max_length=64)],
     document: UUID,
-    use: Use,
+    services: ServicesDep,
     revision: int,
     expires: Annotated[int, Query(description="in seconds since 1970")],
     signature: str,
-    range_: Part = None,
+    range_: RangeHeader = None,
 ) -> StreamingResponse:
     """What a signed link opens: the bytes of one revision, while it is the latest, without a credential."""
-    use.links.check(Linked(tenant, document, revision), expires, signature, datetime.now(UTC))
-    found = await _found(document, use, Principal("signed link", tenant))
-    if found["revision"] != revision:
-        raise _unknown(document)
-    return _streamed(found, use, range_)
+    services.link_signer.verify(LinkTarget(tenant, document, revision), expires, signature, datetime.now(UTC))
+    document_fields = await _get_document_with_file(document, services, Principal("signed link", tenant))
+    if document_fields["revision"] != revision:
+        raise unknown_file(document)
+    return _stream_file(document_fields, services, range_)
 
 
-async def _found(document: UUID, use: Services, caller: Principal) -> dict[str, Any]:
-    found = await use.documents.get(caller, document)
-    if found is None or not found.get("blob"):
-        raise _unknown(document)
-    return found
+async def _get_document_with_file(document: UUID, services: Services, caller: Principal) -> dict[str, Any]:
+    document_fields = await services.documents.fetch_document(caller, document)
+    if document_fields is None or not document_fields.get("blob"):
+        raise unknown_file(document)
+    return document_fields
 
 
-def _unknown(document: UUID) -> NotFound:
+def unknown_file(document: UUID) -> NotFound:
     return NotFound(f"no file of document {document}", remedy="GET /v1/documents lists the documents.")
 
 
-def _streamed(found: dict[str, Any], use: Services, range_: str | None) -> StreamingResponse:
-    key, size = found["blob"]["key"], found["blob"]["size"]
-    part = requested_range(range_, size)
-    start, end = part or (0, size)
-    headers = _headers(found) | {"Content-Length": str(end - start)} | ({"Content-Range": f"bytes {start}-{end - 1}/{size}"} if part else {})
-    media_type = found.get("media_type") or "application/octet-stream"
-    return StreamingResponse(_bytes(use.blobs, key, start, end), 206 if part else 200, headers, media_type)
+def _stream_file(document_fields: dict[str, Any], services: Services, range_: str | None) -> StreamingResponse:
+    key, size = document_fields["blob"]["key"], document_fields["blob"]["size"]
+    byte_range = parse_range(range_, size)
+    start, end = byte_range or (0, size)
+    headers = (
+        _build_headers(document_fields) | {"Content-Length": str(end - start)} | ({"Content-Range": f"bytes {start}-{end - 1}/{size}"} if byte_range else {})
+    )
+    media_type = document_fields.get("media_type") or "application/octet-stream"
+    return StreamingResponse(_iterate_bytes(services.blobs, key, start, end), 206 if byte_range else 200, headers, media_type)
 
 
-async def _signed(linked: Linked, key: str, use: Services, request: Request) -> SignedLink:
+async def _create_signed_link(target: LinkTarget, key: str, services: Services, request: Request) -> SignedLink:
     """By the store itself where it can, else by us."""
-    expires = datetime.now(UTC).replace(microsecond=0) + LIFETIME
-    moment = int(expires.timestamp())
-    address = f"{use.public_url}{request.app.url_path_for('signed_file', tenant=linked.tenant, document=str(linked.document))}"
-    url = await use.blobs.link(key, LIFETIME.total_seconds())
-    return SignedLink(url=url or f"{address}?revision={linked.revision}&expires={moment}&signature={use.links.sign(linked, moment)}", expires_at=expires)
+    expires = datetime.now(UTC).replace(microsecond=0) + LINK_LIFETIME
+    expires_at_s = int(expires.timestamp())
+    address = f"{services.public_url}{request.app.url_path_for('get_signed_file', tenant=target.tenant, document=str(target.document_id))}"
+    url = await services.blobs.presign_url(key, LINK_LIFETIME.total_seconds())
+    return SignedLink(
+        url=url or f"{address}?revision={target.revision}&expires={expires_at_s}&signature={services.link_signer.sign(target, expires_at_s)}",
+        expires_at=expires,
+    )
 
 
-def _headers(found: dict[str, object]) -> dict[str, str]:
-    name = quote(str(found.get("filename") or found["document_id"]), safe="")
+def _build_headers(document_fields: dict[str, object]) -> dict[str, str]:
+    name = quote(str(document_fields.get("filename") or document_fields["document_id"]), safe="")
     return {
         "Accept-Ranges": "bytes",
-        "ETag": f'"{found.get("content_sha256")}"',
+        "ETag": f'"{document_fields.get("content_sha256")}"',
         "Content-Disposition": f"inline; filename*=UTF-8''{name}",
         "Content-Security-Policy": "sandbox; frame-ancestors 'none'",
     }
 
 
-async def _bytes(blobs: Blobs, key: str, start: int, end: int) -> AsyncIterator[bytes]:
-    for offset in range(start, end, PIECE):
-        (piece,) = await blobs.get_ranges(key, [(offset, min(PIECE, end - offset))])
-        yield piece
+async def _iterate_bytes(blobs: BlobStore, key: str, start: int, end: int) -> AsyncIterator[bytes]:
+    for offset in range(start, end, READ_BYTES):
+        (data,) = await blobs.get_ranges(key, [(offset, min(READ_BYTES, end - offset))])
+        yield data

@@ -7,36 +7,36 @@ from typing import Any
 from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 
-from api.access import Caller, Use
+from api.dependencies import Caller, ServicesDep
 
 router = APIRouter(tags=["health"])
 
 
 @router.get("/livez", operation_id="livez")
-async def livez() -> dict[str, str]:
+async def check_liveness() -> dict[str, str]:
     return {"status": "ok"}
 
 
 @router.get("/readyz", operation_id="readyz", responses={503: {"description": "Some dependency is not there"}})
-async def readyz(use: Use) -> JSONResponse:
+async def check_readiness(services: ServicesDep) -> JSONResponse:
     """Each dependency by itself; 503 while any is missing."""
-    lines = await use.ready()
-    ok = all(line.ok for line in lines)
+    dependencies = await services.check_readiness()
+    is_ready = all(line.ok for line in dependencies)
     body = {
-        "status": "ok" if ok else "unavailable",
-        "dependencies": {line.name: {"ok": line.ok, "detail": line.detail, "remedy": line.remedy} for line in lines},
+        "status": "ok" if is_ready else "unavailable",
+        "dependencies": {line.name: {"ok": line.ok, "detail": line.detail, "remedy": line.remedy} for line in dependencies},
     }
-    return JSONResponse(body, 200 if ok else 503, headers={} if ok else {"Retry-After": "5"})
+    return JSONResponse(body, 200 if is_ready else 503, headers={} if is_ready else {"Retry-After": "5"})
 
 
 @router.get("/health", operation_id="health")
-async def health(use: Use, caller: Caller) -> dict[str, Any]:
+async def get_health(services: ServicesDep, caller: Caller) -> dict[str, Any]:
     """A summary: version, log, generation, documents by state, and dead letters by stage with the call that lists them."""
-    return await use.health(caller)
+    return await services.get_health(caller)
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response)
-async def metrics(use: Use) -> Response:
+async def get_metrics(services: ServicesDep) -> Response:
     """Prometheus text."""
-    body, media_type = use.metrics()
+    body, media_type = services.render_metrics()
     return Response(body, media_type=media_type)

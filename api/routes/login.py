@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from api.access import Caller, Use
 from api.audit import AuditedRoute
-from api.sessions import LINK_S
+from api.dependencies import Caller, ServicesDep
+from api.sessions import LINK_LIFETIME_S
 from schemas.errors import Forbidden
 
 router = APIRouter(tags=["login"], route_class=AuditedRoute)
@@ -24,9 +24,9 @@ class LoginLink(BaseModel):
 
 
 @router.post("/login-links", status_code=201, operation_id="create_login_link")
-async def create(use: Use, caller: Caller) -> LoginLink:
+async def create_login_link(services: ServicesDep, caller: Caller) -> LoginLink:
     """Make a link that can be opened once, within ten minutes. Only for the holder of the local token."""
-    if caller.id != "local" or use.sessions is None:
+    if caller.id != "local" or services.sessions is None:
         raise Forbidden(f"{caller.id} cannot open a session of the operator.", remedy="Use the token of `anabranch up`, or that of ANABRANCH_API__TOKEN.")
-    expires = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LINK_S)
-    return LoginLink(url=f"{use.public_url}/?login={use.sessions.make_code()}", expires_at=expires)
+    expires = datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=LINK_LIFETIME_S)
+    return LoginLink(url=f"{services.public_url}/?login={services.sessions.make_code()}", expires_at=expires)

@@ -6,7 +6,7 @@ from typing import Any
 
 from fastapi import APIRouter
 
-from api.access import Use
+from api.dependencies import ServicesDep
 from schemas.errors import NotFound
 from schemas.profiles import Profile
 
@@ -14,13 +14,13 @@ router = APIRouter(tags=["profiles"])
 
 
 @router.get("/profiles", operation_id="list_profiles")
-async def profiles(use: Use) -> dict[str, Any]:
-    return {"items": [profile.model_dump(mode="json") for profile in use.profiles()], "next": None}
+async def list_profiles(services: ServicesDep) -> dict[str, Any]:
+    return {"items": [profile.model_dump(mode="json") for profile in services.list_profiles()], "next": None}
 
 
 @router.get("/profiles/retrieval/{name}", operation_id="get_profile")
-async def profile(name: str, use: Use) -> Profile:
-    for found in use.profiles():
-        if found.name == name:
-            return found
+async def get_profile(name: str, services: ServicesDep) -> Profile:
+    for available_profile in services.list_profiles():
+        if available_profile.name == name:
+            return available_profile
     raise NotFound(f"no profile {name!r}", remedy="GET /v1/profiles lists them.")

@@ -6,37 +6,37 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Path, Query
 
-from api.access import Use, WholeTenant
 from api.audit import AuditedRoute
+from api.dependencies import ServicesDep, WholeTenant
 from schemas.sources import SourceRequest
 
 router = APIRouter(tags=["sources"], route_class=AuditedRoute)
-Name = Annotated[str, Path(max_length=255)]
+SourceName = Annotated[str, Path(max_length=255)]
 
 
 @router.get("/sources", operation_id="list_sources")
-async def find(use: Use, caller: WholeTenant) -> dict[str, Any]:
-    return {"items": await use.sources.find(caller.tenant), "next": None}
+async def list_sources(services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
+    return {"items": await services.sources.list_sources(caller.tenant), "next": None}
 
 
 @router.post("/sources", status_code=202, operation_id="add_source")
-async def add(source: SourceRequest, use: Use, caller: WholeTenant) -> dict[str, Any]:
+async def add_source(source: SourceRequest, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
     """Its documents come as soon as a worker has read the decision."""
-    return await use.sources.add(caller.tenant, source)
+    return await services.sources.add_source(caller.tenant, source)
 
 
 @router.post("/sources/reset", status_code=202, operation_id="reset_source")
-async def reset(name: Annotated[str, Query(min_length=1, max_length=1024)], use: Use, caller: WholeTenant) -> dict[str, Any]:
+async def reset_source(name: Annotated[str, Query(min_length=1, max_length=1024)], services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
     """After its database was restored: what it numbers from now on comes after all that it numbered before. `name` may also be the ce_source of a producer that writes for this tenant only; others need an operator."""
-    return await use.sources.reset(caller, name)
+    return await services.sources.reset_source(caller, name)
 
 
 @router.get("/sources/{name}", operation_id="get_source")
-async def get(name: Name, use: Use, caller: WholeTenant) -> dict[str, Any]:
-    return await use.sources.get(caller.tenant, name)
+async def get_source(name: SourceName, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
+    return await services.sources.get_source(caller.tenant, name)
 
 
 @router.delete("/sources/{name}", status_code=202, operation_id="remove_source")
-async def remove(name: Name, use: Use, caller: WholeTenant, withdraw: bool = False) -> dict[str, Any]:
+async def remove_source(name: SourceName, services: ServicesDep, caller: WholeTenant, withdraw: bool = False) -> dict[str, Any]:
     """Nothing is read from it any more; its documents stay, unless `withdraw`."""
-    return await use.sources.remove(caller.tenant, name, withdraw=withdraw)
+    return await services.sources.remove_source(caller.tenant, name, withdraw=withdraw)

@@ -15,30 +15,30 @@ Split = Literal["tune", "held_out"]
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class RefusalQuestion:
     """`document`, in the language `written`, answers it where `answered`, and is what it is about otherwise; `says` are texts one of which a right quote holds."""
 
     document: str
     split: Split
-    written: str
+    document_language: str
     language: str
     text: str
-    answered: bool
-    says: tuple[str, ...] = ()
+    is_answerable: bool
+    expected_quotes: tuple[str, ...] = ()
 
 
-def documents() -> list[Path]:
+def list_documents() -> list[Path]:
     return sorted(path for folder in FOLDERS for path in folder.iterdir() if path.is_file())
 
 
-def questions() -> list[Question]:
-    listed: dict[str, Any] = yaml.safe_load((HERE / "questions.yaml").read_text(encoding="utf-8"))
-    return [question for name, about in listed.items() for question in _of(name, about)]
+def load_questions() -> list[RefusalQuestion]:
+    entries: dict[str, Any] = yaml.safe_load((HERE / "questions.yaml").read_text(encoding="utf-8"))
+    return [question for name, entry in entries.items() for question in _parse_questions(name, entry)]
 
 
-def _of(name: str, about: dict[str, Any]) -> Iterator[Question]:
+def _parse_questions(name: str, entry: dict[str, Any]) -> Iterator[RefusalQuestion]:
     for kind in ("answered", "near_miss"):
-        for line in about[kind]:
+        for line in entry[kind]:
             language = next(key for key in line if key != "says")
-            says = tuple(line["says"].split("|")) if "says" in line else ()
-            yield Question(name, about["split"], about["language"], language, line[language], kind == "answered", says)
+            expected_quotes = tuple(line["says"].split("|")) if "says" in line else ()
+            yield RefusalQuestion(name, entry["split"], entry["language"], language, line[language], kind == "answered", expected_quotes)

@@ -8,79 +8,81 @@ from typing import Any
 
 import jsonschema
 
-from engines.chat.streamed import Drafts
-from engines.completions import completion
-from engines.openai_server import OpenAIServer, tokens_told
-from engines.resilience import Patience
+from engines.chat.streaming import StreamAttempts
+from engines.completions import parse_completion
+from engines.openai_server import OpenAIServer, read_token_count
+from engines.resilience import ServerRetryPolicy
 from engines.server_settings import ServerSettings
-from schemas.errors import ModelOutput
-from schemas.ports.engines import ChatReply, ChatUsage, Hear
+from schemas.errors import InvalidModelOutput
+from schemas.ports.engines import ChatReply, ChatUsage, OnDelta
 
-PATH = "/chat/completions"
+COMPLETIONS_PATH = "/chat/completions"
 MAX_TOKENS = 4096
-TRIES = 2
-LONGEST_MODEL = 255
+MAX_ATTEMPTS = 2
+MAX_MODEL_NAME_LENGTH = 255
 
 
 class OpenAIChat:
     """Asks once more, saying what was wrong, when an answer does not keep to the schema."""
 
-    def __init__(self, settings: ServerSettings, *, patience: Patience | None = None, max_tokens: int = MAX_TOKENS) -> None:
+    def __init__(self, settings: ServerSettings, *, retry_policy: ServerRetryPolicy | None = None, max_tokens: int = MAX_TOKENS) -> None:
         self.model = settings.model
-        self._server, self._max_tokens = OpenAIServer(settings, patience), max_tokens
+        self._server, self._max_tokens = OpenAIServer(settings, retry_policy), max_tokens
 
-    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, hear: Hear | None = None) -> ChatReply:
+    async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
         messages = [{"role": "system", "content": system}, {"role": "user", "content": user}]
-        usage, fault, drafts = ChatUsage(), "", Drafts(hear) if hear else None
-        for call in range(1, TRIES + 1):
-            reply = await self._asked(self._body(messages, schema, name), drafts)
-            usage = _sum(usage, reply)
-            text, fault = _content(reply)
-            data, fault = (None, fault) if fault else _checked(text, schema)
+        usage, fault, attempts = ChatUsage(), "", StreamAttempts(on_delta) if on_delta else None
+        for call in range(1, MAX_ATTEMPTS + 1):
+            reply = await self._request_completion(self._build_body(messages, schema, name), attempts)
+            usage = _add_usage(usage, reply)
+            text, fault = _extract_content(reply)
+            data, fault = (None, fault) if fault else _parse_and_validate(text, schema)
             if data is not None:
-                return ChatReply(data, _named(reply) or self.model, usage, call)
+                return ChatReply(data, _extract_model_name(reply) or self.model, usage, call)
             messages = [
                 *messages,
                 {"role": "assistant", "content": text},
                 {"role": "user", "content": f"That was not valid: {fault} Answer again, as JSON that keeps to the schema."},
             ]
-        raise ModelOutput(f"{self.model} did not keep to the schema {name}: {fault}", calls=TRIES, tokens=usage.input_tokens + usage.output_tokens)
+        raise InvalidModelOutput(
+            f"{self.model} did not keep to the schema {name}: {fault}", calls=MAX_ATTEMPTS, tokens=usage.input_tokens + usage.output_tokens
+        )
 
     async def close(self) -> None:
         await self._server.close()
 
-    async def _asked(self, body: Mapping[str, Any], drafts: Drafts | None) -> Mapping[str, Any]:
-        if drafts is None:
-            return await self._server.post(PATH, body)
-        return (await self._server.post_streamed(PATH, body, drafts.begin)).reply()
+    async def _request_completion(self, body: Mapping[str, Any], attempts: StreamAttempts | None) -> Mapping[str, Any]:
+        if attempts is None:
+            return await self._server.post(COMPLETIONS_PATH, body)
+        return (await self._server.post_stream(COMPLETIONS_PATH, body, attempts.start_attempt)).to_reply()
 
-    def _body(self, messages: list[dict[str, str]], schema: Mapping[str, Any], name: str) -> dict[str, Any]:
-        form = {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
-        return {"messages": messages, "response_format": form, **self._limits()}
+    def _build_body(self, messages: list[dict[str, str]], schema: Mapping[str, Any], name: str) -> dict[str, Any]:
+        response_format = {"type": "json_schema", "json_schema": {"name": name, "schema": schema, "strict": True}}
+        return {"messages": messages, "response_format": response_format, **self._build_generation_options()}
 
-    def _limits(self) -> dict[str, Any]:
+    def _build_generation_options(self) -> dict[str, Any]:
         """Reasoning models of OpenAI and Azure take no temperature and call the limit by another name."""
         if self._server.kind == "vllm":
             return {"max_tokens": self._max_tokens, "temperature": 0.0}
         return {"max_completion_tokens": self._max_tokens}
 
 
-def _content(reply: Mapping[str, Any]) -> tuple[str, str]:
+def _extract_content(reply: Mapping[str, Any]) -> tuple[str, str]:
     """What the model said, and what is wrong with it ('' for nothing)."""
-    choice = completion(reply).choice
-    if choice.said.refusal:
-        return "", f"it refused ({choice.said.refusal})."
-    return choice.said.content or "", "it was cut off at the token limit." if choice.finish_reason == "length" else ""
+    choice = parse_completion(reply).first_choice
+    if choice.message_or_delta.refusal:
+        return "", f"it refused ({choice.message_or_delta.refusal})."
+    return choice.message_or_delta.content or "", "it was cut off at the token limit." if choice.finish_reason == "length" else ""
 
 
-def _named(reply: Mapping[str, Any]) -> str:
+def _extract_model_name(reply: Mapping[str, Any]) -> str:
     model = reply.get("model")
-    return model[:LONGEST_MODEL] if isinstance(model, str) else ""
+    return model[:MAX_MODEL_NAME_LENGTH] if isinstance(model, str) else ""
 
 
-def _checked(text: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
+def _parse_and_validate(text: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any] | None, str]:
     try:
-        data = _text_only(json.loads(text))
+        data = _strip_unstorable_characters(json.loads(text))
         jsonschema.validate(data, schema)
     except (ValueError, RecursionError) as error:
         return None, f"not JSON ({error})."
@@ -89,17 +91,17 @@ def _checked(text: str, schema: Mapping[str, Any]) -> tuple[Mapping[str, Any] | 
     return (data, "") if isinstance(data, dict) else (None, "not a JSON object.")
 
 
-def _text_only(value: Any) -> Any:
+def _strip_unstorable_characters(value: Any) -> Any:
     """Without NUL and lone surrogates, which JSON can spell and neither UTF-8 nor a database can hold."""
     match value:
         case str():
             return value.encode("utf-8", "ignore").decode().replace("\0", "")
         case list():
-            return [_text_only(item) for item in value]
+            return [_strip_unstorable_characters(item) for item in value]
         case dict():
-            return {name: _text_only(item) for name, item in value.items()}
+            return {name: _strip_unstorable_characters(item) for name, item in value.items()}
     return value
 
 
-def _sum(usage: ChatUsage, reply: Mapping[str, Any]) -> ChatUsage:
-    return ChatUsage(usage.input_tokens + tokens_told(reply, "input"), usage.output_tokens + tokens_told(reply, "output"))
+def _add_usage(usage: ChatUsage, reply: Mapping[str, Any]) -> ChatUsage:
+    return ChatUsage(usage.input_tokens + read_token_count(reply, "input"), usage.output_tokens + read_token_count(reply, "output"))

@@ -7,10 +7,10 @@ from engines.chunk.structure import StructureChunker
 from schemas.generations import ChunkConfig
 from schemas.ports.engines import Chunker
 
-__all__ = ["FixedSizeChunker", "StructureChunker", "chunker_for"]
+__all__ = ["FixedSizeChunker", "StructureChunker", "create_chunker"]
 
 
-def chunker_for(config: ChunkConfig) -> Chunker:
+def create_chunker(config: ChunkConfig) -> Chunker:
     """Implements ChunkerFor."""
     match config.strategy:
         case "structure":

@@ -7,9 +7,9 @@ from collections.abc import Sequence
 from uuid import UUID
 
 from engines.chunk import tokens
-from engines.chunk.atoms import Atom, atoms, is_blank
-from engines.chunk.naming import Child, Parent, Path, named
-from engines.chunk.sections import sections
+from engines.chunk.atoms import Atom, is_blank, split_atoms
+from engines.chunk.chunk_builder import ChildCut, HeadingPath, ParentCut, build_chunks
+from engines.chunk.sections import split_sections
 from schemas.generations import ChunkConfig
 from schemas.ids import fingerprint
 from schemas.values import ParentChunk, Transcript
@@ -25,34 +25,34 @@ class FixedSizeChunker:
         self._config = config
 
     def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
-        words = [atom for block in transcript.blocks for atom in atoms(transcript.markdown, block, 0)]
-        paths = _Paths(transcript)
-        cuts = [words[a:b] for a, b in self._windows(words)]
-        children = [_child(transcript.markdown, cut, paths) for cut in cuts if not is_blank(transcript.markdown, cut)]
-        return named(document_id, title, transcript, list(self._parents(transcript.markdown, children)))
+        words = [atom for block in transcript.blocks for atom in split_atoms(transcript.markdown, block, 0)]
+        paths = _HeadingPaths(transcript)
+        cuts = [words[a:b] for a, b in self._split_windows(words)]
+        children = [_make_child_cut(transcript.markdown, cut, paths) for cut in cuts if not is_blank(transcript.markdown, cut)]
+        return build_chunks(document_id, title, transcript, list(self._group_parents(transcript.markdown, children)))
 
-    def _windows(self, words: Sequence[Atom]) -> list[tuple[int, int]]:
+    def _split_windows(self, words: Sequence[Atom]) -> list[tuple[int, int]]:
         windows, start = [], 0
         while start < len(words):
-            end = _reach(words, start, self._config.child_tokens)
+            end = _find_window_end(words, start, self._config.child_tokens)
             windows.append((start, end))
             if end == len(words):
                 break
-            start = max(start + 1, _back(words, end, self._config.child_tokens * self._config.overlap))
+            start = max(start + 1, _find_overlap_start(words, end, self._config.child_tokens * self._config.overlap))
         return windows
 
-    def _parents(self, markdown: str, children: Sequence[Child]) -> list[Parent]:
-        parents: list[Parent] = []
-        group: list[Child] = []
+    def _group_parents(self, markdown: str, children: Sequence[ChildCut]) -> list[ParentCut]:
+        parents: list[ParentCut] = []
+        group: list[ChildCut] = []
         for child in children:
-            if group and tokens.estimate(markdown[group[0].start : child.end]) > self._config.parent_tokens:
-                parents.append(_parent(group))
+            if group and tokens.estimate_tokens(markdown[group[0].start : child.end]) > self._config.parent_tokens:
+                parents.append(_make_parent_cut(group))
                 group = []
             group.append(child)
-        return [*parents, _parent(group)] if group else parents
+        return [*parents, _make_parent_cut(group)] if group else parents
 
 
-def _reach(words: Sequence[Atom], start: int, size: float) -> int:
+def _find_window_end(words: Sequence[Atom], start: int, size: float) -> int:
     """Where a window of about `size` tokens ends; it holds at least one word."""
     end, total = start + 1, words[start].tokens
     while end < len(words) and total + words[end].tokens <= size:
@@ -61,7 +61,7 @@ def _reach(words: Sequence[Atom], start: int, size: float) -> int:
     return end
 
 
-def _back(words: Sequence[Atom], end: int, size: float) -> int:
+def _find_overlap_start(words: Sequence[Atom], end: int, size: float) -> int:
     start, total = end, 0
     while start > 0 and total + words[start - 1].tokens <= size:
         start -= 1
@@ -69,22 +69,22 @@ def _back(words: Sequence[Atom], end: int, size: float) -> int:
     return start
 
 
-def _child(markdown: str, words: Sequence[Atom], paths: _Paths) -> Child:
+def _make_child_cut(markdown: str, words: Sequence[Atom], paths: _HeadingPaths) -> ChildCut:
     start, end = words[0].start, words[-1].end
-    return Child(start, start + len(markdown[start:end].rstrip()), paths.at(start))
+    return ChildCut(start, start + len(markdown[start:end].rstrip()), paths.find_path(start))
 
 
-def _parent(group: Sequence[Child]) -> Parent:
-    return Parent(group[0].start, group[-1].end, group[0].path, group)
+def _make_parent_cut(group: Sequence[ChildCut]) -> ParentCut:
+    return ParentCut(group[0].start, group[-1].end, group[0].path, group)
 
 
-class _Paths:
+class _HeadingPaths:
     """The heading path that holds at an offset."""
 
     def __init__(self, transcript: Transcript) -> None:
-        found = sections(transcript)
-        self._starts = [section.start for section in found]
-        self._paths: list[Path] = [section.path for section in found]
+        section_list = split_sections(transcript)
+        self._starts = [section.start for section in section_list]
+        self._paths: list[HeadingPath] = [section.path for section in section_list]
 
-    def at(self, offset: int) -> Path:
+    def find_path(self, offset: int) -> HeadingPath:
         return self._paths[bisect_right(self._starts, offset) - 1]

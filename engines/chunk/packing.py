@@ -18,12 +18,12 @@ def pack(sizes: Sequence[int], strengths: Sequence[tuple[int, int]], limit: int)
     first = list(range(len(sizes)))
     last = list(range(len(sizes)))
     total = list(sizes)
-    kept = [True] * len(sizes)
+    is_boundary = [True] * len(sizes)
     for i in sorted(range(1, len(sizes)), key=lambda i: (*strengths[i], i)):
         left, right = first[i - 1], last[i]
         if total[left] + total[i] <= limit:
             total[left] += total[i]
-            kept[i] = False
+            is_boundary[i] = False
             first[right], last[left] = left, right
-    starts = [i for i in range(len(sizes)) if i == 0 or kept[i]]
+    starts = [i for i in range(len(sizes)) if i == 0 or is_boundary[i]]
     return list(zip(starts, [*starts[1:], len(sizes)], strict=True))

@@ -11,12 +11,12 @@ from statistics import median
 
 from schemas.values import Block, Transcript
 
-SHORTEST_REACH = 3
-_MARKS = re.compile(r"^#{1,6}\s++|(?<!\s)\s++#++\s*+$")
+MIN_REACH_PAGES = 3
+_HEADING_MARKS = re.compile(r"^#{1,6}\s++|(?<!\s)\s++#++\s*+$")
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class DocumentSection:
     """`headings` stand right before `body`; they are those that led here since the last section with a body."""
 
     path: tuple[str, ...]
@@ -46,58 +46,58 @@ class _Heading:
     """The document's own title, which holds to the end."""
 
 
-def sections(transcript: Transcript) -> list[Section]:
-    found: list[Section] = []
+def split_sections(transcript: Transcript) -> list[DocumentSection]:
+    section_list: list[DocumentSection] = []
     path: list[_Heading] = []
     headings: list[Block] = []
-    reach = _reach(transcript.blocks)
-    for block, run in _runs(transcript.blocks, reach):
+    reach_pages = _compute_reach_pages(transcript.blocks)
+    for block, run in _split_runs(transcript.blocks, reach_pages):
         if block.kind == "heading":
             level = block.level or 1
-            last = _Heading(level, heading(transcript.markdown, block), block.span.page, is_first=not found and not headings)
-            path = [other for other in path if other.level < level] + [last]
+            current_heading = _Heading(level, extract_heading_text(transcript.markdown, block), block.span.page, is_first=not section_list and not headings)
+            path = [ancestor for ancestor in path if ancestor.level < level] + [current_heading]
             headings.append(block)
         else:
-            path = [other for other in path if other.is_first or _holds(other.page, block.span.page, reach)]
-            found.append(Section(tuple(other.name for other in path), tuple(headings), tuple(run)))
+            path = [ancestor for ancestor in path if ancestor.is_first or _is_in_reach(ancestor.page, block.span.page, reach_pages)]
+            section_list.append(DocumentSection(tuple(ancestor.name for ancestor in path), tuple(headings), tuple(run)))
             headings = []
     if headings:
-        found.append(Section(tuple(other.name for other in path), tuple(headings), ()))
-    return found
+        section_list.append(DocumentSection(tuple(ancestor.name for ancestor in path), tuple(headings), ()))
+    return section_list
 
 
-def _reach(blocks: Sequence[Block]) -> int:
+def _compute_reach_pages(blocks: Sequence[Block]) -> int:
     """Return for how many pages a heading holds.
 
     Headings of pages are guessed from their looks, and a heading that was missed would leave everything after it under the last one found.
     So where headings stand close together, none holds for long: twice the usual distance, at least three pages.
     """
     pages = sorted({block.span.page for block in blocks if block.kind == "heading" and block.span.page is not None})
-    gaps = [after - before for before, after in pairwise(pages)]
-    return max(SHORTEST_REACH, 2 * round(median(gaps))) if gaps else sys.maxsize
+    gaps = [next_page - previous_page for previous_page, next_page in pairwise(pages)]
+    return max(MIN_REACH_PAGES, 2 * round(median(gaps))) if gaps else sys.maxsize
 
 
-def _holds(heading: int | None, page: int | None, reach: int) -> bool:
-    return heading is None or page is None or page - heading <= reach
+def _is_in_reach(heading_page: int | None, page: int | None, reach_pages: int) -> bool:
+    return heading_page is None or page is None or page - heading_page <= reach_pages
 
 
-def _runs(blocks: Sequence[Block], reach: int) -> Iterator[tuple[Block, list[Block]]]:
+def _split_runs(blocks: Sequence[Block], reach_pages: int) -> Iterator[tuple[Block, list[Block]]]:
     """Yield each heading by itself, other blocks in runs that end where the last heading's reach does."""
     run: list[Block] = []
-    last: int | None = None
+    heading_page: int | None = None
     for block in blocks:
-        ends = bool(run) and _holds(last, run[-1].span.page, reach) and not _holds(last, block.span.page, reach)
-        if run and (block.kind == "heading" or ends):
+        is_reach_end = bool(run) and _is_in_reach(heading_page, run[-1].span.page, reach_pages) and not _is_in_reach(heading_page, block.span.page, reach_pages)
+        if run and (block.kind == "heading" or is_reach_end):
             yield run[0], run
             run = []
         if block.kind == "heading":
             yield block, [block]
-            last = block.span.page
+            heading_page = block.span.page
         else:
             run.append(block)
     if run:
         yield run[0], run
 
 
-def heading(markdown: str, block: Block) -> str:
-    return " ".join(_MARKS.sub("", markdown[block.span.char_start : block.span.char_end]).split())
+def extract_heading_text(markdown: str, block: Block) -> str:
+    return " ".join(_HEADING_MARKS.sub("", markdown[block.span.char_start : block.span.char_end]).split())

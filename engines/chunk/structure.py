@@ -8,19 +8,19 @@ from itertools import takewhile
 from uuid import UUID
 
 from engines.chunk import tokens
-from engines.chunk.atoms import Atom, atoms, is_blank
-from engines.chunk.naming import Child, Parent, Path, named
+from engines.chunk.atoms import Atom, is_blank, split_atoms
+from engines.chunk.chunk_builder import ChildCut, HeadingPath, ParentCut, build_chunks
 from engines.chunk.packing import pack
-from engines.chunk.sections import Section, sections
-from engines.sentences import VERSION as SENTENCES
+from engines.chunk.sections import DocumentSection, split_sections
+from engines.sentence_splitter import VERSION as SENTENCES
 from schemas.generations import ChunkConfig
 from schemas.ids import fingerprint
 from schemas.values import Block, ParentChunk, Transcript
 
 VERSION = 2
-_ROOM = 1.35
+_PACKING_SLACK = 1.35
 """Packs that nothing more fits into are three quarters full on average; with this much room children have about `child_tokens`."""
-_OWN = frozenset({"code", "table", "summary", "formula"})
+_STANDALONE_KINDS = frozenset({"code", "table", "summary", "formula"})
 
 
 class StructureChunker:
@@ -28,62 +28,64 @@ class StructureChunker:
 
     def __init__(self, config: ChunkConfig) -> None:
         self.fingerprint = fingerprint("structure", VERSION, tokens.VERSION, SENTENCES)
-        self._parent, self._whole = config.parent_tokens, config.whole_tokens
-        self._child = min(500, round(config.child_tokens * _ROOM))
+        self._parent_tokens, self._whole_tokens = config.parent_tokens, config.whole_tokens
+        self._child_tokens = min(500, round(config.child_tokens * _PACKING_SLACK))
 
     def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
-        found = sections(transcript)
-        parents = self._one(transcript, found) or [parent for section in found for parent in self._parents(transcript.markdown, section)]
-        return named(document_id, title, transcript, parents)
+        section_list = split_sections(transcript)
+        parents = self._chunk_whole_document(transcript, section_list) or [
+            parent for section in section_list for parent in self._build_parents(transcript.markdown, section)
+        ]
+        return build_chunks(document_id, title, transcript, parents)
 
-    def _one(self, transcript: Transcript, found: Sequence[Section]) -> list[Parent]:
+    def _chunk_whole_document(self, transcript: Transcript, section_list: Sequence[DocumentSection]) -> list[ParentCut]:
         """The whole document as one chunk, where it is as short as that and has several sections."""
-        if len(found) < 2 or any(block.kind in ("code", "summary") for block in transcript.blocks):
+        if len(section_list) < 2 or any(block.kind in ("code", "summary") for block in transcript.blocks):
             return []
-        start, end = found[0].start, found[-1].end
-        if tokens.estimate(transcript.markdown[start:end]) > self._whole:
+        start, end = section_list[0].start, section_list[-1].end
+        if tokens.estimate_tokens(transcript.markdown[start:end]) > self._whole_tokens:
             return []
-        path: Path = reduce(_shared, (section.path for section in found))
-        child = Child(found[0].blocks[0].span.char_start if found[0].path == path else start, end, path)
-        return [Parent(start, end, path, [child])]
+        path: HeadingPath = reduce(_find_common_prefix, (section.path for section in section_list))
+        child = ChildCut(section_list[0].blocks[0].span.char_start if section_list[0].path == path else start, end, path)
+        return [ParentCut(start, end, path, [child])]
 
-    def _parents(self, markdown: str, section: Section) -> Iterator[Parent]:
-        cuts = [cut for run in self._runs(markdown, section) for cut in self._cuts(markdown, run)]
-        children = [Child(cut[0].start, _trimmed(markdown, cut), section.path) for cut in cuts]
-        strengths = [(int(cut[0].rank), cut[0].mark) for cut in cuts]
-        for first, last in pack([sum(atom.tokens for atom in cut) for cut in cuts], strengths, self._parent):
+    def _build_parents(self, markdown: str, section: DocumentSection) -> Iterator[ParentCut]:
+        cuts = [cut for run in self._split_runs(markdown, section) for cut in self._pack_atoms(markdown, run)]
+        children = [ChildCut(cut[0].start, _find_trimmed_end(markdown, cut), section.path) for cut in cuts]
+        strengths = [(int(cut[0].rank), cut[0].boundary_hash) for cut in cuts]
+        for first, last in pack([sum(atom.tokens for atom in cut) for cut in cuts], strengths, self._parent_tokens):
             start = section.start if first == 0 else children[first].start
-            yield Parent(start, children[last - 1].end, section.path, children[first:last])
+            yield ParentCut(start, children[last - 1].end, section.path, children[first:last])
 
-    def _runs(self, markdown: str, section: Section) -> Iterator[list[Block]]:
+    def _split_runs(self, markdown: str, section: DocumentSection) -> Iterator[list[Block]]:
         """Blocks that may share a child: all of a short section; else prose together, a table with its caption, other things alone."""
         blocks = section.blocks
         text = markdown[blocks[0].span.char_start : blocks[-1].span.char_end]
-        if not any(block.kind in ("code", "summary") for block in blocks) and tokens.estimate(text) <= self._whole:
+        if not any(block.kind in ("code", "summary") for block in blocks) and tokens.estimate_tokens(text) <= self._whole_tokens:
             yield list(blocks)
             return
         run: list[Block] = []
         for block in blocks:
-            captioned = block.kind == "table" and [before.kind for before in run] == ["caption"]
-            apart = block.kind in _OWN or block.kind == "caption" or (run and run[-1].kind in _OWN)
-            if run and apart and not captioned:
+            follows_caption = block.kind == "table" and [previous_block.kind for previous_block in run] == ["caption"]
+            is_standalone = block.kind in _STANDALONE_KINDS or block.kind == "caption" or (run and run[-1].kind in _STANDALONE_KINDS)
+            if run and is_standalone and not follows_caption:
                 yield run
                 run = []
             run.append(block)
         yield run
 
-    def _cuts(self, markdown: str, run: Sequence[Block]) -> list[list[Atom]]:
-        found = [atom for block in run for atom in atoms(markdown, block, self._child)]
-        limit = self._whole if sum(atom.tokens for atom in found) <= self._whole else self._child
-        ranges = pack([atom.tokens for atom in found], [(int(atom.rank), atom.mark) for atom in found], limit)
-        return [cut for first, last in ranges if not is_blank(markdown, cut := found[first:last])]
+    def _pack_atoms(self, markdown: str, run: Sequence[Block]) -> list[list[Atom]]:
+        block_atoms = [atom for block in run for atom in split_atoms(markdown, block, self._child_tokens)]
+        limit = self._whole_tokens if sum(atom.tokens for atom in block_atoms) <= self._whole_tokens else self._child_tokens
+        ranges = pack([atom.tokens for atom in block_atoms], [(int(atom.rank), atom.boundary_hash) for atom in block_atoms], limit)
+        return [cut for first, last in ranges if not is_blank(markdown, cut := block_atoms[first:last])]
 
 
-def _trimmed(markdown: str, cut: Sequence[Atom]) -> int:
+def _find_trimmed_end(markdown: str, cut: Sequence[Atom]) -> int:
     """The end of a cut without the white space that separates it from the next."""
     start, end = cut[0].start, cut[-1].end
     return start + len(markdown[start:end].rstrip())
 
 
-def _shared(one: Path, other: Path) -> Path:
-    return tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False)))
+def _find_common_prefix(first_path: HeadingPath, second_path: HeadingPath) -> HeadingPath:
+    return tuple(name for name, _ in takewhile(lambda pair: pair[0] == pair[1], zip(first_path, second_path, strict=False)))

@@ -10,14 +10,14 @@ import re
 
 VERSION = 1
 
-_SINGLE = re.compile(r"[^\w\s]|[\d_]")
-_WIDE = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
+_SINGLE_TOKEN_CHARACTER = re.compile(r"[^\w\s]|[\d_]")
+_WIDE_CHARACTER = re.compile(r"[\u2e80-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
-def estimate(text: str) -> int:
+def estimate_tokens(text: str) -> int:
     """At least 1 for any text but the empty one."""
     if not text:
         return 0
-    single = len(_SINGLE.findall(text))
-    wide = 0 if text.isascii() else len(_WIDE.findall(text))
+    single = len(_SINGLE_TOKEN_CHARACTER.findall(text))
+    wide = 0 if text.isascii() else len(_WIDE_CHARACTER.findall(text))
     return max(1, round(0.2 * (len(text) - single - wide) + 0.97 * single + 0.45 * wide))

@@ -14,20 +14,20 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.embed.cache_files import write_whole
+from engines.embed.atomic_file import write_atomically
 
 Floats = NDArray[np.float32]
 _ASSETS = files("engines.embed") / "assets"
 
 
 @cache
-def texts(name: str) -> list[str]:
+def load_texts(name: str) -> list[str]:
     """`questions` or `passages`: sixty each, half English, half Portuguese."""
     return (_ASSETS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
 
 
-def texts_hash(name: str) -> str:
-    return hashlib.sha256("\n".join(texts(name)).encode()).hexdigest()[:16]
+def hash_texts(name: str) -> str:
+    return hashlib.sha256("\n".join(load_texts(name)).encode()).hexdigest()[:16]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Background:
     starts: NDArray[np.int64]
 
     @classmethod
-    def of(cls, vectors: list[Floats], states: list[Floats]) -> Background:
+    def from_vectors(cls, vectors: list[Floats], states: list[Floats]) -> Background:
         starts = np.cumsum([0, *map(len, states[:-1])])
         return cls(np.stack(vectors), np.concatenate(states), starts)
 
@@ -50,13 +50,13 @@ class Background:
 
     def save(self, path: Path) -> None:
         """Whole or not at all; two processes may do so at the same time."""
-        write_whole(path, lambda draft: np.savez(draft, vectors=self.vectors, states=self.states, starts=self.starts))
+        write_atomically(path, lambda draft: np.savez(draft, vectors=self.vectors, states=self.states, starts=self.starts))
 
-    def dense(self, vector: Floats) -> float:
+    def mean_cosine(self, vector: Floats) -> float:
         """Mean cosine with the texts."""
         return float((self.vectors @ vector).mean())
 
-    def maxsim_as_questions(self, passage: Floats) -> float | None:
+    def mean_maxsim_for_passage(self, passage: Floats) -> float | None:
         """Mean MaxSim of these texts against the passage's states; None for a passage without tokens."""
         if not len(passage):
             return None
@@ -64,7 +64,7 @@ class Background:
         lengths = np.diff(np.append(self.starts, len(best)))
         return float((np.add.reduceat(best, self.starts) / lengths).mean())
 
-    def maxsim_as_passages(self, question: Floats) -> float | None:
+    def mean_maxsim_for_question(self, question: Floats) -> float | None:
         """Mean MaxSim of the question's states against these texts; None for a question without tokens."""
         if not len(question):
             return None

@@ -14,14 +14,14 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.embed.background import Background, texts, texts_hash
-from engines.embed.e5_file import FILE_SHA256, locate
+from engines.embed.background import Background, hash_texts, load_texts
+from engines.embed.e5_file import FILE_SHA256, locate_weights
 from engines.embed.e5_session import E5Encoder, Floats
-from engines.embed.lanes import Lanes
-from engines.embed.states import quantised, unit_rows
+from engines.embed.priority_pool import PriorityThreadPool
+from engines.embed.states import normalize_rows, quantize
 from schemas.errors import ConfigurationError
 from schemas.ids import fingerprint
-from schemas.ports.engines import Embedded, EmbeddedQuery
+from schemas.ports.engines import QueryEmbedding, TextEmbedding
 
 VERSION = 1
 DIMENSION = 384
@@ -29,8 +29,8 @@ QUERY, PASSAGE = "query: ", "passage: "
 BATCH_TOKENS = 1024
 """Padded tokens of one run at most: half a second of a core, and larger runs are no faster. What arrives meanwhile waits no longer than that."""
 ASSETS = files("engines.embed") / "assets"
-BASIS = "e5_basis.npy"
-BACKGROUNDS = {"questions": QUERY, "passages": PASSAGE}
+BASIS_FILE = "e5_basis.npy"
+BACKGROUND_PREFIXES = {"questions": QUERY, "passages": PASSAGE}
 STATE_DIMENSION = 64
 """For which backgrounds are shipped."""
 
@@ -44,146 +44,152 @@ class E5Embedder:
     def __init__(self, cache_dir: Path, *, state_dimension: int = STATE_DIMENSION, threads: int = 2) -> None:
         if not 0 <= state_dimension <= DIMENSION:
             raise ConfigurationError(f"state_dimension is {state_dimension}; the model's states have 1 to {DIMENSION} dimensions, and 0 keeps none.")
-        locate()
+        locate_weights()
         self.state_dimension, self._threads = state_dimension, threads
-        self.fingerprint = fingerprint("e5", VERSION, FILE_SHA256, "fp32", basis_hash(), texts_hash("questions"), state_dimension)
-        self._cache_dir, self._loading = cache_dir, threading.Lock()
-        self._model: _Model | None = None
-        self._passages, self._questions = Lanes(threads, "e5"), Lanes(1, "e5-query")
-        self._worked = 0
+        self.fingerprint = fingerprint("e5", VERSION, FILE_SHA256, "fp32", hash_basis(), hash_texts("questions"), state_dimension)
+        self._cache_dir, self._load_lock = cache_dir, threading.Lock()
+        self._model: _E5Model | None = None
+        self._passage_pool, self._query_pool = PriorityThreadPool(threads, "e5"), PriorityThreadPool(1, "e5-query")
+        self._processed_tokens = 0
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         if not texts:
             return []
-        ids = await self._passages.run(lambda: [self._loaded().encode(PASSAGE, text) for text in texts], self._worked)
+        ids = await self._passage_pool.run(lambda: [self._load_model().tokenize(PASSAGE, text) for text in texts], self._processed_tokens)
         tokens = sum(map(len, ids))
-        rank = self._worked + tokens
-        batches = list(_batches([len(item) for item in ids], min(BATCH_TOKENS, -(-tokens // self._threads))))
-        done = await asyncio.gather(*(self._batch([ids[n] for n in batch], rank) for batch in batches))
-        answers = {place: answer for batch, run in zip(batches, done, strict=True) for place, answer in zip(batch, run, strict=True)}
-        return [answers[place] for place in range(len(texts))]
+        priority = self._processed_tokens + tokens
+        batches = list(_plan_batches([len(item) for item in ids], min(BATCH_TOKENS, -(-tokens // self._threads))))
+        batch_results = await asyncio.gather(*(self._embed_batch([ids[n] for n in batch], priority) for batch in batches))
+        results_by_index = {
+            index: result for batch, batch_result in zip(batches, batch_results, strict=True) for index, result in zip(batch, batch_result, strict=True)
+        }
+        return [results_by_index[index] for index in range(len(texts))]
 
-    async def _batch(self, batch: list[list[int]], rank: int) -> list[Embedded]:
-        answers = await self._passages.run(lambda: self._loaded().passages(batch), rank)
-        self._worked += sum(map(len, batch))
-        return answers
+    async def _embed_batch(self, batch: list[list[int]], priority: int) -> list[TextEmbedding]:
+        results = await self._passage_pool.run(lambda: self._load_model().embed_passages(batch), priority)
+        self._processed_tokens += sum(map(len, batch))
+        return results
 
-    async def embed_query(self, text: str) -> EmbeddedQuery:
-        return await self._questions.run(lambda: self._loaded().question(text))
+    async def embed_query(self, text: str) -> QueryEmbedding:
+        return await self._query_pool.run(lambda: self._load_model().embed_question(text))
 
     async def warm(self) -> None:
         """Load the model now, so that the first question need not wait for it."""
-        await self._questions.run(self._loaded)
+        await self._query_pool.run(self._load_model)
 
     def close(self) -> None:
-        self._passages.close()
-        self._questions.close()
+        self._passage_pool.close()
+        self._query_pool.close()
 
-    def _loaded(self) -> _Model:
-        with self._loading:
+    def _load_model(self) -> _E5Model:
+        with self._load_lock:
             if self._model is None:
-                self._model = _Model(self._cache_dir, self.state_dimension)
+                self._model = _E5Model(self._cache_dir, self.state_dimension)
             return self._model
 
 
-class E5Reader:
+class E5TextEncoder:
     """Texts to vectors and states, without any background: what blocks."""
 
     def __init__(self, cache_dir: Path, state_dimension: int) -> None:
         self._encoder = E5Encoder(cache_dir)
-        self._basis = basis()[:, :state_dimension]
-        self._marks = {prefix: 1 + len(self._encoder.tokenizer.pieces(prefix.rstrip())) for prefix in (QUERY, PASSAGE)}
+        self._basis = load_basis()[:, :state_dimension]
+        self._prefix_lengths = {prefix: 1 + len(self._encoder.tokenizer.tokenize(prefix.rstrip())) for prefix in (QUERY, PASSAGE)}
 
-    def encode(self, prefix: str, text: str) -> list[int]:
+    def tokenize(self, prefix: str, text: str) -> list[int]:
         return self._encoder.tokenizer.encode(prefix + text)
 
-    def read(self, prefix: str, batch: Sequence[Sequence[int]]) -> list[_Read]:
-        return [self._vectors(prefix, hidden) for hidden in self._encoder.states(batch)]
+    def encode_batch(self, prefix: str, batch: Sequence[Sequence[int]]) -> list[_EncodedText]:
+        return [self._pool_vectors(prefix, hidden) for hidden in self._encoder.compute_states(batch)]
 
-    def inner(self, prefix: str, ids: Sequence[int]) -> NDArray[np.int32]:
-        return np.asarray(ids[self._marks[prefix] : -1], np.int32)
+    def strip_special_tokens(self, prefix: str, ids: Sequence[int]) -> NDArray[np.int32]:
+        return np.asarray(ids[self._prefix_lengths[prefix] : -1], np.int32)
 
-    def background(self, name: str) -> Background:
-        prefix = BACKGROUNDS[name]
-        ids = [self.encode(prefix, line) for line in texts(name)]
-        read = {n: item for batch in _batches([len(item) for item in ids], BATCH_TOKENS) for n, item in self._numbered(prefix, ids, batch)}
-        return Background.of([read[n].vector for n in range(len(ids))], [read[n].states for n in range(len(ids))])
+    def compute_background(self, name: str) -> Background:
+        prefix = BACKGROUND_PREFIXES[name]
+        ids = [self.tokenize(prefix, line) for line in load_texts(name)]
+        encoded_by_index = {
+            n: item for batch in _plan_batches([len(item) for item in ids], BATCH_TOKENS) for n, item in self._encode_indexed(prefix, ids, batch)
+        }
+        return Background.from_vectors([encoded_by_index[n].vector for n in range(len(ids))], [encoded_by_index[n].states for n in range(len(ids))])
 
-    def _numbered(self, prefix: str, ids: Sequence[Sequence[int]], batch: Sequence[int]) -> Iterator[tuple[int, _Read]]:
-        return zip(batch, self.read(prefix, [ids[n] for n in batch]), strict=True)
+    def _encode_indexed(self, prefix: str, ids: Sequence[Sequence[int]], batch: Sequence[int]) -> Iterator[tuple[int, _EncodedText]]:
+        return zip(batch, self.encode_batch(prefix, [ids[n] for n in batch]), strict=True)
 
-    def _vectors(self, prefix: str, hidden: Floats) -> _Read:
-        return _Read(unit_rows(hidden.mean(axis=0)), unit_rows(hidden[self._marks[prefix] : -1] @ self._basis))
+    def _pool_vectors(self, prefix: str, hidden: Floats) -> _EncodedText:
+        return _EncodedText(normalize_rows(hidden.mean(axis=0)), normalize_rows(hidden[self._prefix_lengths[prefix] : -1] @ self._basis))
 
 
-class _Model:
+class _E5Model:
     """Everything loaded: what blocks."""
 
     def __init__(self, cache_dir: Path, state_dimension: int) -> None:
-        self._reader = E5Reader(cache_dir, state_dimension)
-        self._questions, self._passages = (self._background(name, cache_dir, state_dimension) for name in ("questions", "passages"))
+        self._encoder = E5TextEncoder(cache_dir, state_dimension)
+        self._question_background, self._passage_background = (self._load_background(name, cache_dir, state_dimension) for name in ("questions", "passages"))
 
-    def encode(self, prefix: str, text: str) -> list[int]:
-        return self._reader.encode(prefix, text)
+    def tokenize(self, prefix: str, text: str) -> list[int]:
+        return self._encoder.tokenize(prefix, text)
 
-    def passages(self, batch: Sequence[Sequence[int]]) -> list[Embedded]:
-        return [self._passage(item, ids) for item, ids in zip(self._reader.read(PASSAGE, batch), batch, strict=True)]
+    def embed_passages(self, batch: Sequence[Sequence[int]]) -> list[TextEmbedding]:
+        return [self._embed_passage(item, ids) for item, ids in zip(self._encoder.encode_batch(PASSAGE, batch), batch, strict=True)]
 
-    def question(self, text: str) -> EmbeddedQuery:
-        ids = self.encode(QUERY, text)
-        (item,) = self._reader.read(QUERY, [ids])
+    def embed_question(self, text: str) -> QueryEmbedding:
+        ids = self.tokenize(QUERY, text)
+        (item,) = self._encoder.encode_batch(QUERY, [ids])
         if not item.states.shape[1]:
-            return EmbeddedQuery(item.vector)
-        return EmbeddedQuery(item.vector, item.states, self._reader.inner(QUERY, ids), self._passages.maxsim_as_passages(item.states))
+            return QueryEmbedding(item.vector)
+        return QueryEmbedding(
+            item.vector, item.states, self._encoder.strip_special_tokens(QUERY, ids), self._passage_background.mean_maxsim_for_question(item.states)
+        )
 
-    def _passage(self, item: _Read, ids: Sequence[int]) -> Embedded:
-        vector, dense = item.vector.astype(np.float16), self._questions.dense(item.vector)
+    def _embed_passage(self, item: _EncodedText, ids: Sequence[int]) -> TextEmbedding:
+        vector, dense = item.vector.astype(np.float16), self._question_background.mean_cosine(item.vector)
         if not item.states.shape[1]:
-            return Embedded(vector, background_dense=dense)
-        maxsim = self._questions.maxsim_as_questions(item.states)
-        return Embedded(vector, quantised(item.states), self._reader.inner(PASSAGE, ids), dense, maxsim)
+            return TextEmbedding(vector, background_dense=dense)
+        maxsim = self._question_background.mean_maxsim_for_passage(item.states)
+        return TextEmbedding(vector, quantize(item.states), self._encoder.strip_special_tokens(PASSAGE, ids), dense, maxsim)
 
-    def _background(self, name: str, cache_dir: Path, state_dimension: int) -> Background:
+    def _load_background(self, name: str, cache_dir: Path, state_dimension: int) -> Background:
         """As shipped, or read once in a data folder; then loaded."""
-        file = background_file(name, state_dimension)
-        with as_file(ASSETS / file) as shipped:
-            if shipped.exists():
-                return Background.load(shipped)
+        file = get_background_file_name(name, state_dimension)
+        with as_file(ASSETS / file) as shipped_path:
+            if shipped_path.exists():
+                return Background.load(shipped_path)
         if not (cache_dir / file).exists():
-            self._reader.background(name).save(cache_dir / file)
+            self._encoder.compute_background(name).save(cache_dir / file)
         return Background.load(cache_dir / file)
 
 
 @dataclass(frozen=True, slots=True)
-class _Read:
+class _EncodedText:
     """A text's unit vector, and its unit states without prefix and sentence marks."""
 
     vector: Floats
     states: Floats
 
 
-def _batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
+def _plan_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
     """Places of texts, shortest first, so many at a time as fit the budget when padded; one that is longer than the budget goes alone."""
     batch: list[int] = []
-    for place in sorted(range(len(lengths)), key=lengths.__getitem__):
-        if batch and (len(batch) + 1) * lengths[place] > budget:
+    for index in sorted(range(len(lengths)), key=lengths.__getitem__):
+        if batch and (len(batch) + 1) * lengths[index] > budget:
             yield batch
             batch = []
-        batch.append(place)
+        batch.append(index)
     if batch:
         yield batch
 
 
 @cache
-def basis() -> Floats:
+def load_basis() -> Floats:
     """[384, 384], columns in the order of the variance they keep."""
-    with (ASSETS / BASIS).open("rb") as file:
+    with (ASSETS / BASIS_FILE).open("rb") as file:
         return np.asarray(np.load(file), np.float32)
 
 
-def basis_hash() -> str:
-    return hashlib.sha256((ASSETS / BASIS).read_bytes()).hexdigest()[:16]
+def hash_basis() -> str:
+    return hashlib.sha256((ASSETS / BASIS_FILE).read_bytes()).hexdigest()[:16]
 
 
-def background_file(name: str, state_dimension: int) -> str:
-    return f"e5-background-{name}-{fingerprint(VERSION, FILE_SHA256, basis_hash(), texts_hash(name), state_dimension)}.npz"
+def get_background_file_name(name: str, state_dimension: int) -> str:
+    return f"e5-background-{name}-{fingerprint(VERSION, FILE_SHA256, hash_basis(), hash_texts(name), state_dimension)}.npz"

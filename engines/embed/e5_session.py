@@ -9,7 +9,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from engines.embed.e5_file import FILE_SHA256, E5File, locate
+from engines.embed.e5_file import FILE_SHA256, E5File, locate_weights
 from engines.embed.e5_graph import GRAPH_VERSION, build_graph
 from engines.embed.e5_tokens import E5Tokenizer
 
@@ -20,25 +20,25 @@ class E5Encoder:
     """One session of one thread: several threads may call `states` at the same time, each gets a core of its own."""
 
     def __init__(self, cache_dir: Path) -> None:
-        self._file = E5File(locate())
+        self._file = E5File(locate_weights())
         self.tokenizer = E5Tokenizer(self._file.vocabulary)
         self.dimension = self._file.shape.hidden
-        self._places = self._file.tensor("emb.pos", self._file.shape.positions) + self._file.tensor("emb.type")[: self.dimension]
-        self._session = _session(self._file, cache_dir / f"multilingual-e5-small-{FILE_SHA256[:12]}-fp32-v{GRAPH_VERSION}.onnx")
+        self._position_embeddings = self._file.read_tensor("emb.pos", self._file.shape.positions) + self._file.read_tensor("emb.type")[: self.dimension]
+        self._session = _create_session(self._file, cache_dir / f"multilingual-e5-small-{FILE_SHA256[:12]}-fp32-v{GRAPH_VERSION}.onnx")
 
-    def states(self, batch: Sequence[Sequence[int]]) -> list[Floats]:
+    def compute_states(self, batch: Sequence[Sequence[int]]) -> list[Floats]:
         """The last hidden states of each text, [tokens, dimension], padding removed."""
         longest = max(map(len, batch))
-        embedded = np.zeros((len(batch), longest, self.dimension), np.float32)
+        embeddings = np.zeros((len(batch), longest, self.dimension), np.float32)
         mask = np.zeros((len(batch), longest), np.int64)
         for row, ids in enumerate(batch):
-            embedded[row, : len(ids)] = self._file.word_rows(np.asarray(ids, np.int64)) + self._places[: len(ids)]
+            embeddings[row, : len(ids)] = self._file.read_word_embeddings(np.asarray(ids, np.int64)) + self._position_embeddings[: len(ids)]
             mask[row, : len(ids)] = 1
-        (hidden,) = self._session.run(["states"], {"emb": embedded, "mask": mask})
+        (hidden,) = self._session.run(["states"], {"emb": embeddings, "mask": mask})
         return [hidden[row, : len(ids)] for row, ids in enumerate(batch)]
 
 
-def _session(weights: E5File, graph: Path) -> onnxruntime.InferenceSession:
+def _create_session(weights: E5File, graph: Path) -> onnxruntime.InferenceSession:
     if not graph.exists():
         build_graph(weights, graph)
     options = onnxruntime.SessionOptions()

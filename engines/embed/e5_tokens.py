@@ -6,10 +6,10 @@ import re
 
 from tokenizers import Tokenizer, models, pre_tokenizers
 
-from engines.embed.e5_file import Vocabulary
+from engines.embed.e5_file import ModelVocabulary
 
-LIMIT = 512
-LONGEST_USEFUL = 20_000
+MAX_TOKENS = 512
+MAX_USEFUL_CHARACTERS = 20_000
 """Characters after which a text cannot add to its first 510 tokens in practice; longer ones are cut before they cost time."""
 _SPACES = re.compile(" {2,}")
 
@@ -17,17 +17,17 @@ _SPACES = re.compile(" {2,}")
 class E5Tokenizer:
     """Texts to token ids, with the sentence marks, at most 512."""
 
-    def __init__(self, vocabulary: Vocabulary) -> None:
+    def __init__(self, vocabulary: ModelVocabulary) -> None:
         model = models.Unigram(list(zip(vocabulary.pieces, vocabulary.scores.tolist(), strict=True)), vocabulary.unk, False)
         self._tokenizer = Tokenizer(model)
         self._tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(replacement="▁", prepend_scheme="always", split=False)
         self.vocabulary = vocabulary
 
     def encode(self, text: str) -> list[int]:
-        return [self.vocabulary.bos, *self.pieces(text)[: LIMIT - 2], self.vocabulary.eos]
+        return [self.vocabulary.bos, *self.tokenize(text)[: MAX_TOKENS - 2], self.vocabulary.eos]
 
-    def pieces(self, text: str) -> list[int]:
+    def tokenize(self, text: str) -> list[int]:
         """Without sentence marks and without limit."""
-        plain = text[:LONGEST_USEFUL].translate(self.vocabulary.normalisation)
-        ids: list[int] = self._tokenizer.encode(_SPACES.sub(" ", plain), add_special_tokens=False).ids
+        normalized = text[:MAX_USEFUL_CHARACTERS].translate(self.vocabulary.normalization)
+        ids: list[int] = self._tokenizer.encode(_SPACES.sub(" ", normalized), add_special_tokens=False).ids
         return ids

@@ -10,17 +10,17 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from engines.embed.e5 import BACKGROUNDS, STATE_DIMENSION, E5Reader, background_file
+from engines.embed.e5 import BACKGROUND_PREFIXES, STATE_DIMENSION, E5TextEncoder, get_background_file_name
 
 TARGET = Path(__file__).parent / "assets"
 
 
 def main() -> None:
-    reader = E5Reader(Path(sys.argv[1]), STATE_DIMENSION)
-    for old in TARGET.glob("e5-background-*.npz"):
-        old.unlink()
-    for name in BACKGROUNDS:
-        reader.background(name).save(TARGET / background_file(name, STATE_DIMENSION))
+    reader = E5TextEncoder(Path(sys.argv[1]), STATE_DIMENSION)
+    for stale_file in TARGET.glob("e5-background-*.npz"):
+        stale_file.unlink()
+    for name in BACKGROUND_PREFIXES:
+        reader.compute_background(name).save(TARGET / get_background_file_name(name, STATE_DIMENSION))
 
 
 if __name__ == "__main__":

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from engines.embed.background import texts
+from engines.embed.background import load_texts
 from engines.embed.e5_session import E5Encoder
-from engines.embed.states import unit_rows
+from engines.embed.states import normalize_rows
 
 TARGET = Path(__file__).parent / "assets" / "e5_basis.npy"
 SALADS, SALAD_WORDS, COMMON_WORDS = 120, 40, 20_000
@@ -24,20 +24,22 @@ SALADS, SALAD_WORDS, COMMON_WORDS = 120, 40, 20_000
 
 def main() -> None:
     encoder = E5Encoder(Path(sys.argv[1]))
-    sources = [f"passage: {text}" for text in [*texts("passages"), *salads(encoder)]] + [f"query: {text}" for text in texts("questions")]
-    rows = np.concatenate([unit_rows(encoder.states([encoder.tokenizer.encode(text)])[0]) for text in sources])
+    sources = [f"passage: {text}" for text in [*load_texts("passages"), *generate_word_salads(encoder)]] + [
+        f"query: {text}" for text in load_texts("questions")
+    ]
+    rows = np.concatenate([normalize_rows(encoder.compute_states([encoder.tokenizer.encode(text)])[0]) for text in sources])
     _, _, directions = np.linalg.svd(rows, full_matrices=False)
     np.save(TARGET, np.ascontiguousarray(directions.T, np.float16))
 
 
-def salads(encoder: E5Encoder) -> list[str]:
+def generate_word_salads(encoder: E5Encoder) -> list[str]:
     """Sentences without sense: common words of Latin script, drawn with a fixed seed."""
-    words = [piece[1:] for piece in encoder.tokenizer.vocabulary.pieces if piece.startswith("▁") and len(piece) > 3 and _latin(piece[1:])]
-    draw = random.Random(0)
-    return [" ".join(draw.choices(words[:COMMON_WORDS], k=SALAD_WORDS)) for _ in range(SALADS)]
+    words = [piece[1:] for piece in encoder.tokenizer.vocabulary.pieces if piece.startswith("▁") and len(piece) > 3 and _is_latin(piece[1:])]
+    rng = random.Random(0)
+    return [" ".join(rng.choices(words[:COMMON_WORDS], k=SALAD_WORDS)) for _ in range(SALADS)]
 
 
-def _latin(word: str) -> bool:
+def _is_latin(word: str) -> bool:
     return word.isalpha() and max(map(ord, word)) < 0x250
 
 

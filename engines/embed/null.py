@@ -10,9 +10,9 @@ from functools import lru_cache
 import numpy as np
 from numpy.typing import NDArray
 
-from engines.embed.states import quantised, unit_rows
+from engines.embed.states import normalize_rows, quantize
 from schemas.ids import fingerprint
-from schemas.ports.engines import Embedded, EmbeddedQuery
+from schemas.ports.engines import QueryEmbedding, TextEmbedding
 
 VERSION = 1
 _WORD = re.compile(r"\w+")
@@ -27,45 +27,45 @@ class NullEmbedder:
         self.dimension, self.state_dimension = dimension, state_dimension
         self.fingerprint = fingerprint("null", VERSION, dimension, state_dimension)
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        return [self._passage(text) for text in texts]
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        return [self._embed_passage(text) for text in texts]
 
-    async def embed_query(self, text: str) -> EmbeddedQuery:
-        words = _words(text)
+    async def embed_query(self, text: str) -> QueryEmbedding:
+        words = _split_words(text)
         if not self.state_dimension:
-            return EmbeddedQuery(self._vector(words))
-        return EmbeddedQuery(self._vector(words), self._states(words), _ids(words), 0.0)
+            return QueryEmbedding(self._compute_vector(words))
+        return QueryEmbedding(self._compute_vector(words), self._compute_states(words), _hash_token_ids(words), 0.0)
 
-    def _passage(self, text: str) -> Embedded:
-        words = _words(text)
-        vector = self._vector(words).astype(np.float16)
+    def _embed_passage(self, text: str) -> TextEmbedding:
+        words = _split_words(text)
+        vector = self._compute_vector(words).astype(np.float16)
         if not self.state_dimension:
-            return Embedded(vector)
-        return Embedded(vector, quantised(self._states(words)), _ids(words), 0.0, 0.0)
+            return TextEmbedding(vector)
+        return TextEmbedding(vector, quantize(self._compute_states(words)), _hash_token_ids(words), 0.0, 0.0)
 
-    def _vector(self, words: Sequence[str]) -> NDArray[np.float32]:
-        return unit_rows(np.stack([_direction(word, self.dimension) for word in words or [""]]).sum(axis=0, dtype=np.float32))
+    def _compute_vector(self, words: Sequence[str]) -> NDArray[np.float32]:
+        return normalize_rows(np.stack([_compute_direction(word, self.dimension) for word in words or [""]]).sum(axis=0, dtype=np.float32))
 
-    def _states(self, words: Sequence[str]) -> NDArray[np.float32]:
-        rows = [_direction(word, self.state_dimension) for word in words]
+    def _compute_states(self, words: Sequence[str]) -> NDArray[np.float32]:
+        rows = [_compute_direction(word, self.state_dimension) for word in words]
         return np.stack(rows) if rows else np.zeros((0, self.state_dimension), np.float32)
 
 
-def _words(text: str) -> list[str]:
+def _split_words(text: str) -> list[str]:
     return [word.casefold() for word in _WORD.findall(text)][:510]
 
 
-def _ids(words: Sequence[str]) -> NDArray[np.int32]:
-    return np.array([int.from_bytes(_digest(word)[:4], "little") >> 1 for word in words], np.int32)
+def _hash_token_ids(words: Sequence[str]) -> NDArray[np.int32]:
+    return np.array([int.from_bytes(_hash_word(word)[:4], "little") >> 1 for word in words], np.int32)
 
 
 @lru_cache(maxsize=4096)
-def _direction(word: str, dimension: int) -> NDArray[np.float32]:
-    seed = int.from_bytes(_digest(word)[:8], "little")
-    row = unit_rows(np.random.Generator(np.random.PCG64(seed)).uniform(-1, 1, dimension).astype(np.float32))
+def _compute_direction(word: str, dimension: int) -> NDArray[np.float32]:
+    seed = int.from_bytes(_hash_word(word)[:8], "little")
+    row = normalize_rows(np.random.Generator(np.random.PCG64(seed)).uniform(-1, 1, dimension).astype(np.float32))
     row.flags.writeable = False
     return row
 
 
-def _digest(word: str) -> bytes:
+def _hash_word(word: str) -> bytes:
     return hashlib.sha256(word.encode()).digest()

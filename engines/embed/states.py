@@ -30,12 +30,12 @@ def unpack_states(data: bytes) -> tuple[States, TokenIds]:
     return np.frombuffer(data, np.int8, rows * columns, start).reshape(rows, columns), ids
 
 
-def quantised(rows: NDArray[np.float32]) -> States:
+def quantize(rows: NDArray[np.float32]) -> States:
     """Unit rows as int8: 127 stands for 1."""
     return np.rint(rows * 127).astype(np.int8)
 
 
-def unit_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
+def normalize_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
     """Each row divided by its length; a row of zeros stays one."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, 1e-12), np.float32)

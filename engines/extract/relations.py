@@ -8,17 +8,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import combinations, pairwise
 
-from engines.extract.values import Found
-from engines.names import fold_name
+from engines.extract.values import EntitySpan
+from engines.name_folding import fold_name
 
-NAMES = frozenset({"PERSON", "ORG", "LOC", "MISC"})
-BY_VERB, TOGETHER = 0.8, 0.3
-RELATED = "related_to"
-FARTHEST = 80
+NAME_TYPES = frozenset({"PERSON", "ORG", "LOC", "MISC"})
+VERB_WEIGHT, COOCCURRENCE_WEIGHT = 0.8, 0.3
+COOCCURRENCE_TYPE = "related_to"
+MAX_VERB_GAP_CHARACTERS = 80
 """Characters between two names that a verb may join."""
-FARTHEST_WORD = 400
+MAX_PROPERTY_DISTANCE_CHARACTERS = 400
 """Characters before a value in which its property is looked for."""
-MOST_NAMES = 6
+MAX_PAIRED_NAMES = 6
 """Of a sentence with more names only neighbours are related: it is a list."""
 
 _PASSIVE = re.compile(
@@ -33,8 +33,8 @@ _VERB = re.compile(
     r"fez|deu|veio|teve|disse|é|foi|is|was|são|are)\b(?:\s+(?P<particle>in|at|by|for|of|with|to|from|em|no|na|de|da|do|por|com|para)\b)?",
     re.IGNORECASE,
 )
-_WEAK = frozenset({"is", "was", "are", "é", "foi", "são"})
-_PROPERTIES = {
+_COPULAS = frozenset({"is", "was", "are", "é", "foi", "são"})
+_PROPERTY_WORDS = {
     "MONEY": {
         "price": "price preço preco", "cost": "cost costs custo custa custam", "fee": "fee fees taxa honorários", "salary": "salary wage salário",
         "revenue": "revenue sales receita faturamento", "penalty": "penalty fine multa", "total": "total",
@@ -49,67 +49,67 @@ _PROPERTIES = {
         "invoice_number": "invoice fatura nota",
     },
 }  # fmt: skip
-_PROPERTY = {kind: {word: name for name, words in names.items() for word in words.split()} for kind, names in _PROPERTIES.items()}
-_FALLBACK = {"MONEY": "amount", "DATE": "date", "IDENTIFIER": "identifier"}
+_PROPERTY_BY_WORD = {kind: {word: name for name, words in names.items() for word in words.split()} for kind, names in _PROPERTY_WORDS.items()}
+_DEFAULT_PROPERTIES = {"MONEY": "amount", "DATE": "date", "IDENTIFIER": "identifier"}
 
 
 @dataclass(frozen=True, slots=True)
-class Related:
-    subject: Found
+class RelationCandidate:
+    subject: EntitySpan
     type: str
-    object: Found
+    object: EntitySpan
     weight: float
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
-    subject: Found
+class ClaimCandidate:
+    subject: EntitySpan
     property: str
-    value: Found
+    value: EntitySpan
 
 
-def relations(sentence: str, found: Sequence[Found]) -> Iterator[Related]:
+def find_relations(sentence: str, spans: Sequence[EntitySpan]) -> Iterator[RelationCandidate]:
     """Subject and object as the verb has them; a passive turns them round."""
-    subjects = [item for item in found if item.type in NAMES]
-    joined = set()
+    subjects = [item for item in spans if item.type in NAME_TYPES]
+    linked_keys = set()
     for left, right in pairwise(subjects):
-        related = _by_verb(sentence[left.end : right.start], left, right)
-        if related and left.key != right.key:
-            joined.add((left.key, right.key))
-            yield related
-    pairs = combinations(subjects, 2) if len(subjects) <= MOST_NAMES else pairwise(subjects)
+        verb_relation = _match_verb(sentence[left.end : right.start], left, right)
+        if verb_relation and left.key != right.key:
+            linked_keys.add((left.key, right.key))
+            yield verb_relation
+    pairs = combinations(subjects, 2) if len(subjects) <= MAX_PAIRED_NAMES else pairwise(subjects)
     for left, right in pairs:
-        if left.key != right.key and (left.key, right.key) not in joined:
-            joined.add((left.key, right.key))
-            yield Related(left, RELATED, right, TOGETHER)
+        if left.key != right.key and (left.key, right.key) not in linked_keys:
+            linked_keys.add((left.key, right.key))
+            yield RelationCandidate(left, COOCCURRENCE_TYPE, right, COOCCURRENCE_WEIGHT)
 
 
-def claims(sentence: str, found: Sequence[Found]) -> Iterator[Claimed]:
+def find_claims(sentence: str, spans: Sequence[EntitySpan]) -> Iterator[ClaimCandidate]:
     """Each value belongs to the last name before it, else to the first of the sentence."""
-    subjects = [item for item in found if item.type in NAMES]
+    subjects = [item for item in spans if item.type in NAME_TYPES]
     ends = [item.end for item in subjects]
-    for value in found:
-        if value.type in _FALLBACK and subjects:
-            before = bisect_right(ends, value.start)
-            words = sentence[max(0, value.start - FARTHEST_WORD) : value.start]
-            yield Claimed(subjects[max(before - 1, 0)], _property(words, value), value)
+    for value in spans:
+        if value.type in _DEFAULT_PROPERTIES and subjects:
+            preceding_count = bisect_right(ends, value.start)
+            words = sentence[max(0, value.start - MAX_PROPERTY_DISTANCE_CHARACTERS) : value.start]
+            yield ClaimCandidate(subjects[max(preceding_count - 1, 0)], _classify_property(words, value), value)
 
 
-def _by_verb(between: str, left: Found, right: Found) -> Related | None:
-    if len(between) > FARTHEST or ";" in between:
+def _match_verb(gap_text: str, left: EntitySpan, right: EntitySpan) -> RelationCandidate | None:
+    if len(gap_text) > MAX_VERB_GAP_CHARACTERS or ";" in gap_text:
         return None
-    if passive := _PASSIVE.search(between):
-        return Related(right, _label(passive["verb"], None), left, BY_VERB)
-    verbs = [match for match in _VERB.finditer(between) if match["verb"].lower() not in _WEAK or match["particle"]]
-    return Related(left, _label(verbs[0]["verb"], verbs[0]["particle"]), right, BY_VERB) if verbs else None
+    if passive := _PASSIVE.search(gap_text):
+        return RelationCandidate(right, _format_label(passive["verb"], None), left, VERB_WEIGHT)
+    verbs = [match for match in _VERB.finditer(gap_text) if match["verb"].lower() not in _COPULAS or match["particle"]]
+    return RelationCandidate(left, _format_label(verbs[0]["verb"], verbs[0]["particle"]), right, VERB_WEIGHT) if verbs else None
 
 
-def _label(verb: str, particle: str | None) -> str:
+def _format_label(verb: str, particle: str | None) -> str:
     return "_".join(fold_name(word).replace(" ", "_") for word in (verb, particle) if word)
 
 
-def _property(before: str, value: Found) -> str:
+def _classify_property(preceding_text: str, value: EntitySpan) -> str:
     """By the last telling word among the eight before the value."""
-    words = [word.strip(".,:;()").lower() for word in before.split()[-8:]]
-    known = _PROPERTY[value.type]
-    return next((known[word] for word in reversed(words) if word in known), _FALLBACK[value.type])
+    words = [word.strip(".,:;()").lower() for word in preceding_text.split()[-8:]]
+    property_by_word = _PROPERTY_BY_WORD[value.type]
+    return next((property_by_word[word] for word in reversed(words) if word in property_by_word), _DEFAULT_PROPERTIES[value.type])

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from engines.extract.words import MONTHS
+from engines.extract.word_lists import MONTHS
 
 _MONTH = "|".join(sorted(MONTHS, key=len, reverse=True))
 _NUMBER = r"\d{1,3}(?:[.,\s]\d{3}){1,10}(?:[.,]\d{1,2})?|\d+(?:[.,]\d+)?"
@@ -44,11 +44,11 @@ _PATTERNS = re.compile(
     |(?P<number>(?:(?<=n[.º°]\s)|(?<=nº\s)|(?<=n\.º\s)|(?<=(?i:number)\s)|(?<=(?i:numero)\s)|(?<=(?i:número)\s))[\w./-]*\d[\w/-]*)""",
     re.VERBOSE | re.IGNORECASE,
 )
-_TYPES = {"email": "IDENTIFIER", "code": "IDENTIFIER", "number": "IDENTIFIER", "before": "MONEY", "after": "MONEY"}
+_TYPE_BY_GROUP = {"email": "IDENTIFIER", "code": "IDENTIFIER", "number": "IDENTIFIER", "before": "MONEY", "after": "MONEY"}
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class EntitySpan:
     """A name or value at `[start, end)` of a text; `key` is what spellings of the same one share."""
 
     start: int
@@ -57,53 +57,53 @@ class Found:
     key: str
 
 
-def values(text: str) -> Iterator[Found]:
+def find_values(text: str) -> Iterator[EntitySpan]:
     """In order, without overlaps."""
     if not any(map(str.isdigit, text)) and "@" not in text:
         return
     for match in _PATTERNS.finditer(text):
-        kind, said = str(match.lastgroup), match[0].rstrip(".,")
-        if kind == "code" and not _is_code(said):
+        kind, raw = str(match.lastgroup), match[0].rstrip(".,")
+        if kind == "code" and not _is_code(raw):
             continue
-        yield Found(match.start(), match.start() + len(said), _TYPES.get(kind, "DATE"), _key(kind, said))
+        yield EntitySpan(match.start(), match.start() + len(raw), _TYPE_BY_GROUP.get(kind, "DATE"), _normalize_value(kind, raw))
 
 
-def _is_code(said: str) -> bool:
+def _is_code(raw: str) -> bool:
     """The expression ignores case for the sake of months; codes have capitals, or digits only."""
-    return said == said.upper() and not re.fullmatch(r"[A-Z]+[-/]\d|\d+[A-Z]{1,2}", said)
+    return raw == raw.upper() and not re.fullmatch(r"[A-Z]+[-/]\d|\d+[A-Z]{1,2}", raw)
 
 
-def _key(kind: str, said: str) -> str:
+def _normalize_value(kind: str, raw: str) -> str:
     match kind:
         case "before" | "after":
-            return _amount(said)
+            return _normalize_amount(raw)
         case "dmy" | "mdy" | "my":
-            return _written_date(said)
+            return _normalize_written_date(raw)
         case "numeric":
-            return _numeric_date(said)
+            return _normalize_numeric_date(raw)
         case _:
-            return " ".join(said.lower().split())
+            return " ".join(raw.lower().split())
 
 
-def _amount(said: str) -> str:
+def _normalize_amount(raw: str) -> str:
     """`€ 18.740,50` → `EUR 18740.50`; a lone separator before three digits parts thousands."""
-    text = said.lower()
+    text = raw.lower()
     currency = next((code for sign, code in sorted(_CURRENCY.items(), key=lambda item: -len(item[0])) if sign in text), "")
     digits = re.search(_NUMBER, text)
     scale = next((_SCALES[word] for word in re.findall(r"[a-zõã]+", text) if word in _SCALES), 0)
-    return f"{currency} {_plain_number(digits[0] if digits else '0') * 10**scale:.2f}".strip()
+    return f"{currency} {_parse_number(digits[0] if digits else '0') * 10**scale:.2f}".strip()
 
 
-def _plain_number(said: str) -> float:
-    compact = re.sub(r"\s", "", said)
-    whole, mark, cents = compact, "", ""
-    if (found := re.search(r"[.,](\d{1,2})$", compact)) or (found := re.search(r"^\d+[.,](\d{4,})$", compact)):
-        whole, mark, cents = compact[: found.start()], ".", found[1]
-    return float(re.sub(r"[.,]", "", whole) + mark + cents)
+def _parse_number(raw: str) -> float:
+    compact = re.sub(r"\s", "", raw)
+    integer_part, decimal_point, decimals = compact, "", ""
+    if (decimal_match := re.search(r"[.,](\d{1,2})$", compact)) or (decimal_match := re.search(r"^\d+[.,](\d{4,})$", compact)):
+        integer_part, decimal_point, decimals = compact[: decimal_match.start()], ".", decimal_match[1]
+    return float(re.sub(r"[.,]", "", integer_part) + decimal_point + decimals)
 
 
-def _written_date(said: str) -> str:
-    words = re.findall(r"[a-zç]+|\d+", said.lower())
+def _normalize_written_date(raw: str) -> str:
+    words = re.findall(r"[a-zç]+|\d+", raw.lower())
     month = next((MONTHS[word] for word in words if word in MONTHS), 0)
     numbers = [word for word in words if word.isdigit()]
     year = next((word for word in numbers if len(word) == 4), "")
@@ -111,9 +111,9 @@ def _written_date(said: str) -> str:
     return "-".join(part for part in (year, f"{month:02}", day) if part)
 
 
-def _numeric_date(said: str) -> str:
+def _normalize_numeric_date(raw: str) -> str:
     """Day first, unless the second number can be no month."""
-    day, month, year = (int(part) for part in re.split(r"[/.]", said))
+    day, month, year = (int(part) for part in re.split(r"[/.]", raw))
     if month > 12:
         day, month = month, day
     return f"{year + 2000 if year < 100 else year:04}-{month:02}-{day:02}"

@@ -1,6 +1,6 @@
 """Lines of text with boxes to Markdown blocks in reading order: one code path for text layers of PDFs and for lines that OCR found."""
 
-from engines.layout.build import body_of, build
-from engines.layout.runs import Page, Run, Word
+from engines.layout.page_blocks import build_blocks, compute_pages_body_height
+from engines.layout.text_runs import LayoutPage, LayoutWord, TextRun
 
-__all__ = ["Page", "Run", "Word", "body_of", "build"]
+__all__ = ["LayoutPage", "TextRun", "LayoutWord", "compute_pages_body_height", "build_blocks"]

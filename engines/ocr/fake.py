@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engines.drafts import Draft
+from engines.parsed_blocks import ParsedBlock
 
 
 class FakeOcr:
@@ -10,12 +10,12 @@ class FakeOcr:
 
     def __init__(self, words: str = "") -> None:
         self.fingerprint = f"fake-ocr:{words}"
-        self.seen = 0
+        self.pages_read = 0
         self._words = words
 
-    async def read(self, image: bytes, *, about: str) -> list[Draft]:
-        self.seen += 1
-        return [Draft("paragraph", self._words, box=(0.1, 0.1, 0.9, 0.2))] if self._words else []
+    async def read(self, image: bytes, *, subject: str) -> list[ParsedBlock]:
+        self.pages_read += 1
+        return [ParsedBlock("paragraph", self._words, box=(0.1, 0.1, 0.9, 0.2))] if self._words else []
 
     async def aclose(self) -> None:
         """Nothing to close."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 from importlib.metadata import version
 
-from engines.drafts import Draft
+from engines.parsed_blocks import ParsedBlock
 from engines.sandbox import Sandbox, SandboxLimits
 from schemas.ids import fingerprint
 
 VERSION = 1
-DETECTION_SIDE = 1280
+DETECTION_SIDE_PX = 1280
 """Pixels of the longer side at which lines are looked for; they are read at full size."""
 
 
@@ -18,13 +18,13 @@ class RapidOcr:
     """Implements Ocr. `threads` is per child; `aclose` ends the children."""
 
     def __init__(self, *, workers: int = 1, threads: int = 1, deadline_s: float = 600.0, memory_bytes: int = 4 * 1024**3) -> None:
-        self.fingerprint = fingerprint("rapidocr", VERSION, version("rapidocr"), version("onnxruntime"), DETECTION_SIDE)
+        self.fingerprint = fingerprint("rapidocr", VERSION, version("rapidocr"), version("onnxruntime"), DETECTION_SIDE_PX)
         self._threads = threads
         self._sandbox = Sandbox(workers, SandboxLimits(deadline_s, memory_bytes))
 
-    async def read(self, image: bytes, *, about: str) -> list[Draft]:
-        data = await self._sandbox.run(_read_page, image, DETECTION_SIDE, self._threads, about=about)
-        return [Draft.of(record) for record in json.loads(data)]
+    async def read(self, image: bytes, *, subject: str) -> list[ParsedBlock]:
+        data = await self._sandbox.run(_read_page, image, DETECTION_SIDE_PX, self._threads, subject=subject)
+        return [ParsedBlock.from_record(record) for record in json.loads(data)]
 
     async def aclose(self) -> None:
         await self._sandbox.aclose()
@@ -32,6 +32,6 @@ class RapidOcr:
 
 def _read_page(image: bytes, side: int, threads: int) -> bytes:
     """In the child alone: the engine and OpenCV are heavy."""
-    from engines.ocr.reading import Settings, read_page
+    from engines.ocr.page_recognition import RapidOcrSettings, read_page
 
-    return read_page(image, Settings(side, threads))
+    return read_page(image, RapidOcrSettings(side, threads))

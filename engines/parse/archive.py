@@ -11,65 +11,65 @@ from pathlib import Path
 from schemas.errors import LimitExceeded, UnreadableDocument
 
 MAX_ENTRIES = 20_000
-MAX_UNPACKED = 1024**3
-FREE_UNPACKED = 32 * 1024**2
-MAX_RATIO = 200
+MAX_UNPACKED_BYTES = 1024**3
+UNCHECKED_UNPACKED_BYTES = 32 * 1024**2
+MAX_COMPRESSION_RATIO = 200
 """Office files rarely shrink more than fifty times; small ones may do as they like."""
 
-_CHUNK = 1024**2
+_CHUNK_BYTES = 1024**2
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
     """Raises UnreadableDocument (CORRUPT_DOCUMENT, ENCRYPTED_DOCUMENT) or LimitExceeded (ARCHIVE_BOMB) by what the directory says."""
     try:
         with zipfile.ZipFile(path) as bundle:
             _check_directory(bundle, path.stat().st_size)
             yield bundle
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise corrupt(f"the archive cannot be read: {error}") from error
+        raise make_corrupt_error(f"the archive cannot be read: {error}") from error
 
 
-def measure(path: Path) -> None:
+def check_unpacked_size(path: Path) -> None:
     """Unpack everything without keeping it: a directory may lie about sizes. Raises as `opened` does."""
-    with opened(path) as bundle:
+    with open_archive(path) as bundle:
         total = 0
         for entry in bundle.infolist():
-            for size in _unpacked(bundle, entry):
+            for size in _iter_unpacked_sizes(bundle, entry):
                 total += size
                 _check_size(total, path.stat().st_size)
 
 
-def _unpacked(bundle: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[int]:
+def _iter_unpacked_sizes(bundle: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[int]:
     """Sizes of successive pieces of an entry. The stated size is lifted so that an entry which holds more shows it."""
-    stated, entry.file_size = entry.file_size, MAX_UNPACKED * 2
+    declared_size, entry.file_size = entry.file_size, MAX_UNPACKED_BYTES * 2
     try:
         with bundle.open(entry) as stream:
-            while piece := stream.read(_CHUNK):
-                yield len(piece)
+            while chunk := stream.read(_CHUNK_BYTES):
+                yield len(chunk)
     finally:
-        entry.file_size = stated
+        entry.file_size = declared_size
 
 
-def _check_directory(bundle: zipfile.ZipFile, packed: int) -> None:
+def _check_directory(bundle: zipfile.ZipFile, packed_bytes: int) -> None:
     entries = bundle.infolist()
     if len(entries) > MAX_ENTRIES:
-        raise _bomb(f"the archive has {len(entries)} entries, more than {MAX_ENTRIES}")
+        raise _make_bomb_error(f"the archive has {len(entries)} entries, more than {MAX_ENTRIES}")
     if any(entry.flag_bits & 1 for entry in entries):
         raise UnreadableDocument("the archive is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.")
-    _check_size(sum(entry.file_size for entry in entries), packed)
+    _check_size(sum(entry.file_size for entry in entries), packed_bytes)
 
 
-def _check_size(unpacked: int, packed: int) -> None:
-    if unpacked > MAX_UNPACKED:
-        raise _bomb(f"the archive unpacks to more than {MAX_UNPACKED // 2**20} MiB")
-    if unpacked > FREE_UNPACKED and unpacked > MAX_RATIO * packed:
-        raise _bomb(f"the archive unpacks to more than {MAX_RATIO} times its size")
+def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:
+    if unpacked_bytes > MAX_UNPACKED_BYTES:
+        raise _make_bomb_error(f"the archive unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MiB")
+    if unpacked_bytes > UNCHECKED_UNPACKED_BYTES and unpacked_bytes > MAX_COMPRESSION_RATIO * packed_bytes:
+        raise _make_bomb_error(f"the archive unpacks to more than {MAX_COMPRESSION_RATIO} times its size")
 
 
-def _bomb(detail: str) -> LimitExceeded:
+def _make_bomb_error(detail: str) -> LimitExceeded:
     return LimitExceeded(detail, code="ARCHIVE_BOMB", remedy="Save the document without embedded media, or split it, and send that.")
 
 
-def corrupt(detail: str) -> UnreadableDocument:
+def make_corrupt_error(detail: str) -> UnreadableDocument:
     return UnreadableDocument(detail, code="CORRUPT_DOCUMENT", remedy="The file is damaged or was cut short: send it again from the original.")

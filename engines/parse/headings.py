@@ -5,56 +5,56 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from engines.drafts import Draft
+from engines.parsed_blocks import ParsedBlock
 
-_DEEPEST = 5
-_SAME = 0.05
-_COVERED_PAGES = 3
+_MAX_LEVEL = 5
+_SIZE_TOLERANCE = 0.05
+_MAX_PAGES_WITHOUT_COVER = 3
 _NUMBER = re.compile(r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|artigo|article|part|parte)\s+)?(\d{1,3}(?:\.\d{1,3})*)\.?\s", re.I)
 
-Look = tuple[float, bool]
+HeadingStyle = tuple[float, bool]
 """size, and whether not in capitals: larger ones come first, capitals before others of the same size"""
 
 
-def with_levels(drafts: Sequence[Draft]) -> list[Draft]:
+def assign_levels(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
     """The most prominent look is level 1, the next 2, down to 5; sizes within 5 % are one. What only the cover has is level 1. A number
     such as 2.3.1 puts a heading below the level of its own first part."""
-    found = [draft for draft in drafts if draft.kind == "heading" and draft.size is not None]
-    looks = _looks(found)
-    ranks = _ranks(found, looks)
-    tops = [ranks[look] for draft, look in zip(found, looks, strict=True) if _depth(draft.text) == 1]
-    for draft, look in zip(found, looks, strict=True):
-        depth = _depth(draft.text)
-        draft.level = min(6, min(tops) + depth - 1) if depth > 1 and tops else min(_DEEPEST, ranks[look])
-    return list(drafts)
+    headings = [block for block in blocks if block.kind == "heading" and block.size is not None]
+    styles = _classify_styles(headings)
+    ranks = _rank_styles(headings, styles)
+    top_levels = [ranks[style] for block, style in zip(headings, styles, strict=True) if _count_number_depth(block.text) == 1]
+    for block, style in zip(headings, styles, strict=True):
+        depth = _count_number_depth(block.text)
+        block.level = min(6, min(top_levels) + depth - 1) if depth > 1 and top_levels else min(_MAX_LEVEL, ranks[style])
+    return list(blocks)
 
 
-def _looks(found: Sequence[Draft]) -> list[Look]:
-    sizes = sorted({draft.size or 0.0 for draft in found}, reverse=True)
-    classes: dict[float, float] = {}
+def _classify_styles(headings: Sequence[ParsedBlock]) -> list[HeadingStyle]:
+    sizes = sorted({block.size or 0.0 for block in headings}, reverse=True)
+    size_classes: dict[float, float] = {}
     for size in sizes:
-        last = next(reversed(classes.values()), None)
-        classes[size] = last if last is not None and size >= last * (1 - _SAME) else size
-    return [(classes[draft.size or 0.0], not draft.text.isupper()) for draft in found]
+        last = next(reversed(size_classes.values()), None)
+        size_classes[size] = last if last is not None and size >= last * (1 - _SIZE_TOLERANCE) else size
+    return [(size_classes[block.size or 0.0], not block.text.isupper()) for block in headings]
 
 
-def _ranks(found: Sequence[Draft], looks: Sequence[Look]) -> dict[Look, int]:
-    cover = _on_the_cover(found, looks)
-    ordered = sorted(set(looks), key=lambda look: (-look[0], look[1]))
-    inner = [look for look in ordered if look not in cover]
-    return dict.fromkeys(cover, 1) | {look: i + (2 if cover else 1) for i, look in enumerate(inner)}
+def _rank_styles(headings: Sequence[ParsedBlock], styles: Sequence[HeadingStyle]) -> dict[HeadingStyle, int]:
+    cover_styles = _find_cover_styles(headings, styles)
+    ordered_styles = sorted(set(styles), key=lambda style: (-style[0], style[1]))
+    inner_styles = [style for style in ordered_styles if style not in cover_styles]
+    return dict.fromkeys(cover_styles, 1) | {style: i + (2 if cover_styles else 1) for i, style in enumerate(inner_styles)}
 
 
-def _on_the_cover(found: Sequence[Draft], looks: Sequence[Look]) -> set[Look]:
+def _find_cover_styles(headings: Sequence[ParsedBlock], styles: Sequence[HeadingStyle]) -> set[HeadingStyle]:
     """Looks of the first page that no later page has, where several later pages have headings of their own."""
-    pages = {draft.page for draft in found if draft.page is not None}
-    if len(pages) <= _COVERED_PAGES:
+    pages = {block.page for block in headings if block.page is not None}
+    if len(pages) <= _MAX_PAGES_WITHOUT_COVER:
         return set()
     first = min(page for page in pages if page is not None)
-    later = {look for draft, look in zip(found, looks, strict=True) if draft.page != first}
-    return set(looks) - later
+    later_styles = {style for block, style in zip(headings, styles, strict=True) if block.page != first}
+    return set(styles) - later_styles
 
 
-def _depth(text: str) -> int:
+def _count_number_depth(text: str) -> int:
     number = _NUMBER.match(text)
     return number[1].count(".") + 1 if number else 0

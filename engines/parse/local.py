@@ -9,25 +9,25 @@ from collections.abc import Callable, Sequence
 from importlib.metadata import version
 from types import TracebackType
 
-from engines.drafts import Draft, Piece
-from engines.ocr.port import Ocr
-from engines.parse import worker
-from engines.parse.assemble import assemble
+from engines.ocr.port import OcrEngine
+from engines.parse import sandbox_jobs
+from engines.parse.assembly import assemble_transcript
 from engines.parse.limits import check_characters
+from engines.parsed_blocks import ParsedBlock, ParsedPart
 from engines.sandbox import Sandbox, SandboxLimits
-from engines.sandbox_child import FILE
+from engines.sandbox_child import DESCRIPTOR_PATH
 from schemas.errors import AnabranchError
 from schemas.ids import fingerprint
-from schemas.ports.engines import File, ParsePlan
+from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.values import Notice, Transcript
 
 VERSION = 2
 _LIBRARIES = ("pypdfium2", "docling-rs", "markdown-it-py", "python-calamine", "pillow")
-_WARM = ("engines.parse.pdf", "engines.parse.markdown", "engines.parse.worker")
-_PAGES_AT_ONCE = 4
-_FLOOR = 1_000_000
+_PRELOADED_MODULES = ("engines.parse.pdf", "engines.parse.markdown", "engines.parse.sandbox_jobs")
+_MAX_PARALLEL_PAGES = 4
+_MIN_CHARACTER_LIMIT = 1_000_000
 """Characters that any file may have, however small it is."""
-_HANDED_IN = FILE.format(r"\d+")
+_DESCRIPTOR_PATTERN = DESCRIPTOR_PATH.format(r"\d+")
 """The file as a child sees it."""
 
 
@@ -36,7 +36,7 @@ class LocalParser:
 
     def __init__(
         self,
-        ocr: Ocr,
+        ocr: OcrEngine,
         *,
         max_pages: int = 3000,
         max_characters: int = 20_000_000,
@@ -49,7 +49,7 @@ class LocalParser:
         self._ocr = ocr
         self._max_pages = max_pages
         self._max_characters, self._characters_per_byte = max_characters, characters_per_byte
-        self._sandbox = Sandbox(workers, SandboxLimits(deadline_s, memory_bytes), _WARM)
+        self._sandbox = Sandbox(workers, SandboxLimits(deadline_s, memory_bytes), _PRELOADED_MODULES)
 
     async def __aenter__(self) -> LocalParser:
         return self
@@ -64,40 +64,44 @@ class LocalParser:
         """Start a child before the first document needs it."""
         await self._sandbox.warm()
 
-    async def plan(self, file: File) -> ParsePlan:
-        found = json.loads(await self._run(worker.plan, file, file.name, file.media_type, self._max_pages, about=_name(file)))
-        notices = tuple(Notice(**notice) for notice in found["notices"])
-        return ParsePlan(found["media_type"], tuple(found["parts"]), found["pages"], notices)
+    async def plan(self, file: LocalFile) -> ParsePlan:
+        plan_record = json.loads(
+            await self._run_in_sandbox(sandbox_jobs.plan_document, file, file.name, file.media_type, self._max_pages, subject=_get_display_name(file))
+        )
+        notices = tuple(Notice(**notice) for notice in plan_record["notices"])
+        return ParsePlan(plan_record["media_type"], tuple(plan_record["parts"]), plan_record["pages"], notices)
 
-    async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
-        data = await self._run(worker.read_part, file, plan.media_type, part, self._most(file), about=f"{_name(file)}, {part}")
-        piece = Piece.decode(data)
-        if not piece.unread:
+    async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
+        data = await self._run_in_sandbox(
+            sandbox_jobs.read_part, file, plan.media_type, part, self._get_max_characters(file), subject=f"{_get_display_name(file)}, {part}"
+        )
+        parsed_part = ParsedPart.decode(data)
+        if not parsed_part.unread:
             return data
-        return (await self._read_by_ocr(file, plan, piece)).encode()
+        return (await self._read_by_ocr(file, plan, parsed_part)).encode()
 
-    async def _run(self, job: Callable[..., bytes], file: File, *arguments: object, about: str) -> bytes:
+    async def _run_in_sandbox(self, job: Callable[..., bytes], file: LocalFile, *arguments: object, subject: str) -> bytes:
         """Raises what the job raises, with the name that the user gave the file in place of its path on this machine: libraries quote the path."""
         try:
-            return await self._sandbox.run(job, *arguments, file=file.path, about=about)
+            return await self._sandbox.run(job, *arguments, file=file.path, subject=subject)
         except AnabranchError as error:
-            error.detail = re.sub(rf"{_HANDED_IN}|{re.escape(str(file.path))}", lambda _: _name(file), error.detail)
+            error.detail = re.sub(rf"{_DESCRIPTOR_PATTERN}|{re.escape(str(file.path))}", lambda _: _get_display_name(file), error.detail)
             error.args = (error.detail,)
             raise
 
-    def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
-        pieces = [Piece.decode(part) for part in parts]
-        check_characters(sum(len(draft.text) for piece in pieces for draft in piece.drafts), self._most(file))
-        return assemble(pieces, pages=plan.pages)
+    def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
+        parsed_parts = [ParsedPart.decode(part) for part in parts]
+        check_characters(sum(len(block.text) for parsed_part in parsed_parts for block in parsed_part.blocks), self._get_max_characters(file))
+        return assemble_transcript(parsed_parts, pages=plan.pages)
 
-    def _most(self, file: File) -> int:
+    def _get_max_characters(self, file: LocalFile) -> int:
         """Characters that the file may have."""
-        return min(self._max_characters, max(_FLOOR, file.size * self._characters_per_byte))
+        return min(self._max_characters, max(_MIN_CHARACTER_LIMIT, file.size_bytes * self._characters_per_byte))
 
-    async def _read_by_ocr(self, file: File, plan: ParsePlan, piece: Piece) -> Piece:
+    async def _read_by_ocr(self, file: LocalFile, plan: ParsePlan, parsed_part: ParsedPart) -> ParsedPart:
         """A few pages at a time; the first page that fails stops the others."""
-        places = asyncio.Semaphore(_PAGES_AT_ONCE)
-        tasks = {page: asyncio.ensure_future(self._read_page(places, file, plan, page)) for page in piece.unread}
+        semaphore = asyncio.Semaphore(_MAX_PARALLEL_PAGES)
+        tasks = {page: asyncio.ensure_future(self._read_page_by_ocr(semaphore, file, plan, page)) for page in parsed_part.unread}
         try:
             await asyncio.gather(*tasks.values())
         except BaseException:
@@ -106,15 +110,15 @@ class LocalParser:
             await asyncio.gather(*tasks.values(), return_exceptions=True)
             raise
         for page, task in tasks.items():
-            piece.place(page, task.result())
-        return piece
+            parsed_part.insert_page_blocks(page, task.result())
+        return parsed_part
 
-    async def _read_page(self, places: asyncio.Semaphore, file: File, plan: ParsePlan, page: int) -> list[Draft]:
-        async with places:
-            about = f"{_name(file)}, page {page}"
-            drawn = await self._run(worker.draw, file, plan.media_type, page, about=about)
-            return await self._ocr.read(drawn, about=about)
+    async def _read_page_by_ocr(self, semaphore: asyncio.Semaphore, file: LocalFile, plan: ParsePlan, page: int) -> list[ParsedBlock]:
+        async with semaphore:
+            subject = f"{_get_display_name(file)}, page {page}"
+            page_image = await self._run_in_sandbox(sandbox_jobs.render_page, file, plan.media_type, page, subject=subject)
+            return await self._ocr.read(page_image, subject=subject)
 
 
-def _name(file: File) -> str:
+def _get_display_name(file: LocalFile) -> str:
     return file.name or "the document"

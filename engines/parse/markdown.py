@@ -10,63 +10,65 @@ import yaml
 from markdown_it import MarkdownIt
 from markdown_it.token import Token
 
-from engines.drafts import Draft, Piece
 from engines.parse import html, text
+from engines.parsed_blocks import ParsedBlock, ParsedPart
 
 _FRONT_MATTER = re.compile(r"\A---[ \t]*\n(.*?)\n(?:---|\.\.\.)[ \t]*(?:\n|\Z)", re.S)
 _FORMULA = re.compile(r"\A\$\$.*\$\$\Z|\A\\\[.*\\\]\Z", re.S)
 
 
-def read(data: bytes) -> Piece:
-    decoded = text.decode(data)
-    about, body = _front_matter(decoded.text)
-    drafts = list(_drafts(body))
-    title = _said(about, "title") or next((draft.text for draft in drafts if draft.level == 1), None)
-    return Piece(drafts, title=title, language=_said(about, "lang", "language"), date=_said(about, "date"), notices=list(decoded.notices))
+def read(data: bytes) -> ParsedPart:
+    decoded = text.decode_text(data)
+    front_matter, body = _split_front_matter(decoded.text)
+    blocks = list(_iter_blocks(body))
+    title = _find_value(front_matter, "title") or next((block.text for block in blocks if block.level == 1), None)
+    return ParsedPart(
+        blocks, title=title, language=_find_value(front_matter, "lang", "language"), date=_find_value(front_matter, "date"), notices=list(decoded.notices)
+    )
 
 
 @cache
-def _parser() -> MarkdownIt:
+def _get_parser() -> MarkdownIt:
     return MarkdownIt("commonmark").enable("table")
 
 
-def _front_matter(source: str) -> tuple[dict[str, object], str]:
+def _split_front_matter(source: str) -> tuple[dict[str, object], str]:
     """YAML between two `---` lines at the top, where it is a mapping, and the rest."""
-    found = _FRONT_MATTER.match(source)
-    if not found:
+    match = _FRONT_MATTER.match(source)
+    if not match:
         return {}, source
     try:
-        about = yaml.safe_load(found[1])
+        front_matter = yaml.safe_load(match[1])
     except (yaml.YAMLError, ValueError, RecursionError):
         return {}, source
-    return (about, source[found.end() :]) if isinstance(about, dict) else ({}, source)
+    return (front_matter, source[match.end() :]) if isinstance(front_matter, dict) else ({}, source)
 
 
-def _said(about: dict[str, object], *names: str) -> str | None:
-    return next((str(about[name]) for name in names if about.get(name)), None)
+def _find_value(front_matter: dict[str, object], *names: str) -> str | None:
+    return next((str(front_matter[name]) for name in names if front_matter.get(name)), None)
 
 
-def _drafts(source: str) -> Iterator[Draft]:
+def _iter_blocks(source: str) -> Iterator[ParsedBlock]:
     lines = source.split("\n")
-    tokens = _parser().parse(source)
+    tokens = _get_parser().parse(source)
     for i, token in enumerate(tokens):
         if token.level == 0 and token.map and token.nesting >= 0:
-            yield from _draft(token, tokens[i + 1] if i + 1 < len(tokens) else None, "\n".join(lines[token.map[0] : token.map[1]]).rstrip())
+            yield from _iter_token_blocks(token, tokens[i + 1] if i + 1 < len(tokens) else None, "\n".join(lines[token.map[0] : token.map[1]]).rstrip())
 
 
-def _draft(token: Token, inner: Token | None, source: str) -> Iterator[Draft]:
+def _iter_token_blocks(token: Token, inner: Token | None, source: str) -> Iterator[ParsedBlock]:
     match token.type:
         case "heading_open":
             words = " ".join(inner.content.split()) if inner else ""
             if words:
-                yield Draft("heading", words, level=int(token.tag[1]))
+                yield ParsedBlock("heading", words, level=int(token.tag[1]))
         case "fence" | "code_block":
-            yield Draft("code", source, language=token.info.split()[0] if token.info.strip() else None)
+            yield ParsedBlock("code", source, language=token.info.split()[0] if token.info.strip() else None)
         case "table_open":
-            yield Draft("table", source, header_end=len("\n".join(source.split("\n")[:2])))
+            yield ParsedBlock("table", source, header_end=len("\n".join(source.split("\n")[:2])))
         case "bullet_list_open" | "ordered_list_open":
-            yield Draft("list", source)
+            yield ParsedBlock("list", source)
         case "html_block":
-            yield from html.read(source.encode()).drafts
+            yield from html.read(source.encode()).blocks
         case "paragraph_open" | "blockquote_open":
-            yield Draft("formula" if _FORMULA.match(source) else "paragraph", source)
+            yield ParsedBlock("formula" if _FORMULA.match(source) else "paragraph", source)

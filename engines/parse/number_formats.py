@@ -14,27 +14,27 @@ from typing import IO
 from xml.etree import ElementTree
 from xml.parsers import expat
 
-Formats = Mapping[tuple[int, int], str]
+CellFormats = Mapping[tuple[int, int], str]
 """(row, column), both from 0 → the cell's format code; only cells whose format changes how a number looks."""
 
-_BUILT_IN = {1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 37: "#,##0", 38: "#,##0", 39: "#,##0.00", 40: "#,##0.00"}
+_BUILT_IN_FORMATS = {1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 37: "#,##0", 38: "#,##0", 39: "#,##0.00", 40: "#,##0.00"}
 _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\[\]]*+\]')
 _DIGITS = re.compile(r"(?<![#0?,])[#0?,]*[#0?](?:\.([0#?]*+))?")
 _CURRENCY = re.compile(r"\[\$([^\[\]\-]*+)[^\[\]]*+\]")
-_PLACE = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
+_CELL_ADDRESS = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
 
-def read_formats(path: Path) -> dict[str, Formats]:
+def read_formats(path: Path) -> dict[str, CellFormats]:
     """Return the formats of each sheet by its name; nothing for a workbook without styles, or one that cannot be read in this way."""
     try:
         with zipfile.ZipFile(path) as archive:
-            styles = _styles(archive)
-            return {name: dict(_cells(archive.open(part), styles)) for name, part in _sheets(archive)} if styles else {}
+            styles = _read_styles(archive)
+            return {name: dict(_read_cells(archive.open(part), styles)) for name, part in _read_sheets(archive)} if styles else {}
     except (zipfile.BadZipFile, KeyError, ValueError, ElementTree.ParseError, expat.ExpatError):
         return {}  # the values are still read, by another library
 
 
-def show(value: float, code: str) -> str | None:
+def format_number(value: float, code: str) -> str | None:
     """Format a number as `code` shows it; None where the code shows something else than one decimal number."""
     sections = code.split(";")
     section = sections[1] if value < 0 and len(sections) > 1 and sections[1] else sections[0]
@@ -43,77 +43,77 @@ def show(value: float, code: str) -> str | None:
     if not digits or re.search(r"[dmyhsE@/]", bare, re.I):
         return None
     percent = "%" in bare
-    decimals = len((digits[1] or "").rstrip("#?"))
-    shown = Decimal(repr(value)) * (100 if percent else 1)
-    most = len(digits[1] or "")
-    shown = shown.quantize(Decimal(1).scaleb(-most), ROUND_HALF_UP)
-    text = f"{abs(shown):{',' if ',' in digits[0] else ''}.{most}f}"
-    while most > decimals and text.endswith("0"):
-        text, most = text[:-1], most - 1
+    min_decimals = len((digits[1] or "").rstrip("#?"))
+    rounded = Decimal(repr(value)) * (100 if percent else 1)
+    max_decimals = len(digits[1] or "")
+    rounded = rounded.quantize(Decimal(1).scaleb(-max_decimals), ROUND_HALF_UP)
+    text = f"{abs(rounded):{',' if ',' in digits[0] else ''}.{max_decimals}f}"
+    while max_decimals > min_decimals and text.endswith("0"):
+        text, max_decimals = text[:-1], max_decimals - 1
     currency = _CURRENCY.search(section) or re.search(r'"([^"$€£¥A-Z]*+[$€£¥A-Z][^"]*+)"', section) or re.search(r"([$€£¥])", section)
     symbol = currency[1].strip() if currency else ""
-    before = bool(symbol) and section.find(currency[0]) < section.find(digits[0][-1]) if currency else False
+    is_symbol_first = bool(symbol) and section.find(currency[0]) < section.find(digits[0][-1]) if currency else False
     text = text.rstrip(".") + ("%" if percent else "")
     if symbol:
         gap = " " if len(symbol) > 1 else ""
-        text = f"{symbol}{gap}{text}" if before else f"{text} {symbol}"
-    return f"-{text}" if shown < 0 else text
+        text = f"{symbol}{gap}{text}" if is_symbol_first else f"{text} {symbol}"
+    return f"-{text}" if rounded < 0 else text
 
 
-def _styles(archive: zipfile.ZipFile) -> dict[int, str]:
+def _read_styles(archive: zipfile.ZipFile) -> dict[int, str]:
     """Cell style → format code, for the styles that show numbers in a way of their own."""
-    codes = dict(_BUILT_IN)
+    codes = dict(_BUILT_IN_FORMATS)
     styles: dict[int, str] = {}
     root = ElementTree.fromstring(archive.read("xl/styles.xml"))
     for element in root.iter():
-        if _name(element.tag) == "numFmt":
+        if _strip_namespace(element.tag) == "numFmt":
             codes[int(element.attrib["numFmtId"])] = element.attrib["formatCode"]
-    cell_styles = next((element for element in root if _name(element.tag) == "cellXfs"), None)
+    cell_styles = next((element for element in root if _strip_namespace(element.tag) == "cellXfs"), None)
     for number, element in enumerate(cell_styles if cell_styles is not None else ()):
         code = codes.get(int(element.attrib.get("numFmtId", 0)))
-        if code and code != "General" and show(1.5, code) is not None:
+        if code and code != "General" and format_number(1.5, code) is not None:
             styles[number] = code
     return styles
 
 
-def _sheets(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
+def _read_sheets(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
     """Names of sheets with the parts of the archive that hold them."""
     targets = {element.attrib["Id"]: element.attrib["Target"] for element in ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))}
     for element in ElementTree.fromstring(archive.read("xl/workbook.xml")).iter():
-        if _name(element.tag) == "sheet":
-            relation = next((value for name, value in element.attrib.items() if _name(name) == "id"), "")
+        if _strip_namespace(element.tag) == "sheet":
+            relation = next((value for name, value in element.attrib.items() if _strip_namespace(name) == "id"), "")
             target = targets.get(relation, "")
             if "worksheets/" in target:
                 yield element.attrib["name"], target.lstrip("/") if target.startswith("/") else str(PurePosixPath("xl", target))
 
 
-def _cells(part: IO[bytes], styles: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
+def _read_cells(part: IO[bytes], styles: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
     """Read the start tags of a sheet's cells, in one pass and without building a tree."""
-    found: list[tuple[tuple[int, int], str]] = []
+    cell_formats: list[tuple[tuple[int, int], str]] = []
 
     def start(tag: str, attributes: dict[str, str]) -> None:
-        if _name(tag) != "c" or attributes.get("t", "n") != "n":
+        if _strip_namespace(tag) != "c" or attributes.get("t", "n") != "n":
             return
-        code, place = styles.get(int(attributes.get("s", 0))), _PLACE.fullmatch(attributes.get("r", ""))
-        if code and place:
-            found.append(((int(place[2]) - 1, _column(place[1])), code))
+        code, address = styles.get(int(attributes.get("s", 0))), _CELL_ADDRESS.fullmatch(attributes.get("r", ""))
+        if code and address:
+            cell_formats.append(((int(address[2]) - 1, _parse_column(address[1])), code))
 
     parser = expat.ParserCreate(namespace_separator="}")
     parser.StartElementHandler = start
     with part:
         for block in iter(lambda: part.read(2**18), b""):
             parser.Parse(block, False)
-            yield from found
-            found.clear()
+            yield from cell_formats
+            cell_formats.clear()
         parser.Parse(b"", True)
-    yield from found
+    yield from cell_formats
 
 
-def _name(tag: str) -> str:
+def _strip_namespace(tag: str) -> str:
     return tag.rpartition("}")[2]
 
 
-def _column(letters: str) -> int:
+def _parse_column(letters: str) -> int:
     number = 0
     for letter in letters:
         number = number * 26 + ord(letter) - 64

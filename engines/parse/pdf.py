@@ -15,66 +15,66 @@ from pathlib import Path
 import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
-from engines.drafts import Draft, Piece
-from engines.layout import Page, body_of, build
-from engines.parse.archive import corrupt
+from engines.layout import LayoutPage, build_blocks, compute_pages_body_height
+from engines.parse.archive import make_corrupt_error
 from engines.parse.limits import check_pages
-from engines.parse.pdf_text import page_text
+from engines.parse.pdf_text import read_page_text
+from engines.parsed_blocks import ParsedBlock, ParsedPart
 from schemas.errors import UnreadableDocument
 
 DPI = 200
-LONGEST_SIDE = 4000
-_SAMPLED = 48
-_FEW_CHARACTERS = 20
-_MUCH_OF_PAGE = 0.5
-_MANY_PATHS = 300
-_PAGELESS = re.compile(rb"/Type\s*/Pages\b[^>]{0,500}/Count\s++0\b|/Count\s++0\b[^>]{0,500}/Type\s*/Pages\b")
+MAX_SIDE_PX = 4000
+_SAMPLED_PAGES = 48
+_MIN_TEXT_CHARACTERS = 20
+_MIN_IMAGE_SHARE = 0.5
+_MIN_OUTLINE_PATHS = 300
+_NO_PAGES_PATTERN = re.compile(rb"/Type\s*/Pages\b[^>]{0,500}/Count\s++0\b|/Count\s++0\b[^>]{0,500}/Type\s*/Pages\b")
 """pdfium does not open what has no pages"""
-_NO_TITLE = re.compile(
+_GENERATED_TITLE = re.compile(
     r"untitled|\(?anonymous\)?$|microsoft (?:word|powerpoint|excel) - |[^ ]*\.(?:docx?|pdf|xlsx?|pptx?|rtf|tex|dvi|indd|qxd|html?|txt)$|document\d*$", re.I
 )
-_PASSWORD = (c.FPDF_ERR_PASSWORD, c.FPDF_ERR_SECURITY)
+_PASSWORD_ERRORS = (c.FPDF_ERR_PASSWORD, c.FPDF_ERR_SECURITY)
 
 
-def look(path: Path, max_pages: int) -> tuple[int, bool]:
+def inspect_pages(path: Path, max_pages: int) -> tuple[int, bool]:
     """Number of pages, and whether any of up to 48 of them, spread evenly, needs OCR.
 
     Raises UnreadableDocument (CORRUPT_DOCUMENT, ENCRYPTED_DOCUMENT, NO_PAGES), LimitExceeded (TOO_MANY_PAGES).
     """
-    _check_end(path)
-    with opened(path) as document:
+    _check_end_marker(path)
+    with open_pdf(path) as document:
         pages = len(document)
         check_pages(pages, max_pages)
-        step = max(1, pages // _SAMPLED)
-        return pages, any(_is_unread(page) for page in _pages(document, range(1, pages + 1, step)))
+        step = max(1, pages // _SAMPLED_PAGES)
+        return pages, any(_should_ocr(page) for page in _iter_pages(document, range(1, pages + 1, step)))
 
 
-def read(path: Path, pages: range) -> Piece:
+def read(path: Path, pages: range) -> ParsedPart:
     """The text layer of `pages` (1-based); pages without one are named in `unread`."""
-    piece = Piece()
-    with opened(path) as document:
-        piece.title = _title(document) if pages.start == 1 else None
-        found: list[tuple[Page, list[str]]] = []
-        for loaded in _pages(document, pages):
-            if _is_unread(loaded):
-                piece.unread.append(loaded.number)
+    part = ParsedPart()
+    with open_pdf(path) as document:
+        part.title = _read_title(document) if pages.start == 1 else None
+        text_pages: list[tuple[LayoutPage, list[str]]] = []
+        for loaded in _iter_pages(document, pages):
+            if _should_ocr(loaded):
+                part.unread.append(loaded.number)
             else:
-                found.append(page_text(loaded.page, loaded.text, loaded.number))
-        _forget_typewriter([page for page, _ in found])
-        body = body_of(page for page, _ in found)
-        for page, stamps in found:
-            piece.drafts += build(page, body, styled=True)
-            piece.drafts += [Draft("paragraph", stamp, page=page.number) for stamp in stamps]
-    return piece
+                text_pages.append(read_page_text(loaded.page, loaded.text, loaded.number))
+        _clear_dominant_monospace([page for page, _ in text_pages])
+        body_height = compute_pages_body_height(page for page, _ in text_pages)
+        for page, stamps in text_pages:
+            part.blocks += build_blocks(page, body_height, has_fonts=True)
+            part.blocks += [ParsedBlock("paragraph", stamp, page=page.number) for stamp in stamps]
+    return part
 
 
-def _title(document: pdfium.PdfDocument) -> str | None:
+def _read_title(document: pdfium.PdfDocument) -> str | None:
     """As the metadata say, unless a program wrote it there: a file name, "Untitled"."""
-    stated = " ".join((document.get_metadata_value("Title") or "").split())
-    return None if not stated or _NO_TITLE.match(stated) else stated
+    metadata_title = " ".join((document.get_metadata_value("Title") or "").split())
+    return None if not metadata_title or _GENERATED_TITLE.match(metadata_title) else metadata_title
 
 
-def _forget_typewriter(pages: Sequence[Page]) -> None:
+def _clear_dominant_monospace(pages: Sequence[LayoutPage]) -> None:
     """Where most text is monospaced, that is how the document is set and no sign of code."""
     letters = Counter[bool]()
     for page in pages:
@@ -86,25 +86,25 @@ def _forget_typewriter(pages: Sequence[Page]) -> None:
                 run.mono = False
 
 
-def draw(path: Path, number: int) -> bytes:
+def render_page(path: Path, number: int) -> bytes:
     """Page `number` (1-based) at 200 dpi (less where that would exceed 4,000 pixels) as PNG."""
-    with opened(path) as document, _page(document, number) as page:
+    with open_pdf(path) as document, _open_page(document, number) as page:
         longest = max(page.get_size()) / 72
-        bitmap = page.render(scale=min(DPI, LONGEST_SIDE / max(longest, 0.1)) / 72)
-        out = io.BytesIO()
-        bitmap.to_pil().save(out, "PNG", compress_level=1)
+        bitmap = page.render(scale=min(DPI, MAX_SIDE_PX / max(longest, 0.1)) / 72)
+        buffer = io.BytesIO()
+        bitmap.to_pil().save(buffer, "PNG", compress_level=1)
         bitmap.close()
-        return out.getvalue()
+        return buffer.getvalue()
 
 
-class Loaded:
+class LoadedPage:
     """A page with its text, for as long as the loop is at it."""
 
     def __init__(self, number: int, page: pdfium.PdfPage) -> None:
         self.number, self.page, self.text = number, page, page.get_textpage()
 
 
-def _mapped(path: Path) -> ctypes.Array[ctypes.c_ubyte]:
+def _map_file(path: Path) -> ctypes.Array[ctypes.c_ubyte]:
     """Return the file as memory that is read when needed. pypdfium2 would resolve a path, which a descriptor in /proc does not survive."""
     with path.open("rb") as stream:
         mapping = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
@@ -112,75 +112,75 @@ def _mapped(path: Path) -> ctypes.Array[ctypes.c_ubyte]:
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[pdfium.PdfDocument]:
+def open_pdf(path: Path) -> Iterator[pdfium.PdfDocument]:
     try:
-        document = pdfium.PdfDocument(_mapped(path))
+        document = pdfium.PdfDocument(_map_file(path))
     except pdfium.PdfiumError as error:
-        if getattr(error, "err_code", None) in _PASSWORD:
+        if getattr(error, "err_code", None) in _PASSWORD_ERRORS:
             raise UnreadableDocument("the PDF is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.") from error
-        if _PAGELESS.search(path.read_bytes()):
+        if _NO_PAGES_PATTERN.search(path.read_bytes()):
             check_pages(0, 0)
-        raise corrupt(f"the PDF cannot be opened: {error}") from error
+        raise make_corrupt_error(f"the PDF cannot be opened: {error}") from error
     try:
         yield document
     finally:
         document.close()
 
 
-def _check_end(path: Path) -> None:
+def _check_end_marker(path: Path) -> None:
     """A PDF ends with %%EOF; one that does not was cut short, and what pdfium would still show of it is not the document."""
     with path.open("rb") as stream:
         size = stream.seek(0, io.SEEK_END)
         stream.seek(max(0, size - 4096))
         if b"%%EOF" not in stream.read():
-            raise corrupt("the PDF ends in the middle (no %%EOF)")
+            raise make_corrupt_error("the PDF ends in the middle (no %%EOF)")
 
 
 @contextmanager
-def _page(document: pdfium.PdfDocument, number: int) -> Iterator[pdfium.PdfPage]:
+def _open_page(document: pdfium.PdfDocument, number: int) -> Iterator[pdfium.PdfPage]:
     try:
         page = document[number - 1]
     except pdfium.PdfiumError as error:
-        raise corrupt(f"page {number} of the PDF cannot be read: {error}") from error
+        raise make_corrupt_error(f"page {number} of the PDF cannot be read: {error}") from error
     try:
         yield page
     finally:
         page.close()
 
 
-def _pages(document: pdfium.PdfDocument, numbers: range) -> Iterator[Loaded]:
+def _iter_pages(document: pdfium.PdfDocument, numbers: range) -> Iterator[LoadedPage]:
     for number in numbers:
-        with _page(document, number) as page:
-            loaded = Loaded(number, page)
+        with _open_page(document, number) as page:
+            loaded = LoadedPage(number, page)
             try:
                 yield loaded
             finally:
                 loaded.text.close()
 
 
-def _is_unread(page: Loaded) -> bool:
+def _should_ocr(page: LoadedPage) -> bool:
     """Hardly any text under a picture that fills the page, or a text layer of glyphs that say nothing."""
     count = page.text.count_chars()
     sample: str = page.text.get_text_range(0, min(count, 2000)) if count else ""
-    if len(sample.strip()) <= _FEW_CHARACTERS:
-        return _covered_by_images(page.page) or (not sample.strip() and _has_marks(page.page))
+    if len(sample.strip()) <= _MIN_TEXT_CHARACTERS:
+        return _is_covered_by_images(page.page) or (not sample.strip() and _has_outlined_text(page.page))
     unmapped = sum(1 for letter in sample if letter in "\ufffd\x00" or "\ue000" <= letter <= "\uf8ff")
     return unmapped > 0.5 * max(1, len(sample.replace(" ", "")))
 
 
-def _covered_by_images(page: pdfium.PdfPage) -> bool:
+def _is_covered_by_images(page: pdfium.PdfPage) -> bool:
     width, height = page.get_size()
-    area: float = sum(_area(item, width, height) for item in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
-    return bool(area > _MUCH_OF_PAGE * width * height)
+    area: float = sum(_compute_visible_area(item, width, height) for item in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+    return bool(area > _MIN_IMAGE_SHARE * width * height)
 
 
-def _has_marks(page: pdfium.PdfPage) -> bool:
+def _has_outlined_text(page: pdfium.PdfPage) -> bool:
     """Letters drawn as outlines: hundreds of paths and no text at all."""
     paths = page.get_objects(filter=[c.FPDF_PAGEOBJ_PATH], max_depth=3)
-    return next(islice(paths, _MANY_PATHS, None), None) is not None
+    return next(islice(paths, _MIN_OUTLINE_PATHS, None), None) is not None
 
 
-def _area(item: pdfium.PdfObject, width: float, height: float) -> float:
+def _compute_visible_area(item: pdfium.PdfObject, width: float, height: float) -> float:
     left, bottom, right, top = item.get_bounds()
     longest = max(width, height)
     return float(max(0.0, min(right, longest) - max(left, 0)) * max(0.0, min(top, longest) - max(bottom, 0)))

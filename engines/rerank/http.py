@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from engines.openai_server import OpenAIServer
-from engines.resilience import Patience, Unanswered
+from engines.resilience import ServerCallError, ServerRetryPolicy
 from engines.server_settings import ServerSettings
 from schemas.ids import fingerprint
-from schemas.ports.engines import EmbeddedQuery, Passage
+from schemas.ports.engines import QueryEmbedding, RerankPassage
 
 VERSION = 1
 THRESHOLD = 0.6
@@ -22,29 +22,29 @@ class HttpReranker:
     role: Literal["added", "replaces"] = "replaces"
     threshold = THRESHOLD
 
-    def __init__(self, settings: ServerSettings, *, patience: Patience | None = None) -> None:
+    def __init__(self, settings: ServerSettings, *, retry_policy: ServerRetryPolicy | None = None) -> None:
         self.name = settings.model
         self.fingerprint = fingerprint("rerank", VERSION, settings.model)
-        self._server = OpenAIServer(settings, patience)
+        self._server = OpenAIServer(settings, retry_policy)
 
-    async def rerank(self, question: str, query: EmbeddedQuery | None, passages: Sequence[Passage]) -> list[float]:
+    async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
         if not passages:
             return []
         body: dict[str, Any] = {"query": question, "documents": [passage.text for passage in passages], "top_n": len(passages)}
         if self._server.kind == "vllm":
             body["truncate_prompt_tokens"] = -1
-        return _scores(await self._server.post("/rerank", body), len(passages))
+        return _parse_scores(await self._server.post("/rerank", body), len(passages))
 
     async def close(self) -> None:
         await self._server.close()
 
 
-def _scores(reply: Mapping[str, Any], count: int) -> list[float]:
+def _parse_scores(reply: Mapping[str, Any], count: int) -> list[float]:
     try:
-        found = {int(item["index"]): float(item["relevance_score"]) for item in reply["results"]}
-        scores = [found[place] for place in range(count)]
+        scores_by_index = {int(item["index"]): float(item["relevance_score"]) for item in reply["results"]}
+        scores = [scores_by_index[index] for index in range(count)]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise Unanswered(f"The rerank server left out some of {count} scores.", code="ENGINE_BROKEN_ANSWER") from error
+        raise ServerCallError(f"The rerank server left out some of {count} scores.", code="ENGINE_BROKEN_ANSWER") from error
     if not all(map(math.isfinite, scores)):
-        raise Unanswered("The rerank server answered with scores that are not numbers.", code="ENGINE_BROKEN_ANSWER")
+        raise ServerCallError("The rerank server answered with scores that are not numbers.", code="ENGINE_BROKEN_ANSWER")
     return scores

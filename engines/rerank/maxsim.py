@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.ids import fingerprint
-from schemas.ports.engines import EmbeddedQuery, Passage
+from schemas.ports.engines import QueryEmbedding, RerankPassage
 
 VERSION = 1
 THRESHOLD = 0.53
@@ -36,34 +36,34 @@ class MaxSimReranker:
     threshold = THRESHOLD
     fingerprint = fingerprint("maxsim", VERSION)
 
-    async def rerank(self, question: str, query: EmbeddedQuery | None, passages: Sequence[Passage]) -> list[float]:
+    async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
         if query is None or query.states is None or query.token_ids is None or not len(query.states):
             return [0.0] * len(passages)
-        raw = await asyncio.to_thread(score, query.states, query.token_ids, passages)
-        return _stretched(raw, query.background_maxsim_mean)
+        raw = await asyncio.to_thread(score_passages, query.states, query.token_ids, passages)
+        return _stretch_scores(raw, query.background_maxsim_mean)
 
 
-def score(states: Floats, token_ids: NDArray[np.int32], passages: Sequence[Passage]) -> list[float]:
+def score_passages(states: Floats, token_ids: NDArray[np.int32], passages: Sequence[RerankPassage]) -> list[float]:
     """One score a passage, about -1 to 1; 0 for a passage without states. Blocks: 50 parents of 4 children take about 10 ms."""
-    children = _children(passages)
+    children = _collect_children(passages)
     if children is None:
         return [0.0] * len(passages)
     best = np.maximum.reduceat(states @ children.states.T, children.starts, axis=1)
-    weights = _idf(token_ids, children)
+    weights = _compute_idf(token_ids, children)
     scores = weights @ best / (127 * weights.sum())
-    answer = np.full(len(passages), -np.inf)
-    np.maximum.at(answer, children.owners, scores)
-    return [float(value) if np.isfinite(value) else 0.0 for value in answer]
+    passage_scores = np.full(len(passages), -np.inf)
+    np.maximum.at(passage_scores, children.owners, scores)
+    return [float(value) if np.isfinite(value) else 0.0 for value in passage_scores]
 
 
-def _stretched(scores: list[float], background: float | None) -> list[float]:
+def _stretch_scores(scores: list[float], background: float | None) -> list[float]:
     if background is None or background >= 1:
         return scores
     return [background + (value - background) / (1 - background) for value in scores]
 
 
 @dataclass(frozen=True, slots=True)
-class _Children:
+class _ChildStates:
     """All children's tokens in one array: the first row of each child in `starts`, the passage it belongs to in `owners`."""
 
     states: Floats
@@ -72,16 +72,16 @@ class _Children:
     owners: NDArray[np.int64]
 
 
-def _children(passages: Sequence[Passage]) -> _Children | None:
-    found = [(n, rows, ids) for n, passage in enumerate(passages) for rows, ids in zip(passage.states, passage.token_ids, strict=True) if len(rows)]
-    if not found:
+def _collect_children(passages: Sequence[RerankPassage]) -> _ChildStates | None:
+    entries = [(n, rows, ids) for n, passage in enumerate(passages) for rows, ids in zip(passage.states, passage.token_ids, strict=True) if len(rows)]
+    if not entries:
         return None
-    owners, states, ids = zip(*found, strict=True)
+    owners, states, ids = zip(*entries, strict=True)
     starts = np.cumsum([0, *map(len, states[:-1])])
-    return _Children(np.concatenate(states).astype(np.float32), np.concatenate(ids), starts, np.asarray(owners))
+    return _ChildStates(np.concatenate(states).astype(np.float32), np.concatenate(ids), starts, np.asarray(owners))
 
 
-def _idf(token_ids: NDArray[np.int32], children: _Children) -> Floats:
-    held = np.logical_or.reduceat(token_ids[:, None] == children.token_ids[None, :], children.starts, axis=1)
-    weights: Floats = np.log1p(len(children.starts) / (1 + held.sum(axis=1))).astype(np.float32)
+def _compute_idf(token_ids: NDArray[np.int32], children: _ChildStates) -> Floats:
+    contains_token = np.logical_or.reduceat(token_ids[:, None] == children.token_ids[None, :], children.starts, axis=1)
+    weights: Floats = np.log1p(len(children.starts) / (1 + contains_token.sum(axis=1))).astype(np.float32)
     return weights

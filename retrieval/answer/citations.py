@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from retrieval.answer.headings import section_at
-from retrieval.answer.quotables import Quotable
-from retrieval.results import link, pages_of, spans_of
+from retrieval.answer.headings import resolve_section
+from retrieval.answer.quote_candidates import QuoteCandidate
+from retrieval.results import format_link, list_pages, parse_spans
 from schemas.questions import Citation
 from schemas.values import Span
 
 
-def cite(n: int, item: Quotable) -> Citation | None:
+def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
     """The citation, or None where the quote is not what the stored text holds at its place."""
-    chunk, view = item.chunk, item.context.view
-    start, end = chunk.char_start + item.start, chunk.char_start + item.end
-    quote = item.text
-    if not verified(quote, start, end, view.text, view.char_start) or chunk.char_start + len(chunk.text) != chunk.char_end:
+    chunk, view = quote_candidate.chunk, quote_candidate.context.view
+    start, end = chunk.char_start + quote_candidate.start, chunk.char_start + quote_candidate.end
+    quote = quote_candidate.text
+    if not is_verbatim(quote, start, end, view.text, view.char_start) or chunk.char_start + len(chunk.text) != chunk.char_end:
         return None
-    spans = spans_between(spans_of(chunk), start, end)
-    pages = pages_of(spans) or list(view.pages)
+    spans = clip_spans(parse_spans(chunk), start, end)
+    pages = list_pages(spans) or list(view.pages)
     return Citation(
         n=n,
         document_id=chunk.document_id,
@@ -28,25 +28,25 @@ def cite(n: int, item: Quotable) -> Citation | None:
         chunk_id=chunk.chunk_id,
         title=chunk.title,
         source_uri=chunk.source_uri,
-        link=link(chunk.document_id, pages, start, end),
-        section=section_at(view.text, view.section, item.chunk.char_start + item.start - view.char_start),
+        link=format_link(chunk.document_id, pages, start, end),
+        section=resolve_section(view.text, view.section, quote_candidate.chunk.char_start + quote_candidate.start - view.char_start),
         pages=pages,
         spans=spans,
         quote=quote,
-        header=list(item.header) if item.header else None,
+        header=list(quote_candidate.header) if quote_candidate.header else None,
     )
 
 
-def verified(quote: str, start: int, end: int, text: str, text_start: int) -> bool:
+def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) -> bool:
     """Whether the document's characters `[start, end)` are the quote, by a stored text that begins at `text_start`."""
     return bool(quote) and start >= text_start and text[start - text_start : end - text_start] == quote
 
 
-def spans_between(spans: Sequence[Span], start: int, end: int) -> list[Span]:
+def clip_spans(spans: Sequence[Span], start: int, end: int) -> list[Span]:
     """The parts of the spans that lie in `[start, end)`, each with its page and box; the bare characters where none does."""
-    cut = [
+    clipped = [
         span.model_copy(update={"char_start": max(span.char_start, start), "char_end": min(span.char_end, end)})
         for span in spans
         if span.char_start < end and start < span.char_end
     ]
-    return cut or [Span(char_start=start, char_end=end)]
+    return clipped or [Span(char_start=start, char_end=end)]

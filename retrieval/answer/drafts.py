@@ -10,7 +10,7 @@ from schemas.questions import Citation
 
 
 @dataclass(frozen=True, slots=True)
-class Sentence:
+class DraftSentence:
     """One sentence of an answer, without its marks, and the numbers of its citations."""
 
     text: str
@@ -18,11 +18,11 @@ class Sentence:
 
 
 @dataclass(frozen=True, slots=True)
-class Draft:
+class AnswerDraft:
     """An answer before it is judged. Without sentences the contexts were not enough. `closeness` and `reply` are what engines said for it;
     `lost` says that one that was asked said nothing: it is another answer than the next one may be."""
 
-    sentences: tuple[Sentence, ...]
+    sentences: tuple[DraftSentence, ...]
     citations: tuple[Citation, ...]
     model: str
     assumptions: tuple[str, ...] = ()
@@ -31,7 +31,7 @@ class Draft:
     tokens: int = 0
     closeness: tuple[float, ...] | None = None
     reply: ChatReply | None = None
-    lost: bool = False
+    has_engine_failure: bool = False
 
     @property
     def text(self) -> str:
@@ -39,6 +39,6 @@ class Draft:
         return " ".join(f"{sentence.text} {''.join(f'[{n}]' for n in sentence.citations)}" for sentence in self.sentences)
 
 
-def without_marks(text: str) -> str:
+def strip_citation_marks(text: str) -> str:
     """The model's own `[n]` marks count contexts; ours count citations."""
     return re.sub(r"(?<!\s)\s*+\[\d++(?:\s*+,\s*+\d++)*+\]", "", text).strip()

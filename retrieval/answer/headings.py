@@ -8,55 +8,55 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from retrieval.answer.asked_for import ValueKind, find_value
-from retrieval.words import words
+from retrieval.answer.answer_type import AnswerType, find_value
+from retrieval.words import split_words
 
-MARKED = re.compile(r"[ \t]*#{1,6}[ \t]+(?P<words>[^\n]*\S)")
-LONGEST = 10
+MARKDOWN_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+(?P<words>[^\n]*\S)")
+MAX_HEADING_WORDS = 10
 """Words of a line that may be a heading by its form."""
-_CLOSED = re.compile(r"[.!?…:;,|][\"'”’»)\]*_`]*$")
+_CLOSING_PUNCTUATION = re.compile(r"[.!?…:;,|][\"'”’»)\]*_`]*$")
 _STATEMENT = re.compile(r"[:=|]|,\s")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
-_VALUES: Sequence[ValueKind] = ("money", "percentage", "date", "contact")
+_VALUE_TYPES: Sequence[AnswerType] = ("money", "percentage", "date", "contact")
 
 
-def marked_headings(text: str) -> Iterator[tuple[int, int]]:
+def find_marked_headings(text: str) -> Iterator[tuple[int, int]]:
     """Places of the words of headings that Markdown marks."""
-    yield from (match.span("words") for line in re.finditer(r"[^\n]+", text) if (match := MARKED.match(text, line.start(), line.end())))
+    yield from (match.span("words") for line in re.finditer(r"[^\n]+", text) if (match := MARKDOWN_HEADING.match(text, line.start(), line.end())))
 
 
-def section_at(text: str, section: str, offset: int) -> str:
+def resolve_section(text: str, section: str, offset: int) -> str:
     """Return the heading path that holds at `offset` of a passage whose own path is `section`: a short document is one passage with several headings."""
     path: list[tuple[int, str]] = []
     fence = ""
     for line in re.finditer(r"[^\n]+", text[:offset]):
-        mark = _FENCE.match(line.group())
-        if mark and (not fence or mark[1].startswith(fence)):
-            fence = "" if fence else mark[1]
-        elif not fence and (found := MARKED.match(line.group())):
+        fence_match = _FENCE.match(line.group())
+        if fence_match and (not fence or fence_match[1].startswith(fence)):
+            fence = "" if fence else fence_match[1]
+        elif not fence and (heading := MARKDOWN_HEADING.match(line.group())):
             level = len(line.group().split(None, 1)[0])
-            path = [(other, name) for other, name in path if other < level] + [(level, " ".join(found["words"].strip("# ").split()))]
+            path = [(other_level, name) for other_level, name in path if other_level < level] + [(level, " ".join(heading["words"].strip("# ").split()))]
     names = [name for _, name in path]
-    above = section.split(" > ") if section else []
-    if names and names[0] in above:
-        above = above[: above.index(names[0])]
-    return " > ".join([*above, *names])
+    outer_sections = section.split(" > ") if section else []
+    if names and names[0] in outer_sections:
+        outer_sections = outer_sections[: outer_sections.index(names[0])]
+    return " > ".join([*outer_sections, *names])
 
 
-def is_name(text: str, names: Iterable[str]) -> bool:
+def is_heading_name(text: str, names: Iterable[str]) -> bool:
     """Whether the text is one of the names (title, parts of the section's path) and nothing more; numbering aside."""
-    bare = _bare(text)
-    return bool(bare) and any(bare == _bare(name) for name in names)
+    text_words = _strip_numbering(text)
+    return bool(text_words) and any(text_words == _strip_numbering(name) for name in names)
 
 
-def looks_like_a_heading(text: str) -> bool:
+def is_heading_like(text: str) -> bool:
     """One short line that no punctuation closes and that says no value: of a line with more text below it, that it is a heading."""
     line = text.strip()
-    if "\n" in line or not 0 < len(line.split()) <= LONGEST or _CLOSED.search(line) or _STATEMENT.search(line):
+    if "\n" in line or not 0 < len(line.split()) <= MAX_HEADING_WORDS or _CLOSING_PUNCTUATION.search(line) or _STATEMENT.search(line):
         return False
-    return not any(find_value(kind, line, "") for kind in _VALUES)
+    return not any(find_value(kind, line, "") for kind in _VALUE_TYPES)
 
 
-def _bare(text: str) -> list[str]:
-    found = words(text)
-    return found[1:] if len(found) > 1 and found[0].isdigit() else found
+def _strip_numbering(text: str) -> list[str]:
+    text_words = split_words(text)
+    return text_words[1:] if len(text_words) > 1 and text_words[0].isdigit() else text_words

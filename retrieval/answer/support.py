@@ -5,43 +5,43 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from retrieval.answer.quotables import Quotable
-from retrieval.words import content_words, word_key
+from retrieval.answer.quote_candidates import QuoteCandidate
+from retrieval.words import extract_content_words, stem_word
 
 _NUMBER = re.compile(r"\d+(?:[.,]\d+)*")
 
 
-def word_keys(text: str) -> set[str]:
-    return {word_key(word) for word in content_words(text)}
+def extract_word_keys(text: str) -> set[str]:
+    return {stem_word(word) for word in extract_content_words(text)}
 
 
-def share_held(sentence: str, sources: Sequence[str]) -> float:
+def compute_support(sentence: str, sources: Sequence[str]) -> float:
     """Share of the sentence's topical words that the sources hold in some form; 1 for a sentence without any."""
-    asked = word_keys(sentence)
-    held = {key for source in sources for key in word_keys(source)}
-    return len(asked & held) / len(asked) if asked else 1.0
+    sentence_keys = extract_word_keys(sentence)
+    source_keys = {key for source in sources for key in extract_word_keys(source)}
+    return len(sentence_keys & source_keys) / len(sentence_keys) if sentence_keys else 1.0
 
 
-def unsupported_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
+def find_unsupported_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
     """Numbers that no source has; thousands separators do not matter."""
-    held = {_bare(number) for source in sources for number in _NUMBER.findall(source)}
-    return [number for number in _NUMBER.findall(sentence) if _bare(number) not in held]
+    source_numbers = {_strip_separators(number) for source in sources for number in _NUMBER.findall(source)}
+    return [number for number in _NUMBER.findall(sentence) if _strip_separators(number) not in source_numbers]
 
 
-def _bare(number: str) -> str:
+def _strip_separators(number: str) -> str:
     return re.sub(r"[.,]", "", number)
 
 
-def best_support(sentence: str, items: Sequence[Quotable], most: int) -> tuple[list[Quotable], float]:
+def choose_quotes(sentence: str, candidates: Sequence[QuoteCandidate], max_quotes: int) -> tuple[list[QuoteCandidate], float]:
     """The fewest quotes, up to `most`, that together hold the most of the sentence, and what share that is."""
-    chosen: list[Quotable] = []
-    share = 0.0
-    while len(chosen) < most:
-        texts = [item.readable for item in chosen]
-        best = max(items, key=lambda item: share_held(sentence, [*texts, item.readable]), default=None)
-        reached = share_held(sentence, [*texts, best.readable]) if best is not None else 0.0
-        if best is None or reached < share + 0.1:
+    quotes: list[QuoteCandidate] = []
+    support = 0.0
+    while len(quotes) < max_quotes:
+        texts = [candidate.readable_text for candidate in quotes]
+        best = max(candidates, key=lambda candidate: compute_support(sentence, [*texts, candidate.readable_text]), default=None)
+        next_support = compute_support(sentence, [*texts, best.readable_text]) if best is not None else 0.0
+        if best is None or next_support < support + 0.1:
             break
-        chosen.append(best)
-        share = reached
-    return chosen, share
+        quotes.append(best)
+        support = next_support
+    return quotes, support

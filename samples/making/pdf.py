@@ -12,8 +12,7 @@ from reportlab.lib.units import cm
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen import canvas
 from reportlab.platypus import Flowable, ListFlowable, Paragraph, SimpleDocTemplate, Spacer, Table
-
-from samples.making.blocks import Block
+from samples.renderers.blocks import SampleBlock
 
 BODY = ParagraphStyle("body", parent=getSampleStyleSheet()["BodyText"], fontName="Helvetica", fontSize=11, leading=16, spaceAfter=8)
 CELL = ParagraphStyle("cell", parent=BODY, fontSize=9.5, leading=12, spaceAfter=0)
@@ -23,14 +22,14 @@ HEADINGS = {
 }
 
 
-def text_pdf(blocks: Sequence[Block], title: str) -> bytes:
+def render_text_pdf(blocks: Sequence[SampleBlock], title: str) -> bytes:
     out = io.BytesIO()
     document = SimpleDocTemplate(out, pagesize=A4, title=title, author="Anabranch samples", invariant=1, leftMargin=2.4 * cm, rightMargin=2.4 * cm)
-    document.build([flowable for block in blocks for flowable in _flowables(block)], onFirstPage=_page_number, onLaterPages=_page_number)
+    document.fetch_build([flowable for block in blocks for flowable in _build_flowables(block)], onFirstPage=_draw_page_number, onLaterPages=_draw_page_number)
     return out.getvalue()
 
 
-def image_pdf(pages: Sequence[bytes], title: str) -> bytes:
+def render_image_pdf(pages: Sequence[bytes], title: str) -> bytes:
     """One JPEG a page, and no text."""
     out = io.BytesIO()
     drawing = canvas.Canvas(out, pagesize=A4, invariant=1)
@@ -42,23 +41,23 @@ def image_pdf(pages: Sequence[bytes], title: str) -> bytes:
     return out.getvalue()
 
 
-def _flowables(block: Block) -> list[Flowable]:
+def _build_flowables(block: SampleBlock) -> list[Flowable]:
     match block.kind:
         case "heading":
             return [Paragraph(block.text, HEADINGS[block.level])]
         case "list":
             return [ListFlowable([Paragraph(item, BODY) for (item,) in block.rows], bulletType="bullet", start="•")]
         case "table":
-            return [_table(block.rows), Spacer(1, 10)]
+            return [_build_table(block.rows), Spacer(1, 10)]
         case _:
             return [Paragraph(block.text, BODY)]
 
 
-def _table(rows: list[list[str]]) -> Table:
+def _build_table(rows: list[list[str]]) -> Table:
     cells = [[Paragraph(f"<b>{cell}</b>" if row == 0 else cell, CELL) for cell in line] for row, line in enumerate(rows)]
     return Table(cells, repeatRows=1, style=[("GRID", (0, 0), (-1, -1), 0.5, colors.grey), ("VALIGN", (0, 0), (-1, -1), "TOP")])
 
 
-def _page_number(drawing: canvas.Canvas, document: SimpleDocTemplate) -> None:
+def _draw_page_number(drawing: canvas.Canvas, document: SimpleDocTemplate) -> None:
     drawing.setFont("Helvetica", 9)
     drawing.drawCentredString(A4[0] / 2, 1.2 * cm, str(document.page))

@@ -1,22 +1,22 @@
 """Every fact that the system can state, each declared once. The JSON Schemas and the AsyncAPI document are generated from these."""
 
 from schemas.events.audit import AuditRecorded
-from schemas.events.catalogue import declared, event_types
+from schemas.events.catalog import list_event_classes, map_event_classes
 from schemas.events.control import GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
-from schemas.events.dead_letters import BurialClosed, EventBuried
-from schemas.events.declaration import Event, Fact
+from schemas.events.dead_letters import DeadLetterClosed, EventDeadLettered
+from schemas.events.envelope import Event, EventData
 from schemas.events.erasure import ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.events.feedback import FeedbackGiven
 from schemas.events.outcomes import DocumentFailed, DocumentIndexed, DocumentSuperseded, RemovalCompleted
 from schemas.events.pipeline import (
     AmendmentAccepted,
     ChunksEmbedded,
-    Derived,
     DocumentAccepted,
     DocumentChunked,
     DocumentRemoved,
     DocumentTranscribed,
     EntitiesExtracted,
+    PipelineEventData,
 )
 from schemas.events.raw import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.events.sources import SourceAdded, SourceRemoved, SourceReset
@@ -25,10 +25,10 @@ from schemas.events.usage import QueryAnswered, QueryReceived
 __all__ = [
     "AmendmentAccepted",
     "AuditRecorded",
-    "BurialClosed",
+    "DeadLetterClosed",
     "ChunksEmbedded",
     "Content",
-    "Derived",
+    "PipelineEventData",
     "DocumentAccepted",
     "DocumentAmended",
     "DocumentChunked",
@@ -42,9 +42,9 @@ __all__ = [
     "EntitiesExtracted",
     "ErasureCompleted",
     "ErasureRequested",
+    "EventData",
+    "EventDeadLettered",
     "Event",
-    "EventBuried",
-    "Fact",
     "FeedbackGiven",
     "GenerationBuilt",
     "GenerationCreated",
@@ -57,6 +57,6 @@ __all__ = [
     "SourceAdded",
     "SourceRemoved",
     "SourceReset",
-    "declared",
-    "event_types",
+    "list_event_classes",
+    "map_event_classes",
 ]

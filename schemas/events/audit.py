@@ -7,11 +7,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from schemas.events.declaration import Event
+from schemas.events.envelope import EventData
 from schemas.roles import Role
 
 
-class AuditRecorded(Event, name="audit.recorded", topic="control"):
+class AuditRecorded(EventData, name="audit.recorded", topic="control"):
     """Somebody did something that only an administrator or an operator may do. It holds no secret."""
 
     audit_id: UUID
@@ -25,4 +25,4 @@ class AuditRecorded(Event, name="audit.recorded", topic="control"):
     outcome: str = Field("done", description="`done`, or the code of the error")
 
 
-EVENTS: tuple[type[Event], ...] = (AuditRecorded,)
+EVENTS: tuple[type[EventData], ...] = (AuditRecorded,)

@@ -6,13 +6,13 @@ from typing import Literal
 
 from pydantic import Field
 
-from schemas.events.declaration import Event
+from schemas.events.envelope import EventData
 from schemas.generations import Generation
 
 Purpose = Literal["first", "rebuild", "reindex"]
 
 
-class GenerationCreated(Event, name="generation.created", topic="control"):
+class GenerationCreated(EventData, name="generation.created", topic="control"):
     """A generation exists: its configuration is fixed from here on."""
 
     generation: Generation
@@ -20,24 +20,24 @@ class GenerationCreated(Event, name="generation.created", topic="control"):
     purpose: Purpose = Field("first", description="`rebuild`: from the same facts, without any engine; `reindex`: with another configuration")
 
 
-class GenerationBuilt(Event, name="generation.built", topic="control"):
+class GenerationBuilt(EventData, name="generation.built", topic="control"):
     """Every event below the barrier is settled in this generation, and its indexes are there: it can be compared and promoted."""
 
     generation: str
     barrier: dict[str, dict[int, int]] = Field({}, description="topic → partition → the next offset, of the topics that it reads and others write")
 
 
-class GenerationPromoted(Event, name="generation.promoted", topic="control"):
+class GenerationPromoted(EventData, name="generation.promoted", topic="control"):
     """This generation is the one that answers; the previous one stands by."""
 
     generation: str
     previous: str | None = None
 
 
-class GenerationDropped(Event, name="generation.dropped", topic="control"):
+class GenerationDropped(EventData, name="generation.dropped", topic="control"):
     """This generation is given up for good, with its tables."""
 
     generation: str
 
 
-EVENTS: tuple[type[Event], ...] = (GenerationCreated, GenerationBuilt, GenerationPromoted, GenerationDropped)
+EVENTS: tuple[type[EventData], ...] = (GenerationCreated, GenerationBuilt, GenerationPromoted, GenerationDropped)

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from schemas.events.declaration import Event, check_blobs
-from schemas.values import BlobRef, Said, Value
+from schemas.events.envelope import EventData, check_blob_prefix
+from schemas.values import BlobRef, DocumentSummary, Value
 
 
-class Place(Value):
+class LogPosition(Value):
     """Where a record stands in the log; the topic is the one that was read, without prefix."""
 
     topic: str
@@ -20,7 +20,7 @@ class Place(Value):
     offset: int
 
 
-class EventBuried(Event, name="event.buried", topic="dead_letters"):
+class EventDeadLettered(EventData, name="event.buried", topic="dead_letters"):
     """An event that this stage cannot process, where it stands, and why. Its record stays there, or in the blob `record` where the topic forgets."""
 
     stage: str
@@ -29,7 +29,7 @@ class EventBuried(Event, name="event.buried", topic="dead_letters"):
     buried_type: str | None = Field(None, description="CloudEvents type, where it could be read")
     tenant: str | None = None
     document_id: UUID | None = None
-    place: Place
+    place: LogPosition
     code: str
     detail: str
     remedy: str = ""
@@ -41,16 +41,18 @@ class EventBuried(Event, name="event.buried", topic="dead_letters"):
     redriven: UUID | None = Field(None, description="the replay that tried it once more")
     producer_event_id: str | None = None
     producer_source: str | None = None
-    said: Said | None = Field(None, description="by an event of `raw`, as far as it could be read: nothing else tells of a document that came no further")
+    said: DocumentSummary | None = Field(
+        None, description="by an event of `raw`, as far as it could be read: nothing else tells of a document that came no further"
+    )
 
     @model_validator(mode="after")
-    def has_own_blobs(self) -> Self:
+    def check_own_blobs(self) -> Self:
         """A redrive reads them as the record that came."""
-        check_blobs(self, f"_buried/{self.event_id}")
+        check_blob_prefix(self, f"_buried/{self.event_id}")
         return self
 
 
-class BurialClosed(Event, name="burial.closed", topic="dead_letters"):
+class DeadLetterClosed(EventData, name="burial.closed", topic="dead_letters"):
     """Nothing is left to do about a buried event."""
 
     stage: str
@@ -62,4 +64,4 @@ class BurialClosed(Event, name="burial.closed", topic="dead_letters"):
     closed_at: datetime
 
 
-EVENTS: tuple[type[Event], ...] = (EventBuried, BurialClosed)
+EVENTS: tuple[type[EventData], ...] = (EventDeadLettered, DeadLetterClosed)

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from pydantic import Field
 
-from schemas.events.declaration import Event
+from schemas.events.envelope import EventData
 
 Scope = Literal["document", "collection", "tenant"]
 
 
-class ErasureRequested(Event, name="erasure.requested", topic="control"):
+class ErasureRequested(EventData, name="erasure.requested", topic="control"):
     """Everything of these documents is to go, for good."""
 
     receipt_id: UUID
@@ -23,7 +23,7 @@ class ErasureRequested(Event, name="erasure.requested", topic="control"):
     requested_at: datetime
 
 
-class KeysDestroyed(Event, name="key.destroyed", topic="control"):
+class KeysDestroyed(EventData, name="key.destroyed", topic="control"):
     """What was sealed with these keys cannot be read any more. Applied again by each start, whatever backup the keystore came from."""
 
     receipt_id: UUID
@@ -31,7 +31,7 @@ class KeysDestroyed(Event, name="key.destroyed", topic="control"):
     keys: list[UUID]
 
 
-class ErasureCompleted(Event, name="erasure.completed", topic="control"):
+class ErasureCompleted(EventData, name="erasure.completed", topic="control"):
     """The receipt."""
 
     receipt_id: UUID
@@ -45,4 +45,4 @@ class ErasureCompleted(Event, name="erasure.completed", topic="control"):
     completed_at: datetime
 
 
-EVENTS: tuple[type[Event], ...] = (ErasureRequested, KeysDestroyed, ErasureCompleted)
+EVENTS: tuple[type[EventData], ...] = (ErasureRequested, KeysDestroyed, ErasureCompleted)

@@ -7,11 +7,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from schemas.events.declaration import Event
-from schemas.judgements import Judged
+from schemas.events.envelope import EventData
+from schemas.judgements import GradedPassage
 
 
-class FeedbackGiven(Event, name="feedback.given", topic="feedback"):
+class FeedbackGiven(EventData, name="feedback.given", topic="feedback"):
     """Somebody said whether an answer or a passage helps."""
 
     feedback_id: UUID
@@ -20,9 +20,9 @@ class FeedbackGiven(Event, name="feedback.given", topic="feedback"):
     run_id: UUID | None = None
     query: str | None = Field(None, description="as it was asked, where the run is known")
     useful: bool | None = None
-    judgements: list[Judged] = []
+    judgements: list[GradedPassage] = []
     corrected_answer: str | None = None
     note: str | None = None
 
 
-EVENTS: tuple[type[Event], ...] = (FeedbackGiven,)
+EVENTS: tuple[type[EventData], ...] = (FeedbackGiven,)

@@ -6,10 +6,10 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from schemas.events.declaration import Event
+from schemas.events.envelope import EventData
 
 
-class Outcome(Event):
+class DocumentOutcome(EventData):
     """Every field is always there; what does not apply is null."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", json_schema_serialization_defaults_required=True)
@@ -25,21 +25,21 @@ class Outcome(Event):
     remedy: str | None = None
 
 
-class DocumentIndexed(Outcome, name="document.indexed", topic="outcomes"):
+class DocumentIndexed(DocumentOutcome, name="document.indexed", topic="outcomes"):
     """The document is searchable. `code` is UNCHANGED when it already was, with the same content; AMENDED where only what is said of it
     changed (with no chunks counted, it holds from the first revision on)."""
 
 
-class DocumentFailed(Outcome, name="document.failed", topic="outcomes"):
+class DocumentFailed(DocumentOutcome, name="document.failed", topic="outcomes"):
     """The event ended in a dead letter; `code`, `detail` and `remedy` say why and what to do."""
 
 
-class DocumentSuperseded(Outcome, name="document.superseded", topic="outcomes"):
+class DocumentSuperseded(DocumentOutcome, name="document.superseded", topic="outcomes"):
     """A later revision or a withdrawal came first."""
 
 
-class RemovalCompleted(Outcome, name="document.removed", topic="outcomes"):
+class RemovalCompleted(DocumentOutcome, name="document.removed", topic="outcomes"):
     """The document answers no question any more."""
 
 
-EVENTS: tuple[type[Event], ...] = (DocumentIndexed, DocumentFailed, DocumentSuperseded, RemovalCompleted)
+EVENTS: tuple[type[EventData], ...] = (DocumentIndexed, DocumentFailed, DocumentSuperseded, RemovalCompleted)

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import Field, model_validator
 
-from schemas.events.declaration import Event, check_blobs
+from schemas.events.envelope import EventData, check_blob_prefix
 from schemas.values import Amendment, BlobRef, ChunkVector, Claim, DocumentFields, Mention, Notice, Order, Origin, ParentChunk, Relation, Transcript
 
 
-class Derived(Event):
+class PipelineEventData(EventData):
     """What every event behind the door says: whose it is, where it stands among the document's revisions, and who waits for word of it."""
 
     tenant: str
@@ -21,13 +21,13 @@ class Derived(Event):
     origin: Origin
 
     @model_validator(mode="after")
-    def has_own_blobs(self) -> Self:
+    def check_own_blobs(self) -> Self:
         """Bytes of another document, or of another tenant, would become searchable under this one's name."""
-        check_blobs(self, f"{self.tenant}/{self.document_id}/")
+        check_blob_prefix(self, f"{self.tenant}/{self.document_id}/")
         return self
 
 
-class DocumentAccepted(DocumentFields, Derived, name="document.accepted", topic="accepted"):
+class DocumentAccepted(DocumentFields, PipelineEventData, name="document.accepted", topic="accepted"):
     """The door let a document in: its bytes are pinned, its place among the revisions is fixed."""
 
     external_id: str | None = None
@@ -38,7 +38,7 @@ class DocumentAccepted(DocumentFields, Derived, name="document.accepted", topic=
     force: bool = False
 
 
-class DocumentRemoved(Derived, name="document.removed", topic="accepted"):
+class DocumentRemoved(PipelineEventData, name="document.removed", topic="accepted"):
     """The document is withdrawn from `order` on."""
 
     external_id: str | None = None
@@ -48,7 +48,7 @@ class DocumentRemoved(Derived, name="document.removed", topic="accepted"):
     reason: str | None = None
 
 
-class AmendmentAccepted(Amendment, Derived, name="document.amended", topic="accepted"):
+class AmendmentAccepted(Amendment, PipelineEventData, name="document.amended", topic="accepted"):
     """Title, collection, tags, metadata or readers of a document are others, from `order` on."""
 
     external_id: str | None = None
@@ -57,7 +57,7 @@ class AmendmentAccepted(Amendment, Derived, name="document.amended", topic="acce
     numbered: bool = False
 
 
-class DocumentTranscribed(Derived, name="document.transcribed", topic="ocr_done"):
+class DocumentTranscribed(PipelineEventData, name="document.transcribed", topic="ocr_done"):
     """A document as Markdown with places. Large transcripts lie in a blob as the same JSON, gzipped."""
 
     title: str | None = Field(None, description="given, else found in the document, else the filename")
@@ -72,7 +72,7 @@ class DocumentTranscribed(Derived, name="document.transcribed", topic="ocr_done"
     warnings: list[Notice] = []
 
 
-class DocumentChunked(Derived, name="document.chunked", topic="chunked"):
+class DocumentChunked(PipelineEventData, name="document.chunked", topic="chunked"):
     """Part i of n of a revision's chunks; at most 64 children a part. A document without text has one part without chunks."""
 
     part: int = Field(ge=1)
@@ -82,7 +82,7 @@ class DocumentChunked(Derived, name="document.chunked", topic="chunked"):
     parents: list[ParentChunk]
 
 
-class EntitiesExtracted(Derived, name="entities.extracted", topic="entities"):
+class EntitiesExtracted(PipelineEventData, name="entities.extracted", topic="entities"):
     """Names, relations and claims of part i of n."""
 
     part: int = Field(ge=1)
@@ -92,7 +92,7 @@ class EntitiesExtracted(Derived, name="entities.extracted", topic="entities"):
     claims: list[Claim]
 
 
-class ChunksEmbedded(Derived, name="chunks.embedded", topic="embedded"):
+class ChunksEmbedded(PipelineEventData, name="chunks.embedded", topic="embedded"):
     """Vectors of part i of n, float16, and the place of their token states."""
 
     part: int = Field(ge=1)
@@ -104,7 +104,7 @@ class ChunksEmbedded(Derived, name="chunks.embedded", topic="embedded"):
     state_dimension: int = 0
 
 
-EVENTS: tuple[type[Event], ...] = (
+EVENTS: tuple[type[EventData], ...] = (
     DocumentAccepted,
     DocumentRemoved,
     AmendmentAccepted,

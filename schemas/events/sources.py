@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from schemas.events.declaration import Event
-from schemas.sources import Reset, SourceSpec
+from schemas.events.envelope import EventData
+from schemas.sources import SequenceReset, SourceSpec
 
 
-class SourceAdded(Event, name="source.added", topic="control"):
+class SourceAdded(EventData, name="source.added", topic="control"):
     """Documents come from here too. `epoch` is above that of an earlier source of the same name, so that what was withdrawn with it comes back."""
 
     source: SourceSpec
     epoch: int = 1
 
 
-class SourceRemoved(Event, name="source.removed", topic="control"):
+class SourceRemoved(EventData, name="source.removed", topic="control"):
     """Nothing is read from this source any more. Its documents stay, unless `withdraw`."""
 
     source: str
@@ -23,12 +23,12 @@ class SourceRemoved(Event, name="source.removed", topic="control"):
     tenant: str | None = Field(None, description="whose source it is")
 
 
-class SourceReset(Event, name="source.reset", topic="control"):
+class SourceReset(EventData, name="source.reset", topic="control"):
     """The numbers of a source begin anew: its database was restored. `source` is its name, or the ce_source of another producer that numbers its changes."""
 
     source: str
-    reset: Reset
+    reset: SequenceReset
     tenant: str | None = Field(None, description="whose source it is")
 
 
-EVENTS: tuple[type[Event], ...] = (SourceAdded, SourceRemoved, SourceReset)
+EVENTS: tuple[type[EventData], ...] = (SourceAdded, SourceRemoved, SourceReset)

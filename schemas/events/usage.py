@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from schemas.events.declaration import Event
-from schemas.runs import Basis
+from schemas.events.envelope import EventData
+from schemas.run_records import RunRecord
 
 
-class QueryReceived(Event, name="query.received", topic="queries"):
+class QueryReceived(EventData, name="query.received", topic="queries"):
     run_id: UUID
     tenant: str
     kind: str = Field(description="query or search")
@@ -21,7 +21,7 @@ class QueryReceived(Event, name="query.received", topic="queries"):
     asked_by: str | None = Field(None, description="id of the caller")
 
 
-class QueryAnswered(Event, name="query.answered", topic="queries"):
+class QueryAnswered(EventData, name="query.answered", topic="queries"):
     """The response as it was sent, and every number that entered a sum."""
 
     run_id: UUID
@@ -31,7 +31,7 @@ class QueryAnswered(Event, name="query.answered", topic="queries"):
     response: dict[str, Any]
     candidates: list[dict[str, Any]] = Field(default=[], description="of every channel: chunk id, rank, score, and the scores of later steps")
     numbers: dict[str, Any] = Field(default={}, description="means, deviations, idfs, threshold")
-    basis: Basis | None = Field(None, description="what else a rerun needs: profile, language, passages by the hash of their text")
+    basis: RunRecord | None = Field(None, description="what else a rerun needs: profile, language, passages by the hash of their text")
 
 
-EVENTS: tuple[type[Event], ...] = (QueryReceived, QueryAnswered)
+EVENTS: tuple[type[EventData], ...] = (QueryReceived, QueryAnswered)

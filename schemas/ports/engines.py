@@ -20,13 +20,13 @@ Vectors = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
-class File:
+class LocalFile:
     """A document's bytes on this machine's disk, for as long as its context is open. What its producer claims of it may be wrong."""
 
     path: Path
     name: str | None
     media_type: str | None
-    size: int
+    size_bytes: int
     title: str | None = None
     language: str | None = None
 
@@ -46,13 +46,13 @@ class Parser(Protocol):
 
     fingerprint: str
 
-    async def plan(self, file: File) -> ParsePlan:
+    async def plan(self, file: LocalFile) -> ParsePlan:
         """Look at the file. Raises UnreadableDocument (empty, corrupt, encrypted, no pages, unknown type) or LimitExceeded (pages, unpacked size), each with code and remedy."""
 
-    async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
+    async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
         """One part, as bytes that `assemble` understands. Same errors, and LimitExceeded for deadline or memory."""
 
-    def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
+    def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
         """The whole document from all of its parts, in order. Pure."""
 
 
@@ -64,12 +64,12 @@ class Chunker(Protocol):
     def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]: ...
 
 
-class ChunkerFor(Protocol):
+class ChunkerFactory(Protocol):
     def __call__(self, config: ChunkConfig) -> Chunker: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Embedded:
+class TextEmbedding:
     """One text's vectors. `states` are the token states for MaxSim, int8 of unit vectors × 127, [tokens, state_dimension], or None; `token_ids` belongs to its rows."""
 
     vector: NDArray[np.float16]
@@ -80,7 +80,7 @@ class Embedded:
 
 
 @dataclass(frozen=True, slots=True)
-class EmbeddedQuery:
+class QueryEmbedding:
     """A question's vectors. `states` are unit rows, float32 [tokens, state_dimension]; `weights` is None where the idf must come from the candidates."""
 
     vector: NDArray[np.float32]
@@ -97,14 +97,14 @@ class Embedder(Protocol):
     dimension: int
     state_dimension: int
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
         """Passages, in the order given; batching is the engine's."""
 
-    async def embed_query(self, text: str) -> EmbeddedQuery: ...
+    async def embed_query(self, text: str) -> QueryEmbedding: ...
 
 
 @dataclass(frozen=True, slots=True)
-class Passage:
+class RerankPassage:
     """A parent offered to a reranker; `states` are those of its children (int8 rows, as stored)."""
 
     id: UUID
@@ -122,7 +122,7 @@ class Reranker(Protocol):
     threshold: float
     """Below this best score (less the engine's background, where it has one) nothing suits, until calibrated."""
 
-    async def rerank(self, question: str, query: EmbeddedQuery | None, passages: Sequence[Passage]) -> list[float]:
+    async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
         """One score a passage, in order. Raises EngineUnavailable."""
 
 
@@ -151,21 +151,21 @@ class ChatReply:
     """Answers that it took, `usage` being that of all of them."""
 
 
-class Hear(Protocol):
+class OnDelta(Protocol):
     """Takes a piece of what a model says while it says it, unchecked. `draft` counts from 1 and grows when the model begins anew: what was heard before is void."""
 
-    def __call__(self, draft: int, piece: str, /) -> None: ...
+    def __call__(self, draft: int, delta: str, /) -> None: ...
 
 
-class Chat(Protocol):
+class ChatModel(Protocol):
     model: str
 
-    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, hear: Hear | None = None) -> ChatReply:
+    async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
         """Structured output. Raises EngineUnavailable, PermanentError for a question that the server will never take, or ModelOutput when the model does not
         keep to the schema."""
 
 
-class Blobs(Protocol):
+class BlobStore(Protocol):
     """Bytes under keys; put is idempotent. Raises NotFound; EngineUnavailable when the store does not answer."""
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef: ...
@@ -178,37 +178,37 @@ class Blobs(Protocol):
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
         """(offset, length) pairs."""
 
-    def local(self, key: str) -> AbstractAsyncContextManager[Path]:
+    def open_local(self, key: str) -> AbstractAsyncContextManager[Path]:
         """A file to read from, for as long as the context is open."""
 
-    async def size(self, key: str) -> int | None:
+    async def get_size(self, key: str) -> int | None:
         """None when there is no such blob."""
 
-    async def link(self, key: str, lifetime_s: float) -> str | None:
+    async def presign_url(self, key: str, lifetime_s: float) -> str | None:
         """An address that anybody may read the blob from until it expires; None where the store has no such thing."""
 
     async def copy(self, source: str, target: str) -> None: ...
 
     async def delete(self, keys: Sequence[str]) -> None: ...
 
-    async def listed(self, prefix: str) -> list[str]:
+    async def list_keys(self, prefix: str) -> list[str]:
         """The keys under a prefix that ends with a slash."""
 
-    async def stored(self, prefix: str) -> list[Stored]:
+    async def list_blobs(self, prefix: str) -> list[StoredBlob]:
         """What lies under it, with sizes and times of writing."""
 
 
 @dataclass(frozen=True, slots=True)
-class Stored:
+class StoredBlob:
     """A blob as the store lists it."""
 
     key: str
-    size: int
-    modified: datetime
+    size_bytes: int
+    modified_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
-class Fetched:
+class FetchedFile:
     blob: BlobRef
     final_url: str
     media_type: str | None
@@ -216,20 +216,20 @@ class Fetched:
 
 
 class Fetcher(Protocol):
-    async def fetch(self, url: str, key_prefix: str) -> Fetched:
+    async def fetch(self, url: str, key_prefix: str) -> FetchedFile:
         """Download into the blob store. Raises ForbiddenAddress (scheme, private or special address, also behind a redirect or a name), LimitExceeded (size, redirects, time), UnreadableDocument with code FETCH_FAILED for 4xx, EngineUnavailable for 5xx and network trouble."""
 
 
-class Languages(Protocol):
+class LanguageDetector(Protocol):
     def detect(self, text: str) -> str | None:
         """BCP 47 primary subtag, or None when unsure."""
 
 
-class Sentences(Protocol):
+class SentenceSplitter(Protocol):
     def split(self, text: str) -> list[tuple[int, int]]:
         """Offsets of sentences that cover the text without gaps, in order."""
 
 
-class Names(Protocol):
-    def fold(self, name: str) -> str:
+class NameNormalizer(Protocol):
+    def normalize(self, name: str) -> str:
         """The key that spellings of the same name share: case, accents, spaces, punctuation and company suffixes taken out."""

@@ -19,20 +19,20 @@ class StoredKey:
     tenant: str
     subject: UUID
     """The document or the run."""
-    wrapped: bytes | None
+    wrapped_key: bytes | None
     """Encrypted with the master key and the share in `slot`; None when it was destroyed or lost."""
-    lost: bool = False
+    is_lost: bool = False
     slot: int | None = None
     """Of the key file; None where the master key alone wraps it."""
 
 
-class Shares(Protocol):
+class KeyShares(Protocol):
     """Random shares of keys, outside the database, where they can be overwritten. Calls may block for the disk."""
 
-    def take(self, count: int) -> list[tuple[int, bytes]]:
+    def allocate(self, count: int) -> list[tuple[int, bytes]]:
         """Slots that nobody else has, each with its share, which a crash does not lose."""
 
-    def give_back(self, unused: Iterable[tuple[int, bytes]]) -> None:
+    def release(self, unused: Iterable[tuple[int, bytes]]) -> None:
         """Slots that were taken and that no key refers to."""
 
     def read(self, slot: int) -> bytes | None:
@@ -42,30 +42,30 @@ class Shares(Protocol):
 class Keystore(Protocol):
     """Where wrapped keys lie. It is no view of the log and has a backup of its own. All raise DatabaseUnavailable."""
 
-    async def obtain(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
+    async def get_or_create(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
         """The current key of each subject, in the order asked: the proposed one where there is none or it was destroyed. Subjects are distinct."""
 
-    async def find(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
+    async def fetch(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
         """Unknown ones are left out."""
 
-    async def current(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
+    async def fetch_current_ids(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
         """The keys of these subjects that are not destroyed."""
 
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
         """For good: a key that is not here is noted as destroyed all the same, so that a restored backup does not bring it back."""
 
-    async def lose(self, keys: Mapping[UUID, str]) -> None:
+    async def mark_lost(self, keys: Mapping[UUID, str]) -> None:
         """Note that these, each with its tenant, are nowhere: what they sealed is passed over."""
 
 
-class Keys(Protocol):
+class PayloadCipher(Protocol):
     """What the codec asks. `context` is bound to the payload: with another one it does not open."""
 
     async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> tuple[UUID, bytes] | None:
         """The payload sealed with `key` (that of the causing event), else with the subject's current one; None where nothing is sealed for this tenant.
         Raises Erased where `key` was destroyed."""
 
-    async def fetch(self, keys: Iterable[UUID]) -> None:
+    async def prefetch(self, keys: Iterable[UUID]) -> None:
         """Have these at hand, by one question, for when they are asked to open something soon. What is wrong with one is said then. Raises DatabaseUnavailable."""
 
     async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:

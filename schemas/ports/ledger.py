@@ -8,20 +8,20 @@ from enum import Enum
 from typing import Literal, Protocol
 from uuid import UUID
 
-from schemas.events import EventBuried, Fact
+from schemas.events import Event, EventDeadLettered
 from schemas.generations import Generation
 from schemas.rows import DocumentRow, OrderKey, Row
 
-Counts = Literal["latest", "visible", "always", "door"]
+OrderingPolicy = Literal["latest", "visible", "always", "door"]
 """What decides whether an event counts: its order against the latest of its document (`latest`, at transcribe), against what is
 visible and withdrawn (`visible`), nothing (`always`: control, runs, dead letters), or, at the door, its id against the payload hash (`door`)."""
 
-NOTED_BY_CLAIMS = 2
+ATTEMPTS_RECORDED_BY_CLAIM = 2
 """Attempts at an event that its claims note. With so many unended it is suspected of ending workers, and each further attempt is noted by `begin`."""
 
 
-class Claim(Enum):
-    OWED = "owed"
+class ClaimStatus(Enum):
+    PENDING = "owed"
     """Its rows are there; the reaction is owed."""
     DONE = "done"
     """Claimed and reacted to before: nothing to do."""
@@ -32,37 +32,37 @@ class Claim(Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Flip:
+class VisibilityChange:
     """A revision became visible with this event (or a document was removed by it)."""
 
     document_id: UUID
     order: OrderKey
-    chunks: int
+    n_chunks: int
     previous: OrderKey | None
 
 
 @dataclass(frozen=True, slots=True)
-class Projected:
+class ProjectedEvent:
     """A fact and the rows that its projection gave."""
 
-    fact: Fact  # type: ignore[type-arg]
+    event: Event  # type: ignore[type-arg]
     rows: tuple[Row, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Claimed:
+class ClaimResult:
     """The answer of the first transaction for one event, in the order asked. A flip is reported again while the reaction is owed."""
 
-    claim: Claim
-    flip: Flip | None = None
-    unchanged: bool = False
+    status: ClaimStatus
+    visibility_change: VisibilityChange | None = None
+    is_unchanged: bool = False
     """At transcribe: same bytes, same `how` of transcribe, same fields as the visible revision, and not forced."""
-    revived: DocumentRow | None = None
+    revived_revision: DocumentRow | None = None
     """At transcribe, with a withdrawal that came late: the last revision after it that had changed nothing, and so had no text of its own but lived on
     what is withdrawn now. The reaction gives it one. Told again while the reaction is owed."""
-    lost: int = 0
+    abandoned_attempts: int = 0
     """Attempts noted at its reaction before this claim, that no worker has ended. The first ones are noted by claims, also where the reaction had not begun; 0 for a new event."""
-    title: str | None = None
+    amended_title: str | None = None
     """At transcribe: the document's title by an amendment that holds, in place of the one that the revision came with."""
 
 
@@ -73,19 +73,19 @@ class Ledger(Protocol):
     @property
     def generation(self) -> Generation: ...
 
-    async def claim(self, stage: str, counts: Counts, events: Sequence[Projected]) -> list[Claimed]:
-        """The first transaction: lock documents in id order, claim each event and note an attempt at it while fewer than `NOTED_BY_CLAIMS` are noted, write the rows of those that count, move `visible` where an order became complete."""
+    async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
+        """The first transaction: lock documents in id order, claim each event and note an attempt at it while fewer than `ATTEMPTS_RECORDED_BY_CLAIM` are noted, write the rows of those that count, move `visible` where an order became complete."""
 
-    async def begin(self, stage: str, events: Sequence[UUID]) -> None:
+    async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
         """Note another attempt at the reaction of each event, so that it is known even if this process does not live to end it."""
 
-    async def release(self, stage: str, events: Sequence[UUID]) -> None:
+    async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
         """Take back the last attempt at each: it ended in order, well or not."""
 
-    async def settle(self, stage: str, reacted: Sequence[UUID], buried: Sequence[EventBuried]) -> None:
+    async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
         """The second transaction: the reaction of these events is done, or given up (a buried reaction keeps its rows)."""
 
-    async def prune(self, stage: str, topic: str, partition: int, below: int) -> None:
+    async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
         """Forget claims of what stands below this offset, which is not delivered again. Never called for the door."""
 
 
@@ -102,15 +102,15 @@ class MemoKey:
 class Memo(Protocol):
     """What engines have answered. Operational: losing it costs engine calls, never correctness."""
 
-    async def recall(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]: ...
+    async def fetch(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]: ...
 
-    async def store(self, answers: Mapping[MemoKey, bytes]) -> None:
+    async def store(self, results: Mapping[MemoKey, bytes]) -> None:
         """Durable when it returns; an answer that is there already stays."""
 
 
-class Generations(Protocol):
-    async def live(self) -> Generation | None: ...
+class GenerationStore(Protocol):
+    async def fetch_live(self) -> Generation | None: ...
 
-    async def get(self, name: str) -> Generation | None: ...
+    async def fetch(self, name: str) -> Generation | None: ...
 
-    async def undropped(self) -> list[Generation]: ...
+    async def fetch_undropped(self) -> list[Generation]: ...

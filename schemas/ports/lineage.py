@@ -11,11 +11,11 @@ from schemas.principals import Principal
 from schemas.records import Position
 from schemas.values import BlobRef
 
-Step = Literal["transcribed", "chunked", "embedded"]
+LineageStep = Literal["transcribed", "chunked", "embedded"]
 
 
 @dataclass(frozen=True, slots=True)
-class RevisionRow:
+class RevisionLineage:
     """A revision as its row says. `received` is where the door read its event, where that is still known."""
 
     document_id: UUID
@@ -28,8 +28,8 @@ class RevisionRow:
     source: str
     event_id: str
     accepted_id: UUID
-    accepted: Position
-    received: Position | None
+    accepted_position: Position
+    received_position: Position | None
     content_sha256: str
     blob: BlobRef
     text_sha256: str | None
@@ -38,13 +38,13 @@ class RevisionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class PartPlace:
+class PartPosition:
     """Where an event of a revision stands, as this generation read it; `fact_id` is null where only its worker's note is left."""
 
-    step: Step
+    step: LineageStep
     part: int
     position: Position
-    fact_id: UUID | None
+    event_id: UUID | None
     generation: str
 
 
@@ -59,12 +59,12 @@ class StoredChunk:
     vector: bytes | None
 
 
-class LineageTables(Protocol):
-    async def revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionRow | None:
+class LineageStore(Protocol):
+    async def fetch_revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionLineage | None:
         """The one of that order, else the one that answers in the live generation, else the latest."""
 
-    async def places(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPlace]:
+    async def fetch_part_positions(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPosition]:
         """In this generation, else in whichever worked on the revision, the same for all parts of a step; in the order of steps and parts."""
 
-    async def chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
+    async def fetch_chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
         """While the revision answers in that generation."""

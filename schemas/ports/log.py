@@ -16,7 +16,7 @@ class Sink(Protocol):
         """Take a record, in the partition's order. Never blocks; call `full` afterwards."""
 
     @property
-    def full(self) -> bool:
+    def is_full(self) -> bool:
         """True while the partition should be paused: its queue holds more bytes than it may."""
 
     async def close(self) -> None:
@@ -36,7 +36,7 @@ class Partition(Protocol):
         """The sink is no longer full. Safe to call at any time."""
 
     @property
-    def kept(self) -> int:
+    def committed_offset(self) -> int:
         """What was delivered below this offset is acknowledged, and durably: the group is not given it again."""
 
 
@@ -63,11 +63,11 @@ class EventLog(Protocol):
     async def delete_topics(self, topics: Collection[str]) -> None:
         """For good, with their records; unknown ones are passed over. Whoever still reads one reads nothing more, or fails with code NO_TOPIC."""
 
-    async def ends(self, topic: str) -> dict[int, tuple[int, int]]:
+    async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
         """Per partition the first readable offset and the one after the last."""
 
     def read(
-        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, behind: Mapping[int, int] | None = None
+        self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, resume_after: Mapping[int, int] | None = None
     ) -> AsyncIterator[StoredRecord]:
         """Bulk reading outside any group, from `start` (default: the first) up to `end` (exclusive; default: the ends when called), then stop. In order within a partition.
         `behind` names the last record that an earlier call within the same limits gave of a partition: go on where that one stopped. `start` would not do, since
@@ -76,17 +76,17 @@ class EventLog(Protocol):
     async def read_at(self, position: Position) -> StoredRecord | None:
         """One record at its own place, or None if it is no longer there."""
 
-    async def keeps(self, topic: str) -> timedelta | None:
+    async def fetch_max_retention(self, topic: str) -> timedelta | None:
         """How long at most a record that is appended now can be found, as the topic is set up now; None where it stays, or where the log does not say."""
 
-    async def keeps_at_least(self, topic: str) -> timedelta | None:
+    async def fetch_min_retention(self, topic: str) -> timedelta | None:
         """How long every record can be found, as the topic is set up now: what is younger was not dropped. None where it stays for ever, or where the log
         does not say."""
 
-    async def expired(self, topic: str) -> dict[int, int]:
+    async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
         """Per partition the offset below which retention has dropped what was there; partitions of which nothing was dropped are left out."""
 
-    async def acknowledged(self, group: str, topic: str) -> dict[int, int]:
+    async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
         """Per partition the next offset that the group will read; partitions never acknowledged are left out."""
 
     async def close(self) -> None: ...

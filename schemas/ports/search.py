@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from schemas.generations import Generation
-from schemas.principals import Principal, Readers
+from schemas.principals import Principal, ReaderScope
 from schemas.questions import Filters
 
 
@@ -35,7 +35,7 @@ class LexicalHits:
 
 
 @dataclass(frozen=True, slots=True)
-class Seed:
+class EntitySeed:
     """An entity that the question names."""
 
     type: str
@@ -85,7 +85,7 @@ class ParentView:
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class SnapshotVersion:
     """How far a tenant's index in a generation had come when it was looked at. `state` is the storage's own."""
 
     tenant: str
@@ -93,44 +93,46 @@ class Standing:
     state: str
 
 
-class Snapshot(Protocol):
+class IndexSnapshot(Protocol):
     """One state of one generation, for as long as its context is open. Each method may run at the same time as the others."""
 
     generation: Generation
     state: str
     """Of a `Standing`."""
 
-    async def lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
+    async def search_lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
         """BM25 over title, headings and text, in each document's own language. Terms beyond the budget enter as conjunctions; the budget widens once when an unseen chunk could still win."""
 
-    async def semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
+    async def search_semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
         """Cosine similarity; exact below 20,000 vectors."""
 
-    async def link(self, tenant: str, keys: Sequence[str]) -> Sequence[Seed]:
+    async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
         """The visible entities whose folded names are among `keys`."""
 
-    async def graph(self, tenant: str, seeds: Sequence[Seed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int) -> Sequence[Hit]: ...
+    async def search_graph(
+        self, tenant: str, seeds: Sequence[EntitySeed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int
+    ) -> Sequence[Hit]: ...
 
-    async def chunks(self, ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]: ...
+    async def fetch_chunks(self, chunk_ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]: ...
 
-    async def parents(self, ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
+    async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
 
-    async def children(self, parents: Sequence[UUID]) -> Sequence[ChunkView]: ...
+    async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]: ...
 
-    async def missing_collections(self, tenant: str, names: Sequence[str]) -> Sequence[str]:
+    async def find_missing_collections(self, tenant: str, names: Sequence[str]) -> Sequence[str]:
         """Of these names, those that no document has."""
 
-    async def corpus_size(self, tenant: str) -> int:
+    async def count_chunks(self, tenant: str) -> int:
         """Visible chunks of a tenant, as the lexical statistics count them."""
 
 
-class Search(Protocol):
-    def snapshot(self, generation: str | None = None, names: Readers = None) -> AbstractAsyncContextManager[Snapshot]:
+class SearchIndex(Protocol):
+    def open_snapshot(self, generation: str | None = None, readers: ReaderScope = None) -> AbstractAsyncContextManager[IndexSnapshot]:
         """Of the live generation, or the named one, with the documents that `names` may read (None: all). Raises NotFound."""
 
 
 class IndexChanges(Protocol):
-    async def unchanged(self, standings: Sequence[Standing]) -> list[bool]:
+    async def check_unchanged(self, versions: Sequence[SnapshotVersion]) -> list[bool]:
         """For each, whether a question would still see exactly the same. Nothing that has committed is overlooked. Raises DatabaseUnavailable."""
 
 
@@ -143,26 +145,26 @@ class DocumentText:
     blob_key: str | None
 
 
-class Documents(Protocol):
+class DocumentCatalog(Protocol):
     """What is known of documents, for API and command line: plain dictionaries in the shapes of `interfaces.md`. What the caller may not read is not there."""
 
-    async def find(
+    async def find_documents(
         self, caller: Principal, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
     ) -> tuple[list[dict[str, Any]], str | None]: ...
 
-    async def get(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None: ...
+    async def fetch_document(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None: ...
 
-    async def revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def fetch_revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         """The newest first; `after` is a revision's number."""
 
-    async def chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
+    async def fetch_chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
 
-    async def text(self, caller: Principal, document_id: UUID) -> DocumentText | None: ...
+    async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None: ...
 
-    async def status(
+    async def fetch_status(
         self, caller: Principal, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
     ) -> dict[str, Any] | None: ...
 
-    async def counts(self, tenant: str | None) -> dict[str, int]: ...
+    async def fetch_counts(self, tenant: str | None) -> dict[str, int]: ...
 
-    async def readable(self, caller: Principal, documents: Collection[UUID]) -> set[UUID]: ...
+    async def filter_readable(self, caller: Principal, document_ids: Collection[UUID]) -> set[UUID]: ...

@@ -285,7 +285,7 @@ create table dead_letters (
   record jsonb,
   producer_event_id text,
   producer_source text,
-  buried_at timestamptz not null,
+  dead_lettered_at timestamptz not null,
   primary key (event_id, stage, generation)
 );
 create index dead_letters_by_document on dead_letters (document_id);
@@ -309,7 +309,7 @@ create table handled (
   part int,
   primary key (generation, stage, event_id)
 ) with (fillfactor = 80);
-create index handled_by_offset on handled (stage, log_topic, log_partition, log_offset);
+create index inbox_by_offset on handled (stage, log_topic, log_partition, log_offset);
 
 create table job_stages (
   generation text not null,

@@ -2,10 +2,10 @@
 set local search_path = anabranch, extensions, public;
 
 create index document_revisions_by_accepted on document_revisions (accepted_id);
-create index dead_letters_by_time on dead_letters (buried_at desc, event_id);
+create index dead_letters_by_time on dead_letters (dead_lettered_at desc, event_id);
 
 -- Where in the log the events of a revision stood that its stages read.
-create view revision_places as
+create view revision_positions as
 select document_id, ord, ''::text as generation, 'transcribe' as stage, log_topic, log_partition, log_offset from document_revisions
 union all
 select document_id, ord, generation, 'chunk', log_topic, log_partition, log_offset from revision_texts
@@ -14,11 +14,11 @@ select document_id, ord, generation, stage, log_topic, log_partition, log_offset
 from settled join (values ('chunks', 'embed'), ('chunks', 'extract'), ('vectors', 'index'), ('entities', 'graph')) reader (kind, stage) using (kind);
 
 -- Dead letters by revision. One whose place no revision knows (its rows were never written) is the latest revision's.
-create view revision_burials as
+create view revision_dead_letters as
 select l.*, coalesce(p.ord, (select max(ord) from document_revisions where document_id = l.document_id)) as ord
 from dead_letters l
 left join lateral (
-  select ord from revision_places
+  select ord from revision_positions
   where document_id = l.document_id and stage = l.stage and log_topic = l.log_topic and log_partition = l.log_partition and log_offset = l.log_offset
     and (generation = '' or generation = l.generation)
   limit 1
@@ -33,7 +33,7 @@ select
     when d.withdrawn >= r.ord then 'withdrawn'
     when v.ord = r.ord then 'searchable'
     when exists (
-      select from revision_burials b
+      select from revision_dead_letters b
       where b.document_id = r.document_id and b.ord = r.ord and b.stage in ('transcribe', 'chunk', 'embed', 'index') and b.generation in ('', g.name)
     ) then 'failed'
     when v.ord > r.ord then 'superseded'

@@ -15,7 +15,7 @@ select
     when d.withdrawn >= r.ord then 'withdrawn'
     when v.ord = r.ord then 'searchable'
     when exists (
-      select from revision_burials b
+      select from revision_dead_letters b
       where b.document_id = r.document_id and b.ord = r.ord and b.stage in ('transcribe', 'chunk', 'embed', 'index') and b.generation in ('', g.name)
     ) then 'failed'
     when v.ord > r.ord then 'superseded'

@@ -16,9 +16,9 @@ create table sources (
 create table source_states (
   source text primary key,
   reader uuid not null default gen_random_uuid(),
-  passed_at timestamptz not null default clock_timestamp(),
+  last_change_at timestamptz not null default clock_timestamp(),
   holder uuid,
-  held_until timestamptz
+  lease_until timestamptz
 );
 
 -- Rows of the source as single changes left them: what is as before in a later one, or under another key, is found here.
@@ -28,7 +28,7 @@ create table source_changes (
   epoch int not null,
   sequence bigint not null,
   read bool not null,
-  tbl text not null,
+  table_name text not null,
   gone bool not null,
   columns jsonb not null,
   unknown text[] not null,
@@ -42,31 +42,31 @@ create index source_changes_by_old_key on source_changes (source, old_key) where
 create table source_rows (
   source text not null,
   key text not null,
-  tbl text not null,
+  table_name text not null,
   epoch int not null,
   sequence bigint not null,
   step int not null,
   digest text not null,
   external_id text not null,
   live bool not null,
-  left_ids text[] not null default '{}',
+  released_ids text[] not null default '{}',
   owed bool not null,
   primary key (source, key)
 );
-create index source_rows_live on source_rows (source, tbl, key) where live;
-create index source_rows_owed on source_rows (source, key) where owed;
+create index source_rows_live on source_rows (source, table_name, key) where live;
+create index source_rows_pending on source_rows (source, key) where owed;
 create index source_rows_by_external_id on source_rows (source, external_id);
 
 create table source_tables (
   source text not null,
-  tbl text not null,
+  table_name text not null,
   truncated bigint[] not null default '{0,0}',
   read bigint[] not null default '{0,0}',
   ended bigint[],
   ended_topic text,
   ended_ends jsonb,
   ended_at timestamptz,
-  primary key (source, tbl)
+  primary key (source, table_name)
 );
 
 create table source_progress (

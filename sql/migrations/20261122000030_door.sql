@@ -1,14 +1,14 @@
 -- Documents that came no further than the door: nothing but a dead letter, and the job of an upload, tells of them.
 set local search_path = anabranch, extensions, public;
 
-create index dead_letters_at_the_door on dead_letters (document_id, buried_at) where stage = 'receive';
+create index dead_letters_at_ingress on dead_letters (document_id, dead_lettered_at) where stage = 'receive';
 
 -- As before, without those of the door: what never became a revision is no revision's failure.
-create or replace view revision_burials as
+create or replace view revision_dead_letters as
 select l.*, coalesce(p.ord, (select max(ord) from document_revisions where document_id = l.document_id)) as ord
 from dead_letters l
 left join lateral (
-  select ord from revision_places
+  select ord from revision_positions
   where document_id = l.document_id and stage = l.stage and log_topic = l.log_topic and log_partition = l.log_partition and log_offset = l.log_offset
     and (generation = '' or generation = l.generation)
   limit 1
@@ -16,14 +16,14 @@ left join lateral (
 where l.document_id is not null and l.stage <> 'receive';
 
 -- The last failure of each document of which no event has passed the door.
-create view door_failures as
+create view ingress_failures as
 select distinct on (f.document_id) f.*
 from (
   select coalesce(l.document_id, j.document_id) as document_id, coalesce(l.tenant, j.tenant) as tenant, j.external_id, l.producer_source as source,
-    l.event_id, l.code, l.detail, l.remedy, l.buried_at
+    l.event_id, l.code, l.detail, l.remedy, l.dead_lettered_at
   from dead_letters l
   left join jobs j on j.id = l.event_id
   where l.stage = 'receive' and coalesce(l.buried_type, '') not like 'document.withdrawn.%'
 ) f
 where f.document_id is not null and not exists (select from documents d where d.id = f.document_id and d.latest is not null)
-order by f.document_id, f.buried_at desc;
+order by f.document_id, f.dead_lettered_at desc;

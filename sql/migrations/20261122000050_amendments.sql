@@ -20,14 +20,14 @@ create index document_amendments_by_event on document_amendments (accepted_id);
 alter table documents add column amended text[] not null default '{}';
 
 -- As before; an amendment that the door buried tells of no document either.
-create or replace view door_failures as
+create or replace view ingress_failures as
 select distinct on (f.document_id) f.*
 from (
   select coalesce(l.document_id, j.document_id) as document_id, coalesce(l.tenant, j.tenant) as tenant, j.external_id, l.producer_source as source,
-    l.event_id, l.code, l.detail, l.remedy, l.buried_at
+    l.event_id, l.code, l.detail, l.remedy, l.dead_lettered_at
   from dead_letters l
   left join jobs j on j.id = l.event_id
   where l.stage = 'receive' and coalesce(l.buried_type, '') not like 'document.withdrawn.%' and coalesce(l.buried_type, '') not like 'document.amended.%' and l.closed_at is null
 ) f
 where f.document_id is not null and not exists (select from documents d where d.id = f.document_id and d.latest is not null)
-order by f.document_id, f.buried_at desc;
+order by f.document_id, f.dead_lettered_at desc;

@@ -1,7 +1,7 @@
 -- Why a reader stands still, as long as it does; operational. A note that is not renewed no longer holds.
 set local search_path = anabranch, extensions, public;
 
-create table reader_pauses (
+create table reader_status (
   reader text not null,
   topic text not null,
   partition int not null,
@@ -9,6 +9,6 @@ create table reader_pauses (
   detail text not null,
   remedy text not null,
   since timestamptz not null default clock_timestamp(),
-  noted_at timestamptz not null default clock_timestamp(),
+  updated_at timestamptz not null default clock_timestamp(),
   primary key (reader, topic, partition)
 );

@@ -3,4 +3,4 @@ set local search_path = anabranch, extensions, public;
 
 alter table replays
   add column resumed_at timestamptz,
-  add column read_before bigint not null default 0;
+  add column read_at_resume bigint not null default 0;

@@ -2,7 +2,7 @@
 -- places in reading order; a batch is what one statement took. Operational.
 set local search_path = anabranch, extensions, public;
 
-create table gone_events (
+create table expired_ranges (
   id bigint generated always as identity primary key,
   topic text not null,
   first_xact xid8 not null,
@@ -13,11 +13,11 @@ create table gone_events (
   batch bigint not null,
   records bigint not null
 );
-create index gone_events_by_place on gone_events (topic, xact, position);
+create index expired_ranges_by_position on expired_ranges (topic, xact, position);
 
 -- The last batch. Whoever takes records holds this row until it commits, so that a reader that has seen a batch has seen those before it.
-create table gone_batches (
+create table expired_batches (
   one boolean primary key default true check (one),
   batch bigint not null default 0
 );
-insert into gone_batches default values;
+insert into expired_batches default values;

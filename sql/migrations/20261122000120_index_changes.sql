@@ -11,7 +11,7 @@ create index index_changes_of_tenant on index_changes (tenant, xact);
 create index index_changes_by_xact on index_changes (xact);
 
 -- Transactions are counted from the beginning in another database, and a server that crashed or was put back may count some of them twice.
-create function counted_since() returns text language sql stable
+create function xact_counter_epoch() returns text language sql stable
 set search_path = anabranch, extensions, public
 as $$
   select (select oid from pg_database where datname = current_database()) || '/' || 'index_changes'::regclass::oid || '/' || extract(epoch from pg_postmaster_start_time())

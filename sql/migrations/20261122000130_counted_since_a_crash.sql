@@ -2,7 +2,7 @@
 -- and tells since when it has them.
 set local search_path = anabranch, extensions, public;
 
-create or replace function counted_since() returns text language sql stable
+create or replace function xact_counter_epoch() returns text language sql stable
 set search_path = anabranch, extensions, public
 as $$
   select (select oid from pg_database where datname = current_database()) || '/' || 'index_changes'::regclass::oid || '/' || extract(epoch from pg_postmaster_start_time())

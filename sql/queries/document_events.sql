@@ -9,10 +9,10 @@ with revisions as (
   from revisions r join document_revisions d on d.document_id = r.document_id and d.ord = r.ord
   join handled h on h.generation = '' and h.stage = 'receive' and h.event_id = d.accepted_id
   union all
-  select b.revision, b.generation, b.stage, 1, 'failed', b.attempts, b.log_topic, b.log_partition, b.log_offset, b.buried_at, null,
+  select b.revision, b.generation, b.stage, 1, 'failed', b.attempts, b.log_topic, b.log_partition, b.log_offset, b.dead_lettered_at, null,
          jsonb_build_object('code', b.code, 'detail', b.detail, 'remedy', b.remedy)
   from (
-    select l.*, r.revision from dead_letters l left join revision_burials x on x.event_id = l.event_id and x.stage = l.stage and x.generation = l.generation
+    select l.*, r.revision from dead_letters l left join revision_dead_letters x on x.event_id = l.event_id and x.stage = l.stage and x.generation = l.generation
     left join revisions r on r.ord = x.ord where l.document_id = $2 and coalesce(l.tenant, 'default') = $1 and ($5::text[] is null or exists (select from revisions))
   ) b
   where not exists (

@@ -10,7 +10,7 @@ select * from (
     coalesce(t.warnings, '[]') as warnings,
     case when s.state = 'failed' then (
       select jsonb_build_object('code', b.code, 'detail', b.detail, 'remedy', b.remedy)
-      from revision_burials b where b.document_id = d.id and b.ord = s.ord and b.generation in ('', s.generation) order by b.buried_at desc limit 1
+      from revision_dead_letters b where b.document_id = d.id and b.ord = s.ord and b.generation in ('', s.generation) order by b.dead_lettered_at desc limit 1
       ) end as error, d.readers
   from documents d
   join revision_states s on s.document_id = d.id and s.ord = (select max(ord) from document_revisions where document_id = d.id)
@@ -28,10 +28,10 @@ select * from (
     f.document_id, coalesce(f.external_id, $3), f.source, f.said ->> 'source_uri', f.said ->> 'filename', f.said ->> 'media_type',
     coalesce(f.said ->> 'title', f.said ->> 'filename'), null, f.said ->> 'collection',
     coalesce((select array_agg(t.tag) from jsonb_array_elements_text(f.said -> 'tags') t (tag)), '{}'), '{}', null,
-    null, null, 0, f.buried_at, f.event_id,
+    null, null, 0, f.dead_lettered_at, f.event_id,
     null, 'failed', null, 0, null, null,
     '[]', jsonb_build_object('code', f.code, 'detail', f.detail, 'remedy', f.remedy), null
-  from door_failures f
+  from ingress_failures f
   where f.tenant = $1 and ($11::text[] is null or exists (select from jobs j where j.id = f.event_id and j.asked_by = $12::text))
     and ($2::uuid is null or f.document_id = $2)
     and ($3::text is null or f.external_id = $3 or f.document_id = $10::uuid)

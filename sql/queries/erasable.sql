@@ -6,7 +6,7 @@ union
 select subject from keystore.keys where tenant = $1 and subject::text = $3 and $2 = 'document' and destroyed_at is null
   and not exists (select from runs r where r.id = subject) and not exists (select from feedback f where subject in (f.id, f.run_id))
 union
-select document_id from door_failures where tenant = $1 and said ->> 'collection' = $3 and $2 = 'collection'
+select document_id from ingress_failures where tenant = $1 and said ->> 'collection' = $3 and $2 = 'collection'
 union
 select coalesce(document_id, event_id) from dead_letters
 where tenant = $1 and (document_id::text = $3 and $2 = 'document' or $2 = 'tenant')

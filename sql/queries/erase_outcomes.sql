@@ -2,5 +2,5 @@
 with gone as (
   delete from events where topic = 'outcomes' and (headers ->> 'ce_document' = any($1) or headers ->> 'ce_causationid' = any($2))
   returning topic, xact, position
-), {note_gone}
+), {record_expired_ranges}
 select count(*) from gone

@@ -16,5 +16,5 @@ with expired as (
   from gone g group by g.topic
 ), cut as (
   update topics t set expired_below = greatest(t.expired_below, least(b.position, b.stays)) from below b where b.topic = t.topic
-), {note_gone}
+), {record_expired_ranges}
 select count(*) from gone

@@ -1,10 +1,10 @@
 -- Where in the log the first event stands that what generation $1 shows was made from, by topic and partition. With $2, of those that this generation has not read.
 select p.log_topic as topic, p.log_partition as partition, min(p.log_offset) as first
 from visible v
-join revision_places p on p.document_id = v.document_id and p.ord = v.ord and p.generation = v.generation
+join revision_positions p on p.document_id = v.document_id and p.ord = v.ord and p.generation = v.generation
 where v.generation = $1
   and ($2::text is null or not exists (
-    select from revision_places o
+    select from revision_positions o
     where o.generation = $2 and o.document_id = p.document_id and o.ord = p.ord
       and o.log_topic = p.log_topic and o.log_partition = p.log_partition and o.log_offset = p.log_offset
   ))

@@ -5,7 +5,7 @@ from (
   union all
   select false, external_id, null, 2 from jobs where tenant = $1 and document_id = $2
   union all
-  select false, external_id, null, 3 from door_failures where tenant = $1 and document_id = $2
+  select false, external_id, null, 3 from ingress_failures where tenant = $1 and document_id = $2
 ) every
 order by place
 limit 1

@@ -1,5 +1,5 @@
 -- Snapshots whose unread rows are still there, and what of all that they read has not passed: by partition, from where to where.
-select t.tbl, t.ended, t.ended_topic as topic, (
+select t.table_name, t.ended, t.ended_topic as topic, (
   select coalesce(jsonb_object_agg(e.key, jsonb_build_array(coalesce(p.next_offset, 0), e.value::bigint)), '{}')
   from jsonb_each_text(t.ended_ends) e
   left join source_progress p on p.source = t.source and p.topic = t.ended_topic and p.partition = e.key::int

@@ -16,7 +16,7 @@ from confluent_kafka.admin import (
     ResourceType,
 )
 
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.client_settings import KafkaClientSettings
 
 TIMEOUT_S = 10.0
 ANY_NAME = "*"
@@ -38,33 +38,33 @@ class Grant:
         return topic.startswith(self.name) if self.pattern == "prefixed" else self.name in (topic, ANY_NAME)
 
     @property
-    def writes(self) -> bool:
+    def can_write(self) -> bool:
         return not {"Write", "All"}.isdisjoint(self.operations)
 
 
-async def describe_grants(client: AdminClient) -> list[Grant] | None:
+async def fetch_grants(client: AdminClient) -> list[Grant] | None:
     """What is allowed; None where no rule guards anything: without an authorizer everybody may do everything. Raises KafkaException.
 
     librdkafka 2.16 reports a refusal, and a cluster without an authorizer, as an empty list. What this principal may do to the cluster tells them apart.
     """
     # The type hints of confluent-kafka want a principal and a host; None stands for all of them.
-    every = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)  # type: ignore[arg-type]
-    bindings = await asyncio.wrap_future(client.describe_acls(every, request_timeout=TIMEOUT_S))
+    any_binding = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)  # type: ignore[arg-type]
+    bindings = await asyncio.wrap_future(client.describe_acls(any_binding, request_timeout=TIMEOUT_S))
     if not bindings:
         cluster = await asyncio.wrap_future(client.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT_S))
         if AclOperation.ALTER not in (cluster.authorized_operations or ()):
             raise KafkaException(KafkaError(KafkaError.CLUSTER_AUTHORIZATION_FAILED))
         return None
-    return [_grant(binding) for binding in bindings if binding.permission_type == AclPermissionType.ALLOW]
+    return [_parse_grant(binding) for binding in bindings if binding.permission_type == AclPermissionType.ALLOW]
 
 
-def _grant(binding: AclBinding) -> Grant:
+def _parse_grant(binding: AclBinding) -> Grant:
     resource = ResourceType(binding.restype)
     operation = "".join(part.capitalize() for part in AclOperation(binding.operation).name.split("_"))
     pattern = ResourcePatternType(binding.resource_pattern_type).name.lower()
     return Grant(binding.principal, "cluster" if resource == ResourceType.BROKER else resource.name.lower(), binding.name, pattern, (operation,))
 
 
-def principal_of(settings: KafkaSettings) -> str:
+def get_principal(settings: KafkaClientSettings) -> str:
     """As whom the cluster knows a client with these settings, unless it signs in with a certificate."""
     return f"User:{settings.sasl_username}" if settings.uses_sasl else "User:ANONYMOUS"

@@ -18,17 +18,17 @@ from importlib import resources
 from pathlib import Path
 
 from schemas.errors import ConfigurationError, FatalError
-from streams.kafka.jars import default_jars_dir, fetch_jars, java_program, missing_prerequisite
+from streams.kafka.jars import fetch_jars, find_java, find_missing_prerequisite, get_default_jars_dir
 
-__all__ = ["Broker", "BrokerStatus", "missing_prerequisite"]
+__all__ = ["Broker", "BrokerStatus", "find_missing_prerequisite"]
 
-_START_ATTEMPTS, _STOP_ATTEMPTS, _PAUSE_S = 600, 150, 0.1
+_START_CHECKS, _STOP_CHECKS, _CHECK_INTERVAL_S = 600, 150, 0.1
 _RESOURCES = resources.files(__package__)
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerStatus:
-    running: bool
+    is_running: bool
     pid: int | None
     bootstrap_servers: str | None
     log_file: Path
@@ -43,65 +43,65 @@ class Broker:
         self.log_file = self.data_dir / "kafka.log"
         self._port = port
         self._heap_mb = heap_mb
-        self._jars_dir = jars_dir or default_jars_dir()
-        self._own_properties = dict(properties or {})
+        self._jars_dir = jars_dir or get_default_jars_dir()
+        self._extra_properties = dict(properties or {})
         self._pid_file = self.data_dir / "kafka.pid"
-        self._properties = self.data_dir / "server.properties"
+        self._properties_file = self.data_dir / "server.properties"
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def bootstrap_servers(self) -> str:
         """host:port. Raises ConfigurationError before the first start."""
-        listener = self._saved_port("PLAINTEXT")
+        listener = self._read_saved_port("PLAINTEXT")
         if listener is None:
             raise ConfigurationError(f"No Kafka was ever started in {self.data_dir}.", remedy="Start it with `anabranch kafka start`.")
         return f"127.0.0.1:{listener}"
 
     def status(self) -> BrokerStatus:
-        pid = self._pid()
+        pid = self._find_pid()
         return BrokerStatus(pid is not None, pid, self.bootstrap_servers if pid else None, self.log_file)
 
     async def start(self) -> None:
         """Returns when the node answers; does nothing if it runs already. The first start fetches the jars (about a minute).
         Raises ConfigurationError without Java or Maven, FatalError with the end of its log when it does not come up."""
-        if self._pid() is not None:
+        if self._find_pid() is not None:
             return
         jars = await fetch_jars(self._jars_dir)
         self._write_configuration()
-        await self._format(jars)
+        await self._format_storage(jars)
         self._launch(jars)
         try:
-            await self._wait_until_it_answers()
+            await self._wait_until_ready()
         except BaseException:
             await self.stop()
             raise
 
     async def stop(self) -> None:
         """Ends the node, by force after 15 s; does nothing if none runs."""
-        for wish in (signal.SIGTERM, signal.SIGKILL):
-            if await self._ended_after(wish):
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            if await self._terminate(signal_number):
                 break
         self._pid_file.unlink(missing_ok=True)
         self._process = None
 
-    async def _ended_after(self, wish: signal.Signals) -> bool:
-        pid = self._pid()
+    async def _terminate(self, signal_number: signal.Signals) -> bool:
+        pid = self._find_pid()
         if pid is None:
             return True
-        os.kill(pid, wish)
-        for _ in range(_STOP_ATTEMPTS):
-            await asyncio.sleep(_PAUSE_S)
-            if self._pid() is None:
+        os.kill(pid, signal_number)
+        for _ in range(_STOP_CHECKS):
+            await asyncio.sleep(_CHECK_INTERVAL_S)
+            if self._find_pid() is None:
                 return True
         return False
 
-    def _pid(self) -> int | None:
+    def _find_pid(self) -> int | None:
         """The running node's process, or None. A recycled number is not taken for it: the command line names our configuration."""
         if self._process is not None:
             return self._process.pid if self._process.poll() is None else None
         with suppress(OSError, ValueError):
             pid = int(self._pid_file.read_text())
-            if str(self._properties) in _command_line(pid):
+            if str(self._properties_file) in _read_command_line(pid):
                 return pid
         return None
 
@@ -109,76 +109,78 @@ class Broker:
         self.data_dir.mkdir(parents=True, exist_ok=True)
         self.data_dir.chmod(0o700)  # its log holds what producers sent, in the clear
         settings = {
-            "port": self._port or _free_port(self._saved_port("PLAINTEXT")),
+            "port": self._port or _find_free_port(self._read_saved_port("PLAINTEXT")),
             # The controllers' addresses are part of the cluster's own metadata: this one never changes.
-            "controller_port": self._saved_port("CONTROLLER") or _free_port(None),
+            "controller_port": self._read_saved_port("CONTROLLER") or _find_free_port(None),
             "log_dir": self.data_dir / "log",
         }
-        own = "".join(f"{name}={value}\n" for name, value in self._own_properties.items())
-        self._properties.write_text((_RESOURCES / "server.properties").read_text().format_map(settings) + own)
+        extra_lines = "".join(f"{name}={value}\n" for name, value in self._extra_properties.items())
+        self._properties_file.write_text((_RESOURCES / "server.properties").read_text().format_map(settings) + extra_lines)
         (self.data_dir / "log4j2.properties").write_text((_RESOURCES / "log4j2.properties").read_text())
 
-    def _saved_port(self, listener: str) -> int | None:
-        if not self._properties.exists():
+    def _read_saved_port(self, listener: str) -> int | None:
+        if not self._properties_file.exists():
             return None
-        found = re.search(rf"^listeners=.*\b{listener}://127\.0\.0\.1:(\d+)", self._properties.read_text(), re.MULTILINE)
-        return int(found[1]) if found else None
+        match = re.search(rf"^listeners=.*\b{listener}://127\.0\.0\.1:(\d+)", self._properties_file.read_text(), re.MULTILINE)
+        return int(match[1]) if match else None
 
-    async def _format(self, jars: Path) -> None:
+    async def _format_storage(self, jars: Path) -> None:
         if (self.data_dir / "log" / "meta.properties").exists():
             return
-        tool = ["kafka.tools.StorageTool", "format", "--standalone", "--ignore-formatted", "-t", _cluster_id(), "-c", str(self._properties)]
-        process = await asyncio.create_subprocess_exec(*self._java(jars, 128), *tool, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
+        tool = ["kafka.tools.StorageTool", "format", "--standalone", "--ignore-formatted", "-t", _generate_cluster_id(), "-c", str(self._properties_file)]
+        process = await asyncio.create_subprocess_exec(
+            *self._build_java_command(jars, 128), *tool, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT
+        )
         output, _ = await process.communicate()
         if process.returncode != 0:
             raise FatalError(f"Kafka could not format {self.data_dir}: {output.decode(errors='replace').strip()[-600:]}", code="KAFKA_START")
 
-    def _java(self, jars: Path, heap_mb: int) -> list[str]:
-        small_and_quick = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
-        logging = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
-        return [java_program() or "java", f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m", *small_and_quick, logging, "-cp", f"{jars}/*"]
+    def _build_java_command(self, jars: Path, heap_mb: int) -> list[str]:
+        jvm_options = ["-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:+ExitOnOutOfMemoryError"]
+        logging_option = f"-Dlog4j2.configurationFile={self.data_dir / 'log4j2.properties'}"
+        return [find_java() or "java", f"-Xms{heap_mb}m", f"-Xmx{heap_mb}m", *jvm_options, logging_option, "-cp", f"{jars}/*"]
 
     def _launch(self, jars: Path) -> None:
-        with self.log_file.open("ab") as log:
-            command = [*self._java(jars, self._heap_mb), "kafka.Kafka", str(self._properties)]
-            self._process = subprocess.Popen(command, cwd=self.data_dir, stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True)
+        with self.log_file.open("ab") as log_stream:
+            command = [*self._build_java_command(jars, self._heap_mb), "kafka.Kafka", str(self._properties_file)]
+            self._process = subprocess.Popen(command, cwd=self.data_dir, stdin=subprocess.DEVNULL, stdout=log_stream, stderr=log_stream, start_new_session=True)
         self._pid_file.write_text(str(self._process.pid))
 
-    async def _wait_until_it_answers(self) -> None:
+    async def _wait_until_ready(self) -> None:
         port = int(self.bootstrap_servers.rpartition(":")[2])
-        for _ in range(_START_ATTEMPTS):
-            if await _answers(port):
+        for _ in range(_START_CHECKS):
+            if await _is_serving(port):
                 return
-            if self._pid() is None:
-                raise self._did_not_start("ended")
-            await asyncio.sleep(_PAUSE_S)
-        raise self._did_not_start("does not answer")
+            if self._find_pid() is None:
+                raise self._build_start_error("ended")
+            await asyncio.sleep(_CHECK_INTERVAL_S)
+        raise self._build_start_error("does not answer")
 
-    def _did_not_start(self, what: str) -> FatalError:
+    def _build_start_error(self, problem: str) -> FatalError:
         tail = self.log_file.read_text(errors="replace").strip()[-800:]
         return FatalError(
-            f"Kafka {what} after its start; its log ends: {tail}", code="KAFKA_START", remedy=f"Read {self.log_file}; a taken port is changed with --port."
+            f"Kafka {problem} after its start; its log ends: {tail}", code="KAFKA_START", remedy=f"Read {self.log_file}; a taken port is changed with --port."
         )
 
 
-def _cluster_id() -> str:
+def _generate_cluster_id() -> str:
     """A random id as Kafka writes them: 16 bytes in URL-safe base64, never with a dash in front (its tools would take it for an option)."""
-    while (text := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
+    while (cluster_id := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
-    return text
+    return cluster_id
 
 
-def _free_port(wanted: int | None) -> int:
+def _find_free_port(preferred_port: int | None) -> int:
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
-            probe.bind(("127.0.0.1", wanted or 0))
+            probe.bind(("127.0.0.1", preferred_port or 0))
         except OSError:
-            return _free_port(None)
+            return _find_free_port(None)
         return int(probe.getsockname()[1])
 
 
-async def _answers(port: int) -> bool:
+async def _is_serving(port: int) -> bool:
     """Whether a Kafka node serves requests there: it opens its port to requests when it has joined its cluster. Asks ApiVersions, version 0."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -194,9 +196,9 @@ async def _answers(port: int) -> bool:
     return True
 
 
-def _command_line(pid: int) -> str:
+def _read_command_line(pid: int) -> str:
     """What runs under this number; empty for a process that has ended and waits to be reaped. Raises OSError when there is none."""
-    process = Path(f"/proc/{pid}")
+    process_dir = Path(f"/proc/{pid}")
     if Path("/proc/self").exists():
-        return (process / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+        return (process_dir / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
     return subprocess.run(["ps", "-o", "command=", "-p", str(pid)], capture_output=True, text=True, check=False).stdout

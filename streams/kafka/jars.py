@@ -14,46 +14,46 @@ from xml.etree import ElementTree
 
 from schemas.errors import ConfigurationError
 
-OLDEST_JAVA = 17
+MIN_JAVA_VERSION = 17
 _POM = resources.files(__package__) / "pom.xml"
 
 
-def kafka_version() -> str:
+def read_kafka_version() -> str:
     """The version pinned in `pom.xml`."""
     tree = ElementTree.fromstring(_POM.read_text())
     return str(tree.findtext("{*}properties/{*}kafka"))
 
 
-def default_jars_dir() -> Path:
+def get_default_jars_dir() -> Path:
     """A folder of this version, shared by all data folders of a user."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    return Path(cache) / "anabranch" / f"kafka-{kafka_version()}"
+    return Path(cache) / "anabranch" / f"kafka-{read_kafka_version()}"
 
 
-def java_program() -> str | None:
+def find_java() -> str | None:
     """The `java` of JAVA_HOME, else the first one on the path."""
     home = os.environ.get("JAVA_HOME")
-    if home and (found := shutil.which("java", path=str(Path(home) / "bin"))):
-        return found
+    if home and (java_path := shutil.which("java", path=str(Path(home) / "bin"))):
+        return java_path
     return shutil.which("java")
 
 
-def java_major(version_text: str) -> int | None:
+def parse_java_major(version_text: str) -> int | None:
     """The feature release in what `java -version` prints: 17 for "17.0.15", 8 for "1.8.0_392"."""
-    found = re.search(r'version "(?:1\.)?(\d+)', version_text)
-    return int(found[1]) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', version_text)
+    return int(match[1]) if match else None
 
 
-def missing_prerequisite(jars_dir: Path | None = None) -> str | None:
+def find_missing_prerequisite(jars_dir: Path | None = None) -> str | None:
     """What this machine lacks to run Kafka, in one sentence, or None. Maven counts only while the jars are not there."""
-    java = java_program()
-    if java is None:
-        return f"Java {OLDEST_JAVA} or later is not installed (no `java` on the path and no JAVA_HOME)."
-    answer = subprocess.run([java, "-version"], capture_output=True, text=True, check=False)
-    major = java_major(answer.stderr + answer.stdout)
-    if major is None or major < OLDEST_JAVA:
-        return f"{java} is Java {major or 'of an unknown version'}; Kafka needs Java {OLDEST_JAVA} or later."
-    if not (jars_dir or default_jars_dir()).is_dir() and shutil.which("mvn") is None:
+    java_path = find_java()
+    if java_path is None:
+        return f"Java {MIN_JAVA_VERSION} or later is not installed (no `java` on the path and no JAVA_HOME)."
+    version_output = subprocess.run([java_path, "-version"], capture_output=True, text=True, check=False)
+    major = parse_java_major(version_output.stderr + version_output.stdout)
+    if major is None or major < MIN_JAVA_VERSION:
+        return f"{java_path} is Java {major or 'of an unknown version'}; Kafka needs Java {MIN_JAVA_VERSION} or later."
+    if not (jars_dir or get_default_jars_dir()).is_dir() and shutil.which("mvn") is None:
         return "Maven (`mvn`) is not installed, and Kafka's jars have not been fetched yet."
     return None
 
@@ -61,10 +61,10 @@ def missing_prerequisite(jars_dir: Path | None = None) -> str | None:
 async def fetch_jars(jars_dir: Path) -> Path:
     """The folder with all jars; fetched by Maven when it is not there yet. Several may fetch at once: the folder appears complete or not at all.
     Raises ConfigurationError when Java or Maven is missing or Maven fails."""
-    missing = await asyncio.to_thread(missing_prerequisite, jars_dir)
-    if missing:
+    problem = await asyncio.to_thread(find_missing_prerequisite, jars_dir)
+    if problem:
         raise ConfigurationError(
-            missing, code="KAFKA_PREREQUISITE", remedy="Install a JDK 17+ and Maven (Debian: openjdk-17-jre-headless, maven), or use the embedded log."
+            problem, code="KAFKA_PREREQUISITE", remedy="Install a JDK 17+ and Maven (Debian: openjdk-17-jre-headless, maven), or use the embedded log."
         )
     if not jars_dir.is_dir():
         await asyncio.to_thread(jars_dir.parent.mkdir, parents=True, exist_ok=True)
@@ -74,8 +74,8 @@ async def fetch_jars(jars_dir: Path) -> Path:
 
 async def _download(jars_dir: Path) -> None:
     with tempfile.TemporaryDirectory(dir=jars_dir.parent) as scratch, resources.as_file(_POM) as pom:
-        fresh = Path(scratch) / "jars"
-        arguments = ["-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={fresh}"]
+        download_dir = Path(scratch) / "jars"
+        arguments = ["-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={download_dir}"]
         process = await asyncio.create_subprocess_exec("mvn", *arguments, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.STDOUT)
         output, _ = await process.communicate()
         if process.returncode != 0:
@@ -84,12 +84,12 @@ async def _download(jars_dir: Path) -> None:
                 code="KAFKA_JARS",
                 remedy="Check that Maven Central or a mirror named in ~/.m2/settings.xml can be reached, and start again.",
             )
-        _publish(fresh, jars_dir)
+        _move_into_place(download_dir, jars_dir)
 
 
-def _publish(fresh: Path, jars_dir: Path) -> None:
+def _move_into_place(download_dir: Path, jars_dir: Path) -> None:
     try:
-        fresh.rename(jars_dir)
+        download_dir.rename(jars_dir)
     except OSError:
         if not jars_dir.is_dir():  # else somebody else was faster, with the same jars
             raise

@@ -11,67 +11,72 @@ from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
 _log = logging.getLogger(__name__)
-SEGMENTS = 7
+MIN_SEGMENTS = 7
 """Into which what a topic keeps is cut at least, so that a record stays for a seventh longer than it must, and not for twice as long."""
-RETENTION, SEGMENT, DELAY = "retention.ms", "segment.ms", "file.delete.delay.ms"
-POLICY, SIZE = "cleanup.policy", "retention.bytes"
-FORGETTING = (POLICY, RETENTION, SIZE)
+RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING = "retention.ms", "segment.ms", "file.delete.delay.ms"
+CLEANUP_POLICY_SETTING, SIZE_SETTING = "cleanup.policy", "retention.bytes"
+LOSS_SETTINGS = (CLEANUP_POLICY_SETTING, RETENTION_SETTING, SIZE_SETTING)
 """By which a topic loses records: compaction takes some for others of their key, and a size takes them however young they are."""
-LOOKS = "log.retention.check.interval.ms"
-LOOKS_MS = 300_000
+CHECK_INTERVAL_SETTING = "log.retention.check.interval.ms"
+DEFAULT_CHECK_INTERVAL_MS = 300_000
 """Of a broker that does not let us look: Kafka's default."""
 _TIMEOUT_S = 10.0
-_DENIED = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
+_DENIED_CODES = (KafkaError.TOPIC_AUTHORIZATION_FAILED, KafkaError.CLUSTER_AUTHORIZATION_FAILED)
 
 
-def kept_for(retention_ms: int) -> dict[str, str]:
+def build_retention_config(retention_ms: int) -> dict[str, str]:
     """Settings of a new topic; -1 keeps its records for ever."""
-    segments = {SEGMENT: str(max(1, retention_ms // SEGMENTS))} if retention_ms >= 0 else {}
-    return {POLICY: "delete", RETENTION: str(retention_ms), SIZE: "-1", **segments}
+    segment_config = {SEGMENT_SETTING: str(max(1, retention_ms // MIN_SEGMENTS))} if retention_ms >= 0 else {}
+    return {CLEANUP_POLICY_SETTING: "delete", RETENTION_SETTING: str(retention_ms), SIZE_SETTING: "-1", **segment_config}
 
 
-async def forgets(client: AdminClient, topic: str) -> Mapping[str, str] | None:
-    """What `FORGETTING` is set to, of a topic as the cluster calls it; None where the cluster does not let us look. Raises KafkaException."""
-    found = await _described(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
-    return None if found is None else {name: found[name] for name in FORGETTING if name in found}
+async def fetch_loss_settings(client: AdminClient, topic: str) -> Mapping[str, str] | None:
+    """What `LOSS_SETTINGS` is set to, of a topic as the cluster calls it; None where the cluster does not let us look. Raises KafkaException."""
+    config = await _describe_config(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
+    return None if config is None else {name: config[name] for name in LOSS_SETTINGS if name in config}
 
 
-async def keeps(client: AdminClient, topic: str) -> timedelta | None:
+async def fetch_max_retention(client: AdminClient, topic: str) -> timedelta | None:
     """As `EventLog.keeps`, of a topic as the cluster calls it. Raises KafkaException."""
-    found = await _deleting(client, topic)
-    if found is None:
+    config = await _fetch_time_retention_config(client, topic)
+    if config is None:
         return None
-    return timedelta(milliseconds=sum(int(found[name]) for name in (RETENTION, SEGMENT, DELAY)) + await _looks_ms(client))
+    return timedelta(
+        milliseconds=sum(int(config[name]) for name in (RETENTION_SETTING, SEGMENT_SETTING, DELETE_DELAY_SETTING)) + await _fetch_check_interval_ms(client)
+    )
 
 
-async def keeps_at_least(client: AdminClient, topic: str) -> timedelta | None:
+async def fetch_min_retention(client: AdminClient, topic: str) -> timedelta | None:
     """As `EventLog.keeps_at_least`, of a topic as the cluster calls it. Raises KafkaException. A topic that forgets by its size, too, promises no time."""
-    found = await _deleting(client, topic)
-    if found is None or found[POLICY] != "delete" or int(found[SIZE]) >= 0:
+    config = await _fetch_time_retention_config(client, topic)
+    if config is None or config[CLEANUP_POLICY_SETTING] != "delete" or int(config[SIZE_SETTING]) >= 0:
         return None
-    return timedelta(milliseconds=int(found[RETENTION]))
+    return timedelta(milliseconds=int(config[RETENTION_SETTING]))
 
 
-async def _deleting(client: AdminClient, topic: str) -> Mapping[str, str] | None:
+async def _fetch_time_retention_config(client: AdminClient, topic: str) -> Mapping[str, str] | None:
     """Its settings where it deletes by time; None also where the cluster does not let us look."""
-    found = await _described(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
-    return None if found is None or "delete" not in found[POLICY].split(",") or int(found[RETENTION]) < 0 else found
+    config = await _describe_config(client, ConfigResource(ConfigResource.Type.TOPIC, topic))
+    return None if config is None or "delete" not in config[CLEANUP_POLICY_SETTING].split(",") or int(config[RETENTION_SETTING]) < 0 else config
 
 
-async def _looks_ms(client: AdminClient) -> int:
+async def _fetch_check_interval_ms(client: AdminClient) -> int:
     """The longest time that a broker lets pass between two looks for expired segments."""
     metadata = await asyncio.to_thread(client.list_topics, timeout=_TIMEOUT_S)
-    brokers = [await _described(client, ConfigResource(ConfigResource.Type.BROKER, str(number))) for number in metadata.brokers]
-    return max((int(found[LOOKS]) if found and LOOKS in found else LOOKS_MS for found in brokers), default=LOOKS_MS)
+    broker_configs = [await _describe_config(client, ConfigResource(ConfigResource.Type.BROKER, str(broker_id))) for broker_id in metadata.brokers]
+    return max(
+        (int(config[CHECK_INTERVAL_SETTING]) if config and CHECK_INTERVAL_SETTING in config else DEFAULT_CHECK_INTERVAL_MS for config in broker_configs),
+        default=DEFAULT_CHECK_INTERVAL_MS,
+    )
 
 
-async def _described(client: AdminClient, resource: ConfigResource) -> Mapping[str, str] | None:
+async def _describe_config(client: AdminClient, resource: ConfigResource) -> Mapping[str, str] | None:
     """None where the cluster does not let us look."""
     [future] = (await asyncio.to_thread(client.describe_configs, [resource], request_timeout=_TIMEOUT_S)).values()
     try:
         entries: Mapping[str, ConfigEntry] = await asyncio.wrap_future(future)
     except KafkaException as error:
-        if error.args[0].code() not in _DENIED:
+        if error.args[0].code() not in _DENIED_CODES:
             raise
         _log.warning("not allowed to look at the settings of %s", resource.name)
         return None

@@ -13,7 +13,7 @@ from moto.server import ThreadedMotoServer
 
 from engines.blobs import open_blobs
 from schemas.errors import ConfigurationError, EngineUnavailable, InvalidRequest, LimitExceeded, NotFound
-from schemas.ports.engines import Blobs
+from schemas.ports.engines import BlobStore
 
 
 @pytest.fixture(scope="module")
@@ -30,7 +30,7 @@ def s3_url() -> Iterator[str]:
 
 
 @pytest.fixture(params=["folder", "memory", "s3"])
-def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
+def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     match request.param:
         case "folder":
             return open_blobs((tmp_path / "a folder").as_uri())
@@ -40,35 +40,35 @@ def blobs(request: pytest.FixtureRequest, tmp_path: Path) -> Blobs:
             return open_blobs(request.getfixturevalue("s3_url"), access_key="key", secret_key="secret", region="us-east-1")
 
 
-async def pieces(*parts: bytes) -> AsyncIterator[bytes]:
+async def stream_bytes(*parts: bytes) -> AsyncIterator[bytes]:
     for part in parts:
         yield part
 
 
-async def test_what_was_put_comes_back(blobs: Blobs) -> None:
+async def test_get_returns_stored_bytes(blobs: BlobStore) -> None:
     ref = await blobs.put("default/doc/one", b"hello world", media_type="text/plain")
     assert (ref.key, ref.size, ref.media_type) == ("default/doc/one", 11, "text/plain")
     assert ref.sha256 == hashlib.sha256(b"hello world").hexdigest()
     assert await blobs.get("default/doc/one") == b"hello world"
-    assert await blobs.size("default/doc/one") == 11
+    assert await blobs.get_size("default/doc/one") == 11
 
 
-async def test_putting_again_changes_nothing(blobs: Blobs) -> None:
+async def test_put_is_idempotent(blobs: BlobStore) -> None:
     await blobs.put("default/doc/two", b"first")
     await blobs.put("default/doc/two", b"first")
     assert await blobs.get("default/doc/two") == b"first"
 
 
-async def test_a_stream_lies_under_its_hash_and_an_empty_one_too(blobs: Blobs) -> None:
+async def test_stream_is_stored_under_its_hash(blobs: BlobStore) -> None:
     for data in ([b"abc", b"", b"def"], []):
-        ref = await blobs.put_stream("uploads/default/", pieces(*data), limit=6)
+        ref = await blobs.put_stream("uploads/default/", stream_bytes(*data), limit=6)
         whole = b"".join(data)
         assert ref.key == f"uploads/default/{hashlib.sha256(whole).hexdigest()}" and ref.size == len(whole)
         assert await blobs.get(ref.key) == whole
-        assert await blobs.put_stream("uploads/default/", pieces(*data), limit=6) == ref
+        assert await blobs.put_stream("uploads/default/", stream_bytes(*data), limit=6) == ref
 
 
-async def test_a_stream_over_the_limit_is_cut_off_at_once_and_leaves_nothing(blobs: Blobs) -> None:
+async def test_oversized_stream_is_aborted_and_not_stored(blobs: BlobStore) -> None:
     taken = []
 
     async def endless() -> AsyncIterator[bytes]:
@@ -79,10 +79,10 @@ async def test_a_stream_over_the_limit_is_cut_off_at_once_and_leaves_nothing(blo
     with pytest.raises(LimitExceeded) as caught:
         await blobs.put_stream("over/", endless(), limit=10_000)
     assert caught.value.code == "TOO_LARGE" and len(taken) == 11
-    assert await blobs.size("over/" + hashlib.sha256(b"x" * 10_000).hexdigest()) is None
+    assert await blobs.get_size("over/" + hashlib.sha256(b"x" * 10_000).hexdigest()) is None
 
 
-async def test_ranges_come_in_the_order_asked_again_and_again(blobs: Blobs) -> None:
+async def test_ranges_are_returned_in_request_order(blobs: BlobStore) -> None:
     await blobs.put("default/doc/states", bytes(range(256)) * 4)
     ranges = [(10, 3), (0, 2), (10, 3), (1000, 24), (5, 0)]
     expected = [bytes([10, 11, 12]), bytes([0, 1]), bytes([10, 11, 12]), bytes(range(232, 256)), b""]
@@ -91,20 +91,20 @@ async def test_ranges_come_in_the_order_asked_again_and_again(blobs: Blobs) -> N
     assert await blobs.get_ranges("default/doc/states", []) == []
 
 
-async def test_a_local_file_holds_the_bytes(blobs: Blobs) -> None:
+async def test_local_file_has_blob_content(blobs: BlobStore) -> None:
     await blobs.put("default/doc/local file é.pdf", b"%PDF")
-    async with blobs.local("default/doc/local file é.pdf") as path:
+    async with blobs.open_local("default/doc/local file é.pdf") as path:
         assert path.read_bytes() == b"%PDF"
 
 
-async def test_a_copy_is_independent_of_its_source(blobs: Blobs) -> None:
+async def test_copy_survives_deletion_of_source(blobs: BlobStore) -> None:
     await blobs.put("from/a", b"data")
     await blobs.copy("from/a", "to/b")
     await blobs.delete(["from/a"])
-    assert await blobs.get("to/b") == b"data" and await blobs.size("from/a") is None
+    assert await blobs.get("to/b") == b"data" and await blobs.get_size("from/a") is None
 
 
-async def test_what_is_deleted_is_gone_from_the_cache_too_and_deleting_it_again_is_no_error(blobs: Blobs) -> None:
+async def test_delete_is_idempotent_and_clears_cache(blobs: BlobStore) -> None:
     await blobs.put("gone/a", b"0123456789")
     await blobs.get_ranges("gone/a", [(0, 4)])
     await blobs.delete(["gone/a", "gone/never"])
@@ -113,20 +113,20 @@ async def test_what_is_deleted_is_gone_from_the_cache_too_and_deleting_it_again_
         await blobs.get_ranges("gone/a", [(0, 4)])
 
 
-async def test_what_is_not_there_is_not_found(blobs: Blobs) -> None:
+async def test_missing_blob_raises_not_found(blobs: BlobStore) -> None:
     with pytest.raises(NotFound):
         await blobs.get("no/such")
     with pytest.raises(NotFound):
         await blobs.copy("no/such", "x/y")
     with pytest.raises(NotFound):
-        async with blobs.local("no/such"):
+        async with blobs.open_local("no/such"):
             pass
-    assert await blobs.size("no/such") is None
+    assert await blobs.get_size("no/such") is None
 
 
 @pytest.mark.parametrize("key", ["../etc/passwd", "/etc/passwd", "a/../../b", "a//b", "a/./b", "", "a/b\x00", "a\\b", "a/" + "x" * 300])
-async def test_a_key_never_leads_out_of_the_store(blobs: Blobs, key: str) -> None:
-    for work in (lambda: blobs.put(key, b"x"), lambda: blobs.get(key), lambda: blobs.size(key), lambda: blobs.delete([key])):
+async def test_key_cannot_escape_store(blobs: BlobStore, key: str) -> None:
+    for work in (lambda: blobs.put(key, b"x"), lambda: blobs.get(key), lambda: blobs.get_size(key), lambda: blobs.delete([key])):
         with pytest.raises(InvalidRequest):
             await work()
     await blobs.put("fine/a", b"x")
@@ -134,21 +134,21 @@ async def test_a_key_never_leads_out_of_the_store(blobs: Blobs, key: str) -> Non
         await blobs.copy("fine/a", key)
 
 
-async def test_a_store_that_does_not_answer_is_an_unavailable_engine() -> None:
+async def test_unreachable_store_raises_engine_unavailable() -> None:
     away = open_blobs("s3://documents?endpoint=http://127.0.0.1:1", access_key="key", secret_key="secret")
     with pytest.raises(EngineUnavailable):
         await away.get("a/b")
 
 
 @pytest.mark.parametrize("url", ["ftp://x", "documents", "s3://?endpoint=http://x", "s3://bucket?endpont=http://x"])
-def test_an_address_that_is_none_is_a_configuration_error(url: str) -> None:
+def test_invalid_store_url_raises_configuration_error(url: str) -> None:
     with pytest.raises(ConfigurationError):
         open_blobs(url)
 
 
-async def test_a_link_reads_the_blob_without_any_key_where_the_store_can_sign(blobs: Blobs) -> None:
+async def test_signed_link_reads_blob_without_credentials(blobs: BlobStore) -> None:
     await blobs.put("t/signed", b"hello")
-    link = await blobs.link("t/signed", 60)
+    link = await blobs.presign_url("t/signed", 60)
     if link is None:
         return
     async with httpx2.AsyncClient() as client:
@@ -156,14 +156,14 @@ async def test_a_link_reads_the_blob_without_any_key_where_the_store_can_sign(bl
         assert (await client.get(link.partition("?")[0] + "-no-such-blob")).status_code >= 400
 
 
-async def test_only_s3_signs_links_of_its_own(blobs: Blobs, request: pytest.FixtureRequest) -> None:
+async def test_only_s3_supports_signed_links(blobs: BlobStore, request: pytest.FixtureRequest) -> None:
     await blobs.put("t/signed", b"hello")
-    assert (await blobs.link("t/signed", 60) is not None) == request.node.name.endswith("[s3]")
+    assert (await blobs.presign_url("t/signed", 60) is not None) == request.node.name.endswith("[s3]")
 
 
-async def test_keys_are_listed_under_their_folder_only(blobs: Blobs) -> None:
+async def test_listing_is_limited_to_prefix(blobs: BlobStore) -> None:
     keys = [f"default/one/{number}" for number in range(60)]
     for key in (*keys, "default/one-more/1", "default/two"):
         await blobs.put(key, b"x")
-    assert sorted(await blobs.listed("default/one/")) == sorted(keys)
-    assert await blobs.listed("nobody/") == []
+    assert sorted(await blobs.list_keys("default/one/")) == sorted(keys)
+    assert await blobs.list_keys("nobody/") == []

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from engines.chat.openai import OpenAIChat
-from engines.resilience import Patience
+from engines.resilience import ServerRetryPolicy
 from engines.server_settings import ServerSettings
-from schemas.errors import EngineUnavailable, ModelOutput
-from schemas.ports.engines import Chat
+from schemas.errors import EngineUnavailable, InvalidModelOutput
+from schemas.ports.engines import ChatModel
 from tests.fakes.openai_server import FakeOpenAI, fake_openai
 
 SENTENCE = {
@@ -24,10 +24,15 @@ SENTENCE = {
     "required": ["text", "citations"],
     "additionalProperties": False,
 }
-TEXTS = {"type": "array", "items": {"type": "string"}}
+STRING_LIST = {"type": "array", "items": {"type": "string"}}
 ANSWER: dict[str, Any] = {
     "type": "object",
-    "properties": {"sufficient": {"type": "boolean"}, "sentences": {"type": "array", "items": SENTENCE}, "assumptions": TEXTS, "limitations": TEXTS},
+    "properties": {
+        "sufficient": {"type": "boolean"},
+        "sentences": {"type": "array", "items": SENTENCE},
+        "assumptions": STRING_LIST,
+        "limitations": STRING_LIST,
+    },
     "required": ["sufficient", "sentences", "assumptions", "limitations"],
     "additionalProperties": False,
 }
@@ -41,43 +46,47 @@ def fake(request: pytest.FixtureRequest) -> Iterator[FakeOpenAI]:
 
 
 @pytest.fixture
-async def chat(fake: FakeOpenAI) -> AsyncIterator[Chat]:
+async def chat(fake: FakeOpenAI) -> AsyncIterator[ChatModel]:
     version = "2025-01-01" if fake.kind == "azure" else None
-    engine = OpenAIChat(ServerSettings(base_url=fake.url, model="fake", kind=fake.kind, api_version=version), patience=Patience(first_wait=0, jitter=0))
+    engine = OpenAIChat(
+        ServerSettings(base_url=fake.url, model="fake", kind=fake.kind, api_version=version), retry_policy=ServerRetryPolicy(first_wait_s=0, jitter_s=0)
+    )
     yield engine
     await engine.close()
 
 
-async def test_an_answer_keeps_to_the_schema_and_says_what_it_cost(chat: Chat) -> None:
-    reply = await chat.ask("Answer from the context.", PROMPT, ANSWER, name="answer")
+async def test_answer_matches_schema_and_reports_token_usage(chat: ChatModel) -> None:
+    reply = await chat.complete("Answer from the context.", PROMPT, ANSWER, name="answer")
     assert reply.data["sufficient"] is True
     assert reply.data["sentences"] == [{"text": "The replacement of the bearing cost 18,740 euros.", "citations": [2]}]
     assert reply.model == "fake" and reply.usage.input_tokens > 10 and reply.usage.output_tokens > 5
 
 
-async def test_a_question_that_the_context_does_not_answer_is_said_to_be_so(chat: Chat) -> None:
-    reply = await chat.ask("Answer from the context.", "[1] Cats sleep on roofs.\n\nQuestion: Quem venceu a eleição?", ANSWER, name="answer")
+async def test_unanswerable_question_is_reported_as_insufficient(chat: ChatModel) -> None:
+    reply = await chat.complete("Answer from the context.", "[1] Cats sleep on roofs.\n\nQuestion: Quem venceu a eleição?", ANSWER, name="answer")
     assert reply.data["sufficient"] is False and reply.data["sentences"] == []
 
 
-async def test_letters_that_no_text_can_hold_are_left_out(chat: Chat, fake: FakeOpenAI) -> None:
-    fake.say(json.dumps({"sufficient": True, "sentences": [{"text": "a\0b\ud83dc", "citations": [1]}], "assumptions": ["\ude00"], "limitations": ["😀"]}))
-    data = (await chat.ask("s", PROMPT, ANSWER, name="answer")).data
+async def test_null_bytes_and_lone_surrogates_are_removed(chat: ChatModel, fake: FakeOpenAI) -> None:
+    fake.queue_answers(
+        json.dumps({"sufficient": True, "sentences": [{"text": "a\0b\ud83dc", "citations": [1]}], "assumptions": ["\ude00"], "limitations": ["😀"]})
+    )
+    data = (await chat.complete("s", PROMPT, ANSWER, name="answer")).data
     assert (data["sentences"], data["assumptions"], data["limitations"]) == ([{"text": "abc", "citations": [1]}], [""], ["😀"])
 
 
 @pytest.mark.parametrize("broken", ["not json", {"sufficient": "yes"}, "[]"])
-async def test_an_answer_that_breaks_the_schema_is_asked_for_once_more(chat: Chat, fake: FakeOpenAI, broken: Any) -> None:
-    fake.say(broken)
-    reply = await chat.ask("s", PROMPT, ANSWER, name="answer")
+async def test_schema_violation_is_retried_once(chat: ChatModel, fake: FakeOpenAI, broken: Any) -> None:
+    fake.queue_answers(broken)
+    reply = await chat.complete("s", PROMPT, ANSWER, name="answer")
     assert reply.data["sufficient"] is True
     assert reply.calls == len(fake.requests) == 2 and "not valid" in fake.requests[1][1]["messages"][-1]["content"]
 
 
-async def test_an_answer_can_be_heard_while_it_is_said_and_is_the_same(chat: Chat, fake: FakeOpenAI) -> None:
+async def test_streamed_answer_equals_plain_answer(chat: ChatModel, fake: FakeOpenAI) -> None:
     heard: list[tuple[int, str]] = []
-    plain = await chat.ask("Answer from the context.", PROMPT, ANSWER, name="answer")
-    streamed = await chat.ask("Answer from the context.", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: heard.append((draft, piece)))
+    plain = await chat.complete("Answer from the context.", PROMPT, ANSWER, name="answer")
+    streamed = await chat.complete("Answer from the context.", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: heard.append((draft, piece)))
     assert streamed == plain
     assert json.loads("".join(piece for _, piece in heard)) == plain.data
     assert len(heard) > 5 and {draft for draft, _ in heard} == {1}
@@ -85,22 +94,22 @@ async def test_an_answer_can_be_heard_while_it_is_said_and_is_the_same(chat: Cha
 
 
 @pytest.mark.parametrize("fault", [{"cut": True}, {"broken": True}])
-async def test_an_answer_that_breaks_off_is_void_and_the_next_one_is_another_draft(chat: Chat, fake: FakeOpenAI, fault: dict[str, bool]) -> None:
+async def test_interrupted_stream_restarts_as_new_draft(chat: ChatModel, fake: FakeOpenAI, fault: dict[str, bool]) -> None:
     heard: list[tuple[int, str]] = []
     fake.fail(**fault)
-    reply = await chat.ask("s", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: heard.append((draft, piece)))
+    reply = await chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: heard.append((draft, piece)))
     assert {draft for draft, _ in heard} == {1, 2}
     assert json.loads("".join(piece for draft, piece in heard if draft == 2)) == reply.data
 
 
 @pytest.mark.parametrize("fault", [{"malformed": True}, {"status": 500}, {"cut": True}, {"broken": True}])
-async def test_a_stream_that_always_fails_is_an_unavailable_engine(chat: Chat, fake: FakeOpenAI, fault: dict[str, Any]) -> None:
+async def test_failing_stream_raises_engine_unavailable(chat: ChatModel, fake: FakeOpenAI, fault: dict[str, Any]) -> None:
     fake.fail(times=9, **fault)
     with pytest.raises(EngineUnavailable):
-        await chat.ask("s", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: None)
+        await chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: None)
 
 
-ODD = [
+MALFORMED_BODIES = [
     [],
     {"choices": "x"},
     {"choices": {"a": 1}},
@@ -113,58 +122,58 @@ ODD = [
 ]
 
 
-@pytest.mark.parametrize("body", ODD, ids=json.dumps)
+@pytest.mark.parametrize("body", MALFORMED_BODIES, ids=json.dumps)
 @pytest.mark.parametrize("heard", [False, True], ids=["whole", "streamed"])
-async def test_an_answer_of_no_form_that_there_is_is_an_engine_that_does_not_answer(chat: Chat, fake: FakeOpenAI, body: Any, heard: bool) -> None:
+async def test_malformed_response_raises_engine_unavailable(chat: ChatModel, fake: FakeOpenAI, body: Any, heard: bool) -> None:
     fake.fail(times=9, body=f"data: {json.dumps(body)}\n\n" if heard else body)
     with pytest.raises(EngineUnavailable) as caught:
-        await chat.ask("s", PROMPT, ANSWER, name="answer", hear=(lambda draft, piece: None) if heard else None)
+        await chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=(lambda draft, piece: None) if heard else None)
     assert caught.value.code == "ENGINE_BROKEN_ANSWER"
 
 
 @pytest.mark.parametrize("body", [{"choices": "x"}, {"choices": [{"delta": {"content": 7}}]}], ids=json.dumps)
-async def test_an_answer_that_is_given_up_leaves_nothing_open(chat: Chat, fake: FakeOpenAI, body: Any) -> None:
+async def test_aborted_answer_closes_all_generators(chat: ChatModel, fake: FakeOpenAI, body: Any) -> None:
     begun: list[AsyncGeneratorType[Any, Any]] = []
     before = sys.get_asyncgen_hooks()
     sys.set_asyncgen_hooks(firstiter=begun.append)
     try:
         fake.fail(times=9, body=f"data: {json.dumps(body)}\n\n" + 'data: {"choices": []}\n\n' * 9)
         with pytest.raises(EngineUnavailable):
-            await chat.ask("s", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: None)
+            await chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: None)
     finally:
         sys.set_asyncgen_hooks(*before)
     assert begun and [generator for generator in begun if generator.ag_frame is not None] == []
 
 
-async def test_json_without_a_bottom_breaks_the_schema_and_nothing_else(chat: Chat, fake: FakeOpenAI) -> None:
-    fake.say("[" * 100_000)
-    assert (await chat.ask("s", PROMPT, ANSWER, name="answer")).calls == 2
+async def test_deeply_nested_json_is_a_schema_violation(chat: ChatModel, fake: FakeOpenAI) -> None:
+    fake.queue_answers("[" * 100_000)
+    assert (await chat.complete("s", PROMPT, ANSWER, name="answer")).calls == 2
 
 
 @pytest.mark.parametrize(
     "usage", ["x", [1], {"prompt_tokens": "many"}, {"prompt_tokens": -5}, {"prompt_tokens": 10**30}, {"prompt_tokens": 1.5}], ids=json.dumps
 )
-async def test_what_is_no_number_of_tokens_counts_nothing(chat: Chat, fake: FakeOpenAI, usage: Any) -> None:
+async def test_invalid_token_usage_counts_as_zero(chat: ChatModel, fake: FakeOpenAI, usage: Any) -> None:
     said = {"sufficient": False, "sentences": [], "assumptions": [], "limitations": []}
     fake.fail(body={"choices": [{"message": {"content": json.dumps(said)}, "finish_reason": "stop"}], "usage": usage, "model": 7})
-    reply = await chat.ask("s", PROMPT, ANSWER, name="answer")
+    reply = await chat.complete("s", PROMPT, ANSWER, name="answer")
     assert (reply.data, reply.usage.input_tokens, reply.model) == (said, 0, chat.model)
 
 
-async def test_whoever_stops_listening_ends_the_models_work(chat: Chat, fake: FakeOpenAI) -> None:
+async def test_cancelled_stream_disconnects_from_server(chat: ChatModel, fake: FakeOpenAI) -> None:
     began = asyncio.Event()
     fake.fail(stall=True)
-    asking = asyncio.create_task(chat.ask("s", PROMPT, ANSWER, name="answer", hear=lambda draft, piece: began.set()))
+    asking = asyncio.create_task(chat.complete("s", PROMPT, ANSWER, name="answer", on_delta=lambda draft, piece: began.set()))
     await began.wait()
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     async with asyncio.timeout(10):
-        while not fake.hung_up:
+        while not fake.n_disconnects:
             await asyncio.sleep(0.01)
 
 
-async def test_a_model_that_keeps_breaking_the_schema_fails_for_good(chat: Chat, fake: FakeOpenAI) -> None:
-    fake.say("no", "no", "no")
-    with pytest.raises(ModelOutput) as caught:
-        await chat.ask("s", PROMPT, ANSWER, name="answer")
+async def test_repeated_schema_violation_raises_model_output(chat: ChatModel, fake: FakeOpenAI) -> None:
+    fake.queue_answers("no", "no", "no")
+    with pytest.raises(InvalidModelOutput) as caught:
+        await chat.complete("s", PROMPT, ANSWER, name="answer")
     assert caught.value.code == "MODEL_OUTPUT" and caught.value.calls == len(fake.requests) == 2 and caught.value.tokens > 20

@@ -38,12 +38,12 @@ async def embedder(request: pytest.FixtureRequest, local: dict[str, Embedder]) -
         return
     kind, model = ("openai", "fake") if request.param == "openai" else ("vllm", "Qwen/Qwen3-VL-Embedding-2B")
     with fake_openai(kind=kind, matryoshka=kind == "openai") as fake:
-        remote = OpenAIEmbedder(ServerSettings(base_url=fake.url, model=model, kind=kind), dimension=32, batch=2)
+        remote = OpenAIEmbedder(ServerSettings(base_url=fake.url, model=model, kind=kind), dimension=32, batch_size=2)
         yield remote
         await remote.close()
 
 
-async def test_each_text_gets_a_unit_vector_of_the_stated_dimension_in_order(embedder: Embedder) -> None:
+async def test_vectors_are_normalized_and_in_text_order(embedder: Embedder) -> None:
     together = await embedder.embed(TEXTS)
     alone = [(await embedder.embed([text]))[0] for text in TEXTS[:2]]
     assert len(together) == len(TEXTS)
@@ -54,7 +54,7 @@ async def test_each_text_gets_a_unit_vector_of_the_stated_dimension_in_order(emb
         assert float(expected.vector.astype(np.float32) @ found.vector.astype(np.float32)) == pytest.approx(1, abs=2e-3)
 
 
-async def test_states_are_int8_unit_rows_with_a_token_id_each_or_absent(embedder: Embedder) -> None:
+async def test_token_states_are_int8_unit_rows_or_absent(embedder: Embedder) -> None:
     for item in await embedder.embed(TEXTS):
         if not embedder.state_dimension:
             assert item.states is None and item.token_ids is None
@@ -66,7 +66,7 @@ async def test_states_are_int8_unit_rows_with_a_token_id_each_or_absent(embedder
         assert lengths == pytest.approx(np.ones(len(lengths)), abs=0.05)
 
 
-async def test_a_question_is_near_the_passage_that_shares_its_words(embedder: Embedder) -> None:
+async def test_query_is_nearest_to_passage_with_shared_words(embedder: Embedder) -> None:
     query = await embedder.embed_query("How much does the bearing cost?")
     near, far = [float(query.vector @ item.vector.astype(np.float32)) for item in await embedder.embed(TEXTS[:2])]
     assert query.vector.dtype == np.float32 and near > far
@@ -75,10 +75,10 @@ async def test_a_question_is_near_the_passage_that_shares_its_words(embedder: Em
         assert query.states.shape == (len(query.token_ids), embedder.state_dimension)
 
 
-async def test_no_texts_give_no_vectors(embedder: Embedder) -> None:
+async def test_empty_batch_returns_no_vectors(embedder: Embedder) -> None:
     assert await embedder.embed([]) == []
 
 
-async def test_the_fingerprint_follows_from_what_changes_the_output(embedder: Embedder) -> None:
+async def test_fingerprint_changes_with_dimension(embedder: Embedder) -> None:
     assert len(embedder.fingerprint) == 16
     assert NullEmbedder(8).fingerprint != NullEmbedder(16).fingerprint != embedder.fingerprint

@@ -12,15 +12,15 @@ from engines.chat.openai import OpenAIChat
 from engines.extract.null import NullExtractor
 from engines.extract.openai import EntitySchema, OpenAIExtractor
 from engines.extract.rules import RuleExtractor
-from engines.names import fold_name
+from engines.name_folding import fold_name
 from engines.server_settings import ServerSettings
 from schemas.ports.engines import Extractor
-from tests.fakes.chunks import parent
+from tests.fakes.chunks import make_parent
 from tests.fakes.openai_server import fake_openai
 
 FIRST = "Acme Logistics Lda. signed the contract AL-2024/17 with Northwind Traders Inc. on 12 March 2024."
 SECOND = "The bridge was built by Mota Engil. João Silva trabalha na Universidade de São Paulo e ganha R$ 2,5 milhões."
-SAID: dict[str, Any] = {
+MODEL_OUTPUT: dict[str, Any] = {
     "entities": [{"name": "Acme Logistics Lda.", "type": "ORG"}, {"name": "Northwind Traders Inc.", "type": "ORG"}, {"name": "Invented Corp", "type": "ORG"}],
     "relations": [{"subject": "Acme Logistics Lda.", "type": "signed", "object": "Northwind Traders Inc.", "evidence": FIRST}],
     "claims": [{"subject": "Acme Logistics Lda.", "property": "contract_number", "value": "AL-2024/17"}],
@@ -34,14 +34,14 @@ async def extractor(request: pytest.FixtureRequest) -> AsyncIterator[Extractor]:
             yield RuleExtractor() if request.param == "rules" else NullExtractor()
             return
         fake = stack.enter_context(fake_openai())
-        fake.say(*[SAID] * 8)
+        fake.queue_answers(*[MODEL_OUTPUT] * 8)
         chat = OpenAIChat(ServerSettings(base_url=fake.url, model="fake"))
         stack.push_async_callback(chat.close)
         yield OpenAIExtractor(chat, schema=EntitySchema(properties=("contract_number",)))
 
 
-async def test_every_mention_stands_in_its_chunk_where_it_says(extractor: Extractor) -> None:
-    text = parent(FIRST, SECOND)
+async def test_mention_offsets_lie_within_its_chunk(extractor: Extractor) -> None:
+    text = make_parent(FIRST, SECOND)
     children = {child.id: child for child in text.children}
     for mention in (await extractor.extract([text], "en")).mentions:
         child = children[mention.chunk_id]
@@ -50,8 +50,8 @@ async def test_every_mention_stands_in_its_chunk_where_it_says(extractor: Extrac
         assert mention.key and mention.type
 
 
-async def test_relations_and_claims_speak_of_mentions_and_point_into_the_document(extractor: Extractor) -> None:
-    found = await extractor.extract([parent(FIRST, SECOND)], None)
+async def test_relations_and_claims_refer_to_extracted_mentions(extractor: Extractor) -> None:
+    found = await extractor.extract([make_parent(FIRST, SECOND)], None)
     known = {(mention.type, mention.key) for mention in found.mentions}
     end = 1000 + len(FIRST) + len(SECOND) + 1
     for relation in found.relations:
@@ -61,20 +61,20 @@ async def test_relations_and_claims_speak_of_mentions_and_point_into_the_documen
         assert claim.subject in known and 1000 <= claim.char_start < claim.char_end <= end
 
 
-async def test_the_same_text_gives_the_same_extraction(extractor: Extractor) -> None:
-    assert await extractor.extract([parent(FIRST)], "en") == await extractor.extract([parent(FIRST)], "en")
+async def test_extraction_is_deterministic(extractor: Extractor) -> None:
+    assert await extractor.extract([make_parent(FIRST)], "en") == await extractor.extract([make_parent(FIRST)], "en")
 
 
-async def test_nothing_comes_of_nothing(extractor: Extractor) -> None:
+async def test_empty_input_extracts_nothing(extractor: Extractor) -> None:
     found = await extractor.extract([], None)
     assert not found.mentions and not found.relations and not found.claims
 
 
-async def test_a_model_cannot_add_what_the_text_does_not_say() -> None:
+async def test_entities_absent_from_text_are_dropped() -> None:
     with fake_openai() as fake:
-        fake.say(SAID)
+        fake.queue_answers(MODEL_OUTPUT)
         chat = OpenAIChat(ServerSettings(base_url=fake.url, model="fake"))
-        found = await OpenAIExtractor(chat).extract([parent(FIRST)], "en")
+        found = await OpenAIExtractor(chat).extract([make_parent(FIRST)], "en")
         await chat.close()
     assert {mention.key for mention in found.mentions} == {fold_name("Acme Logistics"), fold_name("Northwind Traders")}
     assert [(relation.type, relation.object[1]) for relation in found.relations] == [("signed", "northwind traders")]

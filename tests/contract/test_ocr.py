@@ -9,16 +9,16 @@ import pytest
 from PIL import Image
 
 from engines.ocr.rapidocr import RapidOcr
-from tests.unit.engines_parse.writing import picture_of_text
+from tests.unit.engines_parse.sample_files import render_text_image
 
 WORDS = "The pump is oiled every week"
 
 
 @pytest.fixture(scope="module")
-def straight() -> Image.Image:
+def upright_page() -> Image.Image:
     paper = Image.new("RGB", (1000, 600), "white")
     for i in range(3):
-        paper.paste(Image.open(io.BytesIO(picture_of_text(WORDS))).crop((0, 80, 1000, 230)), (0, 50 + 160 * i))
+        paper.paste(Image.open(io.BytesIO(render_text_image(WORDS))).crop((0, 80, 1000, 230)), (0, 50 + 160 * i))
     return paper
 
 
@@ -29,19 +29,19 @@ async def ocr() -> AsyncIterator[RapidOcr]:
     await engine.aclose()
 
 
-def png(picture: Image.Image) -> bytes:
+def encode_png(picture: Image.Image) -> bytes:
     out = io.BytesIO()
     picture.save(out, "PNG")
     return out.getvalue()
 
 
-async def test_a_page_is_read_however_it_lies(ocr: RapidOcr, straight: Image.Image) -> None:
+async def test_page_is_read_in_any_rotation(ocr: RapidOcr, upright_page: Image.Image) -> None:
     for degrees in (0, 90, 180, 270, 3):
-        await check(ocr, straight.rotate(degrees, expand=True, fillcolor="white"))
+        await check_page_text(ocr, upright_page.rotate(degrees, expand=True, fillcolor="white"))
 
 
-async def check(ocr: RapidOcr, page: Image.Image) -> None:
-    found = await ocr.read(png(page), about="a page")
+async def check_page_text(ocr: RapidOcr, page: Image.Image) -> None:
+    found = await ocr.read(encode_png(page), subject="a page")
     words = " ".join(draft.text for draft in found).lower().split()
     assert words == (WORDS.lower().split() * 3)
     for draft in found:
@@ -51,5 +51,5 @@ async def check(ocr: RapidOcr, page: Image.Image) -> None:
         assert inside.getextrema()[0] < 80, "the box shows where the words stand"
 
 
-async def test_an_empty_page_has_no_blocks(ocr: RapidOcr) -> None:
-    assert await ocr.read(png(Image.new("RGB", (800, 600), "white")), about="a page") == []
+async def test_empty_page_has_no_blocks(ocr: RapidOcr) -> None:
+    assert await ocr.read(encode_png(Image.new("RGB", (800, 600), "white")), subject="a page") == []

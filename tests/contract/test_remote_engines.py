@@ -11,13 +11,13 @@ import pytest
 from engines.chat.openai import OpenAIChat
 from engines.embed.openai import OpenAIEmbedder
 from engines.rerank.http import HttpReranker
-from engines.resilience import Patience
+from engines.resilience import ServerRetryPolicy
 from engines.server_settings import ServerSettings
 from schemas.errors import EngineUnavailable, PermanentError, TransientError
-from tests.fakes.chunks import passage
+from tests.fakes.chunks import make_passage
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
 
-QUICK = Patience(first_wait=0, longest_wait=0.05, jitter=0, rest=3600)
+FAST_RETRIES = ServerRetryPolicy(first_wait_s=0, max_wait_s=0.05, jitter_s=0, circuit_open_s=3600)
 
 
 @pytest.fixture
@@ -26,7 +26,7 @@ def fake() -> Iterator[FakeOpenAI]:
         yield server
 
 
-def settings(fake: FakeOpenAI, *, key: str = "right", timeout_s: float = 5) -> ServerSettings:
+def make_settings(fake: FakeOpenAI, *, key: str = "right", timeout_s: float = 5) -> ServerSettings:
     return ServerSettings(
         base_url=fake.url, model="fake", api_key=key, timeout_s=timeout_s, kind=fake.kind, api_version="2025-01-01" if fake.kind == "azure" else None
     )
@@ -34,50 +34,50 @@ def settings(fake: FakeOpenAI, *, key: str = "right", timeout_s: float = 5) -> S
 
 @pytest.fixture
 async def embedder(fake: FakeOpenAI) -> AsyncIterator[OpenAIEmbedder]:
-    engine = OpenAIEmbedder(settings(fake), dimension=NATIVE_DIMENSION, patience=QUICK)
+    engine = OpenAIEmbedder(make_settings(fake), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES)
     yield engine
     await engine.close()
 
 
 @pytest.mark.parametrize("fault", [{"status": 429, "retry_after": 0}, {"status": 500}, {"status": 503}, {"malformed": True}])
-async def test_a_passing_fault_is_tried_again(embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, object]) -> None:
+async def test_transient_error_is_retried(embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, object]) -> None:
     fake.fail(times=2, **fault)
     assert len(await embedder.embed(["a"])) == 1
     assert len(fake.requests) == 3
 
 
-async def test_a_lasting_fault_says_that_the_engine_is_unavailable(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_persistent_error_raises_engine_unavailable(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
     fake.fail(times=10, status=500)
     with pytest.raises(EngineUnavailable, match="answered 500"):
         await embedder.embed(["a"])
-    assert len(fake.requests) == QUICK.attempts
+    assert len(fake.requests) == FAST_RETRIES.attempts
 
 
-async def test_a_server_that_is_away_is_told_with_how_often_it_has_answered(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_unavailable_error_reports_successful_answer_count(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
     for text in "ab":
         await embedder.embed([text])
     fake.fail(times=10, status=500)
     with pytest.raises(EngineUnavailable) as away:
         await embedder.embed(["c"])
-    assert away.value.answers == 2
+    assert away.value.n_answers == 2
 
 
-async def test_a_server_that_asks_for_a_long_rest_is_not_asked_again(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_long_retry_after_is_not_retried(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
     fake.fail(times=10, status=429, retry_after=3600)
     with pytest.raises(EngineUnavailable):
         await embedder.embed(["a"])
     assert len(fake.requests) == 1
 
 
-async def test_after_failures_in_a_row_the_circuit_opens_and_the_server_is_left_alone(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_consecutive_failures_open_circuit_breaker(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
     fake.fail(times=20, status=500)
     for _ in range(3):
         with pytest.raises(EngineUnavailable):
             await embedder.embed(["a"])
-    assert len(fake.requests) == QUICK.failures
+    assert len(fake.requests) == FAST_RETRIES.failure_threshold
 
 
-async def test_refused_input_is_permanent_and_does_not_open_the_circuit(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_rejected_input_is_permanent_and_keeps_circuit_closed(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
     fake.fail(times=8, status=400)
     for _ in range(8):
         with pytest.raises(PermanentError) as caught:
@@ -86,30 +86,30 @@ async def test_refused_input_is_permanent_and_does_not_open_the_circuit(embedder
     assert len(await embedder.embed(["a"])) == 1
 
 
-async def test_a_wrong_key_pauses_work_and_names_the_remedy(fake: FakeOpenAI) -> None:
-    engine = OpenAIEmbedder(settings(fake, key="wrong"), dimension=NATIVE_DIMENSION, patience=QUICK)
+async def test_wrong_api_key_raises_engine_unavailable_with_remedy(fake: FakeOpenAI) -> None:
+    engine = OpenAIEmbedder(make_settings(fake, key="wrong"), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES)
     with pytest.raises(EngineUnavailable) as caught:
         await engine.embed(["a"])
     assert caught.value.code == "ENGINE_KEY_REFUSED" and "key" in caught.value.remedy
     await engine.close()
 
 
-async def test_a_hanging_server_is_given_up_at_the_time_out(fake: FakeOpenAI) -> None:
-    engine = OpenAIEmbedder(settings(fake, timeout_s=0.1), dimension=NATIVE_DIMENSION, patience=QUICK)
+async def test_hanging_server_times_out(fake: FakeOpenAI) -> None:
+    engine = OpenAIEmbedder(make_settings(fake, timeout_s=0.1), dimension=NATIVE_DIMENSION, retry_policy=FAST_RETRIES)
     fake.fail(times=3, hang=True)
     with pytest.raises(EngineUnavailable, match="did not answer"):
         await engine.embed(["a"])
     await engine.close()
 
 
-async def test_nothing_listening_is_an_unavailable_engine() -> None:
-    engine = OpenAIEmbedder(ServerSettings(base_url="http://127.0.0.1:1/v1", model="fake"), dimension=4, patience=QUICK)
+async def test_refused_connection_raises_engine_unavailable() -> None:
+    engine = OpenAIEmbedder(ServerSettings(base_url="http://127.0.0.1:1/v1", model="fake"), dimension=4, retry_policy=FAST_RETRIES)
     with pytest.raises(EngineUnavailable):
         await engine.embed_query("a")
     await engine.close()
 
 
-async def test_not_a_number_never_comes_through(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
+async def test_nan_vector_is_rejected(embedder: OpenAIEmbedder, fake: FakeOpenAI) -> None:
     fake.fail(nan=True)
     with pytest.raises(TransientError, match="NaN") as caught:
         await embedder.embed(["a"])
@@ -117,16 +117,16 @@ async def test_not_a_number_never_comes_through(embedder: OpenAIEmbedder, fake: 
 
 
 @pytest.mark.parametrize(("fault", "code"), [({"wrong_dimension": True}, "ENGINE_WRONG_DIMENSION"), ({"drop": True}, "ENGINE_BROKEN_ANSWER")])
-async def test_vectors_of_another_shape_never_come_through(embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, bool], code: str) -> None:
+async def test_vectors_of_wrong_shape_are_rejected(embedder: OpenAIEmbedder, fake: FakeOpenAI, fault: dict[str, bool], code: str) -> None:
     fake.fail(**fault)
     with pytest.raises(EngineUnavailable) as caught:
         await embedder.embed(["a", "b"])
     assert caught.value.code == code
 
 
-async def test_vectors_shortened_here_equal_those_the_server_shortens() -> None:
+async def test_client_side_truncation_matches_server_side() -> None:
     with fake_openai(matryoshka=True) as willing, fake_openai(matryoshka=False) as unwilling:
-        engines = [OpenAIEmbedder(settings(fake), dimension=16, patience=QUICK) for fake in (willing, unwilling)]
+        engines = [OpenAIEmbedder(make_settings(fake), dimension=16, retry_policy=FAST_RETRIES) for fake in (willing, unwilling)]
         there, here = [(await engine.embed(["one text"]))[0].vector for engine in engines]
         await engines[1].embed(["again"])
         for engine in engines:
@@ -135,47 +135,47 @@ async def test_vectors_shortened_here_equal_those_the_server_shortens() -> None:
     assert ["dimensions" in body for _, body in unwilling.requests] == [True, False, False]
 
 
-async def test_texts_travel_in_batches_of_the_set_size(fake: FakeOpenAI) -> None:
-    engine = OpenAIEmbedder(settings(fake), dimension=NATIVE_DIMENSION, batch=32, patience=QUICK)
+async def test_texts_are_sent_in_configured_batch_size(fake: FakeOpenAI) -> None:
+    engine = OpenAIEmbedder(make_settings(fake), dimension=NATIVE_DIMENSION, batch_size=32, retry_policy=FAST_RETRIES)
     await engine.embed([f"text {n}" for n in range(70)])
     await engine.close()
     assert sorted(len(body["input"]) for _, body in fake.requests) == [6, 32, 32]
 
 
 @pytest.mark.parametrize("vector", [[10**400] * NATIVE_DIMENSION, [3e38] * NATIVE_DIMENSION, [1e-30] * NATIVE_DIMENSION, "x", None, [[1.0]]])
-async def test_what_is_no_vector_never_comes_through(embedder: OpenAIEmbedder, fake: FakeOpenAI, vector: object) -> None:
+async def test_malformed_vector_is_rejected(embedder: OpenAIEmbedder, fake: FakeOpenAI, vector: object) -> None:
     fake.fail(times=9, body={"data": [{"index": 0, "embedding": vector}]})
     with pytest.raises(TransientError):
         await embedder.embed(["a"])
 
 
 @pytest.mark.parametrize("result", [{"index": 0, "relevance_score": 10**400}, {"index": float("inf"), "relevance_score": 0.5}, None, "x"])
-async def test_what_is_no_score_never_comes_through(fake: FakeOpenAI, result: object) -> None:
+async def test_malformed_rerank_score_is_rejected(fake: FakeOpenAI, result: object) -> None:
     fake.fail(times=9, body={"results": [result]})
-    reranker = HttpReranker(settings(fake), patience=QUICK)
+    reranker = HttpReranker(make_settings(fake), retry_policy=FAST_RETRIES)
     with pytest.raises(EngineUnavailable) as caught:
-        await reranker.rerank("q", None, [passage("a")])
+        await reranker.rerank("q", None, [make_passage("a")])
     await reranker.close()
     assert caught.value.code == "ENGINE_BROKEN_ANSWER"
 
 
-async def test_a_rerank_answer_with_holes_is_not_taken(fake: FakeOpenAI) -> None:
-    engine = HttpReranker(settings(fake), patience=QUICK)
+async def test_incomplete_rerank_response_is_rejected(fake: FakeOpenAI) -> None:
+    engine = HttpReranker(make_settings(fake), retry_policy=FAST_RETRIES)
     for fault in ({"drop": True}, {"nan": True}):
         fake.fail(**fault)
         with pytest.raises(EngineUnavailable):
-            await engine.rerank("bearing", None, [passage("bearing"), passage("cat")])
+            await engine.rerank("bearing", None, [make_passage("bearing"), make_passage("cat")])
     await engine.close()
 
 
-async def test_callers_who_go_away_while_the_model_speaks_open_no_circuit_and_those_who_wait_in_vain_do(fake: FakeOpenAI) -> None:
-    chat = OpenAIChat(settings(fake), patience=QUICK)
+async def test_cancelled_stream_does_not_open_circuit(fake: FakeOpenAI) -> None:
+    chat = OpenAIChat(make_settings(fake), retry_policy=FAST_RETRIES)
     schema = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
     for fault, opened in (({"stall": True}, False), ({"hang": True}, True)):
-        for _ in range(QUICK.failures):
+        for _ in range(FAST_RETRIES.failure_threshold):
             fake.fail(**fault)
             seen, spoke = len(fake.requests), asyncio.Event()
-            asking = asyncio.create_task(chat.ask("s", "u", schema, name="t", hear=lambda draft, piece, spoke=spoke: spoke.set()))
+            asking = asyncio.create_task(chat.complete("s", "u", schema, name="t", on_delta=lambda draft, piece, spoke=spoke: spoke.set()))
             await (asyncio.sleep(0) if opened else spoke.wait())
             while len(fake.requests) == seen:
                 await asyncio.sleep(0.01)
@@ -183,16 +183,16 @@ async def test_callers_who_go_away_while_the_model_speaks_open_no_circuit_and_th
             await asyncio.gather(asking, return_exceptions=True)
         if opened:
             with pytest.raises(EngineUnavailable, match="left alone"):
-                await chat.ask("s", "u", schema, name="t")
+                await chat.complete("s", "u", schema, name="t")
         else:
-            assert (await chat.ask("s", "u", schema, name="t")).data == {"x": ""}
+            assert (await chat.complete("s", "u", schema, name="t")).data == {"x": ""}
     await chat.close()
 
 
-async def test_azure_is_asked_at_its_deployment_with_its_version() -> None:
+async def test_azure_request_uses_deployment_path() -> None:
     with fake_openai(kind="azure", api_key="right") as fake:
-        chat = OpenAIChat(settings(fake), patience=QUICK)
+        chat = OpenAIChat(make_settings(fake), retry_policy=FAST_RETRIES)
         schema = {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"], "additionalProperties": False}
-        assert (await chat.ask("s", "u", schema, name="t")).data == {"x": ""}
+        assert (await chat.complete("s", "u", schema, name="t")).data == {"x": ""}
         await chat.close()
     assert fake.requests[0][0] == "/openai/deployments/fake/chat/completions"

@@ -10,13 +10,13 @@ from uuid import UUID
 import pytest
 
 from schemas.ports.sources import SourceStore
-from schemas.sources import Change, Floors, Left, Said
+from schemas.sources import EmittedState, ReleasedId, RowChange, TableFloors
 from sql.pool import close_pool, open_pool
 from sql.source_state import PgSourceStore
-from streams.sources.memory import MemorySourceStore
+from streams.sources.memory_store import MemorySourceStore
 
-FIRST = Change("1", "notes", 1, 10, columns={"body": "text", "n": [1, None]})
-SAID = Said("notes", 1, 10, 0, "digest", "1", live=True)
+FIRST = RowChange("1", "notes", 1, 10, columns={"body": "text", "n": [1, None]})
+EMITTED = EmittedState("notes", 1, 10, 0, "digest", "1", is_live=True)
 
 
 @pytest.fixture(params=["memory", "postgres"])
@@ -29,51 +29,51 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[SourceStore]:
     await close_pool(pool)
 
 
-async def test_what_is_saved_is_found_with_all_that_shared_its_key(store: SourceStore) -> None:
-    renamed = Change("2", "notes", 1, 20, unknown=("body",), old_key="1")
-    async with store.turn("crm") as turn:
-        await turn.save([FIRST, renamed, Change("9", "notes", 1, 5)], {"1": SAID})
+async def test_saved_changes_are_found_under_each_key(store: SourceStore) -> None:
+    renamed = RowChange("2", "notes", 1, 20, unchanged_columns=("body",), old_key="1")
+    async with store.begin_transaction("crm") as turn:
+        await turn.save_changes([FIRST, renamed, RowChange("9", "notes", 1, 5)], {"1": EMITTED})
     for key in ("1", "2"):
-        async with store.turn("crm") as turn:
-            rows = await turn.rows([key])
+        async with store.begin_transaction("crm") as turn:
+            rows = await turn.fetch_rows([key])
         assert {name: state.changes for name, state in rows.items()} == {"1": (FIRST,), "2": (renamed,)}
-        assert rows["1"].said == SAID
+        assert rows["1"].emitted == EMITTED
 
 
-async def test_a_change_that_comes_twice_stays_as_it_was_first(store: SourceStore) -> None:
+async def test_duplicate_change_keeps_first_version(store: SourceStore) -> None:
     for change in (FIRST, replace(FIRST, columns={"body": "another"})):
-        async with store.turn("crm") as turn:
-            await turn.save([change], {})
-    async with store.turn("crm") as turn:
-        assert (await turn.rows(["1"]))["1"].changes == (FIRST,)
+        async with store.begin_transaction("crm") as turn:
+            await turn.save_changes([change], {})
+    async with store.begin_transaction("crm") as turn:
+        assert (await turn.fetch_rows(["1"]))["1"].changes == (FIRST,)
 
 
-async def test_sources_know_nothing_of_each_other(store: SourceStore) -> None:
-    async with store.turn("crm") as turn:
-        await turn.save([FIRST], {"1": SAID})
-    async with store.turn("shop") as turn:
-        assert (await turn.rows(["1"]))["1"].changes == ()
-    await store.forget("crm")
-    async with store.turn("crm") as turn:
-        assert (await turn.rows(["1"]))["1"].said is None
+async def test_sources_are_isolated(store: SourceStore) -> None:
+    async with store.begin_transaction("crm") as turn:
+        await turn.save_changes([FIRST], {"1": EMITTED})
+    async with store.begin_transaction("shop") as turn:
+        assert (await turn.fetch_rows(["1"]))["1"].changes == ()
+    await store.delete_state("crm")
+    async with store.begin_transaction("crm") as turn:
+        assert (await turn.fetch_rows(["1"]))["1"].emitted is None
 
 
-async def test_floors_never_sink(store: SourceStore) -> None:
+async def test_floors_only_increase(store: SourceStore) -> None:
     for mark in ((1, 30), (1, 20)):
-        async with store.turn("crm") as turn:
-            await turn.raise_floors("notes", truncated=mark)
-    async with store.turn("crm") as turn:
-        await turn.raise_floors("notes", read=(2, 1))
-        assert await turn.floors() == {"notes": Floors(truncated=(1, 30), read=(2, 1))}
+        async with store.begin_transaction("crm") as turn:
+            await turn.raise_floors("notes", truncated_at=mark)
+    async with store.begin_transaction("crm") as turn:
+        await turn.raise_floors("notes", snapshot_started_at=(2, 1))
+        assert await turn.fetch_floors() == {"notes": TableFloors(truncated_at=(1, 30), snapshot_started_at=(2, 1))}
 
 
-async def test_turns_of_a_source_follow_each_other(store: SourceStore) -> None:
+async def test_turns_of_one_source_are_serialized(store: SourceStore) -> None:
     order: list[str] = []
 
     async def take(name: str) -> None:
-        async with store.turn("crm") as turn:
+        async with store.begin_transaction("crm") as turn:
             order.append(f"{name} in")
-            await turn.rows(["1"])
+            await turn.fetch_rows(["1"])
             await asyncio.sleep(0.02)
             order.append(f"{name} out")
 
@@ -81,68 +81,68 @@ async def test_turns_of_a_source_follow_each_other(store: SourceStore) -> None:
     assert order in (["a in", "a out", "b in", "b out"], ["b in", "b out", "a in", "a out"])
 
 
-async def test_what_was_said_anew_meanwhile_stays_owed(store: SourceStore) -> None:
-    async with store.turn("crm") as turn:
-        await turn.save([], {"1": SAID, "2": replace(SAID, external_id="2", left=(Left("o/l d", (1, 9), 2),))})
-    assert await store.owed("crm", "", 10) == ["1", "2"]
-    async with store.turn("crm") as turn:
-        await turn.save([], {"1": replace(SAID, sequence=11)})
-    await store.told("crm", {"1": SAID, "2": replace(SAID, external_id="2", left=(Left("o/l d", (1, 9), 2),))})
-    assert await store.owed("crm", "", 10) == ["1"]
-    async with store.turn("crm") as turn:
-        said = (await turn.rows(["2"]))["2"].said
-    assert said is not None and (said.left, said.owed) == ((), False)
+async def test_event_emitted_again_meanwhile_stays_pending(store: SourceStore) -> None:
+    async with store.begin_transaction("crm") as turn:
+        await turn.save_changes([], {"1": EMITTED, "2": replace(EMITTED, external_id="2", released_ids=(ReleasedId("o/l d", (1, 9), 2),))})
+    assert await store.fetch_pending("crm", "", 10) == ["1", "2"]
+    async with store.begin_transaction("crm") as turn:
+        await turn.save_changes([], {"1": replace(EMITTED, sequence=11)})
+    await store.mark_emitted("crm", {"1": EMITTED, "2": replace(EMITTED, external_id="2", released_ids=(ReleasedId("o/l d", (1, 9), 2),))})
+    assert await store.fetch_pending("crm", "", 10) == ["1"]
+    async with store.begin_transaction("crm") as turn:
+        said = (await turn.fetch_rows(["2"]))["2"].emitted
+    assert said is not None and (said.released_ids, said.is_pending) == ((), False)
 
 
-async def test_live_rows_below_a_mark_come_page_by_page(store: SourceStore) -> None:
-    said = {str(key): replace(SAID, sequence=key) for key in range(1, 6)}
-    said["3"] = replace(said["3"], live=False)
-    async with store.turn("crm") as turn:
-        await turn.save([], said | {"7": replace(SAID, table="other")})
-    assert await store.live_below("crm", "notes", (1, 5), "", 2) == ["1", "2"]
-    assert await store.live_below("crm", "notes", (1, 5), "2", 2) == ["4"]
+async def test_live_rows_below_mark_are_paged(store: SourceStore) -> None:
+    said = {str(key): replace(EMITTED, sequence=key) for key in range(1, 6)}
+    said["3"] = replace(said["3"], is_live=False)
+    async with store.begin_transaction("crm") as turn:
+        await turn.save_changes([], said | {"7": replace(EMITTED, table="other")})
+    assert await store.fetch_live_below("crm", "notes", (1, 5), "", 2) == ["1", "2"]
+    assert await store.fetch_live_below("crm", "notes", (1, 5), "2", 2) == ["4"]
 
 
-async def test_a_snapshot_is_complete_when_every_partition_has_passed_its_end(store: SourceStore) -> None:
-    async with store.turn("crm") as turn:
-        await turn.snapshot_ends("notes", (1, 50), "topic", {0: 10, 1: 3})
-        await turn.passed("topic", 0, 12)
-    assert [ended.unread for ended in await store.ended_snapshots("crm")] == [{1: (0, 3)}]
-    async with store.turn("crm") as turn:
-        await turn.passed("topic", 1, 3)
-        await turn.passed("topic", 1, 2)
-    [ended] = await store.ended_snapshots("crm")
-    assert (ended.table, ended.mark, ended.topic, ended.unread) == ("notes", (1, 50), "topic", {})
-    await store.snapshot_swept("crm", "notes", (1, 49))
-    assert await store.ended_snapshots("crm")
-    await store.snapshot_swept("crm", "notes", (1, 50))
-    assert await store.ended_snapshots("crm") == []
+async def test_snapshot_completes_when_all_partitions_pass_end(store: SourceStore) -> None:
+    async with store.begin_transaction("crm") as turn:
+        await turn.record_snapshot_end("notes", (1, 50), "topic", {0: 10, 1: 3})
+        await turn.record_progress("topic", 0, 12)
+    assert [ended.unread_offsets for ended in await store.fetch_ended_snapshots("crm")] == [{1: (0, 3)}]
+    async with store.begin_transaction("crm") as turn:
+        await turn.record_progress("topic", 1, 3)
+        await turn.record_progress("topic", 1, 2)
+    [ended] = await store.fetch_ended_snapshots("crm")
+    assert (ended.table, ended.mark, ended.topic, ended.unread_offsets) == ("notes", (1, 50), "topic", {})
+    await store.mark_snapshot_swept("crm", "notes", (1, 49))
+    assert await store.fetch_ended_snapshots("crm")
+    await store.mark_snapshot_swept("crm", "notes", (1, 50))
+    assert await store.fetch_ended_snapshots("crm") == []
 
 
-async def test_one_owner_holds_a_source_at_a_time(store: SourceStore) -> None:
+async def test_source_lease_has_one_owner(store: SourceStore) -> None:
     one, two = UUID(int=1), UUID(int=2)
-    assert await store.hold("crm", one, 60)
-    assert not await store.hold("crm", two, 60)
-    assert await store.hold("crm", one, 60)
-    await store.release("crm", two)
-    assert not await store.hold("crm", two, 60)
-    await store.release("crm", one)
-    assert await store.hold("crm", two, 60)
+    assert await store.acquire_lease("crm", one, 60)
+    assert not await store.acquire_lease("crm", two, 60)
+    assert await store.acquire_lease("crm", one, 60)
+    await store.release_lease("crm", two)
+    assert not await store.acquire_lease("crm", two, 60)
+    await store.release_lease("crm", one)
+    assert await store.acquire_lease("crm", two, 60)
 
 
-async def test_a_reader_has_another_name_after_its_state_was_lost(store: SourceStore) -> None:
-    assert not await store.remembers("crm")
-    before = await store.reader("crm")
-    assert await store.remembers("crm")
-    assert await store.reader("crm") == before
-    await store.forget("crm")
-    assert not await store.remembers("crm")
-    assert await store.reader("crm") != before
+async def test_reader_id_changes_after_state_loss(store: SourceStore) -> None:
+    assert not await store.has_state("crm")
+    before = await store.fetch_state_id("crm")
+    assert await store.has_state("crm")
+    assert await store.fetch_state_id("crm") == before
+    await store.delete_state("crm")
+    assert not await store.has_state("crm")
+    assert await store.fetch_state_id("crm") != before
 
 
-async def test_notes_are_replaced_and_forgotten(store: SourceStore) -> None:
-    await store.note("crm", "a", {"n": 1})
-    await store.note("crm", "b", {"n": 2})
-    await store.note("crm", "a", {"n": 3})
-    await store.note("crm", "b", None)
-    assert await store.notes("crm") == {"a": {"n": 3}}
+async def test_notes_are_replaced_and_deleted(store: SourceStore) -> None:
+    await store.set_note("crm", "a", {"n": 1})
+    await store.set_note("crm", "b", {"n": 2})
+    await store.set_note("crm", "a", {"n": 3})
+    await store.set_note("crm", "b", None)
+    assert await store.fetch_notes("crm") == {"a": {"n": 3}}

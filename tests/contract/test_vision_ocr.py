@@ -9,38 +9,38 @@ from typing import Any
 import pytest
 from fastapi import FastAPI, Request
 
-from engines.drafts import Draft
 from engines.ocr.fake import FakeOcr
-from engines.ocr.grounding import END, drafts
+from engines.ocr.grounding import END_OF_SENTENCE, parse_blocks
 from engines.ocr.openai import OpenAIOcr
-from engines.resilience import Patience
+from engines.parsed_blocks import ParsedBlock
+from engines.resilience import ServerRetryPolicy
 from engines.server_settings import ServerSettings
 from schemas.errors import EngineUnavailable
-from tests.fakes.serving import serving
+from tests.fakes.asgi_server import run_asgi_app
 
-QUICK = Patience(first_wait=0, longest_wait=0.05, jitter=0, rest=3600)
+FAST_RETRIES = ServerRetryPolicy(first_wait_s=0, max_wait_s=0.05, jitter_s=0, circuit_open_s=3600)
 PAGE = (
     "<|ref|>title<|/ref|><|det|>[[100, 50, 899, 99]]<|/det|>\n# Price list\n\n"
     "<|ref|>text<|/ref|><|det|>[[100, 120, 500, 200], [100, 210, 600, 300]]<|/det|>\nAll prices \\coloneqq net.\n\n"
     "<|ref|>image<|/ref|><|det|>[[0, 300, 999, 400]]<|/det|>\n\n"
     "<|ref|>table_caption<|/ref|><|det|>[[1, 400, 2, 410]]<|/det|>\nParts and prices\n\n"
     "<|ref|>table<|/ref|><|det|>[[100, 420, 900, 600]]<|/det|>\n<table><tr><td>part</td><td>price</td></tr><tr><td>seal</td><td>12</td></tr></table>\n"
-    f"{END}"
+    f"{END_OF_SENTENCE}"
 )
 
 
-class Server:
+class VisionServer:
     """Answers in turn with (text, finish reason), or with a status code; keeps what was asked."""
 
     def __init__(self, *answers: tuple[str, str] | int) -> None:
-        self.answers, self.asked = list(answers), list[dict[str, Any]]()
+        self.answers, self.requests = list(answers), list[dict[str, Any]]()
         self.app = FastAPI()
         self.app.post("/v1/chat/completions")(self.complete)
 
     async def complete(self, request: Request) -> Any:
         from fastapi.responses import JSONResponse
 
-        self.asked.append(await request.json())
+        self.requests.append(await request.json())
         answer = self.answers.pop(0)
         if isinstance(answer, int):
             return JSONResponse({"message": "busy"}, status_code=answer)
@@ -48,9 +48,9 @@ class Server:
 
 
 @asynccontextmanager
-async def reading(server: Server, fallback: FakeOcr, model: str = "deepseek-ai/DeepSeek-OCR") -> AsyncIterator[OpenAIOcr]:
-    with serving(server.app) as url:
-        engine = OpenAIOcr(ServerSettings(base_url=f"{url}/v1", model=model, kind="vllm"), fallback, QUICK)
+async def run_vision_ocr(server: VisionServer, fallback: FakeOcr, model: str = "deepseek-ai/DeepSeek-OCR") -> AsyncIterator[OpenAIOcr]:
+    with run_asgi_app(server.app) as url:
+        engine = OpenAIOcr(ServerSettings(base_url=f"{url}/v1", model=model, kind="vllm"), fallback, FAST_RETRIES)
         try:
             yield engine
         finally:
@@ -62,12 +62,12 @@ def local() -> Iterator[FakeOcr]:
     yield FakeOcr("read locally")
 
 
-def shown(found: list[Draft]) -> list[tuple[str, str, object]]:
-    return [(draft.kind, draft.text, draft.box) for draft in found]
+def summarize_blocks(blocks: list[ParsedBlock]) -> list[tuple[str, str, object]]:
+    return [(draft.kind, draft.text, draft.box) for draft in blocks]
 
 
-def test_boxes_tables_and_captions_are_understood() -> None:
-    assert shown(drafts(PAGE)) == [
+def test_boxes_tables_and_captions_are_parsed() -> None:
+    assert summarize_blocks(parse_blocks(PAGE)) == [
         ("heading", "Price list", (0.1001, 0.0501, 0.8999, 0.0991)),
         ("paragraph", "All prices := net.", (0.1001, 0.1201, 0.6006, 0.3003)),
         ("caption", "Parts and prices", (0.001, 0.4004, 0.002, 0.4104)),
@@ -76,46 +76,46 @@ def test_boxes_tables_and_captions_are_understood() -> None:
 
 
 @pytest.mark.parametrize("stated", ["[[1, 2, 3]]", "not a list", "[]", "__import__('os')", "[[1, 2, null, 4]]"])
-def test_a_box_that_cannot_be_read_costs_only_the_box(stated: str) -> None:
-    assert shown(drafts(f"<|ref|>text<|/ref|><|det|>{stated}<|/det|>\nwords")) == [("paragraph", "words", None)]
+def test_malformed_box_drops_only_the_box(stated: str) -> None:
+    assert summarize_blocks(parse_blocks(f"<|ref|>text<|/ref|><|det|>{stated}<|/det|>\nwords")) == [("paragraph", "words", None)]
 
 
-async def test_the_request_is_what_deepseek_ocr_needs(local: FakeOcr) -> None:
-    server = Server((PAGE, "stop"))
-    async with reading(server, local) as engine:
-        assert len(await engine.read(b"png", about="a page")) == 4
-    asked = server.asked[0]
+async def test_request_matches_deepseek_ocr_format(local: FakeOcr) -> None:
+    server = VisionServer((PAGE, "stop"))
+    async with run_vision_ocr(server, local) as engine:
+        assert len(await engine.read(b"png", subject="a page")) == 4
+    asked = server.requests[0]
     picture, prompt = asked["messages"][0]["content"]
     assert picture["image_url"]["url"] == "data:image/png;base64,cG5n"
     assert prompt["text"] == "<|grounding|>Convert the document to markdown."
     assert (asked["temperature"], asked["skip_special_tokens"], asked["max_tokens"]) == (0.0, False, 4096)
     assert asked["vllm_xargs"] == {"ngram_size": 30, "window_size": 90, "whitelist_token_ids": [128821, 128822]}
-    assert local.seen == 0
+    assert local.pages_read == 0
 
 
-async def test_a_runaway_is_asked_for_once_more_without_layout(local: FakeOcr) -> None:
-    server = Server(("and and and", "length"), (f"Just the words.{END}", "stop"))
-    async with reading(server, local) as engine:
-        assert shown(await engine.read(b"png", about="a page")) == [("paragraph", "Just the words.", None)]
-    assert server.asked[1]["messages"][0]["content"][1]["text"] == "Free OCR."
-    assert local.seen == 0
+async def test_runaway_output_is_retried_without_layout(local: FakeOcr) -> None:
+    server = VisionServer(("and and and", "length"), (f"Just the words.{END_OF_SENTENCE}", "stop"))
+    async with run_vision_ocr(server, local) as engine:
+        assert summarize_blocks(await engine.read(b"png", subject="a page")) == [("paragraph", "Just the words.", None)]
+    assert server.requests[1]["messages"][0]["content"][1]["text"] == "Free OCR."
+    assert local.pages_read == 0
 
 
-@pytest.mark.parametrize("second", [("and and and", "length"), ("", "stop"), (END, "stop")])
-async def test_a_second_failure_is_left_to_the_local_engine(local: FakeOcr, second: tuple[str, str]) -> None:
-    async with reading(Server(("and and and", "length"), second), local) as engine:
-        assert shown(await engine.read(b"png", about="a page")) == [("paragraph", "read locally", (0.1, 0.1, 0.9, 0.2))]
+@pytest.mark.parametrize("second", [("and and and", "length"), ("", "stop"), (END_OF_SENTENCE, "stop")])
+async def test_second_failure_falls_back_to_local_ocr(local: FakeOcr, second: tuple[str, str]) -> None:
+    async with run_vision_ocr(VisionServer(("and and and", "length"), second), local) as engine:
+        assert summarize_blocks(await engine.read(b"png", subject="a page")) == [("paragraph", "read locally", (0.1, 0.1, 0.9, 0.2))]
 
 
-async def test_another_model_is_asked_plainly_for_markdown(local: FakeOcr) -> None:
-    server = Server(("# Title\n\nWords.", "stop"))
-    async with reading(server, local, model="gpt-vision") as engine:
-        assert shown(await engine.read(b"png", about="a page")) == [("heading", "Title", None), ("paragraph", "Words.", None)]
-    assert set(server.asked[0]) == {"model", "messages"}
+async def test_other_models_receive_plain_markdown_prompt(local: FakeOcr) -> None:
+    server = VisionServer(("# Title\n\nWords.", "stop"))
+    async with run_vision_ocr(server, local, model="gpt-vision") as engine:
+        assert summarize_blocks(await engine.read(b"png", subject="a page")) == [("heading", "Title", None), ("paragraph", "Words.", None)]
+    assert set(server.requests[0]) == {"model", "messages"}
 
 
-async def test_a_server_that_is_away_is_no_fault_of_the_page(local: FakeOcr) -> None:
-    async with reading(Server(503, 503, 503), local) as engine:
+async def test_unavailable_server_raises_engine_unavailable(local: FakeOcr) -> None:
+    async with run_vision_ocr(VisionServer(503, 503, 503), local) as engine:
         with pytest.raises(EngineUnavailable):
-            await engine.read(b"png", about="a page")
-    assert local.seen == 0
+            await engine.read(b"png", subject="a page")
+    assert local.pages_read == 0

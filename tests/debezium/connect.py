@@ -14,11 +14,11 @@ from typing import Any
 
 import httpx2
 
-from streams.kafka.broker import _free_port
-from streams.kafka.jars import default_jars_dir, java_program
+from streams.kafka.broker import _find_free_port
+from streams.kafka.jars import find_java, get_default_jars_dir
 
 POM = Path(__file__).with_name("pom.xml")
-WORKER = """bootstrap.servers={bootstrap}
+WORKER_PROPERTIES = """bootstrap.servers={bootstrap}
 group.id=connect-{name}
 key.converter=org.apache.kafka.connect.json.JsonConverter
 value.converter=org.apache.kafka.connect.json.JsonConverter
@@ -40,10 +40,10 @@ listeners=http://127.0.0.1:{port}
 """
 
 
-def plugin_folder() -> Path:
+def ensure_plugin_folder() -> Path:
     """Fetched by Maven when it is not there yet; shared by all tests of a user."""
     [version] = re.findall(r"<debezium>(.+)</debezium>", POM.read_text())
-    folder = default_jars_dir().parent / f"debezium-{version}"
+    folder = get_default_jars_dir().parent / f"debezium-{version}"
     if not folder.is_dir():
         with tempfile.TemporaryDirectory(dir=folder.parent) as scratch:
             fetch = ["mvn", "-B", "-q", "-f", str(POM), "dependency:copy-dependencies", f"-DoutputDirectory={scratch}/fetched"]
@@ -55,25 +55,25 @@ def plugin_folder() -> Path:
     return folder
 
 
-class Connect:
+class KafkaConnect:
     """The worker's REST interface."""
 
     def __init__(self, http: httpx2.AsyncClient) -> None:
         self._http = http
 
-    async def start(self, name: str, config: dict[str, Any]) -> None:
+    async def start_connector(self, name: str, config: dict[str, Any]) -> None:
         """Returns when the connector and its task run."""
         response = await self._http.put(f"/connectors/{name}/config", json=config)
         assert response.status_code < 300, response.text
         async with asyncio.timeout(60):
-            while not await self._runs(name):
+            while not await self._is_running(name):
                 await asyncio.sleep(0.2)
 
-    async def stop(self, name: str) -> None:
+    async def stop_connector(self, name: str) -> None:
         response = await self._http.delete(f"/connectors/{name}")
         assert response.status_code < 300, response.text
 
-    async def _runs(self, name: str) -> bool:
+    async def _is_running(self, name: str) -> bool:
         response = await self._http.get(f"/connectors/{name}/status")
         if response.status_code != 200:
             return False
@@ -83,20 +83,20 @@ class Connect:
 
 
 @asynccontextmanager
-async def kafka_connect(bootstrap: str, folder: Path, name: str, *, schemas: bool) -> AsyncIterator[Connect]:
-    plugins, port = await asyncio.to_thread(plugin_folder), _free_port(None)
+async def run_kafka_connect(bootstrap: str, folder: Path, name: str, *, schemas: bool) -> AsyncIterator[KafkaConnect]:
+    plugins, port = await asyncio.to_thread(ensure_plugin_folder), _find_free_port(None)
     worker = folder / "connect.properties"
-    worker.write_text(WORKER.format(bootstrap=bootstrap, name=name, schemas=str(schemas).lower(), plugins=plugins, port=port))
+    worker.write_text(WORKER_PROPERTIES.format(bootstrap=bootstrap, name=name, schemas=str(schemas).lower(), plugins=plugins, port=port))
     logging = folder / "log4j2.properties"
     logging.write_text("rootLogger.level=warn\nrootLogger.appenderRef.c.ref=c\nappender.c.type=Console\nappender.c.name=c\n")
     quick = ["-Xms192m", "-Xmx384m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", f"-Dlog4j2.configurationFile={logging}"]
-    command = [java_program() or "java", *quick, "-cp", f"{default_jars_dir()}/*", "org.apache.kafka.connect.cli.ConnectDistributed", str(worker)]
+    command = [find_java() or "java", *quick, "-cp", f"{get_default_jars_dir()}/*", "org.apache.kafka.connect.cli.ConnectDistributed", str(worker)]
     with (folder / "connect.log").open("wb") as log:
         process = subprocess.Popen(command, cwd=folder, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
     try:
         async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", timeout=60) as http:
-            await _answering(http, process, folder / "connect.log")
-            yield Connect(http)
+            await _wait_until_ready(http, process, folder / "connect.log")
+            yield KafkaConnect(http)
     finally:
         process.terminate()
         try:
@@ -106,7 +106,7 @@ async def kafka_connect(bootstrap: str, folder: Path, name: str, *, schemas: boo
             process.wait()
 
 
-async def _answering(http: httpx2.AsyncClient, process: subprocess.Popen[bytes], log: Path) -> None:
+async def _wait_until_ready(http: httpx2.AsyncClient, process: subprocess.Popen[bytes], log: Path) -> None:
     for _ in range(600):
         assert process.poll() is None, f"Connect ended: {log.read_text()[-2000:]}"
         try:

@@ -5,11 +5,11 @@ from __future__ import annotations
 from uuid import NAMESPACE_URL, uuid5
 
 from schemas.ids import content_id
-from schemas.ports.engines import Passage
+from schemas.ports.engines import RerankPassage
 from schemas.values import ChildChunk, ParentChunk
 
 
-def parent(*texts: str, offset: int = 1000) -> ParentChunk:
+def make_parent(*texts: str, offset: int = 1000) -> ParentChunk:
     """Children one after the other, a line apart, `offset` characters into the document."""
     whole, children = "\n".join(texts), []
     for ordinal, text in enumerate(texts):
@@ -18,6 +18,6 @@ def parent(*texts: str, offset: int = 1000) -> ParentChunk:
     return ParentChunk(id=content_id("parent", whole), ordinal=0, text=whole, char_start=offset, char_end=offset + len(whole), tokens=9, children=children)
 
 
-def passage(text: str) -> Passage:
+def make_passage(text: str) -> RerankPassage:
     """Without token states."""
-    return Passage(uuid5(NAMESPACE_URL, text), text)
+    return RerankPassage(uuid5(NAMESPACE_URL, text), text)

@@ -22,14 +22,14 @@ from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 
 from engines.embed.null import NullEmbedder
-from tests.fakes.grounded import grounded_answer, shared_words, smallest
-from tests.fakes.serving import serving
+from tests.fakes.asgi_server import run_asgi_app
+from tests.fakes.grounded_model import answer_from_context, build_minimal_value, compute_word_overlap
 
 NATIVE_DIMENSION = 64
 
 
 @dataclass
-class Fault:
+class ResponseFault:
     """What goes wrong with one request. `on` is how its path ends; '' is any. After the first half of a stream `cut` closes the connection,
     `broken` sends an error in place of the rest, `stall` waits until the caller goes away."""
 
@@ -58,51 +58,51 @@ class FakeOpenAI:
     matryoshka: bool = True
     url: str = ""
     requests: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
-    hung_up: int = 0
-    _faults: deque[Fault] = field(default_factory=deque)
-    _said: deque[Any] = field(default_factory=deque)
+    n_disconnects: int = 0
+    _faults: deque[ResponseFault] = field(default_factory=deque)
+    _queued_answers: deque[Any] = field(default_factory=deque)
 
     def fail(self, *, times: int = 1, **how: Any) -> None:
-        self._faults.extend(Fault(**how) for _ in range(times))
+        self._faults.extend(ResponseFault(**how) for _ in range(times))
 
     @property
-    def troubles(self) -> int:
+    def n_pending_faults(self) -> int:
         """How many faults nobody has met yet."""
         return len(self._faults)
 
-    def mend(self) -> None:
+    def clear_faults(self) -> None:
         self._faults.clear()
 
-    def asked(self, on: str) -> list[dict[str, Any]]:
+    def get_request_bodies(self, path_suffix: str) -> list[dict[str, Any]]:
         """Bodies of the requests whose path ends so."""
-        return [body for path, body in self.requests if path.endswith(on)]
+        return [body for path, body in self.requests if path.endswith(path_suffix)]
 
-    def say(self, *answers: Any) -> None:
+    def queue_answers(self, *answers: Any) -> None:
         """Data to be sent as JSON, or a string to be sent as it is."""
-        self._said.extend(answers)
+        self._queued_answers.extend(answers)
 
-    def fault(self, path: str) -> Fault:
+    def take_fault(self, path: str) -> ResponseFault:
         found = next((fault for fault in self._faults if path.endswith(fault.on)), None)
         if found is None:
-            return Fault()
+            return ResponseFault()
         self._faults.remove(found)
         return found
 
-    def content(self, body: dict[str, Any]) -> str:
-        if self._said:
-            answer = self._said.popleft()
+    def generate_content(self, body: dict[str, Any]) -> str:
+        if self._queued_answers:
+            answer = self._queued_answers.popleft()
             return answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False)
-        prompt = "\n".join(_text(message["content"]) for message in body["messages"] if message["role"] == "user")
+        prompt = "\n".join(_extract_text(message["content"]) for message in body["messages"] if message["role"] == "user")
         schema = body.get("response_format", {}).get("json_schema", {}).get("schema")
         if schema is None:
-            return grounded_answer(prompt)["sentences"][0]["text"]
-        return json.dumps(grounded_answer(prompt) if "sufficient" in schema.get("properties", {}) else smallest(schema), ensure_ascii=False)
+            return answer_from_context(prompt)["sentences"][0]["text"]
+        return json.dumps(answer_from_context(prompt) if "sufficient" in schema.get("properties", {}) else build_minimal_value(schema), ensure_ascii=False)
 
 
 @contextmanager
 def fake_openai(**how: Any) -> Iterator[FakeOpenAI]:
     fake = FakeOpenAI(**how)
-    with serving(_app(fake)) as address:
+    with run_asgi_app(_app(fake)) as address:
         fake.url = address if fake.kind == "azure" else f"{address}/v1"
         yield fake
 
@@ -110,8 +110,8 @@ def fake_openai(**how: Any) -> Iterator[FakeOpenAI]:
 def _app(fake: FakeOpenAI) -> FastAPI:
     app = FastAPI()
 
-    async def answered(request: Request) -> Response:
-        return await _answered(fake, request)
+    async def answer(request: Request) -> Response:
+        return await _answer(fake, request)
 
     for path in (
         "/v1/chat/completions",
@@ -121,7 +121,7 @@ def _app(fake: FakeOpenAI) -> FastAPI:
         "/openai/deployments/{model}/chat/completions",
         "/openai/deployments/{model}/embeddings",
     ):
-        app.add_api_route(path, answered, methods=["POST"], response_model=None)
+        app.add_api_route(path, answer, methods=["POST"], response_model=None)
 
     @app.get("/v1/models")
     async def models() -> dict[str, Any]:
@@ -130,44 +130,44 @@ def _app(fake: FakeOpenAI) -> FastAPI:
     return app
 
 
-async def _answered(fake: FakeOpenAI, request: Request) -> Response:
+async def _answer(fake: FakeOpenAI, request: Request) -> Response:
     path, body = request.url.path, await request.json()
     fake.requests.append((path, body))
-    fault = fake.fault(path)
+    fault = fake.take_fault(path)
     if fault.hang:
-        await _until_gone(fake, request)
+        await _wait_for_disconnect(fake, request)
     if fault.status:
         headers = {} if fault.retry_after is None else {"retry-after": str(fault.retry_after)}
-        return _refused(fault.status, "as told", headers)
+        return _error_response(fault.status, "as told", headers)
     if fake.api_key and fake.api_key not in (request.headers.get("authorization", "").removeprefix("Bearer "), request.headers.get("api-key")):
-        return _refused(401, "Incorrect API key provided")
+        return _error_response(401, "Incorrect API key provided")
     if fault.malformed:
         return Response("<html>502 somewhere</html>", media_type="text/html")
     if fault.body is not None:
         streamed = isinstance(fault.body, str)
         return Response(fault.body if streamed else json.dumps(fault.body), media_type="text/event-stream" if streamed else "application/json")
-    return await _kinds[path.rsplit("/", 1)[1]](fake, body, fault)
+    return await _HANDLERS[path.rsplit("/", 1)[1]](fake, body, fault)
 
 
-async def _until_gone(fake: FakeOpenAI, request: Request) -> None:
+async def _wait_for_disconnect(fake: FakeOpenAI, request: Request) -> None:
     while not await request.is_disconnected():
         await asyncio.sleep(0.02)
-    fake.hung_up += 1
+    fake.n_disconnects += 1
 
 
-async def _chat(fake: FakeOpenAI, body: dict[str, Any], fault: Fault) -> Response:
-    if problem := _chat_problem(fake, body):
-        return _refused(400, problem)
-    content = fake.content(body)
-    usage = {"prompt_tokens": sum(len(_text(message["content"]).split()) for message in body["messages"]), "completion_tokens": len(content.split())}
+async def _answer_chat(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFault) -> Response:
+    if problem := _find_chat_problem(fake, body):
+        return _error_response(400, problem)
+    content = fake.generate_content(body)
+    usage = {"prompt_tokens": sum(len(_extract_text(message["content"]).split()) for message in body["messages"]), "completion_tokens": len(content.split())}
     usage["total_tokens"] = sum(usage.values())
     if body.get("stream"):
-        return StreamingResponse(_streamed(fake, body, content, usage, fault), media_type="text/event-stream")
+        return StreamingResponse(_stream_chat(fake, body, content, usage, fault), media_type="text/event-stream")
     choice = {"index": 0, "message": {"role": "assistant", "content": content, "refusal": None}, "finish_reason": "stop"}
     return JSONResponse({"id": "chatcmpl-fake", "object": "chat.completion", "created": 0, "model": body["model"], "choices": [choice], "usage": usage})
 
 
-def _chat_problem(fake: FakeOpenAI, body: dict[str, Any]) -> str | None:
+def _find_chat_problem(fake: FakeOpenAI, body: dict[str, Any]) -> str | None:
     """What OpenAI's own models refuse and vLLM does not, and what strict schemas must hold."""
     if fake.kind != "vllm":
         for name in ("max_tokens", "temperature"):
@@ -175,69 +175,71 @@ def _chat_problem(fake: FakeOpenAI, body: dict[str, Any]) -> str | None:
                 return f"Unsupported parameter: '{name}' is not supported with this model."
     form = body.get("response_format", {})
     if form.get("type") == "json_schema" and form["json_schema"].get("strict") and fake.kind != "vllm":
-        return _strict_problem(form["json_schema"]["schema"])
+        return _find_schema_problem(form["json_schema"]["schema"])
     return None
 
 
-def _strict_problem(schema: dict[str, Any]) -> str | None:
+def _find_schema_problem(schema: dict[str, Any]) -> str | None:
     if schema.get("type") == "object":
         if schema.get("additionalProperties") is not False or set(schema.get("required", [])) != set(schema.get("properties", {})):
             return "Invalid schema for response_format: 'additionalProperties' must be false and all properties must be required."
-        return next(filter(None, map(_strict_problem, schema["properties"].values())), None)
-    return _strict_problem(schema["items"]) if schema.get("type") == "array" else None
+        return next(filter(None, map(_find_schema_problem, schema["properties"].values())), None)
+    return _find_schema_problem(schema["items"]) if schema.get("type") == "array" else None
 
 
-async def _streamed(fake: FakeOpenAI, body: dict[str, Any], content: str, usage: dict[str, int], fault: Fault) -> AsyncIterator[str]:
+async def _stream_chat(fake: FakeOpenAI, body: dict[str, Any], content: str, usage: dict[str, int], fault: ResponseFault) -> AsyncIterator[str]:
     shell = {"id": "chatcmpl-fake", "object": "chat.completion.chunk", "created": 0, "model": body["model"]}
     pieces = [content[at : at + 8] for at in range(0, len(content), 8)]
     for place, piece in enumerate(pieces):
         if place > len(pieces) // 2 and (fault.cut or fault.stall):
-            await _stopped(fake, fault)
+            await _interrupt_stream(fake, fault)
         if place > len(pieces) // 2 and fault.broken:
-            yield _event({"error": {"message": "as told", "type": "server_error"}})
+            yield _format_event({"error": {"message": "as told", "type": "server_error"}})
             return
-        yield _event({**shell, "choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
-    yield _event({**shell, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
+        yield _format_event({**shell, "choices": [{"index": 0, "delta": {"content": piece}, "finish_reason": None}]})
+    yield _format_event({**shell, "choices": [{"index": 0, "delta": {}, "finish_reason": "stop"}]})
     if body.get("stream_options", {}).get("include_usage"):
-        yield _event({**shell, "choices": [], "usage": usage})
+        yield _format_event({**shell, "choices": [], "usage": usage})
     yield "data: [DONE]\n\n"
 
 
-def _event(data: dict[str, Any]) -> str:
+def _format_event(data: dict[str, Any]) -> str:
     return f"data: {json.dumps(data)}\n\n"
 
 
-async def _stopped(fake: FakeOpenAI, fault: Fault) -> None:
+async def _interrupt_stream(fake: FakeOpenAI, fault: ResponseFault) -> None:
     """Raises: the server closes the connection (`cut`), or the caller does (`stall`)."""
     if fault.cut:
         raise ConnectionAbortedError("as told")
     try:
         await asyncio.Event().wait()
     finally:
-        fake.hung_up += 1
+        fake.n_disconnects += 1
 
 
-async def _embeddings(fake: FakeOpenAI, body: dict[str, Any], fault: Fault) -> Response:
+async def _answer_embeddings(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFault) -> Response:
     if "dimensions" in body and not fake.matryoshka:
-        return _refused(400, f'Model "{body["model"]}" does not support matryoshka representation, changing output dimensions will lead to poor results.')
+        return _error_response(
+            400, f'Model "{body["model"]}" does not support matryoshka representation, changing output dimensions will lead to poor results.'
+        )
     if "messages" in body and fake.kind != "vllm":
-        return _refused(400, "Unrecognized request argument supplied: messages")
-    texts = [_text(body["messages"][-1]["content"])] if "messages" in body else [body["input"]] if isinstance(body["input"], str) else body["input"]
+        return _error_response(400, "Unrecognized request argument supplied: messages")
+    texts = [_extract_text(body["messages"][-1]["content"])] if "messages" in body else [body["input"]] if isinstance(body["input"], str) else body["input"]
     if not all(texts):
-        return _refused(400, "'$.input' is invalid: empty strings are not allowed.")
-    rows = [_cut(item.vector.astype(np.float32), body.get("dimensions")) for item in await NullEmbedder(NATIVE_DIMENSION).embed(texts)]
-    data = [{"index": place, "object": "embedding", "embedding": _encoded(row, body, fault)} for place, row in enumerate(rows)]
-    shown = data[1:] if fault.drop else list(reversed(data))
+        return _error_response(400, "'$.input' is invalid: empty strings are not allowed.")
+    rows = [_truncate_vector(item.vector.astype(np.float32), body.get("dimensions")) for item in await NullEmbedder(NATIVE_DIMENSION).embed(texts)]
+    data = [{"index": place, "object": "embedding", "embedding": _encode_vector(row, body, fault)} for place, row in enumerate(rows)]
+    returned = data[1:] if fault.drop else list(reversed(data))
     usage = {"prompt_tokens": sum(len(text.split()) for text in texts), "total_tokens": sum(len(text.split()) for text in texts)}
-    return _json({"object": "list", "model": body["model"], "data": shown, "usage": usage})
+    return _json_response({"object": "list", "model": body["model"], "data": returned, "usage": usage})
 
 
-def _cut(row: Any, dimensions: int | None) -> Any:
+def _truncate_vector(row: Any, dimensions: int | None) -> Any:
     short = row[:dimensions]
     return short / np.linalg.norm(short)
 
 
-def _encoded(row: Any, body: dict[str, Any], fault: Fault) -> Any:
+def _encode_vector(row: Any, body: dict[str, Any], fault: ResponseFault) -> Any:
     if fault.wrong_dimension:
         row = row[:3]
     if fault.nan:
@@ -245,26 +247,26 @@ def _encoded(row: Any, body: dict[str, Any], fault: Fault) -> Any:
     return base64.b64encode(row.astype("<f4").tobytes()).decode() if body.get("encoding_format") == "base64" else [float(value) for value in row]
 
 
-async def _rerank(fake: FakeOpenAI, body: dict[str, Any], fault: Fault) -> Response:
-    texts = [document if isinstance(document, str) else _text(document["content"]) for document in body["documents"]]
-    results = [{"index": place, "document": {"text": text}, "relevance_score": shared_words(body["query"], text)} for place, text in enumerate(texts)]
+async def _answer_rerank(fake: FakeOpenAI, body: dict[str, Any], fault: ResponseFault) -> Response:
+    texts = [document if isinstance(document, str) else _extract_text(document["content"]) for document in body["documents"]]
+    results = [{"index": place, "document": {"text": text}, "relevance_score": compute_word_overlap(body["query"], text)} for place, text in enumerate(texts)]
     ranked = sorted(results, key=lambda item: -item["relevance_score"])[: body.get("top_n") or None]
     if fault.nan:
         ranked[0]["relevance_score"] = float("nan")
-    return _json({"id": "rerank-fake", "model": body["model"], "usage": {"total_tokens": 0}, "results": ranked[1:] if fault.drop else ranked})
+    return _json_response({"id": "rerank-fake", "model": body["model"], "usage": {"total_tokens": 0}, "results": ranked[1:] if fault.drop else ranked})
 
 
-_kinds = {"completions": _chat, "embeddings": _embeddings, "rerank": _rerank}
+_HANDLERS = {"completions": _answer_chat, "embeddings": _answer_embeddings, "rerank": _answer_rerank}
 
 
-def _text(content: Any) -> str:
+def _extract_text(content: Any) -> str:
     return content if isinstance(content, str) else "\n".join(part.get("text", "") for part in content)
 
 
-def _json(value: Any) -> Response:
+def _json_response(value: Any) -> Response:
     """NaN and all, as careless servers send it."""
     return Response(json.dumps(value), media_type="application/json")
 
 
-def _refused(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
+def _error_response(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
     return JSONResponse({"error": {"message": message, "type": "invalid_request_error", "param": None, "code": None}}, status, headers)

@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from fastapi import FastAPI, Request
 from fastapi.responses import RedirectResponse, Response, StreamingResponse
 
-from tests.fakes.serving import serving
+from tests.fakes.asgi_server import run_asgi_app
 
 
 @contextmanager
 def fake_web() -> Iterator[str]:
-    with serving(_app()) as address:
+    with run_asgi_app(_app()) as address:
         yield address
 
 
@@ -54,11 +54,11 @@ def _app() -> FastAPI:
 
     @app.get("/claims")
     async def claims(size: int) -> Response:
-        return StreamingResponse(_endless(), headers={"content-length": str(size)})
+        return StreamingResponse(_stream_endlessly(), headers={"content-length": str(size)})
 
     @app.get("/endless")
     async def endless() -> Response:
-        return StreamingResponse(_endless())
+        return StreamingResponse(_stream_endlessly())
 
     @app.get("/slow")
     async def slow(request: Request) -> Response:
@@ -69,18 +69,18 @@ def _app() -> FastAPI:
     @app.get("/drip/{number}")
     async def drip(number: int) -> Response:
         """Never silent for long, and never done."""
-        return StreamingResponse(_drops())
+        return StreamingResponse(_stream_slowly())
 
     return app
 
 
-async def _drops() -> AsyncIterator[bytes]:
+async def _stream_slowly() -> AsyncIterator[bytes]:
     while True:
         yield b"x"
         await asyncio.sleep(0.2)
 
 
-async def _endless() -> AsyncIterator[bytes]:
+async def _stream_endlessly() -> AsyncIterator[bytes]:
     while True:
         yield b"x" * 65_536
         await asyncio.sleep(0)

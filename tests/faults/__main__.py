@@ -9,13 +9,13 @@ import sys
 from functools import partial
 from pathlib import Path
 
-from tests.faults.ground import Ground
-from tests.faults.run import FAULTS, Run
-from tests.faults.table import markdown, write
-from tests.kafka_fixture import own_broker
-from tests.postgres_fixture import own_postgres
+from tests.faults.environment import FaultEnvironment
+from tests.faults.report import format_fault_table, write_table
+from tests.faults.suite import FAULTS, FaultSuite
+from tests.kafka_fixture import run_broker
+from tests.postgres_fixture import run_postgres
 
-say = partial(print, file=sys.stderr, flush=True)
+log_progress = partial(print, file=sys.stderr, flush=True)
 
 
 def main() -> int:
@@ -25,14 +25,14 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=10.0, help="about how long it may take")
     parser.add_argument("--only", default="", metavar="PATTERN", help="faults whose name matches this regular expression")
     parser.add_argument("--write", type=Path, metavar="PAGE", help="put the table into this page")
-    given = parser.parse_args()
-    faults = [fault for fault in FAULTS if re.search(given.only, fault.name)]
-    with own_broker() as broker, own_postgres() as server:
-        rows = Run(Ground(broker, server), given.seed, given.minutes, say).all(faults)
-    print(markdown(rows))
-    if given.write is not None:
-        write(given.write, rows)
-    return int(not all(row.holds for row in rows))
+    arguments = parser.parse_args()
+    faults = [fault for fault in FAULTS if re.search(arguments.only, fault.name)]
+    with run_broker() as broker, run_postgres() as server:
+        rows = FaultSuite(FaultEnvironment(broker, server), arguments.seed, arguments.minutes, log_progress).run_all(faults)
+    print(format_fault_table(rows))
+    if arguments.write is not None:
+        write_table(arguments.write, rows)
+    return int(not all(row.passed for row in rows))
 
 
 if __name__ == "__main__":

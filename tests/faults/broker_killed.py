@@ -6,19 +6,19 @@ import os
 import signal
 import time
 
-from tests.faults.trial import Fault, Trial
-from tests.postgres_fixture import elsewhere
+from tests.faults.trial import Fault, FaultTrial
+from tests.postgres_fixture import run_in_thread
 
-EACH_S = 25.0
+ROUND_S = 25.0
 
 
-def strike(trial: Trial) -> int:
+def inject(trial: FaultTrial) -> int:
     def kill() -> None:
-        os.kill(trial.ground.broker.status().pid or 0, signal.SIGKILL)
-        time.sleep(trial.mood.uniform(0.1, 2.0))
-        elsewhere(trial.ground.broker.start)
+        os.kill(trial.environment.broker.status().pid or 0, signal.SIGKILL)
+        time.sleep(trial.rng.uniform(0.1, 2.0))
+        run_in_thread(trial.environment.broker.start)
 
-    return trial.interrupted(EACH_S, kill, at_most_s=1.0)
+    return trial.interrupt_rounds(ROUND_S, kill, at_most_s=1.0)
 
 
-FAULT = Fault("kill -9 of the broker", strike, own=frozenset({"kafka"}))
+FAULT = Fault("kill -9 of the broker", inject, dedicated_services=frozenset({"kafka"}))

@@ -6,22 +6,22 @@ import os
 import signal
 import time
 
-from tests.faults.trial import Fault, Trial
-from tests.faults.worker import SESSION_S
+from tests.faults.trial import Fault, FaultTrial
+from tests.faults.worker import SESSION_TIMEOUT_S
 
-EACH_S = 15.0
+ROUND_S = 15.0
 
 
-def strike(trial: Trial) -> int:
-    def stand_still() -> None:
-        pid = trial.ground.broker.status().pid or 0
+def inject(trial: FaultTrial) -> int:
+    def pause() -> None:
+        pid = trial.environment.broker.status().pid or 0
         os.kill(pid, signal.SIGSTOP)
         try:
-            time.sleep(SESSION_S + trial.mood.uniform(1.0, 3.0))
+            time.sleep(SESSION_TIMEOUT_S + trial.rng.uniform(1.0, 3.0))
         finally:
             os.kill(pid, signal.SIGCONT)
 
-    return trial.interrupted(EACH_S, stand_still, at_most_s=1.0)
+    return trial.interrupt_rounds(ROUND_S, pause, at_most_s=1.0)
 
 
-FAULT = Fault("the broker stands still", strike, own=frozenset({"kafka"}))
+FAULT = Fault("the broker stands still", inject, dedicated_services=frozenset({"kafka"}))

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 import base64
 
-from tests.faults.trial import Fault, Trial
-from tests.journey.bad_files import encrypted_pdf
-from tests.workload import Event, received_content
+from tests.faults.trial import Fault, FaultTrial
+from tests.journey.broken_files import make_encrypted_pdf
+from tests.workload import KafkaEvent, make_received_content
 
-IN_A_ROW = 20
+BATCH_SIZE = 20
 CODE = "ENCRYPTED_DOCUMENT"
 
 
-def strike(trial: Trial) -> int:
-    trial.staffed()
-    content = {"base64": base64.b64encode(encrypted_pdf()).decode()}
-    trial.feed_to(0.5)
-    for number in trial.rounds(10.0):
-        locked = [in_one_row(received_content(f"locked-{number}-{place}", 0, content)) for place in range(IN_A_ROW)]
-        trial.send(locked)
-        trial.also_buried |= {(headers["ce_id"], CODE) for _, headers, _ in locked}
-        trial.heard(len(trial.sent))
-    return len(trial.also_buried)
+def inject(trial: FaultTrial) -> int:
+    trial.start_workers()
+    content = {"base64": base64.b64encode(make_encrypted_pdf()).decode()}
+    trial.push_share(0.5)
+    for number in trial.get_rounds(10.0):
+        encrypted_events = [to_single_partition(make_received_content(f"locked-{number}-{place}", 0, content)) for place in range(BATCH_SIZE)]
+        trial.push(encrypted_events)
+        trial.expected_dead_letters |= {(headers["ce_id"], CODE) for _, headers, _ in encrypted_events}
+        trial.wait_for_outcomes(len(trial.sent_ids))
+    return len(trial.expected_dead_letters)
 
 
-def in_one_row(event: Event) -> Event:
+def to_single_partition(event: KafkaEvent) -> KafkaEvent:
     """In one partition, with nothing between."""
     _, headers, value = event
     return "a row", headers, value
 
 
-FAULT = Fault("twenty encrypted PDFs in a row", strike)
+FAULT = Fault("twenty encrypted PDFs in a row", inject)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tests.faults.engine_trouble import in_doses
-from tests.faults.trial import Fault, Trial
+from tests.faults.faulty_engine import inject_in_bursts
+from tests.faults.trial import Fault, FaultTrial
 
 
-def strike(trial: Trial) -> int:
-    return in_doses(trial, lambda: {"hang": True})
+def inject(trial: FaultTrial) -> int:
+    return inject_in_bursts(trial, lambda: {"hang": True})
 
 
-FAULT = Fault("an engine hangs", strike, served=True)
+FAULT = Fault("an engine hangs", inject, needs_model_server=True)

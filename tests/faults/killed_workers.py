@@ -8,78 +8,80 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from processors import STAGES
-from tests.faults.trial import Fault, Trial, passed
-from tests.integration.cluster import Worker
+from tests.faults.trial import Fault, FaultTrial, seconds_since
+from tests.integration.cluster import WorkerProcess
 
-QUIET = ("control", "announce", "erase", "runs", "judgements")
+UNRELATED_STAGES = ("control", "announce", "erase", "runs", "judgements")
 """Stages that hear nothing of documents."""
-MISSED_AFTER_S = 15.0
+KILL_TIMEOUT_S = 15.0
 """A place that is not come by is given up."""
-FIRST_WITHIN_S = 60.0
-AT_MOST = 3.0
+FIRST_KILL_TIMEOUT_S = 60.0
+MAX_DURATION_FACTOR = 3.0
 """Times the span: so long it goes on for stages that were not struck yet."""
 
 
 @dataclass
-class Victims:
+class StageVictims:
     """One stage's workers, one after the other; `places` are those to die at still."""
 
-    trial: Trial
+    trial: FaultTrial
     stage: str
-    places: list[str]
-    worker: Worker | None = None
-    since: float = 0.0
-    struck: int = 0
+    kill_points: list[str]
+    worker: WorkerProcess | None = None
+    started_at: float = 0.0
+    n_killed: int = 0
 
     @property
-    def over(self) -> bool:
-        return self.worker is None and not self.places
+    def is_done(self) -> bool:
+        return self.worker is None and not self.kill_points
 
-    def look(self) -> None:
+    def check_worker(self) -> None:
         if self.worker is None:
-            self._next()
+            self._start_next()
         elif self.worker.process.poll() is not None:
-            self.struck += 1
+            self.n_killed += 1
             self.worker = None
-        elif passed(self.since) > MISSED_AFTER_S:
-            self.release()
+        elif seconds_since(self.started_at) > KILL_TIMEOUT_S:
+            self.stop_worker()
 
-    def release(self) -> None:
+    def stop_worker(self) -> None:
         if self.worker is not None and self.worker.process.poll() is None:
-            self.trial.crew.dismiss(self.worker, signal.SIGKILL)
+            self.trial.fleet.stop_worker(self.worker, signal.SIGKILL)
         self.worker = None
 
-    def _next(self) -> None:
-        if self.places:
-            self.worker, self.since = self.trial.crew.employ([self.stage], die_at=self.places.pop()), time.monotonic()
-            self.trial.crew.ended.append(self.worker)
+    def _start_next(self) -> None:
+        if self.kill_points:
+            self.worker, self.started_at = self.trial.fleet.spawn_worker([self.stage], die_at=self.kill_points.pop()), time.monotonic()
+            self.trial.fleet.stopped_workers.append(self.worker)
 
 
-def strike(trial: Trial) -> int:
-    crossings = list(trial.clean.crossings)
-    trial.mood.shuffle(crossings)
-    trial.staffed(stages=QUIET)
-    stages = [stage.name for stage in STAGES if stage.name not in QUIET]
-    victims = [Victims(trial, stage, [place for place in crossings if place.startswith(f"{stage}|")]) for stage in stages]
+def inject(trial: FaultTrial) -> int:
+    await_points = list(trial.baseline.await_points)
+    trial.rng.shuffle(await_points)
+    trial.start_workers(stages=UNRELATED_STAGES)
+    stages = [stage.name for stage in STAGES if stage.name not in UNRELATED_STAGES]
+    victims = [StageVictims(trial, stage, [place for place in await_points if place.startswith(f"{stage}|")]) for stage in stages]
     started = time.monotonic()
-    while not late(victims, passed(started), trial.span_s) and not over(victims, passed(started) >= trial.span_s):
-        trial.feed_to(min(0.9, passed(started) / trial.span_s))
+    while not is_timed_out(victims, seconds_since(started), trial.duration_s) and not is_finished(victims, seconds_since(started) >= trial.duration_s):
+        trial.push_share(min(0.9, seconds_since(started) / trial.duration_s))
         for each in victims:
-            each.look()
+            each.check_worker()
         time.sleep(0.05)
     for each in victims:
-        each.release()
-    trial.crew.employ(stages)
-    return sum(each.struck for each in victims)
+        each.stop_worker()
+    trial.fleet.spawn_worker(stages)
+    return sum(each.n_killed for each in victims)
 
 
-def late(victims: Sequence[Victims], seconds: float, span_s: float) -> bool:
+def is_timed_out(victims: Sequence[StageVictims], elapsed_s: float, duration_s: float) -> bool:
     """On a busy machine the first worker may die only after all the time there is."""
-    return seconds >= (AT_MOST * span_s if any(each.struck for each in victims) else max(AT_MOST * span_s, FIRST_WITHIN_S))
+    return elapsed_s >= (
+        MAX_DURATION_FACTOR * duration_s if any(each.n_killed for each in victims) else max(MAX_DURATION_FACTOR * duration_s, FIRST_KILL_TIMEOUT_S)
+    )
 
 
-def over(victims: Sequence[Victims], late: bool) -> bool:
-    return all(each.over for each in victims) or (late and all(each.struck or each.over for each in victims))
+def is_finished(victims: Sequence[StageVictims], timed_out: bool) -> bool:
+    return all(each.is_done for each in victims) or (timed_out and all(each.n_killed or each.is_done for each in victims))
 
 
-FAULT = Fault("kill -9 of a worker at an await between read and acknowledge", strike, share=5.0)
+FAULT = Fault("kill -9 of a worker at an await between read and acknowledge", inject, duration_share=5.0)

@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import time
 
-from tests.faults.trial import Fault, Trial, passed
-from tests.faults.wire import wire
+from tests.faults.relay import run_relay
+from tests.faults.trial import Fault, FaultTrial, seconds_since
 
-ONE_IN = 6
-LEAST = 3
+LOSS_ODDS = 6
+MIN_LOST = 3
 
 
-def strike(trial: Trial) -> int:
-    direct = trial.crew.environment
-    with wire(trial.crew.dsn) as found:
-        trial.crew.environment = {**direct, "ANABRANCH_DATABASE__URL": found.before(trial.crew.dsn)}
-        trial.staffed(2)
-        found.lose = lambda piece: is_commit(piece) and trial.mood.randrange(ONE_IN) == 0
+def inject(trial: FaultTrial) -> int:
+    direct_environment = trial.fleet.environment
+    with run_relay(trial.fleet.dsn) as relay:
+        trial.fleet.environment = {**direct_environment, "ANABRANCH_DATABASE__URL": relay.relay_url(trial.fleet.dsn)}
+        trial.start_workers(2)
+        relay.should_drop_answer = lambda piece: is_commit(piece) and trial.rng.randrange(LOSS_ODDS) == 0
         started = time.monotonic()
-        while passed(started) < trial.span_s or (found.lost < LEAST and trial.pushed < len(trial.events)):
-            trial.feed_to(passed(started) / trial.span_s)
+        while seconds_since(started) < trial.duration_s or (relay.n_dropped < MIN_LOST and trial.n_pushed < len(trial.events)):
+            trial.push_share(seconds_since(started) / trial.duration_s)
             time.sleep(0.1)
         trial.finish()
-        for worker in trial.crew.alive():
-            trial.crew.dismiss(worker)
-    trial.crew.environment = direct
-    return found.lost
+        for worker in trial.fleet.list_running():
+            trial.fleet.stop_worker(worker)
+    trial.fleet.environment = direct_environment
+    return relay.n_dropped
 
 
 def is_commit(piece: bytes) -> bool:
@@ -33,4 +33,4 @@ def is_commit(piece: bytes) -> bool:
     return piece.startswith(b"Q") and b"COMMIT" in piece[:16]
 
 
-FAULT = Fault("a COMMIT whose answer is lost", strike)
+FAULT = Fault("a COMMIT whose answer is lost", inject)

@@ -6,18 +6,18 @@ import os
 import signal
 import time
 
-from tests.faults.trial import Fault, Trial
+from tests.faults.trial import Fault, FaultTrial
 
-EACH_S = 8.0
+ROUND_S = 8.0
 
 
-def strike(trial: Trial) -> int:
+def inject(trial: FaultTrial) -> int:
     def kill() -> None:
-        os.kill(int((trial.ground.server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
-        time.sleep(trial.mood.uniform(0.1, 1.0))
-        trial.ground.server.start()
+        os.kill(int((trial.environment.server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
+        time.sleep(trial.rng.uniform(0.1, 1.0))
+        trial.environment.server.start()
 
-    return trial.interrupted(EACH_S, kill, at_most_s=0.6)
+    return trial.interrupt_rounds(ROUND_S, kill, at_most_s=0.6)
 
 
-FAULT = Fault("kill -9 of Postgres", strike, own=frozenset({"postgres"}))
+FAULT = Fault("kill -9 of Postgres", inject, dedicated_services=frozenset({"postgres"}))

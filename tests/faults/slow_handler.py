@@ -4,33 +4,33 @@ from __future__ import annotations
 
 from confluent_kafka.admin import AdminClient
 
-from streams.partition import Bounds
-from tests.faults.trial import Fault, Trial
+from streams.partition_sink import PartitionLimits
+from tests.faults.trial import Fault, FaultTrial
 
-POLL_S = 2.0
-SLOW_S = 6.5
-FEW = Bounds(queue_bytes=5_000)
-PORTION = 20
+MAX_POLL_INTERVAL_S = 2.0
+HANDLER_S = 6.5
+SMALL_BOUNDS = PartitionLimits(queue_bytes=5_000)
+EVENTS_PER_ROUND = 20
 """Events of a round."""
 GROUP = "anabranch.embed.g1"
 
 
-def strike(trial: Trial) -> int:
-    trial.staffed(pause_s=SLOW_S, max_poll_interval_s=POLL_S, bounds=FEW)
-    trial.crew.await_members(GROUP, 1)
-    before = members(trial)
-    for _ in trial.rounds(2 * SLOW_S):
-        trial.feed(PORTION)
-        trial.heard(len(trial.sent))
-    trial.expect(members(trial) == before, "a worker that was only slow has lost its place in the group")
-    (slow,) = trial.crew.alive()
-    trial.crew.dismiss(slow)
-    return len(slow.embedded)
+def inject(trial: FaultTrial) -> int:
+    trial.start_workers(pause_s=HANDLER_S, max_poll_interval_s=MAX_POLL_INTERVAL_S, bounds=SMALL_BOUNDS)
+    trial.fleet.wait_for_members(GROUP, 1)
+    members_before = fetch_members(trial)
+    for _ in trial.get_rounds(2 * HANDLER_S):
+        trial.push_next(EVENTS_PER_ROUND)
+        trial.wait_for_outcomes(len(trial.sent_ids))
+    trial.expect(fetch_members(trial) == members_before, "a worker that was only slow has lost its place in the group")
+    (slow,) = trial.fleet.list_running()
+    trial.fleet.stop_worker(slow)
+    return len(slow.embedded_words)
 
 
-def members(trial: Trial) -> set[str]:
-    admin, group = AdminClient({"bootstrap.servers": trial.crew.settings.bootstrap_servers}), trial.crew.settings.topic_prefix + GROUP
+def fetch_members(trial: FaultTrial) -> set[str]:
+    admin, group = AdminClient({"bootstrap.servers": trial.fleet.settings.bootstrap_servers}), trial.fleet.settings.topic_prefix + GROUP
     return {member.member_id for member in admin.describe_consumer_groups([group])[group].result().members}
 
 
-FAULT = Fault("a handler slower than 3 × max.poll.interval", strike, share=1.5)
+FAULT = Fault("a handler slower than 3 × max.poll.interval", inject, duration_share=1.5)

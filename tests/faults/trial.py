@@ -9,98 +9,100 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from tests.fakes.openai_server import FakeOpenAI
-from tests.faults.crew import Crew
-from tests.faults.ground import Ground
-from tests.faults.wire import Wire
+from tests.faults.environment import FaultEnvironment
+from tests.faults.relay import TcpRelay
 from tests.faults.worker import CROSSED
-from tests.integration.cluster import tail, told, until
-from tests.workload import Event, histories, shuffled
+from tests.faults.worker_fleet import WorkerFleet
+from tests.integration.cluster import collect_outcomes, tail_topic, wait_until
+from tests.workload import KafkaEvent, generate_histories, interleave
 
-Buried = frozenset[tuple[str, str]]
+DeadLetterCodes = frozenset[tuple[str, str]]
 """(producer's event id, code)"""
 
 
 @dataclass(frozen=True)
-class Clean:
+class Baseline:
     """What the workload comes to when nothing happens. `crossings` are the awaits that were made on the way."""
 
     tables: Mapping[str, Any]
-    buried: Buried
-    crossings: Sequence[str]
+    dead_letters: DeadLetterCodes
+    await_points: Sequence[str]
 
 
 @dataclass
-class Trial:
+class FaultTrial:
     """What a fault has at hand. `span_s` is how long it strikes."""
 
-    crew: Crew
-    ground: Ground
-    clean: Clean
-    mood: random.Random
-    span_s: float
-    events: list[Event]
-    pushed: int = 0
-    also_buried: set[tuple[str, str]] = field(default_factory=set)
-    sent: list[str] = field(default_factory=list)
-    wrong: list[str] = field(default_factory=list)
-    engine: FakeOpenAI | None = None
+    fleet: WorkerFleet
+    environment: FaultEnvironment
+    baseline: Baseline
+    rng: random.Random
+    duration_s: float
+    events: list[KafkaEvent]
+    n_pushed: int = 0
+    expected_dead_letters: set[tuple[str, str]] = field(default_factory=set)
+    sent_ids: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    model_server: FakeOpenAI | None = None
     """The embedding server, where one is asked for."""
-    engine_wire: Wire | None = None
+    model_relay: TcpRelay | None = None
     """Before it."""
 
-    def feed(self, count: int) -> None:
+    def push_next(self, count: int) -> None:
         """Send the next events of the workload."""
-        self.send(self.events[self.pushed : self.pushed + count])
-        self.pushed = min(len(self.events), self.pushed + count)
+        self.push(self.events[self.n_pushed : self.n_pushed + count])
+        self.n_pushed = min(len(self.events), self.n_pushed + count)
 
-    def feed_to(self, share: float) -> None:
+    def push_share(self, share: float) -> None:
         """Send until this share of the workload is out."""
-        self.feed(max(0, round(share * len(self.events)) - self.pushed))
+        self.push_next(max(0, round(share * len(self.events)) - self.n_pushed))
 
-    def send(self, events: Sequence[Event]) -> None:
+    def push(self, events: Sequence[KafkaEvent]) -> None:
         if events:
-            self.crew.push(events)
-            self.sent += [headers["ce_id"] for _, headers, _ in events]
+            self.fleet.push(events)
+            self.sent_ids += [headers["ce_id"] for _, headers, _ in events]
 
-    def staffed(self, count: int = 1, **how: Any) -> None:
+    def start_workers(self, count: int = 1, **how: Any) -> None:
         """So many workers, ready."""
-        workers = [self.crew.employ(**how) for _ in range(count)]
-        until(lambda: all(worker.ready for worker in workers), "workers")
+        workers = [self.fleet.spawn_worker(**how) for _ in range(count)]
+        wait_until(lambda: all(worker.is_ready for worker in workers), "workers")
 
     def finish(self) -> None:
         """The rest of the workload, by a worker that nothing happens to, until everything has settled."""
-        self.feed_to(1.0)
-        if not self.crew.alive():
-            self.staffed()
-        self.heard(len(self.sent))
-        self.crew.await_quiet()
+        self.push_share(1.0)
+        if not self.fleet.list_running():
+            self.start_workers()
+        self.wait_for_outcomes(len(self.sent_ids))
+        self.fleet.wait_until_idle()
 
-    def heard(self, count: int) -> dict[str, set[tuple[str, str]]]:
+    def wait_for_outcomes(self, count: int) -> dict[str, set[tuple[str, str]]]:
         """What was told of the events once so many have an outcome."""
-        with tail(self.crew.settings, "outcomes") as outcomes:
-            until(lambda: len(told(outcomes)) >= count, lambda: f"outcomes of {sorted(set(self.sent) - told(outcomes).keys())[:20]}")
-            return told(outcomes)
+        with tail_topic(self.fleet.settings, "outcomes") as outcomes:
+            wait_until(
+                lambda: len(collect_outcomes(outcomes)) >= count, lambda: f"outcomes of {sorted(set(self.sent_ids) - collect_outcomes(outcomes).keys())[:20]}"
+            )
+            return collect_outcomes(outcomes)
 
-    def interrupted(self, each_s: float, interrupt: Callable[[], None], *, at_most_s: float) -> int:
+    def interrupt_rounds(self, round_s: float, interrupt: Callable[[], None], *, at_most_s: float) -> int:
         """Two workers are at work on the events of a round when something happens to what they work with, within so many seconds; then all are heard of."""
-        self.staffed(2)
-        self.crew.await_members("anabranch.embed.g1", 2)
-        rounds = self.rounds(each_s)
+        self.start_workers(2)
+        self.fleet.wait_for_members("anabranch.embed.g1", 2)
+        rounds = self.get_rounds(round_s)
         for number in rounds:
-            self.feed_to((number + 1) / (len(rounds) + 1))
-            time.sleep(self.mood.uniform(0.1, at_most_s))
+            self.push_share((number + 1) / (len(rounds) + 1))
+            time.sleep(self.rng.uniform(0.1, at_most_s))
             interrupt()
-            self.heard(len(self.sent))
+            self.wait_for_outcomes(len(self.sent_ids))
         return len(rounds)
 
-    def rounds(self, each_s: float) -> Sequence[int]:
+    def get_rounds(self, round_s: float) -> Sequence[int]:
         """So many strikes fit, one at least."""
-        return range(max(1, round(self.span_s / each_s)))
+        return range(max(1, round(self.duration_s / round_s)))
 
-    def expect(self, holds: bool, otherwise: str) -> None:
+    def expect(self, condition: bool, violation: str) -> None:
         """What must hold beside the common verdict."""
-        if not holds:
-            self.wrong.append(otherwise)
+        if not condition:
+            self.violations.append(violation)
 
 
 @dataclass(frozen=True)
@@ -109,29 +111,29 @@ class Fault:
     breaks and must not share."""
 
     name: str
-    strike: Callable[[Trial], int]
-    share: float = 1.0
-    served: bool = False
-    own: frozenset[Literal["kafka", "postgres"]] = frozenset()
+    inject: Callable[[FaultTrial], int]
+    duration_share: float = 1.0
+    needs_model_server: bool = False
+    dedicated_services: frozenset[Literal["kafka", "postgres"]] = frozenset()
 
 
-def workload(seed: int, documents: int) -> list[Event]:
-    return shuffled(histories(random.Random(seed), documents), random.Random(seed + 1))
+def make_workload(seed: int, documents: int) -> list[KafkaEvent]:
+    return interleave(generate_histories(random.Random(seed), documents), random.Random(seed + 1))
 
 
-def buried(crew: Crew) -> Buried:
-    return frozenset((str(event), str(code)) for event, code in crew.select("select producer_event_id, code from dead_letters"))
+def fetch_dead_letters(fleet: WorkerFleet) -> DeadLetterCodes:
+    return frozenset((str(event), str(code)) for event, code in fleet.select("select producer_event_id, code from dead_letters"))
 
 
-def clean_run(crew: Crew, events: Sequence[Event]) -> Clean:
-    worker = crew.employ(census=True)
-    until(lambda: worker.ready, "a worker")
-    crew.push(events)
-    with tail(crew.settings, "outcomes") as outcomes:
-        until(lambda: len(told(outcomes)) == len(events), "every outcome of the clean run")
-    crew.await_quiet()
-    return Clean(crew.checksum()["tables"], buried(crew), sorted(crew.noted(CROSSED)))
+def run_baseline(fleet: WorkerFleet, events: Sequence[KafkaEvent]) -> Baseline:
+    worker = fleet.spawn_worker(census=True)
+    wait_until(lambda: worker.is_ready, "a worker")
+    fleet.push(events)
+    with tail_topic(fleet.settings, "outcomes") as outcomes:
+        wait_until(lambda: len(collect_outcomes(outcomes)) == len(events), "every outcome of the clean run")
+    fleet.wait_until_idle()
+    return Baseline(fleet.compute_checksum()["tables"], fetch_dead_letters(fleet), sorted(fleet.read_notes(CROSSED)))
 
 
-def passed(since: float) -> float:
-    return time.monotonic() - since
+def seconds_since(start: float) -> float:
+    return time.monotonic() - start

@@ -11,77 +11,77 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
-from anabranch.composition.overrides import now
+from anabranch.composition.overrides import utc_now
 from anabranch.composition.storage import Storage, prepare_storage
-from anabranch.desk.decisions import Decisions
-from anabranch.desk.rebuilding import start_rebuild
-from anabranch.settings import DatabaseSettings, KafkaSettings, Settings
+from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings
 from schemas.errors import PermanentError
-from sql.dropping import give_up
-from tests.faults.ground import PARTITIONS
-from tests.faults.trial import Fault, Trial
-from tests.integration.cluster import until
-from tests.postgres_fixture import elsewhere
+from services.generations.decisions import GenerationDecisions
+from services.generations.reindex import start_rebuild
+from sql.generation_removal import begin_generation_drop
+from tests.faults.environment import PARTITIONS
+from tests.faults.trial import Fault, FaultTrial
+from tests.integration.cluster import wait_until
+from tests.postgres_fixture import run_in_thread
 
 T = TypeVar("T")
 TOPIC = "embedded"
 
 
-def strike(trial: Trial) -> int:
-    trial.staffed()
-    trial.feed_to(1.0)
-    trial.heard(len(trial.sent))
-    trial.crew.await_quiet()
-    for worker in trial.crew.alive():
-        trial.crew.dismiss(worker)
-    name = with_storage(trial, lambda storage: start_rebuild(storage, decisions(storage), keep=False))
-    missing = truncate(trial)
-    trial.staffed()
-    said = why_it_failed(trial, name)
-    trial.expect(missing in said, f"under way: {missing!r} is not in {said!r}")
-    with_storage(trial, lambda storage: give_up(storage.pool, name, decisions(storage).dropped))
-    said = with_storage(trial, refusal)
-    trial.expect(missing in said, f"at the start: {missing!r} is not in {said!r}")
-    trial.expect(trial.crew.select("select name from live_generation") == [("g1",)], "another generation answers")
+def inject(trial: FaultTrial) -> int:
+    trial.start_workers()
+    trial.push_share(1.0)
+    trial.wait_for_outcomes(len(trial.sent_ids))
+    trial.fleet.wait_until_idle()
+    for worker in trial.fleet.list_running():
+        trial.fleet.stop_worker(worker)
+    name = run_with_storage(trial, lambda storage: start_rebuild(storage, make_decisions(storage), keep_previous=False))
+    missing = delete_first_half(trial)
+    trial.start_workers()
+    error = wait_for_build_error(trial, name)
+    trial.expect(missing in error, f"under way: {missing!r} is not in {error!r}")
+    run_with_storage(trial, lambda storage: begin_generation_drop(storage.pool, name, make_decisions(storage).publish_dropped))
+    error = run_with_storage(trial, attempt_rebuild)
+    trial.expect(missing in error, f"at the start: {missing!r} is not in {error!r}")
+    trial.expect(trial.fleet.select("select name from live_generation") == [("g1",)], "another generation answers")
     return 2
 
 
-def truncate(trial: Trial) -> str:
+def delete_first_half(trial: FaultTrial) -> str:
     """Take away the first half of a partition that holds something; what is missing then, as it should be said."""
-    topic = trial.crew.topic(TOPIC)
-    held = trial.crew.select(
-        "select p.log_partition, min(p.log_offset), max(p.log_offset) from visible v join revision_places p using (generation, document_id, ord)"
+    topic = trial.fleet.topic_name(TOPIC)
+    offset_ranges = trial.fleet.select(
+        "select p.log_partition, min(p.log_offset), max(p.log_offset) from visible v join revision_positions p using (generation, document_id, ord)"
         f" where p.log_topic = '{TOPIC}' and generation = 'g1' group by 1 having count(*) > 1 order by 1"
     )
-    partition, first, last = trial.mood.choice(held)
-    below = (first + last) // 2 + 1
-    admin = AdminClient({"bootstrap.servers": trial.crew.settings.bootstrap_servers})
-    for future in admin.delete_records([TopicPartition(topic, partition, below)]).values():
+    partition, first, last = trial.rng.choice(offset_ranges)
+    first_kept = (first + last) // 2 + 1
+    admin = AdminClient({"bootstrap.servers": trial.fleet.settings.bootstrap_servers})
+    for future in admin.delete_records([TopicPartition(topic, partition, first_kept)]).values():
         future.result()
-    return f"{TOPIC}, partition {partition}: offsets {first} to {below - 1}"
+    return f"{TOPIC}, partition {partition}: offsets {first} to {first_kept - 1}"
 
 
-def why_it_failed(trial: Trial, name: str) -> str:
+def wait_for_build_error(trial: FaultTrial, name: str) -> str:
     def error() -> str:
-        return "".join(str(row[0]) for row in trial.crew.select(f"select error from generation_builds where generation = '{name}' and error is not null"))
+        return "".join(str(row[0]) for row in trial.fleet.select(f"select error from generation_builds where generation = '{name}' and error is not null"))
 
-    until(lambda: bool(error()), "the rebuild to fail")
+    wait_until(lambda: bool(error()), "the rebuild to fail")
     return error()
 
 
-async def refusal(storage: Storage) -> str:
+async def attempt_rebuild(storage: Storage) -> str:
     try:
-        return f"not refused: {await start_rebuild(storage, decisions(storage), keep=False)}"
+        return f"not refused: {await start_rebuild(storage, make_decisions(storage), keep_previous=False)}"
     except PermanentError as error:
         return error.detail
 
 
-def decisions(storage: Storage) -> Decisions:
-    return Decisions(storage.log, storage.codec, now, uuid4)
+def make_decisions(storage: Storage) -> GenerationDecisions:
+    return GenerationDecisions(storage.log, storage.codec, utc_now, uuid4)
 
 
-def with_storage(trial: Trial, work: Callable[[Storage], Awaitable[T]]) -> T:
-    crew = trial.crew
+def run_with_storage(trial: FaultTrial, work: Callable[[Storage], Awaitable[T]]) -> T:
+    crew = trial.fleet
     kafka = KafkaSettings(bootstrap_servers=crew.settings.bootstrap_servers, topic_prefix=crew.settings.topic_prefix, partitions=PARTITIONS)
     settings = Settings(data_dir=Path(crew.folder) / "data", kafka=kafka, database=DatabaseSettings(url=SecretStr(crew.dsn)))
 
@@ -89,7 +89,7 @@ def with_storage(trial: Trial, work: Callable[[Storage], Awaitable[T]]) -> T:
         async with prepare_storage(settings, crew.dsn, pool_size=2, name="fault") as storage:
             return await work(storage)
 
-    return elsewhere(run)
+    return run_in_thread(run)
 
 
-FAULT = Fault("a topic truncated under a rebuild", strike)
+FAULT = Fault("a topic truncated under a rebuild", inject)

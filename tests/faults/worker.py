@@ -10,32 +10,32 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import kafka_of
+from anabranch.composition.storage import build_kafka_settings
 from anabranch.composition.worker import prepare_worker
-from anabranch.process.database import database
-from anabranch.process.stopping import until_stopped
-from anabranch.settings_loading import load_settings
-from anabranch.stages import stages_named
+from anabranch.config.loader import load_settings
+from anabranch.config.stage_selection import select_stages
+from anabranch.process.database import open_database
+from anabranch.process.shutdown import run_until_stopped
 from engines.embed.openai import OpenAIEmbedder
 from engines.ocr.fake import FakeOcr
 from engines.parse import LocalParser
-from engines.resilience import Patience
+from engines.resilience import ServerRetryPolicy
 from engines.server_settings import ServerSettings
-from schemas.ports.engines import Embedder, File, ParsePlan
+from schemas.ports.engines import Embedder, LocalFile, ParsePlan
 from schemas.values import Transcript
-from streams.kafka.worker import FaustSubscriber
-from streams.partition import Bounds
-from tests.faults.steps import watch_steps
-from tests.integration.null_worker import READY, NotingEmbedder, note
-from tests.property.world import LineParser
+from streams.kafka.subscriber import FaustSubscriber
+from streams.partition_sink import PartitionLimits
+from tests.faults.await_points import trace_await_points
+from tests.integration.null_worker import READY, RecordingEmbedder, write_notes
+from tests.property.simulated_pipeline import LineParser
 
-SESSION_S = 3.0
+SESSION_TIMEOUT_S = 3.0
 """After which Kafka misses a killed worker. Ours wait for 6 s and more."""
 CROSSED, DIED = "crossed ", "died "
 
 
 @dataclass(frozen=True)
-class Orders:
+class WorkerOrders:
     """What a worker is and does. `die_at` is a crossing; `census` notes every crossing when it is first made."""
 
     notes: str
@@ -44,80 +44,80 @@ class Orders:
     embed_timeout_s: float = 2.0
     pause_s: float = 0.0
     max_poll_interval_s: float = 300.0
-    bounds: Bounds = field(default_factory=Bounds)
+    bounds: PartitionLimits = field(default_factory=PartitionLimits)
     die_at: str | None = None
     census: bool = False
 
 
-def run(orders: Orders) -> None:
+def run_worker(orders: WorkerOrders) -> None:
     """In a process of its own, until told to stop."""
-    asyncio.run(until_stopped(_work(orders)))
+    asyncio.run(run_until_stopped(_run_until_stopped(orders)))
 
 
-async def _work(orders: Orders) -> None:
+async def _run_until_stopped(orders: WorkerOrders) -> None:
     notes = os.open(orders.notes, os.O_CREAT | os.O_APPEND | os.O_WRONLY)
     if orders.census or orders.die_at:
-        watch_steps(asyncio.get_running_loop(), _census(notes) if orders.census else _death(notes, orders.die_at))
+        trace_await_points(asyncio.get_running_loop(), _note_await_points(notes) if orders.census else _kill_at(notes, orders.die_at))
     # The fault strikes each event as often as there are awaits: what three kills do to an event has a test of its own.
     settings = load_settings(sets=["worker.lost_attempts=1000"])
     async with AsyncExitStack() as stack:
         pdfs = LocalParser(FakeOcr(), max_pages=10, deadline_s=60, memory_bytes=1 << 30, workers=1)
         stack.push_async_callback(pdfs.aclose)
-        overrides = Overrides(parser=PdfsAndLines(pdfs), embedder=_embedder(orders, notes))
-        dsn = await stack.enter_async_context(database(settings, shared=True))
-        worker = await stack.enter_async_context(prepare_worker(settings, dsn, stages=stages_named(orders.stages), overrides=overrides))
-        kafka = kafka_of(settings.kafka)
-        worker.hosting.subscriber = FaustSubscriber(
-            kafka, session_timeout_s=SESSION_S, max_poll_interval_s=orders.max_poll_interval_s, reached=worker.storage.reached
+        overrides = Overrides(parser=PdfAndLineParser(pdfs), embedder=_make_embedder(orders, notes))
+        dsn = await stack.enter_async_context(open_database(settings, is_shared=True))
+        worker = await stack.enter_async_context(prepare_worker(settings, dsn, stages=select_stages(orders.stages), overrides=overrides))
+        kafka = build_kafka_settings(settings.kafka)
+        worker.consumers.subscriber = FaustSubscriber(
+            kafka, session_timeout_s=SESSION_TIMEOUT_S, max_poll_interval_s=orders.max_poll_interval_s, offset_store=worker.storage.offset_store
         )
-        worker.hosting.bounds = orders.bounds
-        note(notes, READY)
+        worker.consumers.bounds = orders.bounds
+        write_notes(notes, READY)
         await worker.run()
 
 
-def _embedder(orders: Orders, notes: int) -> Embedder:
+def _make_embedder(orders: WorkerOrders, notes: int) -> Embedder:
     if orders.embed_url is None:
-        return NotingEmbedder(notes, orders.pause_s)
+        return RecordingEmbedder(notes, orders.pause_s)
     server = ServerSettings(orders.embed_url, "fake", timeout_s=orders.embed_timeout_s)
-    return OpenAIEmbedder(server, dimension=32, patience=Patience(attempts=2, failures=5, rest=1.0, total=10.0))
+    return OpenAIEmbedder(server, dimension=32, retry_policy=ServerRetryPolicy(attempts=2, failure_threshold=5, circuit_open_s=1.0, total_timeout_s=10.0))
 
 
-def _census(notes: int) -> Callable[[str], None]:
+def _note_await_points(notes: int) -> Callable[[str], None]:
     seen: set[str] = set()
 
-    def crossed(crossing: str) -> None:
+    def on_await_point(crossing: str) -> None:
         if crossing not in seen:
             seen.add(crossing)
-            note(notes, CROSSED + crossing)
+            write_notes(notes, CROSSED + crossing)
 
-    return crossed
+    return on_await_point
 
 
-def _death(notes: int, deadly: str | None) -> Callable[[str], None]:
-    def crossed(crossing: str) -> None:
-        if crossing == deadly:
-            note(notes, DIED + crossing)
+def _kill_at(notes: int, kill_point: str | None) -> Callable[[str], None]:
+    def on_await_point(crossing: str) -> None:
+        if crossing == kill_point:
+            write_notes(notes, DIED + crossing)
             os.kill(os.getpid(), signal.SIGKILL)
 
-    return crossed
+    return on_await_point
 
 
-class PdfsAndLines(LineParser):
+class PdfAndLineParser(LineParser):
     """Lines of text, and PDFs as they are really read."""
 
     def __init__(self, pdfs: LocalParser) -> None:
         self._pdfs = pdfs
 
-    async def plan(self, file: File) -> ParsePlan:
+    async def plan(self, file: LocalFile) -> ParsePlan:
         return await (self._pdfs.plan(file) if _is_pdf(file) else super().plan(file))
 
-    async def parse(self, file: File, plan: ParsePlan, part: str) -> bytes:
+    async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
         return await (self._pdfs.parse(file, plan, part) if _is_pdf(file) else super().parse(file, plan, part))
 
-    def assemble(self, file: File, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
+    def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
         return self._pdfs.assemble(file, plan, parts) if _is_pdf(file) else super().assemble(file, plan, parts)
 
 
-def _is_pdf(file: File) -> bool:
+def _is_pdf(file: LocalFile) -> bool:
     with file.path.open("rb") as opened:
         return opened.read(5) == b"%PDF-"

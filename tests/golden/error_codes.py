@@ -8,45 +8,45 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-ROOMS = ("schemas", "sql", "streams", "engines", "processors", "retrieval", "evaluation", "api", "anabranch")
+PACKAGES = ("schemas", "sql", "streams", "engines", "processors", "retrieval", "evaluation", "api", "anabranch")
 CODE = re.compile(r"^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$")
 
 
-def codes() -> set[str]:
-    return {code for room in ROOMS for path in (ROOT / room).rglob("*.py") for code in _of(ast.parse(path.read_text(encoding="utf-8")))}
+def collect_codes() -> set[str]:
+    return {code for room in PACKAGES for path in (ROOT / room).rglob("*.py") for code in _find_codes(ast.parse(path.read_text(encoding="utf-8")))}
 
 
-def _of(tree: ast.AST) -> Iterator[str]:
+def _find_codes(tree: ast.AST) -> Iterator[str]:
     for node in ast.walk(tree):
         match node:
             case ast.keyword(arg="code", value=value):
-                yield from _constants(value)
+                yield from _find_constants(value)
             case ast.ClassDef():
-                yield from (code for statement in node.body for code in _class_attribute(statement))
+                yield from (code for statement in node.body for code in _find_class_code(statement))
             case ast.Call(func=ast.Name(id="problem"), args=[_, _, code, *_]):
-                yield from _constants(code)
+                yield from _find_constants(code)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if name.startswith("CODE_OF"):
-                yield from (code for value in values for code in _constants(value))
+                yield from (code for value in values for code in _find_constants(value))
             case ast.Dict(keys=keys, values=values):
                 fields = {key.value: value for key, value in zip(keys, values, strict=True) if isinstance(key, ast.Constant)}
                 if {"code", "detail"} <= fields.keys():
-                    yield from _constants(fields["code"])
+                    yield from _find_constants(fields["code"])
 
 
-def _class_attribute(statement: ast.stmt) -> Iterator[str]:
+def _find_class_code(statement: ast.stmt) -> Iterator[str]:
     match statement:
         case ast.Assign(targets=[ast.Name(id="code")], value=value):
-            yield from _constants(value)
+            yield from _find_constants(value)
 
 
-def _constants(value: ast.AST) -> Iterator[str]:
+def _find_constants(value: ast.AST) -> Iterator[str]:
     """Of the value itself: of `a if b else c`, both; nothing of what it calls."""
     match value:
         case ast.Constant(value=str(text)) if CODE.match(text):
             yield text
         case ast.IfExp(body=first, orelse=second):
-            yield from _constants(first)
-            yield from _constants(second)
+            yield from _find_constants(first)
+            yield from _find_constants(second)
         case ast.BoolOp(values=values):
             for one in values:
-                yield from _constants(one)
+                yield from _find_constants(one)

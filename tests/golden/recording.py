@@ -11,58 +11,58 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
-from schemas.errors import Erased, PermanentError
-from schemas.events import Event, Fact, declared
+from schemas.errors import DataErased, PermanentError
+from schemas.events import Event, EventData, list_event_classes
 from schemas.ports.keys import StoredKey
 from schemas.records import Position, Record, StoredRecord
 from sql.log_records import decode_headers, encode_headers
-from streams.codec import Codec, base_topic
-from streams.keys import SealingKeys
+from streams.codec import Codec, get_base_topic
+from streams.payload_keys import SealingKeys
 
-RECORDED = Path(__file__).with_name("recorded")
-LOGS = ("clear", "sealed")
-NOBODY = UUID(int=0)
-NOT_SAID = ("data", "position", "appended_at", "key")
+RECORDINGS_DIR = Path(__file__).with_name("recorded")
+LOG_NAMES = ("clear", "sealed")
+NO_SUBJECT = UUID(int=0)
+OMITTED_FIELDS = ("data", "position", "appended_at", "key")
 """Of a fact: where it stands, and what it was sealed with."""
 
 
 @dataclass(frozen=True)
-class Recorded:
+class RecordedEvent:
     """A record, and what it said: the fields of a fact, or `{"error": code}`."""
 
     stored: StoredRecord
-    means: Mapping[str, Any]
+    decoded: Mapping[str, Any]
 
     @property
     def topic(self) -> str:
-        return base_topic(self.stored.position.topic)
+        return get_base_topic(self.stored.position.topic)
 
     @property
-    def kind(self) -> str | None:
+    def event_type(self) -> str | None:
         """Its CloudEvents type, where it could be read."""
-        return self.means.get("type")
+        return self.decoded.get("type")
 
     def to_line(self) -> str:
         record, value = self.stored.record, self.stored.record.value or b""
-        told = {
+        fields = {
             "topic": record.topic,
             "offset": self.stored.position.offset,
             "appended_at": self.stored.appended_at.isoformat(),
             "key": record.key.decode() if record.key is not None else None,
             "headers": json.loads(encode_headers(record.headers)),
             **({"value": value.decode()} if _is_text(value) else {"base64": b64encode(value).decode()}),
-            "means": self.means,
+            "means": self.decoded,
         }
-        return json.dumps(told, ensure_ascii=False)
+        return json.dumps(fields, ensure_ascii=False)
 
     @classmethod
-    def of_line(cls, line: str) -> Recorded:
-        told = json.loads(line)
-        value = told["value"].encode() if "value" in told else b64decode(told["base64"])
-        key = told["key"].encode() if told["key"] is not None else None
-        record = Record(told["topic"], key, value, decode_headers(json.dumps(told["headers"])))
-        place = Position(told["topic"], 0, told["offset"])
-        return cls(StoredRecord(record, place, datetime.fromisoformat(told["appended_at"])), told["means"])
+    def from_line(cls, line: str) -> RecordedEvent:
+        fields = json.loads(line)
+        value = fields["value"].encode() if "value" in fields else b64decode(fields["base64"])
+        key = fields["key"].encode() if fields["key"] is not None else None
+        record = Record(fields["topic"], key, value, decode_headers(json.dumps(fields["headers"])))
+        position = Position(fields["topic"], 0, fields["offset"])
+        return cls(StoredRecord(record, position, datetime.fromisoformat(fields["appended_at"])), fields["means"])
 
 
 def _is_text(value: bytes) -> bool:
@@ -72,40 +72,40 @@ def _is_text(value: bytes) -> bool:
         return False
 
 
-def recordings() -> list[Path]:
+def list_recordings() -> list[Path]:
     """One folder a recording, the oldest first."""
-    return sorted(path for path in RECORDED.iterdir() if path.is_dir())
+    return sorted(path for path in RECORDINGS_DIR.iterdir() if path.is_dir())
 
 
-def log_of(recording: Path, name: str) -> list[Recorded]:
-    return [Recorded.of_line(line) for line in (recording / f"{name}.jsonl").read_text().splitlines()]
+def load_log(recording: Path, name: str) -> list[RecordedEvent]:
+    return [RecordedEvent.from_line(line) for line in (recording / f"{name}.jsonl").read_text().splitlines()]
 
 
-def everything() -> Iterator[tuple[Path, str, Recorded]]:
-    for recording in recordings():
-        for name in LOGS:
-            for one in log_of(recording, name):
+def iter_recorded_events() -> Iterator[tuple[Path, str, RecordedEvent]]:
+    for recording in list_recordings():
+        for name in LOG_NAMES:
+            for one in load_log(recording, name):
                 yield recording, name, one
 
 
-def meaning(fact: Fact[Any]) -> dict[str, Any]:
-    envelope = {name: value for name, value in asdict(replace(fact, data=None)).items() if name not in NOT_SAID}
-    said = {"type": fact.data.event_type(), **envelope, "data": fact.data.model_dump(mode="json")}
-    return dict(json.loads(json.dumps(said, default=_plain)))
+def describe_event(fact: Event[Any]) -> dict[str, Any]:
+    envelope = {name: value for name, value in asdict(replace(fact, data=None)).items() if name not in OMITTED_FIELDS}
+    description = {"type": fact.data.event_type(), **envelope, "data": fact.data.model_dump(mode="json")}
+    return dict(json.loads(json.dumps(description, default=_to_json_value)))
 
 
-def _plain(value: Any) -> str:
+def _to_json_value(value: Any) -> str:
     return value.isoformat() if isinstance(value, datetime) else str(value)
 
 
-async def meant(codec: Codec, stored: StoredRecord) -> dict[str, Any]:
+async def decode_or_error(codec: Codec, stored: StoredRecord) -> dict[str, Any]:
     try:
-        return meaning(await codec.decode(stored))
-    except (PermanentError, Erased) as error:
+        return describe_event(await codec.decode(stored))
+    except (PermanentError, DataErased) as error:
         return {"error": error.code}
 
 
-class KeptKeys:
+class RecordedKeyStore:
     """The keystore of a recording, which makes no new keys."""
 
     def __init__(self, keys: Iterable[StoredKey]) -> None:
@@ -118,22 +118,22 @@ class KeptKeys:
         return {identity: self.keys[identity] for identity in ids if identity in self.keys}
 
     async def current(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
-        return [key.id for key in self.keys.values() if key.subject in subjects and key.wrapped is not None]
+        return [key.id for key in self.keys.values() if key.subject in subjects and key.wrapped_key is not None]
 
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:
         for identity in keys:
-            self.keys[identity] = StoredKey(identity, tenant, NOBODY, None)
+            self.keys[identity] = StoredKey(identity, tenant, NO_SUBJECT, None)
 
 
-def keys_of(recording: Path) -> tuple[bytes, list[StoredKey]]:
+def load_keys(recording: Path) -> tuple[bytes, list[StoredKey]]:
     """The master key, and what it wraps. They were made for this recording, and keep nothing else."""
-    told = json.loads((recording / "keys.json").read_text())
-    wrapped = [None if key["wrapped"] is None else b64decode(key["wrapped"]) for key in told["keys"]]
-    subjects = [NOBODY if key["subject"] is None else UUID(key["subject"]) for key in told["keys"]]
-    found = [StoredKey(UUID(key["id"]), key["tenant"], subject, value) for key, subject, value in zip(told["keys"], subjects, wrapped, strict=True)]
-    return b64decode(told["master"]), found
+    fields = json.loads((recording / "keys.json").read_text())
+    wrapped = [None if key["wrapped"] is None else b64decode(key["wrapped"]) for key in fields["keys"]]
+    subjects = [NO_SUBJECT if key["subject"] is None else UUID(key["subject"]) for key in fields["keys"]]
+    stored_keys = [StoredKey(UUID(key["id"]), key["tenant"], subject, value) for key, subject, value in zip(fields["keys"], subjects, wrapped, strict=True)]
+    return b64decode(fields["master"]), stored_keys
 
 
-def codec_of(recording: Path, events: Sequence[type[Event]] = declared()) -> Codec:
-    master, keys = keys_of(recording)
-    return Codec(SealingKeys(KeptKeys(keys), master), events)
+def make_codec(recording: Path, events: Sequence[type[EventData]] = list_event_classes()) -> Codec:
+    master, keys = load_keys(recording)
+    return Codec(SealingKeys(RecordedKeyStore(keys), master), events)

@@ -5,40 +5,44 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 
-from benchmarks.refusal import auc
-from benchmarks.refusal_set import documents, questions
-from retrieval.words import words
+from benchmarks.refusal import compute_auc
+from benchmarks.refusal_set import list_documents, load_questions
+from retrieval.words import split_words
 
 SOURCES = Path(__file__).parents[2] / "samples" / "source"
 
 
-def text_of(path: Path) -> str:
+def read_source_text(path: Path) -> str:
     """Of a made sample its source: the words are the same, and no OCR is needed to read them."""
     source = SOURCES / f"{path.stem}.md"
     return " ".join((source if source.exists() else path).read_text(encoding="utf-8").split())
 
 
-def test_every_answer_stands_in_its_document() -> None:
-    texts = {path.name: text_of(path) for path in documents()}
-    wrong = [question.text for question in questions() if question.answered and not any(said in texts[question.document] for said in question.says)]
-    assert wrong == [] and all(question.says for question in questions() if question.answered)
+def test_every_answer_occurs_in_its_document() -> None:
+    texts = {path.name: read_source_text(path) for path in list_documents()}
+    wrong = [
+        question.text
+        for question in load_questions()
+        if question.is_answerable and not any(said in texts[question.document] for said in question.expected_quotes)
+    ]
+    assert wrong == [] and all(question.expected_quotes for question in load_questions() if question.is_answerable)
 
 
-def test_a_document_belongs_to_one_split_and_every_document_is_asked_about() -> None:
-    splits = Counter(document for document, _ in {(question.document, question.split) for question in questions()})
-    assert set(splits) == {path.name for path in documents()} and set(splits.values()) == {1}
+def test_every_document_is_in_exactly_one_split() -> None:
+    splits = Counter(document for document, _ in {(question.document, question.split) for question in load_questions()})
+    assert set(splits) == {path.name for path in list_documents()} and set(splits.values()) == {1}
 
 
-def test_answered_questions_and_near_misses_are_many_and_of_both_languages_in_each_split() -> None:
-    counts = Counter((question.split, question.answered, question.language) for question in questions())
+def test_splits_cover_both_languages_and_answerability() -> None:
+    counts = Counter((question.split, question.is_answerable, question.language) for question in load_questions())
     assert len(counts) == 8 and min(counts.values()) >= 20
 
 
-def test_no_question_is_asked_twice() -> None:
-    asked = Counter(" ".join(words(question.text)) for question in questions())
+def test_questions_are_unique() -> None:
+    asked = Counter(" ".join(split_words(question.text)) for question in load_questions())
     assert [text for text, count in asked.items() if count > 1] == []
 
 
-def test_the_area_under_the_curve_is_the_chance_that_an_answered_question_scores_higher() -> None:
-    assert auc([0.9, 0.8], [0.1, 0.2]) == 1.0 and auc([0.1], [0.9]) == 0.0
-    assert auc([0.5, 0.9], [0.5, 0.1]) == 0.875 and auc([], [0.5]) is None
+def test_auc_is_probability_of_correct_ranking() -> None:
+    assert compute_auc([0.9, 0.8], [0.1, 0.2]) == 1.0 and compute_auc([0.1], [0.9]) == 0.0
+    assert compute_auc([0.5, 0.9], [0.5, 0.1]) == 0.875 and compute_auc([], [0.5]) is None

@@ -7,23 +7,23 @@ from typing import Any
 
 from sql.pool import Pool
 
-LIVE = "generation = (select name from live_generation)"
-SHOWN = "join live_generation g on g.name = t.generation join visible v using (generation, document_id, ord) join documents d on d.id = t.document_id"
+LIVE_GENERATION = "generation = (select name from live_generation)"
+VISIBLE_JOIN = "join live_generation g on g.name = t.generation join visible v using (generation, document_id, ord) join documents d on d.id = t.document_id"
 VIEWS = {
     "documents": "select external_id, title, collection, tags, metadata, language, filename, media_type, withdrawn is not null as withdrawn from documents",
     "revisions": "select d.external_id, r.title, r.filename from document_revisions r join documents d on d.id = r.document_id",
-    "texts": f"select d.external_id, t.title, t.language, t.characters, t.markdown from revision_texts t {SHOWN}",
-    "parents": f"select d.external_id, t.ordinal, t.section, t.char_start, t.char_end, t.text from parent_chunks t {SHOWN}",
-    "children": f"select d.external_id, t.ordinal, t.kind, t.prefix, t.text from child_chunks t {SHOWN}",
-    "vectors": f"select d.external_id, t.embedding::text, t.background_dense from chunk_vectors t {SHOWN}",
-    "states": f"select d.external_id, t.blob_offset, t.blob_length from chunk_states t {SHOWN}",
-    "mentions": f"select d.external_id, t.type, t.key, t.name, t.char_start from entity_mentions t {SHOWN}",
-    "relations": f"select d.external_id, t.type from relations t {SHOWN}",
-    "claims": f"select d.external_id, t.value from claims t {SHOWN}",
+    "texts": f"select d.external_id, t.title, t.language, t.characters, t.markdown from revision_texts t {VISIBLE_JOIN}",
+    "parents": f"select d.external_id, t.ordinal, t.section, t.char_start, t.char_end, t.text from parent_chunks t {VISIBLE_JOIN}",
+    "children": f"select d.external_id, t.ordinal, t.kind, t.prefix, t.text from child_chunks t {VISIBLE_JOIN}",
+    "vectors": f"select d.external_id, t.embedding::text, t.background_dense from chunk_vectors t {VISIBLE_JOIN}",
+    "states": f"select d.external_id, t.blob_offset, t.blob_length from chunk_states t {VISIBLE_JOIN}",
+    "mentions": f"select d.external_id, t.type, t.key, t.name, t.char_start from entity_mentions t {VISIBLE_JOIN}",
+    "relations": f"select d.external_id, t.type from relations t {VISIBLE_JOIN}",
+    "claims": f"select d.external_id, t.value from claims t {VISIBLE_JOIN}",
     "runs": "select kind, request->>'query' as query, generation, response->>'answer' as answer from runs",
     "feedback": "select query, useful, note from feedback",
     "judgements": "select external_id, quote, grade from judgements",
-    "dead_letters": "select stage, generation, buried_type, code, detail, closed_how, closed_reason from dead_letters",
+    "dead_letters": "select stage, generation, buried_type, code, detail, resolution, closed_reason from dead_letters",
     "generations": "select name, state, base, purpose from generations",
     "live": "select name from live_generation",
     "sources": "select name, ce_source, spec->'takes'->>'kind' as kind, epoch, removed, withdraw from sources",
@@ -33,12 +33,12 @@ VIEWS = {
 }
 
 
-async def views(pool: Pool) -> dict[str, list[Any]]:
+async def fetch_views(pool: Pool) -> dict[str, list[Any]]:
     return {
-        name: sorted([json.loads(row["row"]) for row in await pool.fetch(f"select to_jsonb(q)::text as row from ({query}) q")], key=_text)
+        name: sorted([json.loads(row["row"]) for row in await pool.fetch(f"select to_jsonb(q)::text as row from ({query}) q")], key=_sort_key)
         for name, query in VIEWS.items()
     }
 
 
-def _text(row: Any) -> str:
+def _sort_key(row: Any) -> str:
     return json.dumps(row, sort_keys=True)

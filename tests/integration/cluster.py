@@ -16,32 +16,32 @@ from typing import Any, Protocol, TypeVar
 from confluent_kafka import OFFSET_BEGINNING, Consumer, ConsumerGroupState, KafkaError, KafkaException, Message, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from anabranch.composition.genesis import FIRST
 from processors import STAGES
-from sql.checksum import checksum
+from services.generations.first_generation import FIRST_GENERATION
+from sql.checksum import compute_checksum
 from sql.pool import close_pool, open_pool
-from streams.hosting import group_name
-from streams.kafka.log import KafkaLog
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.kafka_log import KafkaLog
 from streams.stage import Stage
-from tests.forked import forked
-from tests.integration.null_worker import READY, Orders, run
-from tests.postgres_fixture import elsewhere
+from streams.stage_consumer import format_group_name
+from tests.forked_process import fork_process
+from tests.integration.null_worker import READY, NullWorkerOrders, run_null_worker
+from tests.postgres_fixture import run_in_thread
 
 T = TypeVar("T")
-PATIENCE_S = 120.0
-NOT_YET = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
+TIMEOUT_S = 120.0
+COORDINATOR_NOT_READY = (KafkaError.NOT_COORDINATOR, KafkaError.COORDINATOR_NOT_AVAILABLE, KafkaError.COORDINATOR_LOAD_IN_PROGRESS)
 """What a broker says of a group that it is only getting to know."""
 
 
-def until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
-    deadline = time.monotonic() + PATIENCE_S
+def wait_until(true: Callable[[], bool], what: str | Callable[[], str]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
     while not true():
         assert time.monotonic() < deadline, f"waited in vain: {what if isinstance(what, str) else what()}"
         time.sleep(0.05)
 
 
-class Process(Protocol):
+class ProcessHandle(Protocol):
     @property
     def pid(self) -> int: ...
 
@@ -53,50 +53,50 @@ class Process(Protocol):
 
 
 @dataclass
-class Worker:
-    process: Process
+class WorkerProcess:
+    process: ProcessHandle
     notes: Path
     errors: Path
 
     @property
-    def noted(self) -> list[str]:
+    def note_lines(self) -> list[str]:
         return self.notes.read_text().splitlines() if self.notes.exists() else []
 
     @property
-    def ready(self) -> bool:
+    def is_ready(self) -> bool:
         assert self.process.poll() is None, f"the worker ended: {self.errors.read_text()[-3000:]}"
-        return READY in self.noted
+        return READY in self.note_lines
 
     @property
-    def embedded(self) -> list[str]:
+    def embedded_words(self) -> list[str]:
         """The last word of each text that this worker has embedded."""
-        return [line for line in self.noted if line != READY]
+        return [line for line in self.note_lines if line != READY]
 
-    def end(self, how: signal.Signals = signal.SIGTERM) -> None:
+    def stop(self, how: signal.Signals = signal.SIGTERM) -> None:
         if self.process.poll() is None:
             self.process.send_signal(how)
         self.process.wait()
 
 
 @dataclass
-class Cluster:
+class WorkerCluster:
     """Worker processes with one prefix, one database and one data folder."""
 
-    settings: KafkaSettings
+    settings: KafkaClientSettings
     dsn: str
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    workers: list[Worker] = field(default_factory=list)
+    workers: list[WorkerProcess] = field(default_factory=list)
 
-    def start(self, *stages: str, pause_s: float = 0.0, real_parser: bool = False) -> Worker:
+    def start_worker(self, *stages: str, pause_s: float = 0.0, real_parser: bool = False) -> WorkerProcess:
         self.folder.mkdir(parents=True, exist_ok=True)
         name = f"worker-{len(self.workers) + 1}"
         notes, errors = self.folder / f"{name}.notes", self.folder / f"{name}.log"
-        orders = Orders(str(notes), stages or ("all",), pause_s, real_parser)
-        self.workers.append(Worker(forked(run, orders, log=errors, environment=self.settings_of_workers()), notes, errors))
+        orders = NullWorkerOrders(str(notes), stages or ("all",), pause_s, real_parser)
+        self.workers.append(WorkerProcess(fork_process(run_null_worker, orders, log=errors, environment=self.worker_environment()), notes, errors))
         return self.workers[-1]
 
-    def settings_of_workers(self) -> dict[str, str]:
+    def worker_environment(self) -> dict[str, str]:
         return {
             "ANABRANCH_DATA_DIR": str(self.folder / "data"),
             "ANABRANCH_DATABASE__URL": self.dsn,
@@ -108,10 +108,10 @@ class Cluster:
             **self.environment,
         }
 
-    def topic(self, name: str) -> str:
+    def topic_name(self, name: str) -> str:
         return self.settings.topic_prefix + name
 
-    def await_members(self, stage_group: str, count: int) -> None:
+    def wait_for_members(self, stage_group: str, count: int) -> None:
         """Until so many workers share the group's partitions and no rebalance is under way."""
         group = self.settings.topic_prefix + stage_group
         admin = AdminClient({"bootstrap.servers": self.settings.bootstrap_servers})
@@ -120,36 +120,36 @@ class Cluster:
             try:
                 found = admin.describe_consumer_groups([group])[group].result()
             except KafkaException as error:
-                assert error.args[0].code() in NOT_YET, error
+                assert error.args[0].code() in COORDINATOR_NOT_READY, error
                 return False
             return found.state == ConsumerGroupState.STABLE and sum(bool(member.assignment.topic_partitions) for member in found.members) == count
 
-        until(joined, f"{count} members of {group}")
+        wait_until(joined, f"{count} members of {group}")
 
     def push(self, records: Iterable[tuple[str | None, Mapping[str, str], bytes]]) -> None:
         """(key, headers, value) onto `raw`."""
         producer = Producer({"bootstrap.servers": self.settings.bootstrap_servers, "enable.idempotence": True})
         for key, headers, value in records:
-            producer.produce(self.topic("raw"), value, key=key, headers=dict(headers))
+            producer.produce(self.topic_name("raw"), value, key=key, headers=dict(headers))
         assert producer.flush(30) == 0
 
-    def await_quiet(self, stages: Iterable[Stage] = STAGES) -> None:
+    def wait_until_idle(self, stages: Iterable[Stage] = STAGES) -> None:
         """Until these stages have finished what is in their topics."""
 
         async def quiet(log: KafkaLog) -> None:
-            deadline = time.monotonic() + PATIENCE_S
-            while unfinished := {stage.name: places for stage in stages if (places := await _unread(log, stage))}:
+            deadline = time.monotonic() + TIMEOUT_S
+            while unfinished := {stage.name: places for stage in stages if (places := await _find_unread_ranges(log, stage))}:
                 assert time.monotonic() < deadline, f"waited in vain for what is left, partition by partition: {unfinished}"
                 await asyncio.sleep(0.2)
 
-        self._by_log(quiet)
+        self._run_with_log(quiet)
 
-    def waiting(self, stage: Stage) -> int:
+    def count_unfinished(self, stage: Stage) -> int:
         """How many events a stage has still to finish."""
-        unread = self._by_log(lambda log: _unread(log, stage))
+        unread = self._run_with_log(lambda log: _find_unread_ranges(log, stage))
         return sum(after_last - read for read, after_last in unread.values())
 
-    def _by_log(self, work: Callable[[KafkaLog], Awaitable[T]]) -> T:
+    def _run_with_log(self, work: Callable[[KafkaLog], Awaitable[T]]) -> T:
         async def run() -> T:
             log = KafkaLog(self.settings)
             try:
@@ -157,17 +157,17 @@ class Cluster:
             finally:
                 await log.close()
 
-        return elsewhere(run)
+        return run_in_thread(run)
 
-    def checksum(self) -> dict[str, Any]:
+    def compute_checksum(self) -> dict[str, Any]:
         async def summed() -> dict[str, Any]:
             pool = await open_pool(self.dsn, size=2, name="test")
             try:
-                return await checksum(pool)
+                return await compute_checksum(pool)
             finally:
                 await close_pool(pool)
 
-        return elsewhere(summed)
+        return run_in_thread(summed)
 
     def select(self, query: str) -> list[tuple[Any, ...]]:
         async def rows() -> list[tuple[Any, ...]]:
@@ -177,40 +177,40 @@ class Cluster:
             finally:
                 await close_pool(pool)
 
-        return elsewhere(rows)
+        return run_in_thread(rows)
 
 
 @contextmanager
-def cluster(settings: KafkaSettings, dsn: str, folder: Path, **environment: str) -> Iterator[Cluster]:
+def run_cluster(settings: KafkaClientSettings, dsn: str, folder: Path, **environment: str) -> Iterator[WorkerCluster]:
     """Its workers are gone when the context is left."""
-    found = Cluster(settings, dsn, folder, environment)
+    found = WorkerCluster(settings, dsn, folder, environment)
     try:
         yield found
     finally:
         for worker in found.workers:
-            worker.end(signal.SIGKILL)
+            worker.stop(signal.SIGKILL)
 
 
-async def _unread(log: KafkaLog, stage: Stage) -> dict[int, tuple[int, int]]:
+async def _find_unread_ranges(log: KafkaLog, stage: Stage) -> dict[int, tuple[int, int]]:
     """Partition → (first offset not acknowledged, offset after the last), where there is something between."""
-    ends = await log.ends(stage.topic)
-    read = await log.acknowledged(group_name(stage.name, None if stage.shared else FIRST), stage.topic)
+    ends = await log.fetch_offset_bounds(stage.topic)
+    read = await log.fetch_committed_offsets(format_group_name(stage.name, None if stage.serves_all_generations else FIRST_GENERATION), stage.topic)
     places = {partition: (max(first, read.get(partition, 0)), after_last) for partition, (first, after_last) in ends.items()}
     return {partition: place for partition, place in places.items() if place[0] < place[1]}
 
 
 @dataclass(frozen=True)
-class Found:
+class ConsumedRecord:
     """A record as a bare consumer sees it."""
 
     key: str
     headers: Mapping[str, str]
     value: bytes
-    at: tuple[int, int, int]
+    append_position: tuple[int, int, int]
     """Append time in milliseconds, partition, offset."""
 
     @classmethod
-    def of(cls, message: Message) -> Found:
+    def from_message(cls, message: Message) -> ConsumedRecord:
         assert message.error() is None, message.error()
         headers = {name: value.decode() if isinstance(value, bytes) else "" for name, value in dict(message.headers() or []).items()}
         key, place = message.key() or b"", (message.timestamp()[1], message.partition() or 0, message.offset() or 0)
@@ -221,45 +221,45 @@ class Found:
         return dict(json.loads(self.value))
 
 
-class Tail:
+class TopicTail:
     """A topic from its beginning, read by a bare consumer outside any group."""
 
-    def __init__(self, settings: KafkaSettings, topic: str) -> None:
+    def __init__(self, settings: KafkaClientSettings, topic: str) -> None:
         self._consumer = Consumer({"bootstrap.servers": settings.bootstrap_servers, "group.id": "unused", "enable.auto.commit": False})
-        self._found: list[Found] = []
+        self._records: list[ConsumedRecord] = []
         name = settings.topic_prefix + topic
-        until(lambda: bool(self._partitions(name)), f"topic {name}")
-        self._consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in self._partitions(name)])
+        wait_until(lambda: bool(self._list_partitions(name)), f"topic {name}")
+        self._consumer.assign([TopicPartition(name, partition, OFFSET_BEGINNING) for partition in self._list_partitions(name)])
 
-    def _partitions(self, name: str) -> list[int]:
+    def _list_partitions(self, name: str) -> list[int]:
         return list(self._consumer.list_topics(name, timeout=10).topics[name].partitions)
 
-    def poll(self) -> list[Found]:
+    def poll_records(self) -> list[ConsumedRecord]:
         """All that has come so far."""
-        self._found += [Found.of(message) for message in self._consumer.consume(500, 0.2) if not _passing(message.error())]
-        return self._found
+        self._records += [ConsumedRecord.from_message(message) for message in self._consumer.consume(500, 0.2) if not _is_transient(message.error())]
+        return self._records
 
     def close(self) -> None:
         self._consumer.close()
 
 
-def _passing(error: KafkaError | None) -> bool:
+def _is_transient(error: KafkaError | None) -> bool:
     """What a consumer tells of a broker that is away, and tries again by itself."""
     return error is not None and (error.retriable() or error.code() in (KafkaError._TIMED_OUT, KafkaError._TRANSPORT, KafkaError._ALL_BROKERS_DOWN))
 
 
 @contextmanager
-def tail(settings: KafkaSettings, topic: str) -> Iterator[Tail]:
-    reading = Tail(settings, topic)
+def tail_topic(settings: KafkaClientSettings, topic: str) -> Iterator[TopicTail]:
+    reading = TopicTail(settings, topic)
     try:
         yield reading
     finally:
         reading.close()
 
 
-def told(outcomes: Tail) -> dict[str, set[tuple[str, str]]]:
+def collect_outcomes(outcomes: TopicTail) -> dict[str, set[tuple[str, str]]]:
     """Event → type and id of what topic `outcomes` has said of it, up to now."""
     said: dict[str, set[tuple[str, str]]] = defaultdict(set)
-    for outcome in outcomes.poll():
+    for outcome in outcomes.poll_records():
         said[outcome.data["event_id"]].add((outcome.headers["ce_type"], outcome.headers["ce_id"]))
     return said

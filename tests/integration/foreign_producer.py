@@ -12,27 +12,27 @@ import time
 
 from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-PATIENCE_S = 100
-LEADER_UNKNOWN = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
+TIMEOUT_S = 100
+LEADER_UNAVAILABLE = (KafkaError.LEADER_NOT_AVAILABLE, KafkaError.NOT_LEADER_FOR_PARTITION)
 
 
-def binary(attributes, data):
+def encode_binary(attributes, data):
     headers = {f"ce_{name}": value for name, value in attributes.items()}
     return {**headers, "content-type": "application/json"}, json.dumps(data)
 
 
-def structured(attributes, data):
+def encode_structured(attributes, data):
     return {"content-type": "application/cloudevents+json; charset=utf-8"}, json.dumps({**attributes, "datacontenttype": "application/json", "data": data})
 
 
-def written(order):
+def encode_event(order):
     if "headers" in order:
         return order["headers"], order["value"]
-    form = structured if order.get("mode") == "structured" else binary
+    form = encode_structured if order.get("mode") == "structured" else encode_binary
     return form({"specversion": "1.0", **order["attributes"]}, order["data"])
 
 
-def push(servers, topic, orders):
+def push_events(servers, topic, orders):
     """By one producer for each partitioner, one after the other where it changes, so that the order of the orders is the order in the log."""
     producers = {}
     last = None
@@ -42,7 +42,7 @@ def push(servers, topic, orders):
             producers[last].flush()
         if name not in producers:
             producers[name] = Producer({"bootstrap.servers": servers, "partitioner": name, "enable.idempotence": True, "message.max.bytes": 9_000_000})
-        headers, value = written(order)
+        headers, value = encode_event(order)
         producers[name].produce(topic, value, key=order.get("key"), headers=headers)
         last = name
     for producer in producers.values():
@@ -50,36 +50,36 @@ def push(servers, topic, orders):
             raise SystemExit("Kafka did not take everything")
 
 
-def listener(servers, topic):
+def open_consumer_at_end(servers, topic):
     """Stands at the end of the topic before anything is pushed."""
     consumer = Consumer({"bootstrap.servers": servers, "group.id": "somebody-else", "enable.auto.commit": False})
     places = [TopicPartition(topic, number) for number in consumer.list_topics(topic, timeout=10).topics[topic].partitions]
-    consumer.assign([TopicPartition(topic, place.partition, end_offset(consumer, place) or OFFSET_BEGINNING) for place in places])
+    consumer.assign([TopicPartition(topic, place.partition, fetch_end_offset(consumer, place) or OFFSET_BEGINNING) for place in places])
     return consumer
 
 
-def end_offset(consumer, place):
+def fetch_end_offset(consumer, place):
     """Retry while the broker elects a leader of a topic made a moment ago: librdkafka does not retry this request."""
-    deadline = time.monotonic() + PATIENCE_S
+    deadline = time.monotonic() + TIMEOUT_S
     while True:
         try:
             return consumer.get_watermark_offsets(place, timeout=10)[1]
         except KafkaException as error:
-            if error.args[0].code() not in LEADER_UNKNOWN or time.monotonic() > deadline:
+            if error.args[0].code() not in LEADER_UNAVAILABLE or time.monotonic() > deadline:
                 raise
             time.sleep(0.2)
 
 
-def heard(consumer, count):
-    answers, deadline = [], time.monotonic() + PATIENCE_S
+def collect_answers(consumer, count):
+    answers, deadline = [], time.monotonic() + TIMEOUT_S
     while len(answers) < count and time.monotonic() < deadline:
         message = consumer.poll(0.5)
         if message is not None and message.error() is None:
-            answers.append(answer(message))
+            answers.append(parse_answer(message))
     return answers
 
 
-def answer(message):
+def parse_answer(message):
     headers = {name: value.decode() for name, value in message.headers()}
     return {"key": message.key().decode(), "type": headers["ce_type"], "headers": headers, "data": json.loads(message.value())}
 
@@ -87,9 +87,9 @@ def answer(message):
 def main():
     servers, prefix = sys.argv[1:]
     orders = json.load(sys.stdin)
-    consumer = listener(servers, prefix + "outcomes")
-    push(servers, prefix + "raw", orders["events"])
-    json.dump(heard(consumer, orders["answers"]), sys.stdout)
+    consumer = open_consumer_at_end(servers, prefix + "outcomes")
+    push_events(servers, prefix + "raw", orders["events"])
+    json.dump(collect_answers(consumer, orders["answers"]), sys.stdout)
     consumer.close()
 
 

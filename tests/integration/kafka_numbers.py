@@ -7,18 +7,18 @@ from collections.abc import AsyncIterator
 import pytest
 
 from schemas.records import Record
-from streams.kafka.log import KafkaLog, KafkaSettings
+from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
 
 TOPIC = "things"
 
 
 @pytest.fixture
-async def log(kafka_settings: KafkaSettings) -> AsyncIterator[KafkaLog]:
+async def log(kafka_settings: KafkaClientSettings) -> AsyncIterator[KafkaLog]:
     log = KafkaLog(kafka_settings)
     await log.create_topics({TOPIC: 6}, retention_ms={})
     yield log
     await log.close()
 
 
-async def append(log: KafkaLog, numbers: range, topic: str = TOPIC) -> None:
+async def append_numbers(log: KafkaLog, numbers: range, topic: str = TOPIC) -> None:
     await log.append([Record(topic, str(number).encode(), str(number).encode()) for number in numbers])

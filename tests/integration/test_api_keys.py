@@ -11,7 +11,6 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from argon2 import extract_parameters
 
-from anabranch.desk.authentication import LocalTokenAuthenticator
 from anabranch.identity import api_keys
 from anabranch.identity.api_keys import ApiKeyAuthenticator, ApiKeyService
 from anabranch.identity.audit import AuditLog
@@ -20,10 +19,11 @@ from schemas.api_keys import ApiKeyRequest, RotationRequest
 from schemas.errors import AnabranchError, Forbidden, InvalidRequest, LogUnavailable, NotFound, Unauthenticated
 from schemas.principals import Principal
 from schemas.records import Position, Record
+from services.local_token import LocalTokenAuthenticator
 from sql.api_keys import PgApiKeys
 from sql.pool import Pool, close_pool, open_pool
 from streams.codec import Codec
-from streams.memory import MemoryLog
+from streams.memory_log import MemoryLog
 from streams.topics import CONTROL
 
 OPERATOR = Principal("local", "default", "operator")
@@ -31,57 +31,57 @@ ADMIN = Principal("key:a", "acme", "admin")
 
 
 @dataclass
-class Keys:
+class ApiKeyStack:
     pool: Pool
     service: ApiKeyService
     admit: ApiKeyAuthenticator
-    elsewhere: ApiKeyAuthenticator
+    other_process: ApiKeyAuthenticator
     """Of another API process."""
     log: MemoryLog
 
-    async def issue(self, caller: Principal = ADMIN, **wanted: object) -> str:
+    async def issue_key(self, caller: Principal = ADMIN, **wanted: object) -> str:
         return (await self.service.create(caller, ApiKeyRequest.model_validate({"name": "test", **wanted}))).key
 
-    async def recorded(self) -> list[str]:
+    async def list_recorded_events(self) -> list[str]:
         return [str(record.record.value) async for record in self.log.read(CONTROL)]
 
 
 @pytest.fixture
-async def keys(database: str) -> AsyncIterator[Keys]:
+async def keys(database: str) -> AsyncIterator[ApiKeyStack]:
     pool = await open_pool(database, size=4, name="keys")
     log = MemoryLog()
     await log.create_topics({CONTROL: 1}, retention_ms={})
     store = PgApiKeys(pool)
-    yield Keys(pool, ApiKeyService(store, AuditLog(log, Codec())), ApiKeyAuthenticator(store), ApiKeyAuthenticator(store), log)
+    yield ApiKeyStack(pool, ApiKeyService(store, AuditLog(log, Codec())), ApiKeyAuthenticator(store), ApiKeyAuthenticator(store), log)
     await close_pool(pool)
 
 
-def parts(key: str) -> tuple[str, str]:
+def parse_key(key: str) -> tuple[str, str]:
     _, identity, secret = key.split("_")
     return identity, secret
 
 
-async def test_key_gives_its_tenant_role_and_readers(keys: Keys) -> None:
-    key = await keys.issue(role="writer", user="ana", groups=["finance"])
-    identity, _ = parts(key)
+async def test_key_gives_its_tenant_role_and_readers(keys: ApiKeyStack) -> None:
+    key = await keys.issue_key(role="writer", user="ana", groups=["finance"])
+    identity, _ = parse_key(key)
     assert await keys.admit(key, None) == Principal(f"key:{identity}", "acme", "writer", ("user:ana", "group:finance"))
-    unlimited = await keys.admit(await keys.issue(), None)
+    unlimited = await keys.admit(await keys.issue_key(), None)
     assert (unlimited.role, unlimited.readers) == ("reader", None)
 
 
-async def test_secret_is_stored_nowhere(keys: Keys) -> None:
+async def test_secret_is_stored_nowhere(keys: ApiKeyStack) -> None:
     issued = await keys.service.create(ADMIN, ApiKeyRequest(name="n"))
     rotated = await keys.service.rotate(ADMIN, issued.id, RotationRequest(grace_s=60))
     row = await keys.pool.fetchval("select to_jsonb(k)::text from credentials.api_keys k where id = $1", issued.id)
     listed = str(await keys.service.list_keys(ADMIN, after=None, limit=10))
     for key in (issued.key, rotated.key):
-        for place in (row, listed, *await keys.recorded()):
-            assert parts(key)[1] not in place
+        for place in (row, listed, *await keys.list_recorded_events()):
+            assert parse_key(key)[1] not in place
     assert row.count("$argon2id$") == 2
 
 
-async def test_other_roles_cannot_read_the_table(keys: Keys) -> None:
-    await keys.issue()
+async def test_other_roles_cannot_read_the_table(keys: ApiKeyStack) -> None:
+    await keys.issue_key()
     async with keys.pool.acquire() as connection, connection.transaction():
         await connection.execute(
             "create role documents_only; grant documents_only to current_user; grant usage on schema anabranch to documents_only; set local role documents_only"
@@ -93,24 +93,24 @@ async def test_other_roles_cannot_read_the_table(keys: Keys) -> None:
 
 
 @pytest.mark.parametrize("change", ["revoke", "rotate"])
-async def test_change_holds_within_a_second_in_every_process(keys: Keys, change: str) -> None:
-    key = await keys.issue()
-    for process in (keys.admit, keys.elsewhere):
+async def test_change_applies_within_a_second_in_every_process(keys: ApiKeyStack, change: str) -> None:
+    key = await keys.issue_key()
+    for process in (keys.admit, keys.other_process):
         await process(key, None)
     if change == "revoke":
-        await keys.service.revoke(ADMIN, parts(key)[0])
+        await keys.service.revoke(ADMIN, parse_key(key)[0])
     else:
-        await keys.service.rotate(ADMIN, parts(key)[0], RotationRequest())
+        await keys.service.rotate(ADMIN, parse_key(key)[0], RotationRequest())
     started = time.monotonic()
-    for process in (keys.admit, keys.elsewhere):
+    for process in (keys.admit, keys.other_process):
         with pytest.raises(Unauthenticated):
             await process(key, None)
     assert time.monotonic() - started < 1.0
 
 
-async def test_old_secret_is_valid_for_the_grace_period_only(keys: Keys) -> None:
-    old = await keys.issue()
-    new = (await keys.service.rotate(ADMIN, parts(old)[0], RotationRequest(grace_s=1))).key
+async def test_old_secret_is_valid_for_the_grace_period_only(keys: ApiKeyStack) -> None:
+    old = await keys.issue_key()
+    new = (await keys.service.rotate(ADMIN, parse_key(old)[0], RotationRequest(grace_s=1))).key
     assert (await keys.admit(old, None)).id == (await keys.admit(new, None)).id
     await asyncio.sleep(1.1)
     with pytest.raises(Unauthenticated):
@@ -118,21 +118,21 @@ async def test_old_secret_is_valid_for_the_grace_period_only(keys: Keys) -> None
     await keys.admit(new, None)
 
 
-async def test_expired_key_is_refused(keys: Keys) -> None:
-    key = await keys.issue(expires_at=datetime.now(UTC) + timedelta(seconds=0.5))
+async def test_expired_key_is_refused(keys: ApiKeyStack) -> None:
+    key = await keys.issue_key(expires_at=datetime.now(UTC) + timedelta(seconds=0.5))
     await keys.admit(key, None)
     await asyncio.sleep(0.6)
     with pytest.raises(Unauthenticated):
         await keys.admit(key, None)
     with pytest.raises(InvalidRequest):
-        await keys.issue(expires_at=datetime.now(UTC) - timedelta(seconds=1))
+        await keys.issue_key(expires_at=datetime.now(UTC) - timedelta(seconds=1))
 
 
-async def test_wrong_keys_are_refused_alike(keys: Keys) -> None:
-    key = await keys.issue()
-    identity, secret = parts(key)
-    revoked = await keys.issue()
-    await keys.service.revoke(ADMIN, parts(revoked)[0])
+async def test_wrong_keys_get_identical_errors(keys: ApiKeyStack) -> None:
+    key = await keys.issue_key()
+    identity, secret = parse_key(key)
+    revoked = await keys.issue_key()
+    await keys.service.revoke(ADMIN, parse_key(revoked)[0])
     wrong = [
         f"ab_{identity}_{'0' * 64}",
         f"ab_{'0' * 16}_{secret}",
@@ -153,11 +153,11 @@ async def test_wrong_keys_are_refused_alike(keys: Keys) -> None:
     assert len(told) == 1
 
 
-async def test_unknown_ids_cost_as_much_as_known_ones(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_unknown_ids_take_as_long_as_known_ones(keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Argon2 is all that takes noticeable time, so its runs and parameters are compared: a clock would be at the mercy of the machine."""
     verified: list[str] = []
-    monkeypatch.setattr(api_keys, "_verifies", lambda hashed, credential: bool(verified.append(hashed)))
-    known, rotated, revoked = [parts(await keys.issue())[0] for _ in range(3)]
+    monkeypatch.setattr(api_keys, "_verify_hash", lambda hashed, credential: bool(verified.append(hashed)))
+    known, rotated, revoked = [parse_key(await keys.issue_key())[0] for _ in range(3)]
     await keys.service.rotate(ADMIN, rotated, RotationRequest(grace_s=60))
     await keys.service.revoke(ADMIN, revoked)
     costs = set()
@@ -170,12 +170,12 @@ async def test_unknown_ids_cost_as_much_as_known_ones(keys: Keys, monkeypatch: p
     assert len(cost) == 2
 
 
-async def test_argon2_runs_once_for_many_requests_and_memory_is_bounded(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_argon2_runs_once_for_many_requests_and_memory_is_bounded(keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch) -> None:
     verified: list[str] = []
-    real = api_keys._verifies
-    monkeypatch.setattr(api_keys, "_verifies", lambda hashed, credential: verified.append(hashed) or real(hashed, credential))
+    real = api_keys._verify_hash
+    monkeypatch.setattr(api_keys, "_verify_hash", lambda hashed, credential: verified.append(hashed) or real(hashed, credential))
     monkeypatch.setattr(api_keys, "CACHE_SIZE", 8)
-    key = await keys.issue()
+    key = await keys.issue_key()
     for _ in range(20):
         await keys.admit(key, None)
     assert len(verified) == 2
@@ -185,57 +185,57 @@ async def test_argon2_runs_once_for_many_requests_and_memory_is_bounded(keys: Ke
     assert len(keys.admit._outcomes) <= 8
 
 
-async def test_cached_outcome_expires_within_seconds(keys: Keys) -> None:
+async def test_cached_outcome_expires_within_seconds(keys: ApiKeyStack) -> None:
     now = [0.0]
     admit = ApiKeyAuthenticator(keys.admit.keys, lambda: now[0])
-    await admit(await keys.issue(), None)
+    await admit(await keys.issue_key(), None)
     pair = next(iter(admit._outcomes))
-    assert admit._cached(pair) is not None
-    now[0] += api_keys.CACHE_S
-    assert admit._cached(pair) is None
+    assert admit._get_cached(pair) is not None
+    now[0] += api_keys.CACHE_TTL_S
+    assert admit._get_cached(pair) is None
 
 
-async def test_nobody_issues_a_key_above_its_own_role(keys: Keys) -> None:
+async def test_caller_cannot_issue_key_above_own_role(keys: ApiKeyStack) -> None:
     with pytest.raises(Forbidden):
-        await keys.issue(ADMIN, role="operator")
-    operators = await keys.issue(Principal("local", "acme", "operator"), role="operator")
-    for attempt in (keys.service.rotate(ADMIN, parts(operators)[0], RotationRequest()), keys.service.revoke(ADMIN, parts(operators)[0])):
+        await keys.issue_key(ADMIN, role="operator")
+    operators = await keys.issue_key(Principal("local", "acme", "operator"), role="operator")
+    for attempt in (keys.service.rotate(ADMIN, parse_key(operators)[0], RotationRequest()), keys.service.revoke(ADMIN, parse_key(operators)[0])):
         with pytest.raises(Forbidden):
             await attempt
     await keys.admit(operators, None)
 
 
-async def test_limited_admin_issues_no_wider_key(keys: Keys) -> None:
+async def test_limited_admin_cannot_issue_wider_key(keys: ApiKeyStack) -> None:
     limited = Principal("jwt:ana", "acme", "admin", ("user:ana", "group:finance"))
     wider: tuple[dict[str, object], ...] = ({}, {"user": "bob"}, {"groups": ["finance", "board"]})
     for wanted in wider:
         with pytest.raises(Forbidden):
-            await keys.issue(limited, **wanted)
-    await keys.issue(limited, groups=["finance"])
-    unlimited = await keys.issue(ADMIN)
+            await keys.issue_key(limited, **wanted)
+    await keys.issue_key(limited, groups=["finance"])
+    unlimited = await keys.issue_key(ADMIN)
     with pytest.raises(Forbidden):
-        await keys.service.rotate(limited, parts(unlimited)[0], RotationRequest())
+        await keys.service.rotate(limited, parse_key(unlimited)[0], RotationRequest())
 
 
-async def test_keys_of_another_tenant_do_not_exist(keys: Keys) -> None:
-    key = await keys.issue(ADMIN)
+async def test_keys_of_another_tenant_are_not_found(keys: ApiKeyStack) -> None:
+    key = await keys.issue_key(ADMIN)
     other = Principal("key:b", "globex", "admin")
-    for attempt in (keys.service.rotate(other, parts(key)[0], RotationRequest()), keys.service.revoke(other, parts(key)[0])):
+    for attempt in (keys.service.rotate(other, parse_key(key)[0], RotationRequest()), keys.service.revoke(other, parse_key(key)[0])):
         with pytest.raises(NotFound):
             await attempt
     assert await keys.service.list_keys(other, after=None, limit=10) == ([], None)
-    assert (await keys.service.list_keys(other, after=parts(key)[0], limit=10))[0] == []
+    assert (await keys.service.list_keys(other, after=parse_key(key)[0], limit=10))[0] == []
     with pytest.raises(Forbidden):
         await keys.admit(key, "globex")
 
 
-async def test_operator_issues_keys_for_a_named_tenant(keys: Keys) -> None:
-    key = await keys.issue(OPERATOR.acting_for("globex"), role="admin")
+async def test_operator_issues_keys_for_a_named_tenant(keys: ApiKeyStack) -> None:
+    key = await keys.issue_key(OPERATOR.for_tenant("globex"), role="admin")
     assert (await keys.admit(key, None)).tenant == "globex"
 
 
-async def test_keys_are_listed_in_pages(keys: Keys) -> None:
-    issued = [parts(await keys.issue())[0] for _ in range(5)]
+async def test_keys_are_listed_in_pages(keys: ApiKeyStack) -> None:
+    issued = [parse_key(await keys.issue_key())[0] for _ in range(5)]
     seen: list[str] = []
     after: str | None = None
     while True:
@@ -246,17 +246,17 @@ async def test_keys_are_listed_in_pages(keys: Keys) -> None:
     assert seen == issued[::-1]
 
 
-async def test_change_that_the_log_does_not_take_is_undone(keys: Keys, monkeypatch: pytest.MonkeyPatch) -> None:
-    key = await keys.issue()
+async def test_change_is_rolled_back_when_publish_fails(keys: ApiKeyStack, monkeypatch: pytest.MonkeyPatch) -> None:
+    key = await keys.issue_key()
 
     async def away(records: list[Record]) -> list[Position]:
         raise LogUnavailable("The log is unavailable.")
 
     monkeypatch.setattr(keys.log, "append", away)
     attempts = (
-        keys.issue(),
-        keys.service.rotate(ADMIN, parts(key)[0], RotationRequest()),
-        keys.service.revoke(ADMIN, parts(key)[0]),
+        keys.issue_key(),
+        keys.service.rotate(ADMIN, parse_key(key)[0], RotationRequest()),
+        keys.service.revoke(ADMIN, parse_key(key)[0]),
     )
     for attempt in attempts:
         with pytest.raises(LogUnavailable):
@@ -265,30 +265,30 @@ async def test_change_that_the_log_does_not_take_is_undone(keys: Keys, monkeypat
     assert len((await keys.service.list_keys(ADMIN, after=None, limit=10))[0]) == 1
 
 
-async def test_every_change_is_recorded_without_its_secret(keys: Keys) -> None:
-    key = await keys.issue(role="writer")
-    await keys.service.rotate(ADMIN, parts(key)[0], RotationRequest(), "request-1")
-    await keys.service.revoke(ADMIN, parts(key)[0])
-    told = await keys.recorded()
+async def test_every_change_is_recorded_without_its_secret(keys: ApiKeyStack) -> None:
+    key = await keys.issue_key(role="writer")
+    await keys.service.rotate(ADMIN, parse_key(key)[0], RotationRequest(), "request-1")
+    await keys.service.revoke(ADMIN, parse_key(key)[0])
+    told = await keys.list_recorded_events()
     assert [next(what for what in ("created", "rotated", "revoked") if f"api_key.{what}" in text) for text in told] == ["created", "rotated", "revoked"]
     assert "request-1" in told[1] and all('"who":"key:a"' in text and '"tenant":"acme"' in text for text in told)
 
 
-async def test_server_without_any_credential_says_how_to_make_one(keys: Keys) -> None:
+async def test_server_without_credentials_explains_how_to_create_one(keys: ApiKeyStack) -> None:
     chain = CredentialAuthenticator(LocalTokenAuthenticator(None, "default"), keys.admit, None)
     for credential in (None, "guess"):
         with pytest.raises(Unauthenticated) as refused:
             await chain(credential, None)
         assert "anabranch keys create" in refused.value.remedy
-    key = await keys.issue()
+    key = await keys.issue_key()
     assert (await chain(key, None)).tenant == "acme"
     with pytest.raises(Unauthenticated) as without:
         await chain(None, None)
     assert "keys create" not in without.value.remedy
 
 
-async def test_unavailable_database_is_no_refusal(keys: Keys) -> None:
-    key = await keys.issue()
+async def test_unavailable_database_is_not_an_authentication_error(keys: ApiKeyStack) -> None:
+    key = await keys.issue_key()
     await close_pool(keys.pool)
     with pytest.raises(AnabranchError) as error:
         await keys.admit(key, None)

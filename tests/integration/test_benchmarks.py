@@ -19,7 +19,7 @@ import pytest
     ],
     ids=["pipeline", "rebuild", "search", "upload"],
 )
-def test_a_benchmark_prints_its_figures(arguments: list[str], figures: set[str]) -> None:
+def test_benchmark_prints_its_figures(arguments: list[str], figures: set[str]) -> None:
     name, *options = arguments
     done = subprocess.run([sys.executable, "-m", f"benchmarks.{name}", *options], capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stderr[-2000:]

@@ -8,42 +8,42 @@ from schemas.events import SourceAdded
 from schemas.ids import content_id
 from schemas.records import Record
 from schemas.sources import DebeziumSource, RowMapping, SourceSpec
-from streams.publisher import own_fact
+from streams.publisher import build_root_event
 from streams.topics import CONTROL
-from tests.changing_table import TOPIC, ChangingTable
-from tests.integration.sources_world import SourceWorld, source_world
+from tests.integration.source_environment import SourceEnvironment, run_source_environment
+from tests.simulated_table import TOPIC, SimulatedTable
 
 SPEC = SourceSpec(name="notes", takes=DebeziumSource(topic=TOPIC, mapping=RowMapping(body=["body"], title="title")))
 
 
-async def declare(world: SourceWorld) -> None:
+async def add_change_topic_source(world: SourceEnvironment) -> None:
     """As the API does, which refuses change topics where there is no Kafka."""
     storage = world.worker.storage
     await storage.log.create_topics({TOPIC: 1}, retention_ms={})
-    fact = own_fact(SourceAdded(source=SPEC), content_id("event", "notes"), "test", lambda: world.worker.hosting.overrides.clock())
+    fact = build_root_event(SourceAdded(source=SPEC), content_id("event", "notes"), "test", lambda: world.worker.consumers.overrides.clock())
     await storage.log.append([await storage.codec.encode(fact, CONTROL, SPEC.name)])
 
 
-async def test_changes_of_a_table_are_what_its_documents_say(database: str, tmp_path: Path) -> None:
-    table = ChangingTable()
+async def test_table_changes_become_documents(database: str, tmp_path: Path) -> None:
+    table = SimulatedTable()
     for key in range(1, 6):
         table.insert(key, f"Heron {key} stands in the reeds.")
-    async with source_world(tmp_path, database) as world:
-        await declare(world)
+    async with run_source_environment(tmp_path, database) as world:
+        await add_change_topic_source(world)
         await world.worker.storage.log.append(table.records)
-        await world.ends_as("notes", {str(key): f"Heron {key} stands in the reeds." for key in range(1, 6)})
+        await world.wait_for_texts("notes", {str(key): f"Heron {key} stands in the reeds." for key in range(1, 6)})
         table.records.clear()
-        table.rewrite(1, "Heron 1 flies.")
+        table.update_body(1, "Heron 1 flies.")
         table.delete(2)
-        table.rename(3, 30)
-        table.retitle(4, "Title")
-        table.forget(5)
+        table.change_key(3, 30)
+        table.update_title(4, "Title")
+        table.delete_uncaptured(5)
         table.snapshot()
         await world.worker.storage.log.append([*reversed(table.records), Record(TOPIC, b"{}", b"no json")])
-        await world.ends_as("notes", {"1": "Heron 1 flies.", "30": "Heron 3 stands in the reeds.", "4": "Heron 4 stands in the reeds."})
-        assert len(await world.letters()) == 1
+        await world.wait_for_texts("notes", {"1": "Heron 1 flies.", "30": "Heron 3 stands in the reeds.", "4": "Heron 4 stands in the reeds."})
+        assert len(await world.fetch_dead_letters()) == 1
         table.records.clear()
         table.truncate()
         table.insert(9, "Only egrets now.")
         await world.worker.storage.log.append(table.records[::-1])
-        await world.ends_as("notes", {"9": "Only egrets now."})
+        await world.wait_for_texts("notes", {"9": "Only egrets now."})

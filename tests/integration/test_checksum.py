@@ -5,66 +5,69 @@ from typing import Any
 
 import pytest_asyncio
 
-from schemas.events import Fact
+from schemas.events import Event
 from schemas.rows import GenerationRow
-from sql.checksum import checksum
+from sql.checksum import compute_checksum
 from sql.ledger import PgLedger
 from sql.pool import Pool, close_pool, open_pool
-from tests.contract.ledger_facts import removed
-from tests.integration.test_ledger import G1, claim, decide, revision
+from tests.contract.ledger_events import make_removed
+from tests.integration.test_ledger import G1, apply_control_rows, claim_events, make_revision_events
 
-Facts = list[Fact[Any]]
+EventHistory = list[Event[Any]]
 
 
 @pytest_asyncio.fixture
 async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=4, name="test")
-    await decide(pool, GenerationRow(G1))
+    await apply_control_rows(pool, GenerationRow(G1))
     yield pool
     await close_pool(pool)
 
 
-async def of(pool: Pool, *histories: Facts, everything: bool = False) -> dict[str, Any]:
+async def compute_checksum_of(pool: Pool, *histories: EventHistory, everything: bool = False) -> dict[str, Any]:
     await pool.execute(
         "truncate handled, documents, document_revisions, visible, settled, child_chunks, parent_chunks, chunk_vectors, lexical_deltas, corpus_deltas,"
         "revision_texts, job_stages, chunk_history"
     )
     for facts in histories:
-        await claim(PgLedger(pool, G1), *facts)
-    return await checksum(pool, everything=everything)
+        await claim_events(PgLedger(pool, G1), *facts)
+    return await compute_checksum(pool, include_history=everything)
 
 
-async def test_an_empty_database_has_a_sum_too(database: str) -> None:
+async def test_empty_database_has_a_checksum(database: str) -> None:
     pool = await open_pool(database, size=2, name="test")
-    found = await checksum(pool)
+    found = await compute_checksum(pool)
     await close_pool(pool)
     assert {table["rows"] for table in found["tables"].values()} == {0}
 
 
-async def test_histories_that_end_in_the_same_documents_sum_up_equal(pool: Pool) -> None:
-    a1, a2, b = revision("a", 1, ["old"]), revision("a", 2, ["new", "words"]), revision("b", 3, ["other"])
-    straight = await of(pool, a2, b)
-    winding = await of(pool, b, a1, a2, revision("c", 1, ["gone"]), [removed("c", 2)])
-    renumbered = await of(pool, revision("a", 8, ["new", "words"]), revision("b", 9, ["other"]))
+async def test_histories_with_equal_outcome_have_equal_checksums(pool: Pool) -> None:
+    a1, a2, b = make_revision_events("a", 1, ["old"]), make_revision_events("a", 2, ["new", "words"]), make_revision_events("b", 3, ["other"])
+    straight = await compute_checksum_of(pool, a2, b)
+    winding = await compute_checksum_of(pool, b, a1, a2, make_revision_events("c", 1, ["gone"]), [make_removed("c", 2)])
+    renumbered = await compute_checksum_of(pool, make_revision_events("a", 8, ["new", "words"]), make_revision_events("b", 9, ["other"]))
     assert straight == winding == renumbered
     assert straight["tables"]["child_chunks"]["rows"] == 3
 
 
-async def test_every_difference_in_what_is_visible_shows(pool: Pool) -> None:
+async def test_every_visible_difference_changes_the_checksum(pool: Pool) -> None:
     sums = [
-        await of(pool),
-        await of(pool, revision("a", 1, ["one"])),
-        await of(pool, revision("a", 1, ["two"])),
-        await of(pool, revision("b", 1, ["one"])),
-        await of(pool, revision("a", 1, ["one", "two"])),
+        await compute_checksum_of(pool),
+        await compute_checksum_of(pool, make_revision_events("a", 1, ["one"])),
+        await compute_checksum_of(pool, make_revision_events("a", 1, ["two"])),
+        await compute_checksum_of(pool, make_revision_events("b", 1, ["one"])),
+        await compute_checksum_of(pool, make_revision_events("a", 1, ["one", "two"])),
     ]
     assert len({found["checksum"] for found in sums}) == len(sums)
 
 
-async def test_revisions_tombstones_and_history_count_only_when_all_is_asked_for(pool: Pool) -> None:
-    short, long = [revision("a", 2, ["new"])], [revision("a", 1, ["old"]), revision("a", 2, ["new"]), revision("b", 1, ["x"]), [removed("b", 2)]]
-    assert await of(pool, *short) == await of(pool, *long)
-    everything = await of(pool, *long, everything=True)
-    assert everything["checksum"] != (await of(pool, *short, everything=True))["checksum"]
+async def test_full_checksum_includes_revisions_tombstones_and_history(pool: Pool) -> None:
+    short, long = (
+        [make_revision_events("a", 2, ["new"])],
+        [make_revision_events("a", 1, ["old"]), make_revision_events("a", 2, ["new"]), make_revision_events("b", 1, ["x"]), [make_removed("b", 2)]],
+    )
+    assert await compute_checksum_of(pool, *short) == await compute_checksum_of(pool, *long)
+    everything = await compute_checksum_of(pool, *long, everything=True)
+    assert everything["checksum"] != (await compute_checksum_of(pool, *short, everything=True))["checksum"]
     assert (everything["tables"]["tombstones"]["rows"], everything["tables"]["chunk_history"]["rows"]) == (1, 2)
-    assert await of(pool, *long, everything=True) == everything
+    assert await compute_checksum_of(pool, *long, everything=True) == everything

@@ -11,66 +11,66 @@ import asyncpg
 import pytest
 import yaml
 
-from anabranch.cli import application
-from anabranch.settings import Settings
-from anabranch.settings_loading import environment_name, known_keys, load_settings
+from anabranch.cli import build_app
+from anabranch.config.loader import list_setting_names, load_settings, to_environment_name
+from anabranch.config.settings import Settings
 from processors import STAGES
 
 ROOT = Path(__file__).parents[2]
-REQUIRED = re.compile(r"\$\{(\w+)(:[?-])?([^}]*)\}")
+VARIABLE_PATTERN = re.compile(r"\$\{(\w+)(:[?-])?([^}]*)\}")
 
 
 @pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
+def compose_config() -> dict[str, Any]:
     return dict(yaml.safe_load((ROOT / "docker-compose.yml").read_text()))
 
 
 @pytest.fixture
-def own(compose: dict[str, Any]) -> dict[str, dict[str, Any]]:
+def own_services(compose_config: dict[str, Any]) -> dict[str, dict[str, Any]]:
     """The services that run this program."""
-    return {name: service for name, service in compose["services"].items() if service["image"].startswith("anabranch:")}
+    return {name: service for name, service in compose_config["services"].items() if service["image"].startswith("anabranch:")}
 
 
-def filled(text: object) -> str:
+def interpolate_variables(text: object) -> str:
     """As compose would fill it in, with a word for each value that a person must choose."""
-    return REQUIRED.sub(lambda found: found[3] if found[2] == ":-" else f"chosen-value-of-{found[1].lower()}", str(text))
+    return VARIABLE_PATTERN.sub(lambda found: found[3] if found[2] == ":-" else f"chosen-value-of-{found[1].lower()}", str(text))
 
 
-def stages_of(service: dict[str, Any]) -> list[str]:
+def parse_stages(service: dict[str, Any]) -> list[str]:
     command = service["command"]
     return command[command.index("--stages") + 1].split(",") if "--stages" in command else []
 
 
-def test_every_environment_name_is_a_setting(own: dict[str, dict[str, Any]]) -> None:
-    known = {environment_name(key) for key in known_keys()}
-    given = {name for service in own.values() for name in service["environment"]}
+def test_every_environment_variable_is_a_setting(own_services: dict[str, dict[str, Any]]) -> None:
+    known = {to_environment_name(key) for key in list_setting_names()}
+    given = {name for service in own_services.values() for name in service["environment"]}
     assert given and given <= known
 
 
-def test_the_settings_load_as_compose_gives_them(own: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
-    for service in own.values():
+def test_settings_load_from_compose_environment(own_services: dict[str, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    for service in own_services.values():
         for name, value in service["environment"].items():
-            monkeypatch.setenv(name, filled(value))
+            monkeypatch.setenv(name, interpolate_variables(value))
         settings: Settings = load_settings()
         assert (settings.log_kind, settings.mode) == ("kafka", "external")
 
 
-def test_every_stage_runs_in_exactly_one_service(own: dict[str, dict[str, Any]]) -> None:
-    run = [stage for service in own.values() for stage in stages_of(service)]
+def test_every_stage_runs_in_exactly_one_service(own_services: dict[str, dict[str, Any]]) -> None:
+    run = [stage for service in own_services.values() for stage in parse_stages(service)]
     assert sorted(run) == sorted(stage.name for stage in STAGES)
 
 
-def test_every_command_is_one_that_the_program_has(own: dict[str, dict[str, Any]]) -> None:
-    app = application()
-    for service in own.values():
-        function, bound, _ = app.parse_args([filled(token) for token in service["command"]], print_error=False, exit_on_error=False)
+def test_every_command_exists_in_the_cli(own_services: dict[str, dict[str, Any]]) -> None:
+    app = build_app()
+    for service in own_services.values():
+        function, bound, _ = app.parse_args([interpolate_variables(token) for token in service["command"]], print_error=False, exit_on_error=False)
         assert callable(function) and bound is not None
 
 
-def test_addresses_name_services_and_the_ports_they_listen_on(compose: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
-    services = compose["services"]
-    for service in own.values():
-        environment = {name: filled(value) for name, value in service["environment"].items()}
+def test_addresses_name_services_and_their_ports(compose_config: dict[str, Any], own_services: dict[str, dict[str, Any]]) -> None:
+    services = compose_config["services"]
+    for service in own_services.values():
+        environment = {name: interpolate_variables(value) for name, value in service["environment"].items()}
         database = urlsplit(environment["ANABRANCH_DATABASE__URL"])
         assert (database.hostname, database.port) == ("postgres", 5432)
         assert database.hostname in services
@@ -82,51 +82,51 @@ def test_addresses_name_services_and_the_ports_they_listen_on(compose: dict[str,
         assert dict(parse_qsl(storage.query))["endpoint"] == services["bucket"]["environment"]["RCLONE_CONFIG_STORAGE_ENDPOINT"]
 
 
-def test_published_ports_are_open_to_this_machine_only(compose: dict[str, Any]) -> None:
-    published = [port for service in compose["services"].values() for port in service.get("ports", [])]
+def test_published_ports_bind_to_localhost_only(compose_config: dict[str, Any]) -> None:
+    published = [port for service in compose_config["services"].values() for port in service.get("ports", [])]
     assert published and all(port.startswith("127.0.0.1:") for port in published)
 
 
-def test_what_a_person_must_choose_is_in_the_example(compose: dict[str, Any]) -> None:
+def test_required_variables_are_in_the_example_file(compose_config: dict[str, Any]) -> None:
     example = {line.partition("=")[0] for line in (ROOT / ".env.example").read_text().splitlines() if "=" in line}
-    wanted = {found[1] for found in REQUIRED.finditer((ROOT / "docker-compose.yml").read_text())}
+    wanted = {found[1] for found in VARIABLE_PATTERN.finditer((ROOT / "docker-compose.yml").read_text())}
     assert wanted == example
 
 
-def test_whoever_is_waited_for_can_say_that_it_is_ready(compose: dict[str, Any]) -> None:
-    for name, service in compose["services"].items():
+def test_awaited_services_have_health_checks(compose_config: dict[str, Any]) -> None:
+    for name, service in compose_config["services"].items():
         for other, waiting in service.get("depends_on", {}).items():
             if waiting["condition"] == "service_healthy":
-                assert "healthcheck" in compose["services"][other], f"{name} waits for {other}"
+                assert "healthcheck" in compose_config["services"][other], f"{name} waits for {other}"
 
 
-def test_no_service_keeps_privileges_it_does_not_need(compose: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
-    for name, service in compose["services"].items():
+def test_services_drop_unneeded_privileges(compose_config: dict[str, Any], own_services: dict[str, dict[str, Any]]) -> None:
+    for name, service in compose_config["services"].items():
         assert (service["cap_drop"], service["security_opt"]) == (["ALL"], ["no-new-privileges:true"]), name
         assert service["pids_limit"] and service["mem_limit"], name
-    assert all(service["read_only"] and not service.get("cap_add") for service in own.values())
+    assert all(service["read_only"] and not service.get("cap_add") for service in own_services.values())
 
 
-def test_only_the_roles_service_signs_in_as_superuser(compose: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
-    signed_in = {name: urlsplit(filled(service["environment"]["ANABRANCH_DATABASE__URL"])).username for name, service in own.items()}
+def test_only_roles_service_connects_as_superuser(compose_config: dict[str, Any], own_services: dict[str, dict[str, Any]]) -> None:
+    signed_in = {name: urlsplit(interpolate_variables(service["environment"]["ANABRANCH_DATABASE__URL"])).username for name, service in own_services.items()}
     assert signed_in["api"] == "anabranch_api" and signed_in["migrate"] == "anabranch_migrate"
     assert {name for name, user in signed_in.items() if user == "postgres"} == set()
-    assert [name for name, service in compose["services"].items() if "PGUSER" in service.get("environment", {})] == ["roles"]
+    assert [name for name, service in compose_config["services"].items() if "PGUSER" in service.get("environment", {})] == ["roles"]
 
 
-def test_kafka_knows_every_principal_and_lets_nobody_else_in(compose: dict[str, Any], own: dict[str, dict[str, Any]]) -> None:
-    kafka = compose["services"]["kafka"]["environment"]
+def test_kafka_admits_only_known_principals(compose_config: dict[str, Any], own_services: dict[str, dict[str, Any]]) -> None:
+    kafka = compose_config["services"]["kafka"]["environment"]
     assert "PLAINTEXT" not in {part.partition(":")[2] for part in kafka["KAFKA_LISTENER_SECURITY_PROTOCOL_MAP"].split(",")}
     assert kafka["KAFKA_ALLOW_EVERYONE_IF_NO_ACL_FOUND"] == "false" and kafka["KAFKA_AUTHORIZER_CLASS_NAME"].endswith("StandardAuthorizer")
-    users = dict(re.findall(r'user_([\w-]+)="([^"]*)"', filled(kafka["KAFKA_LISTENER_NAME_INTERNAL_PLAIN_SASL_JAAS_CONFIG"])))
-    for service in own.values():
-        environment = {name: filled(value) for name, value in service["environment"].items()}
+    users = dict(re.findall(r'user_([\w-]+)="([^"]*)"', interpolate_variables(kafka["KAFKA_LISTENER_NAME_INTERNAL_PLAIN_SASL_JAAS_CONFIG"])))
+    for service in own_services.values():
+        environment = {name: interpolate_variables(value) for name, value in service["environment"].items()}
         assert users[environment["ANABRANCH_KAFKA__SASL_USERNAME"]] == environment["ANABRANCH_KAFKA__SASL_PASSWORD"]
     assert set(users) == {"anabranch-admin", "anabranch-api", "anabranch-worker", "producer"}
 
 
-async def test_the_roles_script_may_run_again(compose: dict[str, Any], database: str) -> None:
-    script = filled(compose["configs"]["roles"]["content"]).replace("$$$$", "$$")
+async def test_roles_script_is_idempotent(compose_config: dict[str, Any], database: str) -> None:
+    script = interpolate_variables(compose_config["configs"]["roles"]["content"]).replace("$$$$", "$$")
     connection = await asyncpg.connect(database)
     try:
         for _ in range(2):

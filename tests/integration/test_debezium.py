@@ -14,16 +14,16 @@ import pytest
 from anabranch.composition.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from sql.embedded import EmbeddedPostgres
-from streams.kafka.settings import KafkaSettings
-from tests.debezium.connect import kafka_connect
-from tests.integration.sources_world import source_world
+from streams.kafka.client_settings import KafkaClientSettings
+from tests.debezium.connect import run_kafka_connect
+from tests.integration.source_environment import run_source_environment
 from tests.postgres_fixture import tcp_dsn
-from tests.property.world import LineParser
+from tests.property.simulated_pipeline import LineParser
 
 pytestmark = pytest.mark.kafka
 
-QUICK = Overrides(parser=LineParser(), embedder=NullEmbedder(8, 4))
-LONG = " ".join(f"sentence {number} about herons in the reeds." for number in range(300))
+FAST_OVERRIDES = Overrides(parser=LineParser(), embedder=NullEmbedder(8, 4))
+LONG_TEXT = " ".join(f"sentence {number} about herons in the reeds." for number in range(300))
 """Stored beside its row, so that the log of the database names it only when it changes."""
 
 
@@ -42,7 +42,7 @@ async def shop(empty_database: str) -> AsyncIterator[asyncpg.Connection]:
     await connection.close()
 
 
-def connector(dsn: str, prefix: str, **more: str) -> dict[str, Any]:
+def make_connector_config(dsn: str, prefix: str, **more: str) -> dict[str, Any]:
     place = urlsplit(dsn)
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -65,12 +65,12 @@ def connector(dsn: str, prefix: str, **more: str) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("schemas", [True, False], ids=["with schema", "without"])
-async def test_a_table_behind_debezium_is_what_its_documents_say(
+async def test_debezium_table_changes_become_documents(
     shop: asyncpg.Connection,
     postgres_server: EmbeddedPostgres,
     empty_database: str,
     database: str,
-    kafka_settings: KafkaSettings,
+    kafka_settings: KafkaClientSettings,
     tmp_path: Path,
     schemas: bool,
 ) -> None:
@@ -87,31 +87,31 @@ async def test_a_table_behind_debezium_is_what_its_documents_say(
     encodings = {"price": {"type": "decimal", "scale": 2}, "made": {"type": "timestamp_us"}, "day": {"type": "date"}, "facts": {"type": "json"}}
     mapping = {"body": ["body"], "title": "title", "metadata": ["price", "made", "day", "facts"], "encodings": {} if schemas else encodings}
     async with (
-        source_world(tmp_path / "data", database, *sets, overrides=QUICK) as world,
-        kafka_connect(kafka_settings.bootstrap_servers, tmp_path, prefix, schemas=schemas) as connect,
+        run_source_environment(tmp_path / "data", database, *sets, overrides=FAST_OVERRIDES) as world,
+        run_kafka_connect(kafka_settings.bootstrap_servers, tmp_path, prefix, schemas=schemas) as connect,
     ):
-        await world.add("crm", {"kind": "debezium", "topic": f"{prefix}.public.notes", "mapping": mapping})
-        await connect.start(prefix, connector(tcp_dsn(postgres_server, empty_database), prefix))
+        await world.add_source("crm", {"kind": "debezium", "topic": f"{prefix}.public.notes", "mapping": mapping})
+        await connect.start_connector(prefix, make_connector_config(tcp_dsn(postgres_server, empty_database), prefix))
         expected = {str(key): f"Heron {key} stands." for key in range(1, rows + 1)}
-        await world.ends_as("crm", expected)
+        await world.wait_for_texts("crm", expected)
         metadata = await world.worker.storage.pool.fetchval("select metadata from documents where external_id = '2'")
         assert metadata == {"price": "0.50", "made": "2026-03-01T12:00:00", "day": "2026-03-02", "facts": {"n": 1}}
 
-        await shop.execute("insert into notes values (5000, 'long', $$" + LONG + "$$)")
+        await shop.execute("insert into notes values (5000, 'long', $$" + LONG_TEXT + "$$)")
         await shop.execute("update notes set body = 'Heron 1 flies.' where id = 1; delete from notes where id = 2; update notes set id = 3000 where id = 3")
         await shop.execute("update notes set title = 'longer' where id = 5000")
         await shop.execute("update notes set id = 6000 where id = 5000")
-        expected |= {"1": "Heron 1 flies.", "3000": expected.pop("3"), "6000": LONG}
+        expected |= {"1": "Heron 1 flies.", "3000": expected.pop("3"), "6000": LONG_TEXT}
         del expected["2"]
-        await world.ends_as("crm", expected)
+        await world.wait_for_texts("crm", expected)
 
-        await connect.stop(prefix)
+        await connect.stop_connector(prefix)
         await shop.execute("delete from notes where id > 10 and id < 3000")
-        again = connector(tcp_dsn(postgres_server, empty_database), prefix, **{"snapshot.mode": "always"})
-        await connect.start(prefix, again)
+        again = make_connector_config(tcp_dsn(postgres_server, empty_database), prefix, **{"snapshot.mode": "always"})
+        await connect.start_connector(prefix, again)
         expected = {key: text for key, text in expected.items() if int(key) <= 10 or int(key) >= 3000}
-        await world.ends_as("crm", expected)
+        await world.wait_for_texts("crm", expected)
 
         await shop.execute("begin; truncate notes; insert into notes (id, body) values (7, 'Only this one.'); commit")
-        await world.ends_as("crm", {"7": "Only this one."})
-        assert await world.letters() == []
+        await world.wait_for_texts("crm", {"7": "Only this one."})
+        assert await world.fetch_dead_letters() == []

@@ -14,8 +14,8 @@ import numpy as np
 import pytest
 
 from engines.embed.background import Background
-from engines.embed.e5 import ASSETS, STATE_DIMENSION, E5Embedder, E5Reader, background_file
-from engines.embed.e5_file import locate, verify
+from engines.embed.e5 import ASSETS, STATE_DIMENSION, E5Embedder, E5TextEncoder, get_background_file_name
+from engines.embed.e5_file import locate_weights, verify_weights
 from engines.embed.e5_session import E5Encoder
 from schemas.errors import ConfigurationError
 
@@ -30,7 +30,7 @@ def encoder(cache_dir: Path) -> E5Encoder:
     return E5Encoder(cache_dir)
 
 
-def test_tokens_are_those_of_the_published_tokenizer(encoder: E5Encoder) -> None:
+def test_tokens_match_the_published_tokenizer(encoder: E5Encoder) -> None:
     """`passage: hello world` is ▁passage, :, ▁hell, o, ▁world between the sentence marks 0 and 2 in XLM-RoBERTa's vocabulary."""
     assert encoder.tokenizer.encode("passage: hello world") == [0, 46692, 12, 33600, 31, 8999, 2]
     assert encoder.tokenizer.encode("passage: hello \n\t world") == encoder.tokenizer.encode("passage: hello world")
@@ -44,27 +44,27 @@ def embedder(cache_dir: Path) -> Iterator[E5Embedder]:
     engine.close()
 
 
-async def test_states_leave_out_prefix_and_sentence_marks(embedder: E5Embedder) -> None:
+async def test_token_states_exclude_prefix_and_sentence_marks(embedder: E5Embedder) -> None:
     (passage,), query = await embedder.embed(["hello world"]), await embedder.embed_query("hello world")
     assert passage.token_ids is not None and query.token_ids is not None
     assert passage.token_ids.tolist() == query.token_ids.tolist() == [33600, 31, 8999]
 
 
-async def test_meaning_beats_words_and_crosses_languages(embedder: E5Embedder) -> None:
+async def test_similarity_follows_meaning_across_languages(embedder: E5Embedder) -> None:
     query = await embedder.embed_query("how much does the bearing cost?")
     found = await embedder.embed(["A substituição do rolamento custa 18.740 euros.", "How much sleep does a cat need?", "Bearing in mind the cost, he left."])
     scores = [float(query.vector @ item.vector.astype(np.float32)) for item in found]
     assert scores[0] == max(scores)
 
 
-async def test_a_text_has_the_same_vectors_alone_and_in_a_batch(embedder: E5Embedder) -> None:
+async def test_vectors_are_equal_alone_and_in_batch(embedder: E5Embedder) -> None:
     texts = [f"Text number {n} " + "about rivers and bridges " * n for n in range(12)]
     together, alone = await embedder.embed(texts), await embedder.embed(texts[:1])
     assert np.allclose(together[0].vector.astype(np.float32), alone[0].vector.astype(np.float32), atol=1e-3)
     assert np.abs(together[0].states.astype(int) - alone[0].states.astype(int)).max() <= 1  # type: ignore[union-attr]
 
 
-async def test_a_question_does_not_wait_for_a_long_ingest(embedder: E5Embedder) -> None:
+async def test_query_does_not_wait_for_long_ingest(embedder: E5Embedder) -> None:
     ingest = asyncio.create_task(embedder.embed(["a long passage about many things " * 30] * 16))
     await asyncio.sleep(0)
     await embedder.embed_query("short?")
@@ -73,7 +73,7 @@ async def test_a_question_does_not_wait_for_a_long_ingest(embedder: E5Embedder) 
     assert len(await ingest) == 16
 
 
-async def test_backgrounds_part_a_foreign_question_from_its_own(embedder: E5Embedder) -> None:
+async def test_embeddings_include_background_similarity(embedder: E5Embedder) -> None:
     (passage,) = await embedder.embed(["The replacement of the bearing costs 18,740 euros and takes two days."])
     query = await embedder.embed_query("What does replacing the bearing cost?")
     assert passage.background_dense is not None and 0.5 < passage.background_dense < 1
@@ -82,16 +82,16 @@ async def test_backgrounds_part_a_foreign_question_from_its_own(embedder: E5Embe
 
 
 @pytest.mark.parametrize("name", ["questions", "passages"])
-def test_what_is_shipped_of_a_background_is_what_the_model_reads(cache_dir: Path, encoder: E5Encoder, name: str) -> None:
-    with as_file(ASSETS / background_file(name, STATE_DIMENSION)) as file:
+def test_shipped_background_matches_computed_one(cache_dir: Path, encoder: E5Encoder, name: str) -> None:
+    with as_file(ASSETS / get_background_file_name(name, STATE_DIMENSION)) as file:
         shipped = Background.load(file)
-    read = E5Reader(cache_dir, STATE_DIMENSION).background(name)
+    read = E5TextEncoder(cache_dir, STATE_DIMENSION).compute_background(name)
     assert np.array_equal(shipped.starts, read.starts)
     assert np.abs(shipped.vectors - read.vectors).max() < 1e-4 and np.abs(shipped.states - read.states).max() < 1e-3
 
 
-async def test_a_background_that_is_not_shipped_is_read_once(cache_dir: Path, encoder: E5Encoder) -> None:
-    kept = [cache_dir / background_file(name, 16) for name in ("questions", "passages")]
+async def test_unshipped_background_is_computed_once(cache_dir: Path, encoder: E5Encoder) -> None:
+    kept = [cache_dir / get_background_file_name(name, 16) for name in ("questions", "passages")]
     for _ in range(2):
         engine = E5Embedder(cache_dir, state_dimension=16, threads=1)
         await engine.warm()
@@ -99,7 +99,7 @@ async def test_a_background_that_is_not_shipped_is_read_once(cache_dir: Path, en
     assert all(file.exists() for file in kept)
 
 
-def test_the_fingerprint_names_what_is_kept_and_needs_no_model(tmp_path: Path) -> None:
+def test_fingerprint_covers_state_dimension_without_loading_model(tmp_path: Path) -> None:
     first, other = E5Embedder(tmp_path, state_dimension=64), E5Embedder(tmp_path, state_dimension=32)
     assert first.fingerprint != other.fingerprint and not list(tmp_path.iterdir())
     first.close()
@@ -108,14 +108,14 @@ def test_the_fingerprint_names_what_is_kept_and_needs_no_model(tmp_path: Path) -
         E5Embedder(tmp_path, state_dimension=385)
 
 
-def test_weights_other_than_the_pinned_ones_are_refused(tmp_path: Path) -> None:
-    verify(locate())
+def test_unpinned_weights_are_rejected(tmp_path: Path) -> None:
+    verify_weights(locate_weights())
     (tmp_path / "weights.bin").write_bytes(b"E5S1 but not these")
     with pytest.raises(ConfigurationError, match="sha256"):
-        verify(tmp_path / "weights.bin")
+        verify_weights(tmp_path / "weights.bin")
 
 
-def test_two_processes_may_build_the_same_cache(tmp_path: Path) -> None:
+def test_two_processes_can_build_one_cache(tmp_path: Path) -> None:
     spawn = multiprocessing.get_context("spawn")
     racers = [spawn.Process(target=E5Encoder, args=(tmp_path,)) for _ in range(2)]
     for racer in racers:
@@ -126,7 +126,7 @@ def test_two_processes_may_build_the_same_cache(tmp_path: Path) -> None:
     assert len(list(tmp_path.iterdir())) == 1
 
 
-LEAVES_AT_WORK = """
+EXIT_DURING_INGEST_SCRIPT = """
 import asyncio, sys
 from pathlib import Path
 from engines.embed.background import Background
@@ -143,6 +143,6 @@ asyncio.run(main())
 """
 
 
-def test_a_process_may_end_in_the_middle_of_an_ingest(cache_dir: Path, encoder: E5Encoder) -> None:
-    ended = subprocess.run([sys.executable, "-c", LEAVES_AT_WORK, str(cache_dir)], capture_output=True, text=True, timeout=120)
+def test_process_can_exit_during_ingest(cache_dir: Path, encoder: E5Encoder) -> None:
+    ended = subprocess.run([sys.executable, "-c", EXIT_DURING_INGEST_SCRIPT, str(cache_dir)], capture_output=True, text=True, timeout=120)
     assert (ended.returncode, ended.stderr) == (0, "")

@@ -18,13 +18,13 @@ import asyncpg
 import pytest
 
 from schemas.errors import ConfigurationError, DatabaseUnavailable
-from sql.binaries import copied_binaries, wheel_binaries
-from sql.embedded import LOCATION, THROWAWAY, EmbeddedPostgres, memory_bytes
-from sql.migrate import migrate, pending
-from sql.server_account import Account, can_enter, server_account
-from tests.postgres_fixture import elsewhere, fresh_root, tcp_dsn
+from sql.binaries import copy_binaries, find_wheel_binaries
+from sql.embedded import EPHEMERAL_SETTINGS, LOCATION_FILE, EmbeddedPostgres, detect_memory_bytes
+from sql.migrate import list_unapplied, migrate
+from sql.server_account import Account, can_enter, find_server_account
+from tests.postgres_fixture import create_data_root, run_in_thread, tcp_dsn
 
-as_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run Postgres as another account")
+requires_root = pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to run Postgres as another account")
 
 
 @pytest.fixture
@@ -38,15 +38,15 @@ def folder() -> Iterator[Path]:
 
 @pytest.fixture
 def server() -> Iterator[EmbeddedPostgres]:
-    root = fresh_root()
-    server = EmbeddedPostgres(root, settings=THROWAWAY)
+    root = create_data_root()
+    server = EmbeddedPostgres(root, settings=EPHEMERAL_SETTINGS)
     server.start()
     yield server
     server.stop()
     shutil.rmtree(root)
 
 
-async def ask(server: EmbeddedPostgres, sql: str, dsn: str | None = None) -> object:
+async def query_server(server: EmbeddedPostgres, sql: str, dsn: str | None = None) -> object:
     connection = await asyncpg.connect(dsn or server.dsn)
     try:
         return await connection.fetchval(sql)
@@ -54,15 +54,15 @@ async def ask(server: EmbeddedPostgres, sql: str, dsn: str | None = None) -> obj
         await connection.close()
 
 
-async def test_accented_capitals_are_folded_so_that_portuguese_is_searchable(server: EmbeddedPostgres) -> None:
-    assert await ask(server, "select to_tsvector('portuguese', 'AÇÃO ÁRVORES')::text") == "'açã':1 'árvor':2"
+async def test_accented_capitals_are_folded_for_portuguese(server: EmbeddedPostgres) -> None:
+    assert await query_server(server, "select to_tsvector('portuguese', 'AÇÃO ÁRVORES')::text") == "'açã':1 'árvor':2"
 
 
-async def test_logical_decoding_is_on(server: EmbeddedPostgres) -> None:
-    assert await ask(server, "show wal_level") == "logical"
+async def test_logical_decoding_is_enabled(server: EmbeddedPostgres) -> None:
+    assert await query_server(server, "show wal_level") == "logical"
 
 
-async def test_a_second_start_finds_the_running_server(server: EmbeddedPostgres) -> None:
+async def test_second_start_reuses_running_server(server: EmbeddedPostgres) -> None:
     other = EmbeddedPostgres(server.root)
     other.start()
     assert other.dsn == server.dsn
@@ -70,77 +70,77 @@ async def test_a_second_start_finds_the_running_server(server: EmbeddedPostgres)
 
 async def test_data_and_port_survive_a_restart(server: EmbeddedPostgres) -> None:
     before = server.dsn
-    await ask(server, "create table kept as select 7 as x")
+    await query_server(server, "create table kept as select 7 as x")
     server.stop()
-    assert not server.running
+    assert not server.is_running
     with pytest.raises(DatabaseUnavailable):
         _ = server.dsn
     server.start()
-    assert (server.dsn, await ask(server, "select x from kept")) == (before, 7)
+    assert (server.dsn, await query_server(server, "select x from kept")) == (before, 7)
 
 
-async def test_it_starts_again_after_kill_9(server: EmbeddedPostgres) -> None:
-    await ask(server, "create table kept as select 7 as x")
+async def test_server_restarts_after_sigkill(server: EmbeddedPostgres) -> None:
+    await query_server(server, "create table kept as select 7 as x")
     os.kill(int((server.data / "postmaster.pid").read_text().split()[0]), signal.SIGKILL)
     server.start()
-    assert await ask(server, "select x from kept") == 7
+    assert await query_server(server, "select x from kept") == 7
 
 
-def test_data_of_another_major_version_are_left_alone(server: EmbeddedPostgres) -> None:
+def test_data_of_another_major_version_is_not_touched(server: EmbeddedPostgres) -> None:
     server.stop()
     (server.data / "PG_VERSION").write_text("12\n")
     with pytest.raises(ConfigurationError, match="Postgres 12"):
         server.start()
 
 
-@as_root
-async def test_under_a_closed_folder_root_keeps_the_data_elsewhere_and_changes_no_mode(folder: Path) -> None:
+@requires_root
+async def test_root_stores_data_elsewhere_when_folder_is_private(folder: Path) -> None:
     closed = folder / "home"
     closed.mkdir(mode=0o700)
-    server = EmbeddedPostgres(closed / "data", settings=THROWAWAY, state_dir=folder / "state")
+    server = EmbeddedPostgres(closed / "data", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state")
     server.start()
     try:
-        assert await ask(server, "select 1") == 1
+        assert await query_server(server, "select 1") == 1
         assert stat.S_IMODE(closed.stat().st_mode) == 0o700
-        assert (closed / "data" / LOCATION).read_text().startswith(str(folder / "state"))
+        assert (closed / "data" / LOCATION_FILE).read_text().startswith(str(folder / "state"))
     finally:
         server.stop()
 
 
-@as_root
-async def test_binaries_that_the_account_cannot_reach_are_copied(folder: Path) -> None:
+@requires_root
+async def test_unreachable_binaries_are_copied(folder: Path) -> None:
     closed = folder / "venv"
     closed.mkdir(mode=0o700)
-    hidden = copied_binaries(wheel_binaries(), closed)
-    account = server_account()
+    hidden = copy_binaries(find_wheel_binaries(), closed)
+    account = find_server_account()
     assert account is not None
     assert not can_enter(hidden, account)
-    server = EmbeddedPostgres(folder / "postgres", settings=THROWAWAY, binaries=hidden)
+    server = EmbeddedPostgres(folder / "postgres", settings=EPHEMERAL_SETTINGS, binaries=hidden)
     server.start()
     try:
-        assert await ask(server, "select 1") == 1
+        assert await query_server(server, "select 1") == 1
     finally:
         server.stop()
 
 
-def run_as(account: Account, home: Path) -> None:
+def check_runs_as(account: Account, home: Path) -> None:
     os.setgroups([])
     os.setgid(account.pw_gid)
     os.setuid(account.pw_uid)
-    server = EmbeddedPostgres(home / "data", settings=THROWAWAY)
+    server = EmbeddedPostgres(home / "data", settings=EPHEMERAL_SETTINGS)
     server.start()
-    assert asyncio.run(ask(server, "select current_user")) == "anabranch"
+    assert asyncio.run(query_server(server, "select current_user")) == "anabranch"
     server.stop()
 
 
-@as_root
-def test_a_plain_user_runs_it_as_itself(folder: Path) -> None:
-    account = server_account("nobody")
+@requires_root
+def test_unprivileged_user_runs_server_as_itself(folder: Path) -> None:
+    account = find_server_account("nobody")
     assert account is not None
     home = folder / "mine"
     home.mkdir()
     os.chown(home, account.pw_uid, account.pw_gid)
-    child = multiprocessing.get_context("fork").Process(target=run_as, args=(account, home))
+    child = multiprocessing.get_context("fork").Process(target=check_runs_as, args=(account, home))
     child.start()
     child.join(120)
     assert child.exitcode == 0
@@ -148,37 +148,37 @@ def test_a_plain_user_runs_it_as_itself(folder: Path) -> None:
 
 
 @pytest.mark.parametrize(("gib", "buffers"), [(2, "256MB"), (8, "512MB"), (64, "1024MB")])
-def test_shared_buffers_are_a_sixteenth_of_the_memory_within_bounds(folder: Path, monkeypatch: pytest.MonkeyPatch, gib: int, buffers: str) -> None:
+def test_shared_buffers_are_one_sixteenth_of_memory_within_bounds(folder: Path, monkeypatch: pytest.MonkeyPatch, gib: int, buffers: str) -> None:
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": gib << 18}.__getitem__)
     assert EmbeddedPostgres(folder).settings["shared_buffers"] == buffers
     assert EmbeddedPostgres(folder, settings={"shared_buffers": "128MB"}).settings["shared_buffers"] == "128MB"
 
 
-def test_the_memory_of_a_container_is_its_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_container_memory_is_its_cgroup_limit(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sysconf", {"SC_PAGE_SIZE": 4096, "SC_PHYS_PAGES": 16 << 18}.__getitem__)
     limit = folder / "memory.max"
-    assert memory_bytes([limit]) == 16 << 30, "there is none"
+    assert detect_memory_bytes([limit]) == 16 << 30, "there is none"
     for told, found in (("max\n", 16 << 30), (f"{1 << 30}\n", 1 << 30), ("9223372036854771712\n", 16 << 30)):
         limit.write_text(told)
-        assert memory_bytes([limit]) == found
+        assert detect_memory_bytes([limit]) == found
 
 
-def socket_folder(server: EmbeddedPostgres) -> Path:
+def get_socket_folder(server: EmbeddedPostgres) -> Path:
     return Path(parse_qs(urlsplit(server.dsn).query)["host"][0])
 
 
-def error_as(account: str, work: Callable[[], Awaitable[Any]]) -> str:
+def run_as_account(account: str, work: Callable[[], Awaitable[Any]]) -> str:
     """Class and text of what `work` fails with when another account runs it; empty where it succeeds."""
     found, mine = multiprocessing.Pipe()
 
     def run() -> None:
-        other = server_account(account)
+        other = find_server_account(account)
         assert other is not None and other.pw_name == account
         os.setgroups([])
         os.setgid(other.pw_gid)
         os.setuid(other.pw_uid)
         try:
-            elsewhere(work)
+            run_in_thread(work)
         except Exception as error:
             mine.send(f"{type(error).__name__}: {error}")
         else:
@@ -191,27 +191,27 @@ def error_as(account: str, work: Callable[[], Awaitable[Any]]) -> str:
     return str(found.recv())
 
 
-async def test_nothing_listens_on_tcp_unless_asked(server: EmbeddedPostgres) -> None:
-    assert await ask(server, "show listen_addresses") == ""
+async def test_tcp_is_off_by_default(server: EmbeddedPostgres) -> None:
+    assert await query_server(server, "show listen_addresses") == ""
     port = int(parse_qs(urlsplit(server.dsn).query)["port"][0])
     with socket.socket() as probe:
         assert probe.connect_ex(("127.0.0.1", port)) != 0 or port == 5432, "another Postgres of this machine may listen on 5432"
     assert server.tcp_dsn is None
 
 
-@as_root
-def test_another_account_cannot_connect_by_the_socket(server: EmbeddedPostgres) -> None:
-    assert stat.S_IMODE(socket_folder(server).stat().st_mode) == 0o700
-    assert "PermissionError" in error_as("nobody", lambda: asyncpg.connect(server.dsn))
+@requires_root
+def test_other_account_cannot_connect_through_socket(server: EmbeddedPostgres) -> None:
+    assert stat.S_IMODE(get_socket_folder(server).stat().st_mode) == 0o700
+    assert "PermissionError" in run_as_account("nobody", lambda: asyncpg.connect(server.dsn))
 
 
-@as_root
-def test_another_account_is_refused_where_the_folder_is_opened(server: EmbeddedPostgres) -> None:
-    for path in (server.root, folder := socket_folder(server)):
+@requires_root
+def test_other_account_is_rejected_even_when_folder_is_open(server: EmbeddedPostgres) -> None:
+    for path in (server.root, folder := get_socket_folder(server)):
         path.chmod(0o755)
     (folder / ".s.PGSQL.5432").chmod(0o777)
     for dsn in (server.dsn, server.superuser_dsn):
-        assert "Peer authentication failed" in error_as("nobody", lambda dsn=dsn: asyncpg.connect(dsn))  # type: ignore[misc]
+        assert "Peer authentication failed" in run_as_account("nobody", lambda dsn=dsn: asyncpg.connect(dsn))  # type: ignore[misc]
 
 
 @pytest.mark.parametrize(
@@ -228,54 +228,54 @@ def test_another_account_is_refused_where_the_folder_is_opened(server: EmbeddedP
         "alter system set archive_command = 'id'",
     ],
 )
-async def test_the_application_role_reaches_neither_files_nor_programs(postgres_server: EmbeddedPostgres, attack: str) -> None:
+async def test_application_role_cannot_access_files_or_programs(postgres_server: EmbeddedPostgres, attack: str) -> None:
     with pytest.raises(asyncpg.InsufficientPrivilegeError):
-        await ask(postgres_server, attack)
+        await query_server(postgres_server, attack)
 
 
-async def test_the_application_role_migrates_vacuums_and_makes_roles(server: EmbeddedPostgres) -> None:
+async def test_application_role_can_migrate_vacuum_and_create_roles(server: EmbeddedPostgres) -> None:
     assert await migrate(server.dsn)
-    assert await ask(server, "select rolsuper from pg_roles where rolname = current_user") is False
+    assert await query_server(server, "select rolsuper from pg_roles where rolname = current_user") is False
     for work in ("vacuum full keystore.keys", "create role app_reader", "checkpoint", "select pg_switch_wal()"):
-        await ask(server, work)
+        await query_server(server, work)
 
 
-def test_a_client_of_libpq_connects_with_the_address(postgres_server: EmbeddedPostgres) -> None:
-    command = [wheel_binaries() / "psql", "-XAt", "-c", "select current_user || ' ' || current_database()", postgres_server.dsn]
+def test_libpq_client_connects_with_dsn(postgres_server: EmbeddedPostgres) -> None:
+    command = [find_wheel_binaries() / "psql", "-XAt", "-c", "select current_user || ' ' || current_database()", postgres_server.dsn]
     assert subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip() == "anabranch anabranch"
 
 
 @pytest.mark.parametrize("name", ["deep/" * 30, "with a space, and 'quotes'"])
-async def test_a_folder_whose_path_suits_no_socket_has_one_elsewhere(folder: Path, name: str) -> None:
+async def test_socket_moves_when_folder_path_is_unsuitable(folder: Path, name: str) -> None:
     deep = folder / name / "data"
     deep.parent.mkdir(parents=True)
     state = folder / "state"
-    server = EmbeddedPostgres(deep, settings=THROWAWAY, state_dir=state)
+    server = EmbeddedPostgres(deep, settings=EPHEMERAL_SETTINGS, state_dir=state)
     server.start()
     try:
-        assert await ask(server, "select 1") == 1
-        assert not socket_folder(server).is_relative_to(deep)
-        found = socket_folder(server)
+        assert await query_server(server, "select 1") == 1
+        assert not get_socket_folder(server).is_relative_to(deep)
+        found = get_socket_folder(server)
         assert stat.S_IMODE(found.stat().st_mode) == 0o700
     finally:
         server.stop()
     assert not found.exists()
 
 
-async def test_tcp_on_request_takes_the_password_only(folder: Path) -> None:
-    server = EmbeddedPostgres(folder / "postgres", settings=THROWAWAY, tcp=0)
+async def test_tcp_requires_the_password(folder: Path) -> None:
+    server = EmbeddedPostgres(folder / "postgres", settings=EPHEMERAL_SETTINGS, tcp=0)
     server.start()
     try:
         assert stat.S_IMODE(server.password_file.stat().st_mode) == 0o600
-        assert await ask(server, "select current_user", tcp_dsn(server, server.dsn)) == "anabranch"
+        assert await query_server(server, "select current_user", tcp_dsn(server, server.dsn)) == "anabranch"
         for dsn in (f"{server.tcp_dsn}?passfile={folder}/none", str(server.tcp_dsn).replace("anabranch@", "anabranch:guess@")):
             with pytest.raises(asyncpg.InvalidPasswordError):
-                await ask(server, "select 1", dsn)
+                await query_server(server, "select 1", dsn)
         with pytest.raises(asyncpg.InvalidAuthorizationSpecificationError):
-            await ask(server, "select 1", str(server.tcp_dsn).replace("anabranch@", "postgres@"))
+            await query_server(server, "select 1", str(server.tcp_dsn).replace("anabranch@", "postgres@"))
     finally:
         server.stop()
-    again = EmbeddedPostgres(folder / "postgres", settings=THROWAWAY)
+    again = EmbeddedPostgres(folder / "postgres", settings=EPHEMERAL_SETTINGS)
     again.start()
     try:
         assert again.tcp_dsn is None
@@ -283,9 +283,9 @@ async def test_tcp_on_request_takes_the_password_only(folder: Path) -> None:
         again.stop()
 
 
-async def test_a_folder_of_an_older_version_is_closed_at_its_start(folder: Path) -> None:
+async def test_data_folder_of_older_version_is_secured_at_start(folder: Path) -> None:
     """Its server, left running by a killed process, trusts every account on a TCP port; its tables are the superuser's."""
-    server = EmbeddedPostgres(folder / "postgres", settings=THROWAWAY)
+    server = EmbeddedPostgres(folder / "postgres", settings=EPHEMERAL_SETTINGS)
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -294,28 +294,28 @@ async def test_a_folder_of_an_older_version_is_closed_at_its_start(folder: Path)
     server._run("initdb", "-D", str(server.data), "-U", "postgres", "-A", "trust", "-E", "UTF8", "--locale=C.UTF-8")
     server._run("pg_ctl", "-D", str(server.data), "-l", str(server.root / "postgres.log"), "-w", "-o", options, "start")
     await migrate(older)
-    await ask(server, "insert into keystore.keys (id, tenant) values (gen_random_uuid(), 'default')", older)
+    await query_server(server, "insert into keystore.keys (id, tenant) values (gen_random_uuid(), 'default')", older)
 
     server.start()
     try:
         with pytest.raises(OSError):
-            await ask(server, "select 1", older)
+            await query_server(server, "select 1", older)
         assert "trust" not in (server.data / "pg_hba.conf").read_text()
-        assert await ask(server, "select count(*) from keystore.keys") == 1
-        assert await pending(server.dsn) == []
+        assert await query_server(server, "select count(*) from keystore.keys") == 1
+        assert await list_unapplied(server.dsn) == []
         owned = "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where nspname in ('anabranch', 'keystore') and relowner <> current_role::regrole"
-        assert await ask(server, owned) == 0
-        await ask(server, "alter table anabranch.documents add column another int")
+        assert await query_server(server, owned) == 0
+        await query_server(server, "alter table anabranch.documents add column another int")
     finally:
         server.stop()
 
 
-@as_root
-def test_tables_of_a_deleted_data_folder_are_named(folder: Path) -> None:
+@requires_root
+def test_tables_of_deleted_data_folder_are_reported(folder: Path) -> None:
     closed = folder / "home"
     closed.mkdir(mode=0o700)
-    EmbeddedPostgres(closed / "data" / "postgres", settings=THROWAWAY, state_dir=folder / "state")
+    EmbeddedPostgres(closed / "data" / "postgres", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state")
     shutil.rmtree(closed / "data")
     with pytest.raises(ConfigurationError, match="earlier data folder") as refused:
-        EmbeddedPostgres(closed / "data" / "postgres", settings=THROWAWAY, state_dir=folder / "state")
+        EmbeddedPostgres(closed / "data" / "postgres", settings=EPHEMERAL_SETTINGS, state_dir=folder / "state")
     assert refused.value.code == "TABLES_LEFT_BEHIND" and "down --erase" in refused.value.remedy

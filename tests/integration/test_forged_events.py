@@ -10,27 +10,27 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from anabranch.background.recovery import recover
 from anabranch.composition.worker import prepare_worker
-from anabranch.settings import Settings
+from anabranch.config.settings import Settings
 from schemas.errors import PermanentError
 from schemas.events import Content, DocumentReceived, GenerationPromoted
 from schemas.ids import content_id
 from schemas.records import Position, Record, StoredRecord
+from services.recovery.table_recovery import recover_tables
 from streams.codec import Codec
-from streams.publisher import own_fact
-from streams.signatures import SIGNATURE, Signatures
-from streams.submission import submission
-from tests.both_logs import on_both_logs
+from streams.publisher import build_root_event
+from streams.signatures import SIGNATURE_HEADER, EventSigner
+from streams.submission import build_raw_record
 from tests.integration.test_recovery import copy_keys, copy_log
-from tests.pipeline import TIME, Pipeline, null_overrides, pipeline, settings
+from tests.log_backends import on_both_logs
+from tests.pipeline import EVENT_TIME, Pipeline, null_overrides, run_pipeline, settings
 
 __all__ = ["settings"]
 
-EPOCH_OF_THE_ATTACK = 9_223_372_036_854_775_806
+ATTACK_EPOCH = 9_223_372_036_854_775_806
 
 
-def forged(topic: str, event_type: str, data: Mapping[str, Any], **attributes: str) -> Record:
+def make_forged_record(topic: str, event_type: str, data: Mapping[str, Any], **attributes: str) -> Record:
     """As any Kafka client writes it."""
     told = {"specversion": "1.0", "id": str(uuid4()), "source": "anabranch/receive", "type": event_type, **attributes}
     headers = {f"ce_{name}": value.encode() for name, value in told.items()} | {"content-type": b"application/json"}
@@ -39,27 +39,27 @@ def forged(topic: str, event_type: str, data: Mapping[str, Any], **attributes: s
 
 @pytest.fixture
 async def at_work(settings: Settings, database: str, tmp_path: Path) -> AsyncIterator[Pipeline]:
-    async with pipeline(tmp_path, database, settings=settings) as at_work:
+    async with run_pipeline(tmp_path, database, settings=settings) as at_work:
         yield at_work
 
 
-async def send(at_work: Pipeline, *records: Record) -> list[str]:
+async def append_and_fetch_codes(at_work: Pipeline, *records: Record) -> list[str]:
     """Codes of dead letters once everything is settled."""
     await at_work.worker.storage.log.append(records)
-    await at_work.quiet()
+    await at_work.wait_until_idle()
     return [row["code"] for row in await at_work.pool.fetch("select code from dead_letters group by event_id, code order by code")]
 
 
-async def document_of(at_work: Pipeline, name: str) -> Any:
+async def fetch_document(at_work: Pipeline, name: str) -> Any:
     return await at_work.pool.fetchrow("select id, blob, source, withdrawn, latest from documents where external_id = $1", name)
 
 
-async def visible(at_work: Pipeline) -> set[str]:
+async def fetch_visible_ids(at_work: Pipeline) -> set[str]:
     rows = await at_work.pool.fetch("select external_id from visible join documents on id = document_id")
     return {row["external_id"] for row in rows}
 
 
-def accepted(document: Any, name: str, identity: UUID, tenant: str = "default") -> dict[str, Any]:
+def make_accepted_payload(document: Any, name: str, identity: UUID, tenant: str = "default") -> dict[str, Any]:
     origin = {"accepted_id": str(uuid4()), "event_id": "x", "source": "evil", "external_id": name}
     return {
         "tenant": tenant, "document_id": str(identity), "order": [1, 1], "origin": origin, "external_id": name, "blob": document["blob"], "media_type": "text/plain",
@@ -68,165 +68,175 @@ def accepted(document: Any, name: str, identity: UUID, tenant: str = "default") 
 
 
 @on_both_logs
-async def test_clear_acceptance_of_another_documents_bytes_is_refused(at_work: Pipeline) -> None:
-    await at_work.fill({"secret": "The password of the vault."})
-    victim, identity = await document_of(at_work, "secret"), uuid4()
-    record = forged("accepted", "document.accepted.v1", accepted(victim, "mine", identity), tenant="default", document=str(identity))
-    assert await send(at_work, record) == ["UNSIGNED_EVENT"]
-    assert await visible(at_work) == {"secret"}
+async def test_unsigned_acceptance_of_foreign_blob_is_rejected(at_work: Pipeline) -> None:
+    await at_work.push_and_wait({"secret": "The password of the vault."})
+    victim, identity = await fetch_document(at_work, "secret"), uuid4()
+    record = make_forged_record("accepted", "document.accepted.v1", make_accepted_payload(victim, "mine", identity), tenant="default", document=str(identity))
+    assert await append_and_fetch_codes(at_work, record) == ["UNSIGNED_EVENT"]
+    assert await fetch_visible_ids(at_work) == {"secret"}
 
 
 @on_both_logs
-async def test_forged_destruction_of_a_key_destroys_nothing(at_work: Pipeline, settings: Settings, database: str) -> None:
+async def test_forged_key_destruction_is_ignored(at_work: Pipeline, settings: Settings, database: str) -> None:
     """Neither when it comes nor when a process starts and reads what was destroyed."""
-    await at_work.fill({"a": "Herons wait."})
+    await at_work.push_and_wait({"a": "Herons wait."})
     [key] = await at_work.pool.fetch("select id from keystore.keys where subject = (select id from documents where external_id = 'a')")
     data = {"receipt_id": str(uuid4()), "tenant": "default", "keys": [str(key["id"])]}
-    assert await send(at_work, forged("control", "key.destroyed.v1", data)) == ["UNSIGNED_EVENT"]
+    assert await append_and_fetch_codes(at_work, make_forged_record("control", "key.destroyed.v1", data)) == ["UNSIGNED_EVENT"]
     async with prepare_worker(settings, database, overrides=null_overrides()):
         assert await at_work.pool.fetchval("select count(*) from keystore.keys where wrapped is null") == 0
 
 
 @on_both_logs
-async def test_forged_newer_versions_stop_no_partition(at_work: Pipeline) -> None:
+async def test_forged_newer_version_does_not_pause_partition(at_work: Pipeline) -> None:
     records = [
-        forged("accepted", "document.accepted.v99", {}, document=str(uuid4())),
-        forged("control", "erasure.requested.v99", {}),
-        forged("control", "generation.promoted.v1", {"generation": "g1"}),
-        forged("outcomes", "document.indexed.v99", {}),
+        make_forged_record("accepted", "document.accepted.v99", {}, document=str(uuid4())),
+        make_forged_record("control", "erasure.requested.v99", {}),
+        make_forged_record("control", "generation.promoted.v1", {"generation": "g1"}),
+        make_forged_record("outcomes", "document.indexed.v99", {}),
     ]
-    assert await send(at_work, *records) == ["UNSIGNED_EVENT"] * 3, "nobody reads outcomes here"
-    await at_work.fill({"a": "Herons wait."})
-    assert await visible(at_work) == {"a"}
+    assert await append_and_fetch_codes(at_work, *records) == ["UNSIGNED_EVENT"] * 3, "nobody reads outcomes here"
+    await at_work.push_and_wait({"a": "Herons wait."})
+    assert await fetch_visible_ids(at_work) == {"a"}
 
 
 @on_both_logs
-async def test_withdrawal_with_a_huge_epoch_leaves_the_document(at_work: Pipeline) -> None:
-    await at_work.fill({"a": "Herons wait."})
-    document = await document_of(at_work, "a")
-    attributes = {"source": "evil", "sequence": "1", "sequenceepoch": str(EPOCH_OF_THE_ATTACK)}
+async def test_withdrawal_with_huge_epoch_is_rejected(at_work: Pipeline) -> None:
+    await at_work.push_and_wait({"a": "Herons wait."})
+    document = await fetch_document(at_work, "a")
+    attributes = {"source": "evil", "sequence": "1", "sequenceepoch": str(ATTACK_EPOCH)}
     for named in ({"document_id": str(document["id"])}, {"external_id": "a"}):
-        await send(at_work, forged("raw", "document.withdrawn.v1", named, **attributes))
-    codes = await send(at_work, forged("raw", "document.withdrawn.v1", {"document_id": str(document["id"])}, source="evil", sequence="1"))
+        await append_and_fetch_codes(at_work, make_forged_record("raw", "document.withdrawn.v1", named, **attributes))
+    codes = await append_and_fetch_codes(
+        at_work, make_forged_record("raw", "document.withdrawn.v1", {"document_id": str(document["id"])}, source="evil", sequence="1")
+    )
     assert codes == ["FORBIDDEN_SEQUENCE", "FORBIDDEN_SEQUENCE", "FOREIGN_DOCUMENT"]
-    await at_work.fill({"a": "Herons go on waiting."})
-    assert await visible(at_work) == {"a"}
+    await at_work.push_and_wait({"a": "Herons go on waiting."})
+    assert await fetch_visible_ids(at_work) == {"a"}
 
 
-async def test_text_under_the_source_of_another_producer_with_a_huge_epoch_is_refused(at_work: Pipeline) -> None:
+async def test_text_under_foreign_source_with_huge_epoch_is_rejected(at_work: Pipeline) -> None:
     data = {"external_id": "a", "content": {"text": "forged"}}
     numbers = {"source": "crm", "sequence": "6"}
-    honest = forged("raw", "document.received.v1", data | {"content": {"text": "Herons wait."}}, **numbers)
-    assert await send(at_work, honest, forged("raw", "document.received.v1", data, **numbers, sequenceepoch=str(EPOCH_OF_THE_ATTACK))) == ["FORBIDDEN_SEQUENCE"]
-    later = forged("raw", "document.received.v1", data | {"content": {"text": "Herons fly."}}, source="crm", sequence="7")
-    await send(at_work, later)
+    honest = make_forged_record("raw", "document.received.v1", data | {"content": {"text": "Herons wait."}}, **numbers)
+    assert await append_and_fetch_codes(
+        at_work, honest, make_forged_record("raw", "document.received.v1", data, **numbers, sequenceepoch=str(ATTACK_EPOCH))
+    ) == ["FORBIDDEN_SEQUENCE"]
+    later = make_forged_record("raw", "document.received.v1", data | {"content": {"text": "Herons fly."}}, source="crm", sequence="7")
+    await append_and_fetch_codes(at_work, later)
     assert await at_work.pool.fetchval("select latest from documents where external_id = 'a'") == [1, 7, 0]
 
 
 @on_both_logs
-async def test_same_external_id_of_another_source_overwrites_nothing(at_work: Pipeline) -> None:
-    await at_work.fill({"a": "Herons wait."})
+async def test_same_external_id_of_other_source_does_not_overwrite(at_work: Pipeline) -> None:
+    await at_work.push_and_wait({"a": "Herons wait."})
     data = {"external_id": "a", "content": {"text": "forged"}}
-    assert await send(at_work, forged("raw", "document.received.v1", data, source="evil")) == ["FOREIGN_DOCUMENT"]
-    assert (await document_of(at_work, "a"))["source"] == "test"
+    assert await append_and_fetch_codes(at_work, make_forged_record("raw", "document.received.v1", data, source="evil")) == ["FOREIGN_DOCUMENT"]
+    assert (await fetch_document(at_work, "a"))["source"] == "test"
 
 
-async def test_names_of_own_sources_cannot_be_claimed(at_work: Pipeline) -> None:
+async def test_reserved_source_names_cannot_be_claimed(at_work: Pipeline) -> None:
     data = {"external_id": "a", "content": {"text": "forged"}}
-    records = [forged("raw", "document.received.v1", data, source=source) for source in ("anabranch/api", "anabranch/source/crm")]
-    stolen = forged("raw", "document.received.v1", data, source="anabranch/api", signature="Zm9yZ2Vk")
-    assert await send(at_work, *records, stolen) == ["FORGED_SOURCE"] * 3
+    records = [make_forged_record("raw", "document.received.v1", data, source=source) for source in ("anabranch/api", "anabranch/source/crm")]
+    stolen = make_forged_record("raw", "document.received.v1", data, source="anabranch/api", signature="Zm9yZ2Vk")
+    assert await append_and_fetch_codes(at_work, *records, stolen) == ["FORGED_SOURCE"] * 3
 
 
 @pytest.mark.parametrize("tamper", ["value", "ce_type", "ce_document", "topic"])
-async def test_signed_event_that_was_changed_is_refused(at_work: Pipeline, tamper: str) -> None:
+async def test_tampered_signed_event_is_rejected(at_work: Pipeline, tamper: str) -> None:
     """A payload of a tenant in the clear, another type, another document, another topic."""
     codec = at_work.worker.storage.codec
-    fact = own_fact(GenerationPromoted(generation="g1"), uuid4(), "anabranch/x", lambda: TIME)
+    fact = build_root_event(GenerationPromoted(generation="g1"), uuid4(), "anabranch/x", lambda: EVENT_TIME)
     record = await codec.encode(fact, "control", "g1")
     changes = {
         "value": Record(record.topic, record.key, b'{"generation": "g2"}', record.headers),
         "topic": Record("queries", record.key, record.value, record.headers),
     }
     changed = changes.get(tamper) or Record(record.topic, record.key, record.value, {**record.headers, tamper: b"generation.dropped.v1"})
-    assert set(await send(at_work, changed)) == {"UNSIGNED_EVENT"}
+    assert set(await append_and_fetch_codes(at_work, changed)) == {"UNSIGNED_EVENT"}
 
 
 async def test_copied_decision_is_not_applied_again(at_work: Pipeline) -> None:
     """Its signature is ours: the claim of the first one, which is kept for ever, makes it a repeat."""
     codec, storage = at_work.worker.storage.codec, at_work.worker.storage
-    first = await codec.encode(own_fact(GenerationPromoted(generation="g1"), content_id("promotion", 1), "anabranch/x", lambda: TIME), "control", "g1")
-    await send(at_work, first)
+    first = await codec.encode(
+        build_root_event(GenerationPromoted(generation="g1"), content_id("promotion", 1), "anabranch/x", lambda: EVENT_TIME), "control", "g1"
+    )
+    await append_and_fetch_codes(at_work, first)
     decided = await at_work.pool.fetchval("select decided_at from live_generation")
     for _ in range(3):
-        assert await send(at_work, first) == []
+        assert await append_and_fetch_codes(at_work, first) == []
         await storage.pool.execute("delete from handled where stage = 'transcribe'")
     assert await at_work.pool.fetchval("select decided_at from live_generation") == decided
 
 
-async def test_signed_blob_of_another_document_is_refused(at_work: Pipeline) -> None:
+async def test_signed_blob_of_another_document_is_rejected(at_work: Pipeline) -> None:
     """Bound to tenant and document also where a program of ours would err."""
-    await at_work.fill({"secret": "The password of the vault."})
-    victim, identity, codec = await document_of(at_work, "secret"), uuid4(), at_work.worker.storage.codec
-    record = forged("accepted", "document.accepted.v1", accepted(victim, "mine", identity, "other"), tenant="other", document=str(identity))
-    assert codec.signatures is not None
-    signed = Record(
-        record.topic, record.key, record.value, {**record.headers, SIGNATURE: codec.signatures.sign(record.topic, record.value or b"", record.headers)}
+    await at_work.push_and_wait({"secret": "The password of the vault."})
+    victim, identity, codec = await fetch_document(at_work, "secret"), uuid4(), at_work.worker.storage.codec
+    record = make_forged_record(
+        "accepted", "document.accepted.v1", make_accepted_payload(victim, "mine", identity, "other"), tenant="other", document=str(identity)
     )
-    assert await send(at_work, signed) == ["FOREIGN_BLOB"]
+    assert codec.signer is not None
+    signed = Record(
+        record.topic, record.key, record.value, {**record.headers, SIGNATURE_HEADER: codec.signer.sign(record.topic, record.value or b"", record.headers)}
+    )
+    assert await append_and_fetch_codes(at_work, signed) == ["FOREIGN_BLOB"]
 
 
-async def test_rebuild_applies_no_forged_decision_and_keeps_owners(database: str, other_database: str, tmp_path: Path) -> None:
+async def test_rebuild_ignores_forged_decisions_and_keeps_owners(database: str, other_database: str, tmp_path: Path) -> None:
     owned = "select external_id, o.source from document_owners o join documents on id = document_id"
-    async with pipeline(tmp_path, database) as at_work:
-        await at_work.fill({"a": "Herons wait.", "b": "Larks sing."})
+    async with run_pipeline(tmp_path, database) as at_work:
+        await at_work.push_and_wait({"a": "Herons wait.", "b": "Larks sing."})
         key = await at_work.pool.fetchval("select id from keystore.keys where subject = (select id from documents where external_id = 'a')")
-        await send(
+        await append_and_fetch_codes(
             at_work,
-            forged("control", "key.destroyed.v1", {"receipt_id": str(uuid4()), "tenant": "default", "keys": [str(key)]}),
-            forged("control", "generation.created.v99", {}),
+            make_forged_record("control", "key.destroyed.v1", {"receipt_id": str(uuid4()), "tenant": "default", "keys": [str(key)]}),
+            make_forged_record("control", "generation.created.v99", {}),
         )
     await copy_log(database, other_database)
     await copy_keys(database, other_database)
-    assert await recover(Settings(data_dir=tmp_path), other_database) is not None
-    async with pipeline(tmp_path, other_database) as at_work:
-        await at_work.quiet()
-        assert await visible(at_work) == {"a", "b"}
+    assert await recover_tables(Settings(data_dir=tmp_path), other_database) is not None
+    async with run_pipeline(tmp_path, other_database) as at_work:
+        await at_work.wait_until_idle()
+        assert await fetch_visible_ids(at_work) == {"a", "b"}
         assert {tuple(row) for row in await at_work.pool.fetch(owned)} == {("a", "test"), ("b", "test")}
-        assert "FOREIGN_DOCUMENT" in await send(at_work, forged("raw", "document.withdrawn.v1", {"external_id": "a"}, source="evil"))
+        assert "FOREIGN_DOCUMENT" in await append_and_fetch_codes(
+            at_work, make_forged_record("raw", "document.withdrawn.v1", {"external_id": "a"}, source="evil")
+        )
 
 
-async def test_log_of_a_version_without_signatures_goes_on(settings: Settings, database: str, tmp_path: Path) -> None:
+async def test_log_from_version_without_signatures_continues(settings: Settings, database: str, tmp_path: Path) -> None:
     """What it held at the first start is accepted, what comes unsigned after that is not."""
-    async with pipeline(tmp_path, database, settings=settings) as at_work:
-        await at_work.fill({"a": "Herons wait."})
+    async with run_pipeline(tmp_path, database, settings=settings) as at_work:
+        await at_work.push_and_wait({"a": "Herons wait."})
         await at_work.pool.execute("update events set headers = headers - 'ce_signature'")
         await at_work.pool.execute("delete from keystore.unsigned_events")
-    async with pipeline(tmp_path, database, settings=settings) as at_work:
+    async with run_pipeline(tmp_path, database, settings=settings) as at_work:
         storage = at_work.worker.storage
-        assert [fact.data.generation.name async for fact in _facts(storage.codec, storage, "control")] == ["g1"]
-        assert await send(at_work, forged("control", "generation.promoted.v1", {"generation": "g1"})) == ["UNSIGNED_EVENT"]
+        assert [fact.data.generation.name async for fact in _read_events(storage.codec, storage, "control")] == ["g1"]
+        assert await append_and_fetch_codes(at_work, make_forged_record("control", "generation.promoted.v1", {"generation": "g1"})) == ["UNSIGNED_EVENT"]
         with pytest.raises(PermanentError, match="without a signature"):
-            [fact async for fact in _facts(storage.codec, storage, "control")]
+            [fact async for fact in _read_events(storage.codec, storage, "control")]
 
 
-async def _facts(codec: Codec, storage: Any, topic: str) -> AsyncIterator[Any]:
+async def _read_events(codec: Codec, storage: Any, topic: str) -> AsyncIterator[Any]:
     async for stored in storage.log.read(topic):
         yield await codec.decode(stored)
 
 
-async def test_boundary_of_unsigned_events_cannot_be_moved_in_the_table(settings: Settings, database: str, tmp_path: Path) -> None:
-    async with pipeline(tmp_path, database, settings=settings) as at_work:
+async def test_unsigned_event_boundary_cannot_be_moved(settings: Settings, database: str, tmp_path: Path) -> None:
+    async with run_pipeline(tmp_path, database, settings=settings) as at_work:
         await at_work.pool.execute("update keystore.unsigned_events set below = $1", b'{"control":{"0":999}}')
     with pytest.raises(Exception, match="unsigned_events was changed"):
         async with prepare_worker(settings, database, overrides=null_overrides()):
             pass
 
 
-async def test_signature_of_another_master_key_is_not_ours() -> None:
-    ours, theirs = Signatures([b"a" * 32]), Signatures([b"b" * 32])
+async def test_signature_of_another_master_key_is_invalid() -> None:
+    ours, theirs = EventSigner([b"a" * 32]), EventSigner([b"b" * 32])
     data = DocumentReceived(external_id="a", content=Content(text="x"))
-    record = await submission(data, "e", time=TIME, codec=Codec(signatures=theirs))
-    stored = StoredRecord(record, Position("raw", 0, 0), TIME)
-    assert [one.verify(stored) for one in (ours, theirs, Signatures([b"a" * 32, b"b" * 32]))] == [False, True, True]
-    assert not (await Codec(signatures=ours).decode(stored)).ours
+    record = await build_raw_record(data, "e", time=EVENT_TIME, codec=Codec(signer=theirs))
+    stored = StoredRecord(record, Position("raw", 0, 0), EVENT_TIME)
+    assert [one.verify(stored) for one in (ours, theirs, EventSigner([b"a" * 32, b"b" * 32]))] == [False, True, True]
+    assert not (await Codec(signer=ours).decode(stored)).is_ours

@@ -9,88 +9,88 @@ from typing import Any
 import asyncpg
 import pytest_asyncio
 
-from schemas.rows import BuiltRow, DroppedRow, GenerationRow, LiveRow, Row
-from sql.builds import PgBuilds
-from sql.derived_tables import PARTITIONED
+from schemas.rows import GenerationBuiltRow, GenerationDroppedRow, GenerationRow, LiveGenerationRow, Row
+from sql.derived_tables import PARTITIONED_TABLES
+from sql.generation_builds import PgGenerationBuilds
 from sql.migrate import FOLDER, migrate
 from sql.partitions import drop_partitions
 from sql.pool import Pool, close_pool, open_pool
-from sql.secondary_indexes import SECONDARY, build_indexes
-from tests.integration.test_ledger import G1, decide, generation
-from tests.postgres_fixture import administer
+from sql.secondary_indexes import SECONDARY_INDEXES, build_indexes
+from tests.integration.test_ledger import G1, apply_control_rows, make_generation
+from tests.postgres_fixture import execute_sql
 
-HISTORY: tuple[Row, ...] = (
+CONTROL_ROWS: tuple[Row, ...] = (
     GenerationRow(G1),
-    GenerationRow(generation("g2"), "g1", "rebuild"),
-    BuiltRow("g2", {"chunked": {0: 12}}),
-    LiveRow("g2", 20),
-    LiveRow("g1", 30),
-    GenerationRow(generation("g3"), "g1", "reindex"),
-    BuiltRow("g3", {}),
-    LiveRow("g3", 40),
-    DroppedRow("g1"),
+    GenerationRow(make_generation("g2"), "g1", "rebuild"),
+    GenerationBuiltRow("g2", {"chunked": {0: 12}}),
+    LiveGenerationRow("g2", 20),
+    LiveGenerationRow("g1", 30),
+    GenerationRow(make_generation("g3"), "g1", "reindex"),
+    GenerationBuiltRow("g3", {}),
+    LiveGenerationRow("g3", 40),
+    GenerationDroppedRow("g1"),
 )
 
 
 @pytest_asyncio.fixture
 async def pool(database: str) -> AsyncIterator[Pool]:
     pool = await open_pool(database, size=6, name="test")
-    await decide(pool, GenerationRow(G1))
+    await apply_control_rows(pool, GenerationRow(G1))
     yield pool
     await close_pool(pool)
 
 
-async def indexes(pool: Pool, name: str) -> dict[str, str]:
+async def fetch_index_definitions(pool: Pool, name: str) -> dict[str, str]:
     rows = await pool.fetch(
         "select replace(indexname, $1, 'G') as name, replace(indexdef, $1, 'G') as definition from pg_indexes where tablename = any($2::text[])",
         name,
-        [f"{table}_{name}" for table in PARTITIONED],
+        [f"{table}_{name}" for table in PARTITIONED_TABLES],
     )
     return {row["name"]: row["definition"] for row in rows}
 
 
-async def decisions(pool: Pool) -> list[dict[str, Any]]:
+async def fetch_decisions(pool: Pool) -> list[dict[str, Any]]:
     rows = await pool.fetch("select name, state, base, purpose, barrier, l.decided_at from generations left join live_generation l using (name) order by name")
     return [dict(row) for row in rows]
 
 
-async def test_decisions_that_are_all_read_again_change_nothing(pool: Pool) -> None:
-    await decide(pool, *HISTORY)
-    before = await decisions(pool)
+async def test_replayed_decisions_change_nothing(pool: Pool) -> None:
+    await apply_control_rows(pool, *CONTROL_ROWS)
+    before = await fetch_decisions(pool)
     assert {row["name"]: row["state"] for row in before} == {"g1": "dropped", "g2": "standby", "g3": "live"}
     assert next(row["barrier"] for row in before if row["name"] == "g2") == {"chunked": {"0": 12}}
-    await decide(pool, *HISTORY)
-    assert await decisions(pool) == before
+    await apply_control_rows(pool, *CONTROL_ROWS)
+    assert await fetch_decisions(pool) == before
 
 
-async def test_a_promotion_that_is_read_late_does_not_undo_a_later_one(pool: Pool) -> None:
-    await decide(pool, GenerationRow(generation("g2"), "g1", "rebuild"), LiveRow("g1", 9), LiveRow("g2", 7))
+async def test_late_promotion_does_not_undo_later_one(pool: Pool) -> None:
+    await apply_control_rows(pool, GenerationRow(make_generation("g2"), "g1", "rebuild"), LiveGenerationRow("g1", 9), LiveGenerationRow("g2", 7))
     assert await pool.fetchval("select name from live_generation") == "g1"
 
 
-async def test_the_generation_that_answers_cannot_be_dropped(pool: Pool) -> None:
-    await decide(pool, DroppedRow("g1"))
-    assert [row["state"] for row in await decisions(pool)] == ["live"]
+async def test_live_generation_cannot_be_dropped(pool: Pool) -> None:
+    await apply_control_rows(pool, GenerationDroppedRow("g1"))
+    assert [row["state"] for row in await fetch_decisions(pool)] == ["live"]
 
 
-async def test_a_building_generation_has_primary_keys_only_and_then_all_the_indexes_of_the_first(pool: Pool) -> None:
-    await decide(pool, GenerationRow(generation("g2"), "g1", "rebuild"))
-    assert all("_pkey" in name for name in await indexes(pool, "g2"))
-    assert [name async for name in build_indexes(pool, "g2")] == [index.name("g2") for index in SECONDARY]
-    assert await indexes(pool, "g2") == await indexes(pool, "g1")
+async def test_indexes_are_created_after_the_build(pool: Pool) -> None:
+    await apply_control_rows(pool, GenerationRow(make_generation("g2"), "g1", "rebuild"))
+    assert all("_pkey" in name for name in await fetch_index_definitions(pool, "g2"))
+    assert [name async for name in build_indexes(pool, "g2")] == [index.format_name("g2") for index in SECONDARY_INDEXES]
+    assert await fetch_index_definitions(pool, "g2") == await fetch_index_definitions(pool, "g1")
     assert [name async for name in build_indexes(pool, "g2")] == []
 
 
-async def test_an_index_whose_build_was_cut_off_is_built_again(pool: Pool, superuser_database: str) -> None:
-    await decide(pool, GenerationRow(generation("g2"), "g1", "rebuild"))
-    half = SECONDARY[0].name("g2")
-    await pool.execute(SECONDARY[0].definition("g2", concurrently=False))
-    administer(superuser_database, f"update pg_index set indisvalid = false where indexrelid = 'anabranch.{half}'::regclass")
+async def test_interrupted_index_build_is_repeated(pool: Pool, superuser_database: str) -> None:
+    await apply_control_rows(pool, GenerationRow(make_generation("g2"), "g1", "rebuild"))
+    half = SECONDARY_INDEXES[0].format_name("g2")
+    await pool.execute(SECONDARY_INDEXES[0].format_ddl("g2", concurrently=False))
+    execute_sql(superuser_database, f"update pg_index set indisvalid = false where indexrelid = 'anabranch.{half}'::regclass")
     assert half in [name async for name in build_indexes(pool, "g2")]
     assert await pool.fetchval("select indisvalid from pg_index where indexrelid = $1::regclass", half)
 
 
-async def test_a_database_of_before_gets_the_same_indexes_by_migration(empty_database: str, tmp_path: Any) -> None:
+async def test_migrated_database_gets_the_same_indexes(empty_database: str, tmp_path: Any) -> None:
     earlier = tmp_path / "earlier"
     earlier.mkdir()
     for path in FOLDER.glob("*.sql"):
@@ -99,17 +99,17 @@ async def test_a_database_of_before_gets_the_same_indexes_by_migration(empty_dat
     await migrate(empty_database, earlier)
     pool = await open_pool(empty_database, size=2, name="test")
     await pool.execute("insert into generations (name, config, how, topics, state) values ('g1', '{}', '{}', '{}', 'live')")
-    for table in PARTITIONED:
+    for table in PARTITIONED_TABLES:
         await pool.execute(f"create table {table}_g1 (like {table} including all); alter table {table} attach partition {table}_g1 for values in ('g1')")
     await migrate(empty_database)
-    await decide(pool, GenerationRow(generation("g2")))
-    upgraded, fresh = await indexes(pool, "g1"), await indexes(pool, "g2")
+    await apply_control_rows(pool, GenerationRow(make_generation("g2")))
+    upgraded, fresh = await fetch_index_definitions(pool, "g1"), await fetch_index_definitions(pool, "g2")
     await close_pool(pool)
     assert upgraded == fresh
 
 
-async def test_partitions_go_while_a_reader_is_held_open_and_queries_go_on(pool: Pool, database: str) -> None:
-    await decide(pool, GenerationRow(generation("g2")))
+async def test_partition_drop_does_not_block_queries(pool: Pool, database: str) -> None:
+    await apply_control_rows(pool, GenerationRow(make_generation("g2")))
     reader = await asyncpg.connect(database, server_settings={"search_path": "anabranch"})
     transaction = reader.transaction()
     await transaction.start()
@@ -119,18 +119,18 @@ async def test_partitions_go_while_a_reader_is_held_open_and_queries_go_on(pool:
         assert await pool.fetchval("select count(*) from child_chunks where generation = 'g1'") == 0
     await transaction.rollback()
     await reader.close()
-    assert await dropping == len(PARTITIONED)
-    assert await indexes(pool, "g2") == {}
+    assert await dropping == len(PARTITIONED_TABLES)
+    assert await fetch_index_definitions(pool, "g2") == {}
     assert await drop_partitions(pool, "g2") == 0
-    assert len(await indexes(pool, "g1")) > len(PARTITIONED)
+    assert len(await fetch_index_definitions(pool, "g1")) > len(PARTITIONED_TABLES)
 
 
-async def test_a_build_that_asked_no_engine_leaves_its_connection_as_it_was(database: str) -> None:
+async def test_build_without_engine_calls_leaves_no_open_transaction(database: str) -> None:
     """asyncpg opens a transaction for many statements, and leaves it open where there are none."""
     pool = await open_pool(database, size=1, name="test")
-    await PgBuilds(pool).asked("g2", {})
-    await PgBuilds(pool).asked("g2", {"embed": 2})
-    await PgBuilds(pool).asked("g2", {"embed": 3, "parse": 1})
+    await PgGenerationBuilds(pool).add_engine_calls("g2", {})
+    await PgGenerationBuilds(pool).add_engine_calls("g2", {"embed": 2})
+    await PgGenerationBuilds(pool).add_engine_calls("g2", {"embed": 3, "parse": 1})
     async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
         rows = await connection.fetch("select engine, inputs from generation_engine_calls where generation = 'g2' order by engine")
     await close_pool(pool)

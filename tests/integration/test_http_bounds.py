@@ -12,18 +12,18 @@ import pytest
 
 from anabranch.process import http_protocol
 from api import middleware
-from api.middleware import network_of
-from tests.integration.test_http_server import answer, serving
-from tests.unit.api_services import FakeIntake
+from api.middleware import normalize_address
+from tests.integration.test_http_server import fetch_answer, run_server
+from tests.unit.api_fakes import FakeIntake
 
-HALF_JSON = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
-LIST = b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
-UPLOAD = b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 90000\r\n\r\n"
-PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
+PARTIAL_JSON_REQUEST = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n{"
+LIST_REQUEST = b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n"
+UPLOAD_HEADERS = b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 90000\r\n\r\n"
+UPLOAD_PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\n'
 
 
 @asynccontextmanager
-async def held(port: int, request: bytes, times: int) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
+async def open_connections(port: int, request: bytes, times: int) -> AsyncIterator[list[tuple[asyncio.StreamReader, asyncio.StreamWriter]]]:
     opened = [await asyncio.open_connection("127.0.0.1", port) for _ in range(times)]
     for _, writer in opened:
         writer.write(request)
@@ -34,7 +34,7 @@ async def held(port: int, request: bytes, times: int) -> AsyncIterator[list[tupl
             writer.close()
 
 
-async def status_from(host: str, port: int, request: bytes) -> int:
+async def fetch_status(host: str, port: int, request: bytes) -> int:
     reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host, 0))
     writer.write(request)
     line = await asyncio.wait_for(reader.readline(), 20)
@@ -42,48 +42,48 @@ async def status_from(host: str, port: int, request: bytes) -> int:
     return int(line.split()[1])
 
 
-async def response(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
+async def read_response(reader: asyncio.StreamReader) -> tuple[int, dict[str, Any]]:
     head, _, body = (await asyncio.wait_for(reader.read(), 20)).partition(b"\r\n\r\n")
     return int(head.split()[1]), json.loads(body)
 
 
-async def test_half_sent_bodies_of_one_address_leave_room_for_others() -> None:
-    async with serving() as port, held(port, HALF_JSON, 260):
+async def test_partial_bodies_of_one_address_do_not_block_others() -> None:
+    async with run_server() as port, open_connections(port, PARTIAL_JSON_REQUEST, 260):
         async with asyncio.timeout(20):
-            while await status_from("127.0.0.1", port, LIST) != 503:
+            while await fetch_status("127.0.0.1", port, LIST_REQUEST) != 503:
                 await asyncio.sleep(0.01)
-        assert await status_from("127.0.0.2", port, LIST) == 200
-        assert await status_from("127.0.0.1", port, LIST.replace(b"/v1/documents", b"/livez")) == 200
+        assert await fetch_status("127.0.0.2", port, LIST_REQUEST) == 200
+        assert await fetch_status("127.0.0.1", port, LIST_REQUEST.replace(b"/v1/documents", b"/livez")) == 200
 
 
-async def test_half_sent_body_times_out_and_frees_its_place(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_partial_body_times_out_and_frees_its_slot(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "MEMORY_BODY_TIMEOUT_S", 0.5)
-    async with serving() as port, held(port, HALF_JSON, 260) as opened:
-        status, problem = await response(opened[0][0])
+    async with run_server() as port, open_connections(port, PARTIAL_JSON_REQUEST, 260) as opened:
+        status, problem = await read_response(opened[0][0])
         assert (status, problem["code"]) == (408, "REQUEST_TIMEOUT")
         assert problem["remedy"]
         async with asyncio.timeout(20):
-            while await status_from("127.0.0.1", port, LIST) != 200:
+            while await fetch_status("127.0.0.1", port, LIST_REQUEST) != 200:
                 await asyncio.sleep(0.05)
 
 
-async def test_upload_below_the_minimum_rate_is_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_upload_below_minimum_rate_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "UPLOAD_GRACE_S", 0.3)
     intake = FakeIntake()
-    async with serving(intake=intake) as port, held(port, UPLOAD + PART, 1) as ((reader, writer),):
+    async with run_server(intake=intake) as port, open_connections(port, UPLOAD_HEADERS + UPLOAD_PART, 1) as ((reader, writer),):
         for _ in range(4):  # each byte would start a time-out of its own anew
             writer.write(b"x")
             await asyncio.sleep(0.06)
-        status, problem = await response(reader)
+        status, problem = await read_response(reader)
     assert (status, problem["code"]) == (408, "REQUEST_TIMEOUT")
     assert "1024 bytes a second" in problem["detail"]
     assert intake.accepted == []
 
 
-async def test_upload_above_the_minimum_rate_may_take_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_slow_upload_above_minimum_rate_is_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "UPLOAD_GRACE_S", 0.3)
-    body = PART + b"x" * 9_000 + b"\r\n--b--\r\n"
-    async with serving() as port, held(port, UPLOAD.replace(b"90000", str(len(body)).encode()), 1) as ((reader, writer),):
+    body = UPLOAD_PART + b"x" * 9_000 + b"\r\n--b--\r\n"
+    async with run_server() as port, open_connections(port, UPLOAD_HEADERS.replace(b"90000", str(len(body)).encode()), 1) as ((reader, writer),):
         for start in range(0, len(body), 1_000):
             writer.write(body[start : start + 1_000])
             await asyncio.sleep(0.1)
@@ -99,20 +99,20 @@ async def test_upload_above_the_minimum_rate_may_take_its_time(monkeypatch: pyte
     ],
     ids=["one long header", "many headers", "long in all"],
 )
-async def test_headers_over_the_limit_are_refused(headers: bytes) -> None:
-    async with serving() as port:
-        status, _, problem = await answer(port, b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n")
+async def test_headers_over_the_limit_are_rejected(headers: bytes) -> None:
+    async with run_server() as port:
+        status, _, problem = await fetch_answer(port, b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n")
     assert (status, problem["code"]) == (431, "HEADERS_TOO_LARGE")
 
 
-CHUNKED = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
+CHUNKED_HEADERS = b"POST /v1/query HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n"
 
 
 @pytest.mark.parametrize(
-    "start", [b"GET /v1/documents HTTP/1.1\r\nX: ", CHUNKED + b"0\r\nX: ", CHUNKED + b"2;x="], ids=["header", "trailer", "chunk extension"]
+    "start", [b"GET /v1/documents HTTP/1.1\r\nX: ", CHUNKED_HEADERS + b"0\r\nX: ", CHUNKED_HEADERS + b"2;x="], ids=["header", "trailer", "chunk extension"]
 )
-async def test_endless_header_is_refused_before_it_ends(start: bytes) -> None:
-    async with serving() as port, held(port, start, 1) as ((reader, writer),):
+async def test_endless_header_is_rejected_early(start: bytes) -> None:
+    async with run_server() as port, open_connections(port, start, 1) as ((reader, writer),):
         ended = asyncio.create_task(reader.read())
         sent = 0
         while not ended.done() and sent < 1_000_000:
@@ -125,16 +125,16 @@ async def test_endless_header_is_refused_before_it_ends(start: bytes) -> None:
 
 async def test_unfinished_headers_time_out(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(http_protocol, "HEAD_TIMEOUT_S", 0.2)
-    async with serving() as port, held(port, b"GET /v1/documents HTTP/1.1\r\nX: ", 1) as ((reader, _),):
-        assert (await response(reader))[0] == 408
+    async with run_server() as port, open_connections(port, b"GET /v1/documents HTTP/1.1\r\nX: ", 1) as ((reader, _),):
+        assert (await read_response(reader))[0] == 408
 
 
-async def test_a_hundred_headers_are_served() -> None:
+async def test_hundred_headers_are_accepted() -> None:
     headers = b"\r\n".join(b"X-%d: %b" % (number, b"y" * 500) for number in range(98))
-    async with serving() as port:
-        assert await status_from("127.0.0.1", port, b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n") == 200
+    async with run_server() as port:
+        assert await fetch_status("127.0.0.1", port, b"GET /v1/documents HTTP/1.1\r\nHost: localhost\r\n" + headers + b"\r\n\r\n") == 200
 
 
 def test_ipv6_subscriber_counts_as_one_address() -> None:
-    assert network_of("2001:db8:1:2::1") == network_of("2001:db8:1:2:ffff::9") != network_of("2001:db8:1:3::1")
-    assert network_of("::ffff:127.0.0.1") == network_of("127.0.0.1") == "127.0.0.1"
+    assert normalize_address("2001:db8:1:2::1") == normalize_address("2001:db8:1:2:ffff::9") != normalize_address("2001:db8:1:3::1")
+    assert normalize_address("::ffff:127.0.0.1") == normalize_address("127.0.0.1") == "127.0.0.1"

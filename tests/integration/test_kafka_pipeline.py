@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from processors import STAGES
-from streams.kafka.settings import KafkaSettings
-from tests.integration.cluster import Cluster, Found, cluster, tail, told, until
-from tests.workload import Event, histories, received, shuffled
+from streams.kafka.client_settings import KafkaClientSettings
+from tests.integration.cluster import ConsumedRecord, WorkerCluster, collect_outcomes, run_cluster, tail_topic, wait_until
+from tests.workload import KafkaEvent, generate_histories, interleave, make_received
 
 pytestmark = pytest.mark.kafka
 
@@ -21,90 +21,91 @@ DOCUMENTS = 300
 
 
 @pytest.fixture
-def clean_settings(kafka_settings: KafkaSettings) -> KafkaSettings:
+def clean_settings(kafka_settings: KafkaClientSettings) -> KafkaClientSettings:
     return replace(kafka_settings, topic_prefix=f"clean-{kafka_settings.topic_prefix}")
 
 
 @pytest.fixture
-def troubled(kafka_settings: KafkaSettings, database: str, tmp_path: Path) -> Iterator[Cluster]:
-    with cluster(kafka_settings, database, tmp_path / "troubled") as found:
+def interrupted_cluster(kafka_settings: KafkaClientSettings, database: str, tmp_path: Path) -> Iterator[WorkerCluster]:
+    with run_cluster(kafka_settings, database, tmp_path / "troubled") as found:
         yield found
 
 
 @pytest.fixture
-def clean(clean_settings: KafkaSettings, other_database: str, tmp_path: Path) -> Iterator[Cluster]:
-    with cluster(clean_settings, other_database, tmp_path / "clean") as found:
+def clean(clean_settings: KafkaClientSettings, other_database: str, tmp_path: Path) -> Iterator[WorkerCluster]:
+    with run_cluster(clean_settings, other_database, tmp_path / "clean") as found:
         yield found
 
 
-def run_with_a_kill(system: Cluster, events: Sequence[Event]) -> dict[str, set[tuple[str, str]]]:
+def run_with_kill(system: WorkerCluster, events: Sequence[KafkaEvent]) -> dict[str, set[tuple[str, str]]]:
     """Two workers, one of them killed in the middle, a third in its place. Gives what was told of each event."""
-    first, second = system.start(pause_s=0.05), system.start(pause_s=0.05)
-    until(lambda: first.ready and second.ready, "two workers")
+    first, second = system.start_worker(pause_s=0.05), system.start_worker(pause_s=0.05)
+    wait_until(lambda: first.is_ready and second.is_ready, "two workers")
     most = len(events) * 2 // 3
-    with tail(system.settings, "outcomes") as outcomes:
+    with tail_topic(system.settings, "outcomes") as outcomes:
         system.push(events[:most])
-        until(lambda: len(told(outcomes)) > most // 5 and bool(first.embedded) and bool(second.embedded), "the middle")
-        first.end(signal.SIGKILL)
-        assert len(told(outcomes)) < most, "killed in the middle"
-        third = system.start()
-        until(lambda: third.ready, "a third worker")
+        wait_until(lambda: len(collect_outcomes(outcomes)) > most // 5 and bool(first.embedded_words) and bool(second.embedded_words), "the middle")
+        first.stop(signal.SIGKILL)
+        assert len(collect_outcomes(outcomes)) < most, "killed in the middle"
+        third = system.start_worker()
+        wait_until(lambda: third.is_ready, "a third worker")
         system.push(events[most:])
-        until(
-            lambda: len(told(outcomes)) == len(events), lambda: f"outcomes of {sorted({headers['ce_id'] for _, headers, _ in events} - told(outcomes).keys())}"
+        wait_until(
+            lambda: len(collect_outcomes(outcomes)) == len(events),
+            lambda: f"outcomes of {sorted({headers['ce_id'] for _, headers, _ in events} - collect_outcomes(outcomes).keys())}",
         )
-        system.await_quiet()
-        return told(outcomes)
+        system.wait_until_idle()
+        return collect_outcomes(outcomes)
 
 
-def run_without_trouble(system: Cluster, events: Iterable[Event], count: int) -> dict[str, set[tuple[str, str]]]:
-    worker = system.start()
-    until(lambda: worker.ready, "a worker")
+def run_uninterrupted(system: WorkerCluster, events: Iterable[KafkaEvent], count: int) -> dict[str, set[tuple[str, str]]]:
+    worker = system.start_worker()
+    wait_until(lambda: worker.is_ready, "a worker")
     system.push(events)
-    with tail(system.settings, "outcomes") as outcomes:
-        until(lambda: len(told(outcomes)) == count, "every outcome of the clean run")
-        system.await_quiet()
-        return told(outcomes)
+    with tail_topic(system.settings, "outcomes") as outcomes:
+        wait_until(lambda: len(collect_outcomes(outcomes)) == count, "every outcome of the clean run")
+        system.wait_until_idle()
+        return collect_outcomes(outcomes)
 
 
-def kinds(outcomes: set[tuple[str, str]]) -> set[str]:
+def get_outcome_types(outcomes: set[tuple[str, str]]) -> set[str]:
     return {kind for kind, _ in outcomes}
 
 
-def as_appended(system: Cluster, topic: str, count: int) -> list[Found]:
+def read_in_append_order(system: WorkerCluster, topic: str, count: int) -> list[ConsumedRecord]:
     """What a topic holds, in the order in which the door numbers revisions."""
-    with tail(system.settings, topic) as records:
-        until(lambda: len(records.poll()) == count, f"all of {topic}")
-        return sorted(records.poll(), key=lambda record: record.at)
+    with tail_topic(system.settings, topic) as records:
+        wait_until(lambda: len(records.poll_records()) == count, f"all of {topic}")
+        return sorted(records.poll_records(), key=lambda record: record.append_position)
 
 
-def test_killing_one_of_two_workers_and_starting_a_third_ends_in_the_tables_of_a_clean_run(troubled: Cluster, clean: Cluster) -> None:
-    documents = histories(random.Random(7), DOCUMENTS)
-    events = shuffled(documents, random.Random(8))
-    said = run_with_a_kill(troubled, events)
-    again = [(record.key, record.headers, record.value) for record in as_appended(troubled, "raw", len(events))]
-    expected = run_without_trouble(clean, again, len(events))
+def test_killed_worker_leaves_same_tables_as_clean_run(interrupted_cluster: WorkerCluster, clean: WorkerCluster) -> None:
+    documents = generate_histories(random.Random(7), DOCUMENTS)
+    events = interleave(documents, random.Random(8))
+    said = run_with_kill(interrupted_cluster, events)
+    again = [(record.key, record.headers, record.value) for record in read_in_append_order(interrupted_cluster, "raw", len(events))]
+    expected = run_uninterrupted(clean, again, len(events))
     assert {len(outcomes) for outcomes in said.values()} == {1}, "of an event one thing is told, however often"
     last = [history[-1][1]["ce_id"] for history in documents.values()]
-    assert [kinds(said[event]) for event in last] == [kinds(expected[event]) for event in last]
-    found, wanted = troubled.checksum()["tables"], clean.checksum()["tables"]
+    assert [get_outcome_types(said[event]) for event in last] == [get_outcome_types(expected[event]) for event in last]
+    found, wanted = interrupted_cluster.compute_checksum()["tables"], clean.compute_checksum()["tables"]
     assert found == wanted
     assert found["documents"]["rows"] == DOCUMENTS - 30 - 15, "all but the withdrawn and the unreadable"
     assert all(found[table]["rows"] for table in ("child_chunks", "chunk_vectors", "chunk_states", "entity_mentions", "relations", "lexical_counts")), found
 
 
-def test_two_workers_for_one_stage_share_its_partitions(troubled: Cluster) -> None:
+def test_two_workers_for_one_stage_share_its_partitions(interrupted_cluster: WorkerCluster) -> None:
     others = [stage.name for stage in STAGES if stage.name != "embed"]
-    one, two, rest = troubled.start("embed"), troubled.start("embed"), troubled.start(*others)
-    until(lambda: one.ready and two.ready and rest.ready, "three workers")
-    troubled.await_members("anabranch.embed.g1", 2)
+    one, two, rest = interrupted_cluster.start_worker("embed"), interrupted_cluster.start_worker("embed"), interrupted_cluster.start_worker(*others)
+    wait_until(lambda: one.is_ready and two.is_ready and rest.is_ready, "three workers")
+    interrupted_cluster.wait_for_members("anabranch.embed.g1", 2)
     names = [f"shared-{number}" for number in range(100)]
-    troubled.push(received(name, 0, f"Herons of {name}") for name in names)
-    with tail(troubled.settings, "outcomes") as outcomes:
-        until(lambda: len(outcomes.poll()) == len(names), "every outcome")
-    chunked = as_appended(troubled, "chunked", len(names))
-    partitions = {record.data["origin"]["external_id"]: record.at[1] for record in chunked}
-    by_one, by_two = ({partitions[name] for name in worker.embedded} for worker in (one, two))
-    assert sorted(one.embedded + two.embedded) == sorted(names), "each document is embedded once, by one of them"
+    interrupted_cluster.push(make_received(name, 0, f"Herons of {name}") for name in names)
+    with tail_topic(interrupted_cluster.settings, "outcomes") as outcomes:
+        wait_until(lambda: len(outcomes.poll_records()) == len(names), "every outcome")
+    chunked = read_in_append_order(interrupted_cluster, "chunked", len(names))
+    partitions = {record.data["origin"]["external_id"]: record.append_position[1] for record in chunked}
+    by_one, by_two = ({partitions[name] for name in worker.embedded_words} for worker in (one, two))
+    assert sorted(one.embedded_words + two.embedded_words) == sorted(names), "each document is embedded once, by one of them"
     assert by_one and by_two
     assert not by_one & by_two, "a partition belongs to one of them"

@@ -13,18 +13,18 @@ from aiokafka.errors import KafkaError
 from faust.tables.recovery import Recovery
 
 from schemas.ports.log import Partition
-from streams.kafka.app import seek_to_unread
-from streams.kafka.log import KafkaLog, KafkaSettings
-from streams.kafka.worker import FaustSubscriber
-from tests.contract.logs import PATIENCE_S, Collector, reading, until
-from tests.integration.kafka_numbers import TOPIC, append, log
+from streams.kafka.faust_app import seek_to_first_unread
+from streams.kafka.kafka_log import KafkaClientSettings, KafkaLog
+from streams.kafka.subscriber import FaustSubscriber
+from tests.contract.log_cases import TIMEOUT_S, CollectingSink, run_subscription, wait_until
+from tests.integration.kafka_numbers import TOPIC, append_numbers, log
 
 __all__ = ["log"]
 
 pytestmark = pytest.mark.kafka
 
 
-class SlowToClose(Collector):
+class SlowClosingSink(CollectingSink):
     async def close(self) -> None:
         await asyncio.sleep(3)
         await super().close()
@@ -34,40 +34,38 @@ class SlowToClose(Collector):
 def slow_seek(monkeypatch: pytest.MonkeyPatch) -> None:
     async def seek(consumer: AIOKafkaConsumer, reached: dict[int, int]) -> Any:
         await asyncio.sleep(3)
-        return await seek_to_unread(consumer, reached)
+        return await seek_to_first_unread(consumer, reached)
 
-    monkeypatch.setattr("streams.kafka.app.seek_to_unread", seek)
+    monkeypatch.setattr("streams.kafka.faust_app.seek_to_unread", seek)
 
 
-async def test_a_worker_that_finds_its_place_slowly_keeps_it(log: KafkaLog, kafka_settings: KafkaSettings, slow_seek: None) -> None:
-    await append(log, range(100))
-    async with reading(FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2), "g", TOPIC) as reader:
-        await until(lambda: len(reader.records) == 100)
+async def test_slow_seek_keeps_the_assignment(log: KafkaLog, kafka_settings: KafkaClientSettings, slow_seek: None) -> None:
+    await append_numbers(log, range(100))
+    async with run_subscription(FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2), "g", TOPIC) as reader:
+        await wait_until(lambda: len(reader.records) == 100)
     assert len(reader.sinks) == 6
 
 
-async def test_a_worker_that_takes_its_time_to_hand_over_joins_again(log: KafkaLog, kafka_settings: KafkaSettings) -> None:
-    def open_sink(partition: Partition) -> SlowToClose:
-        sinks.append(SlowToClose(partition, acknowledging=True, room=None))
+async def test_worker_slow_to_close_sinks_rejoins(log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
+    def open_sink(partition: Partition) -> SlowClosingSink:
+        sinks.append(SlowClosingSink(partition, auto_acknowledge=True, capacity=None))
         return sinks[-1]
 
-    sinks: list[Collector] = []
+    sinks: list[CollectingSink] = []
     subscriber = FaustSubscriber(kafka_settings, session_timeout_s=6, max_poll_interval_s=2)
     slow = asyncio.create_task(subscriber.subscribe("g", TOPIC, open_sink).run())
-    await until(lambda: len(sinks) == 6)
-    async with reading(subscriber, "g", TOPIC, acknowledging=True) as reader:
-        await until(lambda: len(reader.open) == 3)
-        await append(log, range(100))
-        await until(lambda: len(reader.records) + sum(len(sink.received) for sink in sinks) == 100)
+    await wait_until(lambda: len(sinks) == 6)
+    async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as reader:
+        await wait_until(lambda: len(reader.open_sinks) == 3)
+        await append_numbers(log, range(100))
+        await wait_until(lambda: len(reader.records) + sum(len(sink.received) for sink in sinks) == 100)
         assert sum(not sink.closed for sink in sinks) == 3
     slow.cancel()
     await asyncio.gather(slow, return_exceptions=True)
 
 
 @pytest.mark.parametrize("refused", [1, 2], ids=["at first", "when another joins"])
-async def test_a_join_that_the_broker_refuses_is_tried_again(
-    log: KafkaLog, kafka_settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch, refused: int
-) -> None:
+async def test_rejected_join_is_retried(log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch, refused: int) -> None:
     joins: Counter[str] = Counter()
     rejoin = GroupCoordinator._do_rejoin_group
 
@@ -79,27 +77,27 @@ async def test_a_join_that_the_broker_refuses_is_tried_again(
 
     monkeypatch.setattr(GroupCoordinator, "_do_rejoin_group", refusing)
     subscriber = FaustSubscriber(kafka_settings, session_timeout_s=6)
-    async with reading(subscriber, "g", TOPIC, acknowledging=True) as first:
+    async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as first:
         if refused > 1:
-            await until(lambda: len(first.open) == 6)
-        async with reading(subscriber, "g", TOPIC, acknowledging=True) as second:
-            await until(lambda: len(first.open) == len(second.open) == 3)
-            await append(log, range(100))
-            await until(lambda: len(first.records) + len(second.records) == 100)
+            await wait_until(lambda: len(first.open_sinks) == 6)
+        async with run_subscription(subscriber, "g", TOPIC, auto_acknowledge=True) as second:
+            await wait_until(lambda: len(first.open_sinks) == len(second.open_sinks) == 3)
+            await append_numbers(log, range(100))
+            await wait_until(lambda: len(first.records) + len(second.records) == 100)
 
 
-async def test_a_client_whose_membership_ended_begins_again(log: KafkaLog, kafka_settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_client_restarts_when_its_membership_ends(log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     async def ended(coordinator: GroupCoordinator, subscription: Any) -> bool:
         monkeypatch.undo()
         raise asyncio.CancelledError
 
     monkeypatch.setattr(GroupCoordinator, "_do_rejoin_group", ended)
-    await append(log, range(100))
-    async with reading(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
-        await until(lambda: len(reader.records) == 100)
+    await append_numbers(log, range(100))
+    async with run_subscription(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
+        await wait_until(lambda: len(reader.records) == 100)
 
 
-async def test_a_reader_whose_flow_nobody_resumes_begins_again(log: KafkaLog, kafka_settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_subscription_restarts_when_flow_is_never_resumed(log: KafkaLog, kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch) -> None:
     """As where Faust expects another rebalance, which does not come."""
 
     async def unheard(recovery: Recovery, *args: Any) -> None:
@@ -107,32 +105,30 @@ async def test_a_reader_whose_flow_nobody_resumes_begins_again(log: KafkaLog, ka
 
     on_rebalance = Recovery.on_rebalance
     monkeypatch.setattr(Recovery, "on_rebalance", unheard)
-    monkeypatch.setattr("streams.kafka.app._STILL_S", 1.0)
-    await append(log, range(100))
-    async with reading(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
-        await until(lambda: len(reader.records) == 100)
+    monkeypatch.setattr("streams.kafka.faust_app._STALL_TIMEOUT_S", 1.0)
+    await append_numbers(log, range(100))
+    async with run_subscription(FaustSubscriber(kafka_settings), "g", TOPIC) as reader:
+        await wait_until(lambda: len(reader.records) == 100)
 
 
-async def test_what_a_rebalance_dropped_is_read_again_from_the_beginning_of_a_partition_of_which_nothing_is_committed(
-    log: KafkaLog, kafka_settings: KafkaSettings
-) -> None:
-    await append(log, range(100))
-    consumer = AIOKafkaConsumer(kafka_settings.topic_prefix + TOPIC, **kafka_settings.for_aiokafka(), group_id="g", auto_offset_reset="earliest")
+async def test_records_dropped_in_rebalance_are_refetched_without_committed_offset(log: KafkaLog, kafka_settings: KafkaClientSettings) -> None:
+    await append_numbers(log, range(100))
+    consumer = AIOKafkaConsumer(kafka_settings.topic_prefix + TOPIC, **kafka_settings.to_aiokafka_arguments(), group_id="g", auto_offset_reset="earliest")
     await consumer.start()
     try:
-        first = await read(consumer, 100)
+        first = await consume_offsets(consumer, 100)
         partition, offsets = next(iter(first.items()))
         await consumer.commit({partition: offsets[4]})
-        await seek_to_unread(consumer, {})
-        assert await read(consumer, 96) == first | {partition: offsets[4:]}
+        await seek_to_first_unread(consumer, {})
+        assert await consume_offsets(consumer, 96) == first | {partition: offsets[4:]}
     finally:
         await consumer.stop()
 
 
-async def read(consumer: AIOKafkaConsumer, count: int) -> dict[Any, list[int]]:
+async def consume_offsets(consumer: AIOKafkaConsumer, count: int) -> dict[Any, list[int]]:
     """Partition → offsets."""
     found: dict[Any, list[int]] = defaultdict(list)
-    async with asyncio.timeout(PATIENCE_S):
+    async with asyncio.timeout(TIMEOUT_S):
         while sum(map(len, found.values())) < count:
             for partition, records in (await consumer.getmany(timeout_ms=1000)).items():
                 found[partition] += [record.offset for record in records]

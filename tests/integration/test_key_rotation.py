@@ -10,14 +10,14 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from anabranch import key_rotation, secrets
 from anabranch.composition.storage import Storage, prepare_storage
-from anabranch.key_rotation import rotate_master_key
-from anabranch.secrets import MASTER, NEXT, OLD
-from anabranch.settings import Settings
-from anabranch.settings_loading import load_settings
+from anabranch.config.loader import load_settings
+from anabranch.config.settings import Settings
+from anabranch.encryption import local_keys, rotation
+from anabranch.encryption.local_keys import MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE
+from anabranch.encryption.rotation import rotate_master_key
 from schemas.errors import ConfigurationError
-from schemas.events import DocumentRemoved, Fact
+from schemas.events import DocumentRemoved, Event
 from schemas.records import StoredRecord
 from schemas.values import Origin
 from sql.pool import close_pool, open_pool
@@ -33,31 +33,31 @@ def settings(tmp_path: Path) -> Settings:
 
 
 @asynccontextmanager
-async def storage(settings: Settings, dsn: str) -> AsyncIterator[Storage]:
+async def open_test_storage(settings: Settings, dsn: str) -> AsyncIterator[Storage]:
     async with prepare_storage(settings, dsn, pool_size=2, name="anabranch worker") as found:
         yield found
 
 
-async def seal(settings: Settings, dsn: str) -> None:
-    async with storage(settings, dsn) as found:
+async def append_sealed_events(settings: Settings, dsn: str) -> None:
+    async with open_test_storage(settings, dsn) as found:
         for document in DOCUMENTS:
             data = DocumentRemoved(
                 tenant="default", document_id=document, order=[1, 1], origin=Origin(accepted_id=UUID(int=1), event_id="e", source="s"),
                 payload_sha256="", received_at=NOW, reason=f"of {document}",
             )  # fmt: skip
             identity = uuid4()
-            fact = Fact(identity, data, "anabranch/receive", str(identity), NOW, "default", document)
+            fact = Event(identity, data, "anabranch/receive", str(identity), NOW, "default", document)
             await found.log.append([await found.codec.encode(fact, ACCEPTED, "k")])
 
 
-async def assert_reads_everything(settings: Settings, dsn: str) -> None:
-    async with storage(settings, dsn) as found:
+async def assert_all_events_readable(settings: Settings, dsn: str) -> None:
+    async with open_test_storage(settings, dsn) as found:
         records: list[StoredRecord] = [stored async for stored in found.log.read(ACCEPTED)]
         assert [(await found.codec.decode(stored)).data.reason for stored in records] == [f"of {document}" for document in DOCUMENTS]
-        assert all(found.codec.is_ours(stored) for stored in records), "what the former master key signed is still ours"
+        assert all(found.codec.is_own_record(stored) for stored in records), "what the former master key signed is still ours"
 
 
-async def wrapped(dsn: str) -> list[bytes]:
+async def fetch_wrapped_keys(dsn: str) -> list[bytes]:
     pool = await open_pool(dsn, size=1, name="test")
     try:
         return [row["wrapped"] for row in await pool.fetch("select wrapped from keystore.keys order by id")]
@@ -65,36 +65,36 @@ async def wrapped(dsn: str) -> list[bytes]:
         await close_pool(pool)
 
 
-async def test_a_rotated_log_reads_as_before_and_the_old_key_is_gone(settings: Settings, database: str) -> None:
-    await seal(settings, database)
-    folder, before = settings.data_dir, await wrapped(database)
-    old = (folder / MASTER).read_bytes()
+async def test_log_is_readable_after_key_rotation(settings: Settings, database: str) -> None:
+    await append_sealed_events(settings, database)
+    folder, before = settings.data_dir, await fetch_wrapped_keys(database)
+    old = (folder / MASTER_KEY_FILE).read_bytes()
     for _ in range(2):
         assert await rotate_master_key(settings, database, None) == len(DOCUMENTS)
-        await assert_reads_everything(settings, database)
-    assert not set(before) & set(await wrapped(database))
-    assert sorted(path.name for path in folder.glob("*master.key")) == [MASTER]
+        await assert_all_events_readable(settings, database)
+    assert not set(before) & set(await fetch_wrapped_keys(database))
+    assert sorted(path.name for path in folder.glob("*master.key")) == [MASTER_KEY_FILE]
     assert not any(old in path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-async def test_it_refuses_while_a_worker_is_connected(settings: Settings, database: str) -> None:
-    await seal(settings, database)
-    before = await wrapped(database)
-    async with storage(settings, database):
+async def test_rotation_is_refused_while_worker_is_connected(settings: Settings, database: str) -> None:
+    await append_sealed_events(settings, database)
+    before = await fetch_wrapped_keys(database)
+    async with open_test_storage(settings, database):
         with pytest.raises(ConfigurationError) as refused:
             await rotate_master_key(settings, database, None)
     assert refused.value.code == "PROCESSES_CONNECTED" and "Stop every worker" in refused.value.remedy
-    assert await wrapped(database) == before
-    await assert_reads_everything(settings, database)
+    assert await fetch_wrapped_keys(database) == before
+    await assert_all_events_readable(settings, database)
     assert await rotate_master_key(settings, database, None) == len(DOCUMENTS)
-    await assert_reads_everything(settings, database)
+    await assert_all_events_readable(settings, database)
 
 
 @pytest.mark.parametrize("step", ["before the keys", "before the files", "between the files", "before the old one is overwritten"])
 @pytest.mark.parametrize("again", [True, False], ids=["called again", "started"])
-async def test_a_rotation_that_is_killed_loses_no_key(settings: Settings, database: str, monkeypatch: pytest.MonkeyPatch, step: str, again: bool) -> None:
-    await seal(settings, database)
-    folder, old = settings.data_dir, (settings.data_dir / MASTER).read_bytes()
+async def test_interrupted_rotation_loses_no_key(settings: Settings, database: str, monkeypatch: pytest.MonkeyPatch, step: str, again: bool) -> None:
+    await append_sealed_events(settings, database)
+    folder, old = settings.data_dir, (settings.data_dir / MASTER_KEY_FILE).read_bytes()
 
     class Killed(BaseException):
         pass
@@ -105,31 +105,31 @@ async def test_a_rotation_that_is_killed_loses_no_key(settings: Settings, databa
     replace = Path.replace
 
     def die_at_the_second(path: Path, target: Path) -> Path:
-        return die() if path.name == NEXT else replace(path, target)  # type: ignore[func-returns-value]
+        return die() if path.name == NEXT_MASTER_KEY_FILE else replace(path, target)  # type: ignore[func-returns-value]
 
     with monkeypatch.context() as patched:
         match step:
             case "before the keys":
-                patched.setattr(key_rotation.PgKeystore, "rotate", die)
+                patched.setattr(rotation.PgKeystore, "rotate", die)
             case "before the files":
-                patched.setattr(key_rotation, "finish_rotation", die)
+                patched.setattr(rotation, "finish_rotation", die)
             case "between the files":
                 patched.setattr(Path, "replace", die_at_the_second)
             case _:
-                patched.setattr(secrets, "overwrite", die)
+                patched.setattr(local_keys, "overwrite_and_delete", die)
         with pytest.raises(Killed):
             await rotate_master_key(settings, database, None)
     if again:
         await rotate_master_key(settings, database, None)
-    await assert_reads_everything(settings, database)
+    await assert_all_events_readable(settings, database)
     if step != "before the keys" or again:
-        assert (folder / MASTER).read_bytes() != old and not (folder / OLD).exists() and not (folder / NEXT).exists()
+        assert (folder / MASTER_KEY_FILE).read_bytes() != old and not (folder / OLD_MASTER_KEY_FILE).exists() and not (folder / NEXT_MASTER_KEY_FILE).exists()
 
 
-async def test_a_key_of_the_settings_is_rotated_to_the_one_in_a_file(tmp_path: Path, database: str) -> None:
+async def test_key_in_settings_is_rotated_to_key_file(tmp_path: Path, database: str) -> None:
     old, new = (b64encode(os.urandom(32)).decode() for _ in range(2))
     given, wanted = (load_settings(data_dir=tmp_path / "data", sets=[f"log.master_key={key}", "logging.level=error"]) for key in (old, new))
-    await seal(given, database)
+    await append_sealed_events(given, database)
     with pytest.raises(ConfigurationError, match="no new one is given"):
         await rotate_master_key(given, database, None)
     file = tmp_path / "new.key"
@@ -139,15 +139,15 @@ async def test_a_key_of_the_settings_is_rotated_to_the_one_in_a_file(tmp_path: P
     file.write_text(f"{new}\n")
     assert await rotate_master_key(given, database, file) == len(DOCUMENTS)
     assert await rotate_master_key(given, database, file) == 0, "called again"
-    await assert_reads_everything(wanted, database)
+    await assert_all_events_readable(wanted, database)
     with pytest.raises(ConfigurationError, match="another master key"):
-        await assert_reads_everything(given, database)
+        await assert_all_events_readable(given, database)
 
 
-async def test_keys_of_an_older_version_get_their_shares(settings: Settings, tmp_path: Path, database: str) -> None:
+async def test_keys_of_older_version_are_split_into_shares(settings: Settings, tmp_path: Path, database: str) -> None:
     """They were wrapped with the master key alone; what is destroyed of them afterwards is gone from the disk."""
     without = settings.model_copy(update={"database": settings.database.model_copy(update={"url": "unused"})})
-    await seal(without, database)
+    await append_sealed_events(without, database)
     pool = await open_pool(database, size=1, name="test")
     try:
         slots = "select count(*) from keystore.keys where slot is not null"
@@ -156,4 +156,4 @@ async def test_keys_of_an_older_version_get_their_shares(settings: Settings, tmp
         assert await pool.fetchval(slots) == len(DOCUMENTS)
     finally:
         await close_pool(pool)
-    await assert_reads_everything(settings, database)
+    await assert_all_events_readable(settings, database)

@@ -17,45 +17,45 @@ import snowballstemmer
 from schemas.ports.search import LexicalHits
 from schemas.questions import Filters
 from sql.compaction import compact_lexical
-from sql.languages import text_config
-from tests.rows import Doc, add, flip
-from tests.searching import Stand, stand
+from sql.text_search_config import resolve_text_search_config
+from tests.document_rows import SampleDocument, activate_revision, insert_documents
+from tests.search_stack import SearchStack, open_search_stack
 
-ALL = Filters()
+NO_FILTERS = Filters()
 ENGLISH = [f"{head}{tail}" for head in ("bark", "drum", "grip", "lamp", "mast", "plank", "quilt", "stork", "tramp", "wharf") for tail in ("ing", "ed", "s", "")]
 PORTUGUESE = ["barragem", "colheita", "descarga", "enchente", "farinha", "granito", "hortelã", "inversões", "jangada", "lavoura", "árvores", "açaí"]
 
 
-def words_of(rng: random.Random, vocabulary: Sequence[str], count: int) -> str:
+def generate_words(rng: random.Random, vocabulary: Sequence[str], count: int) -> str:
     """Few words often and many seldom, as in real text."""
     return " ".join(vocabulary[min(int(rng.paretovariate(0.7)) - 1, len(vocabulary) - 1)] for _ in range(count))
 
 
-def corpus() -> list[Doc]:
+def generate_corpus() -> list[SampleDocument]:
     rng = random.Random(7)
-    english = [Doc(f"en-{n}", [words_of(rng, ENGLISH, rng.randint(5, 120)) for _ in range(2)], "en") for n in range(120)]
-    portuguese = [Doc(f"pt-{n}", [words_of(rng, PORTUGUESE, rng.randint(5, 60))], "pt", prefix="jangada") for n in range(60)]
+    english = [SampleDocument(f"en-{n}", [generate_words(rng, ENGLISH, rng.randint(5, 120)) for _ in range(2)], "en") for n in range(120)]
+    portuguese = [SampleDocument(f"pt-{n}", [generate_words(rng, PORTUGUESE, rng.randint(5, 60))], "pt", prefix="jangada") for n in range(60)]
     return english + portuguese
 
 
-class PlainBm25:
+class ReferenceBm25:
     """Robertson's formula, term by term; k1 1.2, b 0.75, average length 100, one index a language."""
 
-    def __init__(self, documents: Sequence[Doc]) -> None:
+    def __init__(self, documents: Sequence[SampleDocument]) -> None:
         self.stem = {language: snowballstemmer.stemmer(name) for language, name in (("en", "english"), ("pt", "portuguese"))}
         self.chunks: dict[str, dict[UUID, Counter[str]]] = {"en": {}, "pt": {}}
         for document in documents:
             for place, text in enumerate(document.texts):
-                self.chunks[document.language or ""][document.chunk_id(place)] = Counter(self.terms(f"{document.prefix} {text}", document.language or ""))
+                self.chunks[document.language or ""][document.chunk_id(place)] = Counter(self.stem_terms(f"{document.prefix} {text}", document.language or ""))
 
-    def terms(self, text: str, language: str) -> list[str]:
+    def stem_terms(self, text: str, language: str) -> list[str]:
         return [self.stem[language].stemWord(word) for word in re.findall(r"\w+", text.lower())]
 
-    def ranking(self, question: str) -> list[tuple[UUID, float]]:
-        scores = [item for language in self.chunks for item in self._scores(set(self.terms(question, language)), self.chunks[language])]
+    def rank(self, question: str) -> list[tuple[UUID, float]]:
+        scores = [item for language in self.chunks for item in self._score_chunks(set(self.stem_terms(question, language)), self.chunks[language])]
         return sorted(((chunk, score) for chunk, score in scores if score > 0), key=lambda item: (-item[1], item[0]))
 
-    def _scores(self, question: set[str], chunks: dict[UUID, Counter[str]]) -> list[tuple[UUID, float]]:
+    def _score_chunks(self, question: set[str], chunks: dict[UUID, Counter[str]]) -> list[tuple[UUID, float]]:
         df = Counter(term for chunk in chunks.values() for term in chunk)
         idf = {term: log(1 + (len(chunks) - df[term] + 0.5) / (df[term] + 0.5)) for term in question}
 
@@ -66,14 +66,14 @@ class PlainBm25:
         return [(identity, score(chunk)) for identity, chunk in chunks.items()]
 
 
-async def ask(
-    desk: Stand, text: str, *, language: str | None = "en", filters: Filters = ALL, k: int = 20, budget: int = 5000, tenant: str = "default"
+async def search_lexical(
+    stack: SearchStack, text: str, *, language: str | None = "en", filters: Filters = NO_FILTERS, k: int = 20, budget: int = 5000, tenant: str = "default"
 ) -> LexicalHits:
-    async with desk.search.snapshot() as snapshot:
-        return await snapshot.lexical(tenant, text, language=language, filters=filters, k=k, budget=budget)
+    async with stack.search.open_snapshot() as snapshot:
+        return await snapshot.search_lexical(tenant, text, language=language, filters=filters, k=k, budget=budget)
 
 
-def agree(hits: LexicalHits, ranking: list[tuple[UUID, float]], k: int) -> None:
+def assert_same_ranking(hits: LexicalHits, ranking: list[tuple[UUID, float]], k: int) -> None:
     """The same scores place by place; where neighbours have (nearly) the same score their order may differ."""
     assert len(hits.hits) == min(k, len(ranking))
     expected = dict(ranking)
@@ -82,94 +82,98 @@ def agree(hits: LexicalHits, ranking: list[tuple[UUID, float]], k: int) -> None:
         assert hit.score == pytest.approx(expected[hit.chunk_id], rel=2e-3)
 
 
-async def test_scores_are_those_of_an_independent_bm25_in_both_languages(database: str) -> None:
-    documents = corpus()
-    plain, rng = PlainBm25(documents), random.Random(11)
-    async with stand(database) as desk:
-        await add(desk.connection, *documents)
+async def test_scores_match_reference_bm25_in_both_languages(database: str) -> None:
+    documents = generate_corpus()
+    plain, rng = ReferenceBm25(documents), random.Random(11)
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, *documents)
         for _ in range(25):
-            question = f"{words_of(rng, ENGLISH, 3)} {words_of(rng, PORTUGUESE, 2)}"
-            hits = await ask(desk, question)
+            question = f"{generate_words(rng, ENGLISH, 3)} {generate_words(rng, PORTUGUESE, 2)}"
+            hits = await search_lexical(desk, question)
             assert hits.exactness == "exact"
-            agree(hits, plain.ranking(question), 20)
+            assert_same_ranking(hits, plain.rank(question), 20)
 
 
-async def test_a_portuguese_document_is_found_by_another_form_of_its_word(database: str) -> None:
-    async with stand(database) as desk:
-        await add(desk.connection, Doc("a", ["As INVERSÕES térmicas da cidade"], "pt"), Doc("b", ["Nothing about it"], "en"))
-        assert [hit.document_id for hit in (await ask(desk, "TÉRMICA", language="pt")).hits] == [Doc("a", []).id]
+async def test_portuguese_document_matches_another_word_form(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, SampleDocument("a", ["As INVERSÕES térmicas da cidade"], "pt"), SampleDocument("b", ["Nothing about it"], "en"))
+        assert [hit.document_id for hit in (await search_lexical(desk, "TÉRMICA", language="pt")).hits] == [SampleDocument("a", []).id]
 
 
-async def test_words_that_the_questions_language_drops_find_nothing_in_other_languages(database: str) -> None:
-    async with stand(database) as desk:
-        await add(desk.connection, Doc("quote", ["o lema dizia the end of the road"], "pt"), Doc("fish", ["the sardine"], "en"))
-        assert not [hit for hit in (await ask(desk, "what is the sardine of", language="en")).hits if hit.document_id == Doc("quote", []).id]
-        assert (await ask(desk, "the", language="en")).hits
+async def test_query_stopwords_match_nothing_in_other_languages(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        await insert_documents(
+            desk.connection, SampleDocument("quote", ["o lema dizia the end of the road"], "pt"), SampleDocument("fish", ["the sardine"], "en")
+        )
+        assert not [
+            hit for hit in (await search_lexical(desk, "what is the sardine of", language="en")).hits if hit.document_id == SampleDocument("quote", []).id
+        ]
+        assert (await search_lexical(desk, "the", language="en")).hits
 
 
-async def test_an_unknown_language_is_matched_word_for_word(database: str) -> None:
-    async with stand(database) as desk:
-        await add(desk.connection, Doc("x", ["zorblax running quickly"], None))
-        assert (await ask(desk, "zorblax", language=None)).hits
-        assert not (await ask(desk, "run", language=None)).hits
-        assert text_config(None) == "simple" and text_config("pt-BR") == "portuguese"
+async def test_unknown_language_is_matched_without_stemming(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, SampleDocument("x", ["zorblax running quickly"], None))
+        assert (await search_lexical(desk, "zorblax", language=None)).hits
+        assert not (await search_lexical(desk, "run", language=None)).hits
+        assert resolve_text_search_config(None) == "simple" and resolve_text_search_config("pt-BR") == "portuguese"
 
 
 @pytest.mark.parametrize(
     "text", ["it's w5x | & ! 'quoted", "", "   ", "\\", "'", "a\\'b", ":* <-> !", "🙂 \u200b", "((((", "x" * 3000, "drop table documents; --", "%s {passes}"]
 )
-async def test_hostile_questions_are_answered_like_others(database: str, text: str) -> None:
-    async with stand(database) as desk:
-        await add(desk.connection, Doc("a", ["it's a quoted w5x, a\\'b and documents; drop"], "en"))
-        hits = await ask(desk, text)
+async def test_hostile_queries_are_answered(database: str, text: str) -> None:
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, SampleDocument("a", ["it's a quoted w5x, a\\'b and documents; drop"], "en"))
+        hits = await search_lexical(desk, text)
         assert hits.exactness == "exact"
 
 
-async def test_a_quote_or_backslash_in_a_word_still_finds_it(database: str) -> None:
-    async with stand(database) as desk:
-        await add(desk.connection, Doc("path", [r"/usr/o'brien/x\y"], None), Doc("other", ["nothing"], None))
-        hits = await ask(desk, r"/usr/o'brien/x\y", language=None)
-        assert [hit.document_id for hit in hits.hits] == [Doc("path", []).id]
+async def test_quote_or_backslash_in_word_is_searchable(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, SampleDocument("path", [r"/usr/o'brien/x\y"], None), SampleDocument("other", ["nothing"], None))
+        hits = await search_lexical(desk, r"/usr/o'brien/x\y", language=None)
+        assert [hit.document_id for hit in hits.hits] == [SampleDocument("path", []).id]
 
 
-async def test_a_small_budget_is_widened_until_no_unseen_chunk_can_win(database: str) -> None:
+async def test_budget_grows_until_no_unseen_chunk_can_win(database: str) -> None:
     """One rare word in long chunks, two frequent words together in a short one that must come first."""
     rng = random.Random(3)
-    long = [Doc(f"long-{n}", ["rarity " + words_of(rng, ENGLISH, 110)], "en") for n in range(3)]
-    short = Doc("short", ["wolf tiger " * 8], "en")
-    filler = [Doc(f"f-{n}", ["wolf" if n % 2 else "tiger"], "en") for n in range(60)]
-    async with stand(database) as desk:
-        await add(desk.connection, *long, short, *filler)
-        hits = await ask(desk, "rarity wolf tiger", k=3, budget=4)
+    long = [SampleDocument(f"long-{n}", ["rarity " + generate_words(rng, ENGLISH, 110)], "en") for n in range(3)]
+    short = SampleDocument("short", ["wolf tiger " * 8], "en")
+    filler = [SampleDocument(f"f-{n}", ["wolf" if n % 2 else "tiger"], "en") for n in range(60)]
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, *long, short, *filler)
+        hits = await search_lexical(desk, "rarity wolf tiger", k=3, budget=4)
         assert hits.exactness == "exact" and hits.hits[0].document_id == short.id
-        agree(hits, PlainBm25([*long, short, *filler]).ranking("rarity wolf tiger"), 3)
+        assert_same_ranking(hits, ReferenceBm25([*long, short, *filler]).rank("rarity wolf tiger"), 3)
 
 
-async def test_it_says_bounded_when_an_unseen_chunk_may_be_better(database: str) -> None:
-    documents = [Doc(f"d-{n}", ["wolf tiger " * (1 + n % 5)], "en") for n in range(80)]
-    async with stand(database) as desk:
-        await add(desk.connection, *documents, Doc("rare", ["zebra"], "en"))
-        bounded = await ask(desk, "zebra wolf tiger", k=20, budget=2)
-        exact = await ask(desk, "zebra wolf tiger", k=20, budget=200)
+async def test_bounded_is_reported_when_unseen_chunks_may_win(database: str) -> None:
+    documents = [SampleDocument(f"d-{n}", ["wolf tiger " * (1 + n % 5)], "en") for n in range(80)]
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, *documents, SampleDocument("rare", ["zebra"], "en"))
+        bounded = await search_lexical(desk, "zebra wolf tiger", k=20, budget=2)
+        exact = await search_lexical(desk, "zebra wolf tiger", k=20, budget=200)
         assert (bounded.exactness, exact.exactness) == ("bounded", "exact")
-        assert bounded.hits[0].document_id == Doc("rare", []).id
+        assert bounded.hits[0].document_id == SampleDocument("rare", []).id
 
 
-async def test_idfs_are_told_for_unknown_words_too(database: str) -> None:
-    async with stand(database) as desk:
-        await add(desk.connection, Doc("a", ["wolf"], "en"), Doc("b", ["tiger"], "en"))
-        idf = (await ask(desk, "wolves unheard")).idf
+async def test_idfs_include_unknown_words(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, SampleDocument("a", ["wolf"], "en"), SampleDocument("b", ["tiger"], "en"))
+        idf = (await search_lexical(desk, "wolves unheard")).idf
         assert idf["english"]["wolv"] == pytest.approx(log(1 + 2.5 / 0.5)) and idf["english"]["unheard"] == pytest.approx(log(1 + 2.5 / 0.5))
 
 
-async def test_only_the_visible_revision_of_the_tenants_own_documents_is_found(database: str) -> None:
-    first, second = Doc("a", ["heron stork"], "en"), Doc("a", ["stork crane"], "en", order=(1, 2), revision=2)
-    async with stand(database) as desk:
-        await add(desk.connection, first, Doc("a", ["heron"], "en", tenant="other"))
-        await add(desk.connection, second, visible=False)
-        assert [hit.chunk_id for hit in (await ask(desk, "heron crane")).hits] == [first.chunk_id(0)]
-        await flip(desk.connection, second)
-        assert [hit.chunk_id for hit in (await ask(desk, "heron crane")).hits] == [second.chunk_id(0)]
+async def test_only_visible_revisions_of_the_tenant_match(database: str) -> None:
+    first, second = SampleDocument("a", ["heron stork"], "en"), SampleDocument("a", ["stork crane"], "en", order=(1, 2), revision=2)
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, first, SampleDocument("a", ["heron"], "en", tenant="other"))
+        await insert_documents(desk.connection, second, visible=False)
+        assert [hit.chunk_id for hit in (await search_lexical(desk, "heron crane")).hits] == [first.chunk_id(0)]
+        await activate_revision(desk.connection, second)
+        assert [hit.chunk_id for hit in (await search_lexical(desk, "heron crane")).hits] == [second.chunk_id(0)]
 
 
 @pytest.mark.parametrize(
@@ -178,7 +182,7 @@ async def test_only_the_visible_revision_of_the_tenants_own_documents_is_found(d
         (Filters(collections=["law"]), {"a", "c"}),
         (Filters(tags=["red", "old"]), {"a"}),
         (Filters(external_ids=["b", "c"]), {"b", "c"}),
-        (Filters(document_ids=[Doc("b", []).id]), {"b"}),
+        (Filters(document_ids=[SampleDocument("b", []).id]), {"b"}),
         (Filters(languages=["pt"]), {"c"}),
         (Filters(date_from=date(2025, 6, 1)), {"b", "c"}),
         (Filters(date_from=date(2025, 1, 1), date_to=date(2025, 12, 31)), {"b"}),
@@ -188,38 +192,36 @@ async def test_only_the_visible_revision_of_the_tenants_own_documents_is_found(d
     ],
 )
 @pytest.mark.parametrize("few", [2_000, 0])
-async def test_all_filters_given_must_hold_whether_few_or_many_documents_pass(
-    database: str, monkeypatch: pytest.MonkeyPatch, filters: Filters, found: set[str], few: int
-) -> None:
-    monkeypatch.setattr("sql.scope.FEW_DOCUMENTS", few)
-    a = Doc("a", ["lobster"], "en", collection="law", tags=("red", "old"), document_date=date(2024, 5, 1))
-    b = Doc("b", ["lobster"], "en", collection="art", tags=("red",), document_date=date(2025, 6, 1), metadata={"pages": 3, "x": [1]})
-    c = Doc("c", ["lobster"], "pt", collection="law")
-    async with stand(database) as desk:
-        await add(desk.connection, a, b, c)
-        hits = await ask(desk, "lobster", filters=filters)
-        assert {hit.document_id for hit in hits.hits} == {Doc(name, []).id for name in found}
+async def test_all_filters_apply_for_few_and_many_matches(database: str, monkeypatch: pytest.MonkeyPatch, filters: Filters, found: set[str], few: int) -> None:
+    monkeypatch.setattr("sql.search_scope.MAX_LISTED_DOCUMENTS", few)
+    a = SampleDocument("a", ["lobster"], "en", collection="law", tags=("red", "old"), document_date=date(2024, 5, 1))
+    b = SampleDocument("b", ["lobster"], "en", collection="art", tags=("red",), document_date=date(2025, 6, 1), metadata={"pages": 3, "x": [1]})
+    c = SampleDocument("c", ["lobster"], "pt", collection="law")
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, a, b, c)
+        hits = await search_lexical(desk, "lobster", filters=filters)
+        assert {hit.document_id for hit in hits.hits} == {SampleDocument(name, []).id for name in found}
 
 
-async def test_folding_the_deltas_changes_no_score(database: str) -> None:
-    documents = corpus()[:40]
-    async with stand(database) as desk:
-        await add(desk.connection, *documents)
-        again = Doc("en-0", ["replaced"], "en", order=(1, 2), revision=2)
-        await add(desk.connection, again)
-        before = await ask(desk, "barking drums gripped")
-        while await compact_lexical(desk.pool, "g1", words=7):
+async def test_compacting_deltas_changes_no_score(database: str) -> None:
+    documents = generate_corpus()[:40]
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, *documents)
+        again = SampleDocument("en-0", ["replaced"], "en", order=(1, 2), revision=2)
+        await insert_documents(desk.connection, again)
+        before = await search_lexical(desk, "barking drums gripped")
+        while await compact_lexical(desk.pool, "g1", max_words=7):
             pass
         rows = await desk.connection.fetchrow(
             "select count(*) as rows, count(distinct (tenant, cfg, lexeme)) as words, min(delta) as least from lexical_deltas"
         )
         assert rows["rows"] == rows["words"] and rows["least"] > 0
-        assert await ask(desk, "barking drums gripped") == before
+        assert await search_lexical(desk, "barking drums gripped") == before
 
 
-async def test_folding_at_the_same_time_twice_counts_nothing_twice(database: str) -> None:
-    async with stand(database) as desk:
-        await add(desk.connection, *corpus()[:20])
+async def test_concurrent_compaction_counts_nothing_twice(database: str) -> None:
+    async with open_search_stack(database) as desk:
+        await insert_documents(desk.connection, *generate_corpus()[:20])
         before = await desk.connection.fetchval("select sum(delta) from lexical_deltas")
         await asyncio.gather(*(compact_lexical(desk.pool, "g1") for _ in range(3)))
         assert await desk.connection.fetchval("select sum(delta) from lexical_deltas") == before

@@ -9,118 +9,118 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from anabranch.composition.restored import DOOR, check_current
 from anabranch.composition.storage import Storage
 from schemas.errors import ConfigurationError
 from schemas.events import Content, DocumentReceived
 from schemas.generations import Generation, IndexConfig
-from schemas.ids import received_id
+from schemas.ids import make_received_id
 from schemas.records import Record
 from schemas.rows import GenerationRow
-from sql.recovery import claim_at_door
+from services.recovery.restore_check import INGRESS_GROUP, check_tables_current
+from sql.recovery import restore_inbox
 from streams.codec import Codec
-from streams.hosting import group_name
-from streams.signatures import SIGNATURE
-from streams.submission import submission
-from tests.generations import decide
-from tests.shared_log import SharedLog, acknowledge, storage_over
+from streams.signatures import SIGNATURE_HEADER
+from streams.stage_consumer import format_group_name
+from streams.submission import build_raw_record
+from tests.generation_copies import apply_control_rows
+from tests.shared_log import SharedLog, acknowledge_offset, open_storage
 
-FIRST = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
-TIME = datetime(2026, 1, 1, tzinfo=UTC)
-READ = (("transcribe", "g1", "accepted"), ("embed", "g1", "chunked"), ("runs", None, "queries"))
-TRANSCRIBE, EMBED, RUNS = ((group_name(stage, generation), topic) for stage, generation, topic in READ)
-KEY, CAUSES = UUID(int=7), [received_id("default", "test", f"event-{number}") for number in range(3)]
+FIRST_GENERATION = Generation(name="g1", config=IndexConfig(), how={}, topics={}, state="building")
+EVENT_TIME = datetime(2026, 1, 1, tzinfo=UTC)
+STAGE_TOPICS = (("transcribe", "g1", "accepted"), ("embed", "g1", "chunked"), ("runs", None, "queries"))
+TRANSCRIBE, EMBED, RUNS = ((format_group_name(stage, generation), topic) for stage, generation, topic in STAGE_TOPICS)
+KEY, CAUSES = UUID(int=7), [make_received_id("default", "test", f"event-{number}") for number in range(3)]
 
 
 @pytest.fixture
 async def storage(tmp_path: Path, database: str) -> AsyncIterator[Storage]:
     """Three events in `raw`, of which the tables know that the door has read one."""
     log = SharedLog()
-    async with storage_over(log, tmp_path, database) as prepared:
-        await decide(prepared.pool, GenerationRow(FIRST))
+    async with open_storage(log, tmp_path, database) as prepared:
+        await apply_control_rows(prepared.pool, GenerationRow(FIRST_GENERATION))
         data = DocumentReceived(external_id="a", content=Content(text="A heron."))
-        await log.append([await submission(data, f"event-{number}", source="test", time=TIME, codec=Codec()) for number in range(3)])
-        await acknowledge(prepared.pool, log, DOOR, 1)
-        log.places[DOOR] = {0: 3}
+        await log.append([await build_raw_record(data, f"event-{number}", source="test", time=EVENT_TIME, codec=Codec()) for number in range(3)])
+        await acknowledge_offset(prepared.pool, log, INGRESS_GROUP, 1)
+        log.offsets[INGRESS_GROUP] = {0: 3}
         yield prepared
 
 
-def log_of(storage: Storage) -> SharedLog:
+def get_shared_log(storage: Storage) -> SharedLog:
     assert isinstance(storage.log, SharedLog)
     return storage.log
 
 
-async def sealed(storage: Storage, reading: tuple[str, str], *causes: UUID, document: bool = True, signed: bool = True) -> None:
+async def append_sealed_records(storage: Storage, reading: tuple[str, str], *causes: UUID, document: bool = True, signed: bool = True) -> None:
     """A record for each, that the reading has acknowledged and the tables do not know."""
-    log, signatures = log_of(storage), storage.codec.signatures
+    log, signatures = get_shared_log(storage), storage.codec.signer
     assert signatures is not None
     headers = {"ce_keyid": str(KEY), "ce_tenant": "default", **({"ce_document": str(uuid4())} if document else {})}
     for cause in causes:
         encoded = {name: text.encode() for name, text in {**headers, "ce_causationid": str(cause)}.items()}
         if signed:
-            encoded[SIGNATURE] = signatures.sign(reading[1], b"?", encoded)
+            encoded[SIGNATURE_HEADER] = signatures.sign(reading[1], b"?", encoded)
         await log.append([Record(reading[1], b"k", b"?", encoded)])
-    log.places[reading] = {0: len(causes)}
+    log.offsets[reading] = {0: len(causes)}
 
 
-async def given_up(storage: Storage) -> bool:
+async def is_key_marked_lost(storage: Storage) -> bool:
     return bool(await storage.pool.fetchval("select lost_at is not null from keystore.keys where id = $1", KEY))
 
 
-async def refused(storage: Storage) -> str:
+async def assert_recovery_refused(storage: Storage) -> str:
     with pytest.raises(ConfigurationError, match="lacks 1 keys") as error:
-        await check_current(storage, {})
+        await check_tables_current(storage, {})
     assert error.value.code == "TABLES_RESTORED" and "newest backup of schema `keystore`" in error.value.remedy
-    assert not await given_up(storage)
+    assert not await is_key_marked_lost(storage)
     return error.value.remedy
 
 
-async def test_a_key_of_what_the_door_reads_again_is_given_up(storage: Storage) -> None:
-    await sealed(storage, TRANSCRIBE, *CAUSES[1:])
-    await sealed(storage, EMBED, uuid4())
-    await check_current(storage, {})
-    assert await given_up(storage)
+async def test_key_is_marked_lost_when_ingress_rereads_its_event(storage: Storage) -> None:
+    await append_sealed_records(storage, TRANSCRIBE, *CAUSES[1:])
+    await append_sealed_records(storage, EMBED, uuid4())
+    await check_tables_current(storage, {})
+    assert await is_key_marked_lost(storage)
 
 
-async def test_key_that_a_forged_event_names_is_not_given_up(storage: Storage) -> None:
-    await sealed(storage, TRANSCRIBE, *CAUSES[1:], signed=False)
-    await check_current(storage, {})
-    assert not await given_up(storage)
+async def test_key_named_by_forged_event_is_not_marked_lost(storage: Storage) -> None:
+    await append_sealed_records(storage, TRANSCRIBE, *CAUSES[1:], signed=False)
+    await check_tables_current(storage, {})
+    assert not await is_key_marked_lost(storage)
 
 
-async def test_a_key_of_a_document_that_is_read_beyond_a_slow_one_is_given_up(storage: Storage) -> None:
+async def test_key_read_beyond_slow_document_is_marked_lost(storage: Storage) -> None:
     """Its acceptance is not acknowledged, and what follows from it is."""
-    await sealed(storage, TRANSCRIBE, *CAUSES[1:])
-    del log_of(storage).places[TRANSCRIBE]
-    await sealed(storage, EMBED, uuid4())
-    await check_current(storage, {})
-    assert await given_up(storage)
+    await append_sealed_records(storage, TRANSCRIBE, *CAUSES[1:])
+    del get_shared_log(storage).offsets[TRANSCRIBE]
+    await append_sealed_records(storage, EMBED, uuid4())
+    await check_tables_current(storage, {})
+    assert await is_key_marked_lost(storage)
 
 
-async def test_a_key_of_which_one_document_lies_before_what_the_door_reads_again_is_not(storage: Storage) -> None:
-    await sealed(storage, TRANSCRIBE, *CAUSES)
-    assert "anabranch rebuild" in await refused(storage)
+async def test_key_used_before_reread_range_is_kept(storage: Storage) -> None:
+    await append_sealed_records(storage, TRANSCRIBE, *CAUSES)
+    assert "anabranch rebuild" in await assert_recovery_refused(storage)
 
 
-async def test_a_key_of_a_document_that_only_later_events_tell_of_is_not(storage: Storage) -> None:
-    await sealed(storage, EMBED, uuid4())
-    await refused(storage)
+async def test_key_seen_only_in_later_events_is_kept(storage: Storage) -> None:
+    await append_sealed_records(storage, EMBED, uuid4())
+    await assert_recovery_refused(storage)
 
 
-async def test_nor_is_one_where_the_door_has_missed_nothing(storage: Storage) -> None:
-    await acknowledge(storage.pool, log_of(storage), DOOR, 3)
-    await sealed(storage, TRANSCRIBE, CAUSES[1])
-    await refused(storage)
+async def test_key_is_kept_when_ingress_missed_nothing(storage: Storage) -> None:
+    await acknowledge_offset(storage.pool, get_shared_log(storage), INGRESS_GROUP, 3)
+    await append_sealed_records(storage, TRANSCRIBE, CAUSES[1])
+    await assert_recovery_refused(storage)
 
 
-async def test_nor_one_of_what_the_tables_know_that_the_door_let_in(storage: Storage) -> None:
+async def test_key_of_already_admitted_event_is_kept(storage: Storage) -> None:
     """It had noted its place a moment before."""
-    await claim_at_door(storage.pool, [(CAUSES[1], "hash")])
-    await sealed(storage, TRANSCRIBE, CAUSES[1])
-    await refused(storage)
+    await restore_inbox(storage.pool, [(CAUSES[1], "hash")])
+    await append_sealed_records(storage, TRANSCRIBE, CAUSES[1])
+    await assert_recovery_refused(storage)
 
 
-async def test_the_key_of_a_question_is_given_up(storage: Storage) -> None:
-    await sealed(storage, RUNS, uuid4(), document=False)
-    await check_current(storage, {})
-    assert await given_up(storage)
+async def test_key_of_a_question_is_marked_lost(storage: Storage) -> None:
+    await append_sealed_records(storage, RUNS, uuid4(), document=False)
+    await check_tables_current(storage, {})
+    assert await is_key_marked_lost(storage)

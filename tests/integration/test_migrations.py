@@ -7,16 +7,16 @@ import asyncpg
 import pytest
 
 from schemas.errors import ConfigurationError
-from sql.migrate import migrate, migration_status, pending, read_migrations
+from sql.migrate import list_migrations, list_unapplied, migrate, read_migrations
 
 
-def write(folder: Path, name: str, sql: str) -> Path:
+def write_migration(folder: Path, name: str, sql: str) -> Path:
     path = folder / name
     path.write_text(sql)
     return path
 
 
-async def tables(dsn: str) -> set[str]:
+async def list_tables(dsn: str) -> set[str]:
     connection = await asyncpg.connect(dsn)
     try:
         return {row[0] for row in await connection.fetch("select table_name from information_schema.tables where table_schema = 'anabranch'")}
@@ -24,44 +24,44 @@ async def tables(dsn: str) -> set[str]:
         await connection.close()
 
 
-async def test_all_migrations_apply_to_an_empty_database_and_a_second_run_applies_none(empty_database: str) -> None:
+async def test_migrations_apply_once_to_empty_database(empty_database: str) -> None:
     assert await migrate(empty_database) == [migration.file for migration in read_migrations()]
     assert await migrate(empty_database) == []
-    assert {"events", "documents", "visible"} <= await tables(empty_database)
+    assert {"events", "documents", "visible"} <= await list_tables(empty_database)
 
 
-async def test_of_racing_runners_exactly_one_applies_each_migration(empty_database: str) -> None:
+async def test_concurrent_runners_apply_each_migration_once(empty_database: str) -> None:
     applied = await asyncio.gather(*(migrate(empty_database) for _ in range(4)))
     assert sorted(name for names in applied for name in names) == [migration.file for migration in read_migrations()]
 
 
-async def test_an_edited_migration_is_refused(empty_database: str, tmp_path: Path) -> None:
-    path = write(tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);")
+async def test_edited_migration_is_rejected(empty_database: str, tmp_path: Path) -> None:
+    path = write_migration(tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);")
     await migrate(empty_database, tmp_path)
     path.write_text("create table anabranch.one (x bigint);")
     with pytest.raises(ConfigurationError, match="edited"):
         await migrate(empty_database, tmp_path)
 
 
-async def test_a_badly_named_file_is_refused_before_anything_is_applied(empty_database: str, tmp_path: Path) -> None:
-    write(tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);")
-    write(tmp_path, "second.sql", "select 1;")
+async def test_misnamed_file_is_rejected_before_applying_any(empty_database: str, tmp_path: Path) -> None:
+    write_migration(tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);")
+    write_migration(tmp_path, "second.sql", "select 1;")
     with pytest.raises(ConfigurationError, match=r"second\.sql"):
         await migrate(empty_database, tmp_path)
-    assert await tables(empty_database) == set()
+    assert await list_tables(empty_database) == set()
 
 
-async def test_a_failing_migration_leaves_nothing_of_itself_and_what_came_before_stays(empty_database: str, tmp_path: Path) -> None:
-    write(tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);")
-    write(tmp_path, "20260101000001_second.sql", "create table anabranch.two (x int); select 1 / 0;")
+async def test_failed_migration_is_rolled_back_alone(empty_database: str, tmp_path: Path) -> None:
+    write_migration(tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);")
+    write_migration(tmp_path, "20260101000001_second.sql", "create table anabranch.two (x int); select 1 / 0;")
     with pytest.raises(asyncpg.DivisionByZeroError):
         await migrate(empty_database, tmp_path)
-    assert await tables(empty_database) - {"migration_checksums"} == {"one"}
+    assert await list_tables(empty_database) - {"migration_checksums"} == {"one"}
 
 
-async def test_a_file_marked_so_may_build_an_index_concurrently(empty_database: str, tmp_path: Path) -> None:
-    write(tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);")
-    write(
+async def test_marked_migration_can_build_index_concurrently(empty_database: str, tmp_path: Path) -> None:
+    write_migration(tmp_path, "20260101000000_first.sql", "create table anabranch.one (x int);")
+    write_migration(
         tmp_path,
         "20260101000001_second.sql",
         "-- no-transaction\ncreate index concurrently one_x on anabranch.one (x);\ncomment on table anabranch.one is 'one';\n",
@@ -69,17 +69,17 @@ async def test_a_file_marked_so_may_build_an_index_concurrently(empty_database: 
     assert len(await migrate(empty_database, tmp_path)) == 2
 
 
-async def test_migrations_are_booked_where_supabase_books_them(database: str) -> None:
+async def test_migrations_are_recorded_like_supabase(database: str) -> None:
     connection = await asyncpg.connect(database)
     booked = await connection.fetch("select version, name from supabase_migrations.schema_migrations order by version")
     await connection.close()
     assert [(row["version"], row["name"]) for row in booked] == [(migration.version, migration.name) for migration in read_migrations()]
 
 
-async def test_what_is_pending_is_told_without_being_applied(empty_database: str) -> None:
+async def test_pending_migrations_are_listed_without_applying(empty_database: str) -> None:
     files = [migration.file for migration in read_migrations()]
-    assert await pending(empty_database) == files
-    assert [row["applied_at"] for row in await migration_status(empty_database)] == [None] * len(files)
+    assert await list_unapplied(empty_database) == files
+    assert [row["applied_at"] for row in await list_migrations(empty_database)] == [None] * len(files)
     await migrate(empty_database)
-    assert await pending(empty_database) == []
-    assert all(row["applied_at"] for row in await migration_status(empty_database))
+    assert await list_unapplied(empty_database) == []
+    assert all(row["applied_at"] for row in await list_migrations(empty_database))

@@ -20,10 +20,10 @@ import pytest
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
-from anabranch.settings_loading import load_settings
+from anabranch.config.loader import load_settings
 from engines.embed.null import NullEmbedder
-from streams.kafka.jars import default_jars_dir
-from streams.kafka.settings import KafkaSettings
+from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.jars import get_default_jars_dir
 
 pytestmark = pytest.mark.kafka
 
@@ -32,21 +32,21 @@ PAGE = (ROOT / "docs/how-to/push-documents-to-kafka.md").read_text(encoding="utf
 RECEIVED, WITHDRAWN = "document.received.v1", "document.withdrawn.v1"
 
 
-def programs(language: str) -> list[str]:
+def extract_programs(language: str) -> list[str]:
     return re.findall(rf"```{language}\n(.*?)```", PAGE, re.DOTALL)
 
 
-def schema(event_type: str) -> Any:
+def load_event_schema(event_type: str) -> Any:
     return json.loads((ROOT / f"docs/reference/events/{event_type}.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
-def shop(kafka_settings: KafkaSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, ModuleType]]:
+def shop(kafka_settings: KafkaClientSettings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[ModuleType, ModuleType]]:
     """`push` and `outcomes` of the page."""
     monkeypatch.setenv("KAFKA", kafka_settings.bootstrap_servers)
     monkeypatch.setenv("TOPIC_PREFIX", kafka_settings.topic_prefix)
     push, outcomes = ModuleType("push"), ModuleType("outcomes")
-    for module, program in zip((push, outcomes), programs("python"), strict=True):
+    for module, program in zip((push, outcomes), extract_programs("python"), strict=True):
         assert "anabranch" not in program
         exec(compile(program, f"{module.__name__}.py", "exec"), module.__dict__)
     yield push, outcomes
@@ -68,7 +68,7 @@ def web(tmp_path: Path) -> Iterator[str]:
 
 
 @pytest.fixture
-async def at_work(kafka_settings: KafkaSettings, database: str, web: str, tmp_path: Path) -> AsyncIterator[Path]:
+async def at_work(kafka_settings: KafkaClientSettings, database: str, web: str, tmp_path: Path) -> AsyncIterator[Path]:
     """A worker with all stages, and its blob store's folder."""
     sets = [
         f"kafka.bootstrap_servers={kafka_settings.bootstrap_servers}",
@@ -85,16 +85,14 @@ async def at_work(kafka_settings: KafkaSettings, database: str, web: str, tmp_pa
         await asyncio.gather(working, return_exceptions=True)
 
 
-async def ended(shop: tuple[ModuleType, ModuleType], *event_ids: str) -> dict[str, tuple[str, dict[str, Any]]]:
+async def collect_outcomes(shop: tuple[ModuleType, ModuleType], *event_ids: str) -> dict[str, tuple[str, dict[str, Any]]]:
     push, outcomes = shop
     assert push.producer.flush(30) == 0
     async with asyncio.timeout(120):
         return dict(await asyncio.to_thread(outcomes.outcomes, set(event_ids)))
 
 
-async def test_documents_in_every_form_are_pushed_by_the_page_and_their_fate_is_learned(
-    shop: tuple[ModuleType, ModuleType], at_work: Path, web: str, tmp_path: Path
-) -> None:
+async def test_page_programs_push_documents_and_read_outcomes(shop: tuple[ModuleType, ModuleType], at_work: Path, web: str, tmp_path: Path) -> None:
     push = shop[0]
     payloads = {
         "text": {"external_id": "note-1", "content": {"text": "# Locks\n\nThe lock is closed on Mondays."}, "collection": "notes", "tags": ["lock"]},
@@ -103,7 +101,7 @@ async def test_documents_in_every_form_are_pushed_by_the_page_and_their_fate_is_
         "structured": {"external_id": "note-2", "content": {"text": "The weir was built in 1911."}},
     }
     for payload in payloads.values():
-        jsonschema.validate(payload, schema(RECEIVED))
+        jsonschema.validate(payload, load_event_schema(RECEIVED))
     (at_work / "uploads/default").mkdir(parents=True, exist_ok=True)
     (at_work / "uploads/default/log.txt").write_text("Level 2.40 m at six.\n")
     for name in ("text", "url", "storage"):
@@ -112,40 +110,40 @@ async def test_documents_in_every_form_are_pushed_by_the_page_and_their_fate_is_
     small = tmp_path / "fares.csv"
     small.write_text("ticket,fare\nbicycle,1.00\n")
     file_id = push.send_file(small, "fares")
-    found = await ended(shop, *payloads, file_id)
+    found = await collect_outcomes(shop, *payloads, file_id)
     assert {kind for kind, _ in found.values()} == {"document.indexed.v1"}, found
     for event_id, (kind, payload) in found.items():
-        jsonschema.validate(payload, schema(kind))
+        jsonschema.validate(payload, load_event_schema(kind))
         assert payload["source"] == push.SOURCE
         assert payload["chunks_count"] >= 1, event_id
     assert found["text"][1]["external_id"] == "note-1"
 
 
-async def test_a_document_is_replaced_repeated_and_withdrawn_as_the_page_says(shop: tuple[ModuleType, ModuleType], at_work: Path) -> None:
+async def test_page_programs_replace_repeat_and_withdraw_document(shop: tuple[ModuleType, ModuleType], at_work: Path) -> None:
     push = shop[0]
     first = {"external_id": "contract-17", "content": {"text": "Notice is 45 days."}}
     push.send(RECEIVED, first, "one", sequence=10)
-    assert (await ended(shop, "one"))["one"][0] == "document.indexed.v1"
+    assert (await collect_outcomes(shop, "one"))["one"][0] == "document.indexed.v1"
     push.send(RECEIVED, first, "again", sequence=11)
     push.send(RECEIVED, first | {"content": {"text": "Notice is 30 days."}}, "late", sequence=9)
-    found = await ended(shop, "again", "late")
+    found = await collect_outcomes(shop, "again", "late")
     assert (found["again"][0], found["again"][1]["code"]) == ("document.indexed.v1", "UNCHANGED")
     assert found["late"][0] == "document.superseded.v1"
     withdrawal = {"external_id": "contract-17", "reason": "expired"}
-    jsonschema.validate(withdrawal, schema(WITHDRAWN))
+    jsonschema.validate(withdrawal, load_event_schema(WITHDRAWN))
     push.send(WITHDRAWN, withdrawal, "gone", sequence=12)
-    assert (await ended(shop, "gone"))["gone"][0] == "document.removed.v1"
+    assert (await collect_outcomes(shop, "gone"))["gone"][0] == "document.removed.v1"
 
 
 @pytest.mark.skipif(shutil.which("javac") is None, reason="no Java compiler")
-async def test_the_java_program_of_the_page_pushes_a_document(
-    shop: tuple[ModuleType, ModuleType], at_work: Path, kafka_settings: KafkaSettings, tmp_path: Path
+async def test_java_program_of_the_page_pushes_document(
+    shop: tuple[ModuleType, ModuleType], at_work: Path, kafka_settings: KafkaClientSettings, tmp_path: Path
 ) -> None:
-    (program,) = programs("java")
+    (program,) = extract_programs("java")
     source = tmp_path / "Push.java"
     source.write_text(program.replace("UUID.randomUUID().toString()", '"from-java"').replace("import java.util.UUID;\n", ""))
-    command = ["java", "-cp", f"{default_jars_dir()}/*", str(source), kafka_settings.bootstrap_servers, kafka_settings.topic_prefix]
+    command = ["java", "-cp", f"{get_default_jars_dir()}/*", str(source), kafka_settings.bootstrap_servers, kafka_settings.topic_prefix]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    kind, payload = (await ended(shop, "from-java"))["from-java"]
+    kind, payload = (await collect_outcomes(shop, "from-java"))["from-java"]
     assert (kind, payload["external_id"]) == ("document.indexed.v1", "notice-1")

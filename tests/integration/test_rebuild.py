@@ -9,12 +9,12 @@ from uuid import UUID, uuid4
 import pytest
 
 from anabranch.composition.overrides import Overrides
-from anabranch.desk.erasures import LogErasures
-from anabranch.desk.rebuilding import start_rebuild
 from schemas.errors import PermanentError
-from sql.checksum import checksum
-from sql.derived_tables import PARTITIONED
-from tests.pipeline import Pipeline, pipeline
+from services.erasure.service import ErasureService
+from services.generations.reindex import start_rebuild
+from sql.checksum import compute_checksum
+from sql.derived_tables import PARTITIONED_TABLES
+from tests.pipeline import Pipeline, run_pipeline
 
 WORDS = "heron stork crane rail coot grebe swan teal duck goose"
 TEXTS: dict[str, str | None] = {f"doc-{number}": f"{WORDS}\nNumber {number} flies to Lisbon on 3 May 2026.\n{WORDS}" for number in range(40)}
@@ -25,85 +25,85 @@ CHANGES: tuple[dict[str, str | None], ...] = (
 )
 
 
-async def with_history(at_work: Pipeline) -> None:
-    await at_work.fill(TEXTS)
+async def push_history(at_work: Pipeline) -> None:
+    await at_work.push_and_wait(TEXTS)
     for change in CHANGES:
-        await at_work.fill(change)
+        await at_work.push_and_wait(change)
 
 
-async def test_a_rebuild_equals_what_was_there_asks_no_engine_and_takes_its_place(database: str, tmp_path: Path) -> None:
-    async with pipeline(tmp_path, database) as at_work:
-        await with_history(at_work)
-        before, asked = await checksum(at_work.pool, everything=True), at_work.engine_calls()
+async def test_rebuild_equals_live_generation_without_engine_calls(database: str, tmp_path: Path) -> None:
+    async with run_pipeline(tmp_path, database) as at_work:
+        await push_history(at_work)
+        before, asked = await compute_checksum(at_work.pool, include_history=True), at_work.count_engine_calls()
         storage = at_work.worker.storage
-        said = await storage.log.ends("outcomes")
-        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False)
-        build = await at_work.reaches(name, "live")
-        assert await checksum(at_work.pool, everything=True) == before
-        assert at_work.engine_calls() == asked and asked["embed"] > 0
+        said = await storage.log.fetch_offset_bounds("outcomes")
+        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False)
+        build = await at_work.wait_for_state(name, "live")
+        assert await compute_checksum(at_work.pool, include_history=True) == before
+        assert at_work.count_engine_calls() == asked and asked["embed"] > 0
         assert build.engine_calls == {} and build.purpose == "rebuild" and build.base == "g1"
         assert build.rows and build.events == 4 * 44
-        assert await storage.log.ends("outcomes") == said
-        await at_work.until(lambda: dropped(at_work, "g1"))
+        assert await storage.log.fetch_offset_bounds("outcomes") == said
+        await at_work.wait_for(lambda: are_tables_dropped(at_work, "g1"))
 
 
-async def test_documents_arrive_change_and_go_while_it_is_rebuilt_and_afterwards(database: str, tmp_path: Path) -> None:
-    async with pipeline(tmp_path, database) as at_work:
-        await with_history(at_work)
+async def test_documents_can_change_during_and_after_rebuild(database: str, tmp_path: Path) -> None:
+    async with run_pipeline(tmp_path, database) as at_work:
+        await push_history(at_work)
         outcomes = "select count(distinct headers->>'ce_id') from events where topic = 'outcomes'"
-        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False)
+        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False)
         for number in range(12):
             await at_work.push({f"late-{number}": f"Late number {number}.\n{WORDS}", f"doc-{number}": f"Changed to {number}.", f"doc-{number + 20}": None})
             await asyncio.sleep(0.1)
-        await at_work.reaches(name, "live")
-        await at_work.until(lambda: dropped(at_work, "g1"))
-        await at_work.fill({"last": "The last one comes when the old one has gone.", "doc-39": None})
-        live = await checksum(at_work.pool)
+        await at_work.wait_for_state(name, "live")
+        await at_work.wait_for(lambda: are_tables_dropped(at_work, "g1"))
+        await at_work.push_and_wait({"last": "The last one comes when the old one has gone.", "doc-39": None})
+        live = await compute_checksum(at_work.pool)
         said = await at_work.pool.fetchval(outcomes)
         shown = {
             row["external_id"]
             for row in await at_work.pool.fetch("select external_id from visible join documents on id = document_id where generation = $1", name)
         }
         assert {"last", "late-11"} <= shown and "doc-39" not in shown
-        again = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=True)
-        await at_work.reaches(again, "live")
-        await at_work.quiet()
-        assert await checksum(at_work.pool) == live
-        assert await at_work.pool.fetchval(outcomes) == said == at_work.number
+        again = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=True)
+        await at_work.wait_for_state(again, "live")
+        await at_work.wait_until_idle()
+        assert await compute_checksum(at_work.pool) == live
+        assert await at_work.pool.fetchval(outcomes) == said == at_work.n_pushed
         assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
 
 
-async def test_after_an_erasure_a_rebuild_passes_over_what_cannot_be_read_any_more(database: str, tmp_path: Path) -> None:
-    async with pipeline(tmp_path, database) as at_work:
-        await with_history(at_work)
+async def test_rebuild_skips_erased_events(database: str, tmp_path: Path) -> None:
+    async with run_pipeline(tmp_path, database) as at_work:
+        await push_history(at_work)
         gone = await at_work.pool.fetchval("select id from documents where external_id = 'doc-1'")
-        erasures = LogErasures(at_work.worker.storage, Overrides().clock, uuid4)
-        receipt = await erasures.request("default", "document", str(gone))
-        await at_work.until(lambda: erased(erasures, receipt))
-        before = await checksum(at_work.pool, everything=True)
-        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False)
-        await at_work.reaches(name, "live")
-        assert await checksum(at_work.pool, everything=True) == before
+        erasures = ErasureService(at_work.worker.storage, Overrides().clock, uuid4)
+        receipt = await erasures.request_erasure("default", "document", str(gone))
+        await at_work.wait_for(lambda: is_erased(erasures, receipt))
+        before = await compute_checksum(at_work.pool, include_history=True)
+        name = await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False)
+        await at_work.wait_for_state(name, "live")
+        assert await compute_checksum(at_work.pool, include_history=True) == before
         assert await at_work.pool.fetchval("select count(*) from documents where id = $1", gone) == 0
         assert await at_work.pool.fetchval("select count(*) from dead_letters") == 0
 
 
-async def erased(erasures: LogErasures, receipt: UUID) -> bool:
-    found = await erasures.receipt("default", receipt)
+async def is_erased(erasures: ErasureService, receipt: UUID) -> bool:
+    found = await erasures.get_receipt("default", receipt)
     return found is not None and found["state"] == "done"
 
 
-async def test_a_log_that_was_truncated_is_refused_with_the_missing_range(database: str, tmp_path: Path) -> None:
-    async with pipeline(tmp_path, database) as at_work:
-        await at_work.fill({f"doc-{number}": f"{WORDS} {number}" for number in range(5)})
+async def test_rebuild_of_truncated_log_names_missing_range(database: str, tmp_path: Path) -> None:
+    async with run_pipeline(tmp_path, database) as at_work:
+        await at_work.push_and_wait({f"doc-{number}": f"{WORDS} {number}" for number in range(5)})
         gone = [row["position"] for row in await at_work.pool.fetch("select position from events where topic = 'embedded' order by position limit 2")]
         await at_work.pool.execute("delete from events where position = any($1::bigint[])", gone)
         with pytest.raises(PermanentError, match=f"embedded, partition 0: offsets {gone[0]} to ") as refused:
-            await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep=False)
+            await start_rebuild(at_work.worker.storage, at_work.worker.builder.decisions, keep_previous=False)
         assert refused.value.code == "NOT_RETAINED"
         assert await at_work.pool.fetchval("select count(*) from generations") == 1
 
 
-async def dropped(at_work: Pipeline, name: str) -> bool:
-    found = await at_work.pool.fetchval("select count(*) from pg_class where relname = any($1::text[])", [f"{table}_{name}" for table in PARTITIONED])
+async def are_tables_dropped(at_work: Pipeline, name: str) -> bool:
+    found = await at_work.pool.fetchval("select count(*) from pg_class where relname = any($1::text[])", [f"{table}_{name}" for table in PARTITIONED_TABLES])
     return bool(found == 0)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.background.recovery import recover
-from anabranch.settings import Settings
+from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
-from sql.checksum import checksum
+from services.recovery.table_recovery import recover_tables
+from sql.checksum import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
-from tests.integration.test_rebuild import TEXTS, with_history
-from tests.pipeline import pipeline
+from tests.integration.test_rebuild import TEXTS, push_history
+from tests.pipeline import run_pipeline
 
 
 async def copy_log(source: str, target: str) -> None:
@@ -46,31 +46,31 @@ async def copy_table(old: Pool, new: Pool, table: str, columns: str, more: str =
     )
 
 
-async def test_empty_tables_are_filled_from_the_log_without_any_engine_and_work_goes_on(database: str, other_database: str, tmp_path: Path) -> None:
-    async with pipeline(tmp_path, database) as at_work:
-        await with_history(at_work)
-        before = await checksum(at_work.pool, everything=True)
-        number = at_work.number
+async def test_empty_tables_are_recovered_from_log_without_engines(database: str, other_database: str, tmp_path: Path) -> None:
+    async with run_pipeline(tmp_path, database) as at_work:
+        await push_history(at_work)
+        before = await compute_checksum(at_work.pool, include_history=True)
+        number = at_work.n_pushed
     await copy_log(database, other_database)
     with pytest.raises(ConfigurationError) as refused:
-        await recover(Settings(data_dir=tmp_path), other_database)
+        await recover_tables(Settings(data_dir=tmp_path), other_database)
     assert refused.value.code == "KEYSTORE_MISSING"
     await copy_keys(database, other_database)
-    found = await recover(Settings(data_dir=tmp_path), other_database)
+    found = await recover_tables(Settings(data_dir=tmp_path), other_database)
     assert found is not None and found["engine_calls"] == 0 and found["rows"] > 0
-    assert await recover(Settings(data_dir=tmp_path), other_database) is None
-    async with pipeline(tmp_path, other_database) as again:
-        again.number = number
-        assert await checksum(again.pool, everything=True) == before
-        await again.quiet()
-        assert await checksum(again.pool, everything=True) == before
-        assert again.engine_calls() == {}
-        await again.fill({"doc-7": "Changed after the disaster.", "new": "Came after it.", "doc-8": None, "doc-9": TEXTS["doc-9"]})
+    assert await recover_tables(Settings(data_dir=tmp_path), other_database) is None
+    async with run_pipeline(tmp_path, other_database) as again:
+        again.n_pushed = number
+        assert await compute_checksum(again.pool, include_history=True) == before
+        await again.wait_until_idle()
+        assert await compute_checksum(again.pool, include_history=True) == before
+        assert again.count_engine_calls() == {}
+        await again.push_and_wait({"doc-7": "Changed after the disaster.", "new": "Came after it.", "doc-8": None, "doc-9": TEXTS["doc-9"]})
         shown = await again.pool.fetch("select d.external_id from visible v join documents d on d.id = v.document_id")
         assert {"doc-7", "new", "doc-9"} <= {row["external_id"] for row in shown} and "doc-8" not in {row["external_id"] for row in shown}
         assert await again.pool.fetchval("select count(*) from dead_letters") == 0
-        assert again.engine_calls()["embed"] == 2
+        assert again.count_engine_calls()["embed"] == 2
 
 
-async def test_a_database_that_never_held_anything_is_left_alone(database: str, tmp_path: Path) -> None:
-    assert await recover(Settings(data_dir=tmp_path), database) is None
+async def test_new_database_is_not_recovered(database: str, tmp_path: Path) -> None:
+    assert await recover_tables(Settings(data_dir=tmp_path), database) is None

@@ -13,22 +13,22 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
+from anabranch.config.loader import load_settings
+from anabranch.config.settings import Settings
 from anabranch.doctor import connections
-from anabranch.settings import Settings
-from anabranch.settings_loading import load_settings
 from sql.embedded import EmbeddedPostgres
-from sql.partitions import DIRECTLY_READ, create_partitions
+from sql.partitions import ROW_SECURITY_TABLES, create_partitions
 from sql.pool import connect
-from tests.postgres_fixture import administer
-from tests.rows import Doc, add, add_mention, add_relation
-from tests.searching import stand
+from tests.document_rows import SampleDocument, insert_documents, insert_mention, insert_relation
+from tests.postgres_fixture import execute_sql
+from tests.search_stack import open_search_stack
 
-GRANTED = {
-    *DIRECTLY_READ - {"chunk_vectors"},
+GRANTED_TABLES = {
+    *ROW_SECURITY_TABLES - {"chunk_vectors"},
     *("documents", "document_revisions", "runs", "entities", "live_generation"),
 }
 WITHOUT_TENANT = {"live_generation"}
-NOT_GRANTED = {
+RESTRICTED_TABLES = {
     "api_keys",
     "audit_events",
     "chunk_history",
@@ -37,7 +37,7 @@ NOT_GRANTED = {
     "dead_letters",
     "document_amendments",
     "document_owners",
-    "door_failures",
+    "ingress_failures",
     "dropped_states",
     "erasure_counts",
     "erasure_items",
@@ -48,9 +48,9 @@ NOT_GRANTED = {
     "generation_builds",
     "generation_engine_calls",
     "generations",
-    "gone_batches",
-    "gone_events",
-    "groups_reached",
+    "expired_batches",
+    "expired_ranges",
+    "consumer_offsets",
     "handled",
     "index_changes",
     "job_stages",
@@ -60,10 +60,10 @@ NOT_GRANTED = {
     "log_readers",
     "memo",
     "migration_checksums",
-    "reader_pauses",
+    "reader_status",
     "replays",
-    "revision_burials",
-    "revision_places",
+    "revision_dead_letters",
+    "revision_positions",
     "revision_states",
     "settled",
     "source_changes",
@@ -78,13 +78,13 @@ NOT_GRANTED = {
 
 
 @dataclass(frozen=True)
-class Client:
+class DirectAccessClient:
     """A login with a password of its own that is a member of the role for direct access, and of nothing else."""
 
     dsn: str
 
     @asynccontextmanager
-    async def signed_in(self, claims: dict[str, object] | None) -> AsyncIterator[asyncpg.Connection]:
+    async def connect_with_claims(self, claims: dict[str, object] | None) -> AsyncIterator[asyncpg.Connection]:
         connection = await asyncpg.connect(self.dsn, server_settings={"search_path": "anabranch"})
         try:
             if claims is not None:
@@ -95,32 +95,32 @@ class Client:
 
 
 @pytest.fixture
-def client(database: str, postgres_server: EmbeddedPostgres) -> Client:
+def client(database: str, postgres_server: EmbeddedPostgres) -> DirectAccessClient:
     role, password, superuser = f"client_{uuid4().hex[:12]}", uuid4().hex, urlsplit(postgres_server.superuser_dsn)
-    administer(urlunsplit(superuser._replace(path=urlsplit(database).path)), f"create role {role} login password '{password}' in role anabranch_reader")
+    execute_sql(urlunsplit(superuser._replace(path=urlsplit(database).path)), f"create role {role} login password '{password}' in role anabranch_reader")
     tcp = urlsplit(postgres_server.tcp_dsn or "")
-    return Client(urlunsplit(tcp._replace(netloc=f"{role}:{password}@{tcp.hostname}:{tcp.port}", path=urlsplit(database).path)))
+    return DirectAccessClient(urlunsplit(tcp._replace(netloc=f"{role}:{password}@{tcp.hostname}:{tcp.port}", path=urlsplit(database).path)))
 
 
-def claims(tenant: str, user: str, *groups: str) -> dict[str, object]:
+def make_claims(tenant: str, user: str, *groups: str) -> dict[str, object]:
     return {"sub": user, "app_metadata": {"tenant_id": tenant, "groups": list(groups)}}
 
 
-async def test_second_role_reads_no_foreign_row_of_any_table_or_view(database: str, client: Client) -> None:
+async def test_direct_role_reads_no_foreign_rows(database: str, client: DirectAccessClient) -> None:
     docs = {
-        "open": Doc("open", ["alpha heron"], vectors=[[1, 0, 0, 0]]),
-        "ana": Doc("ana", ["beta heron"], vectors=[[1, 0, 0, 0]], readers=("user:ana",)),
-        "finance": Doc("finance", ["gamma heron"], vectors=[[1, 0, 0, 0]], readers=("group:finance",)),
-        "foreign": Doc("foreign", ["delta heron"], vectors=[[1, 0, 0, 0]], tenant="other"),
+        "open": SampleDocument("open", ["alpha heron"], vectors=[[1, 0, 0, 0]]),
+        "ana": SampleDocument("ana", ["beta heron"], vectors=[[1, 0, 0, 0]], readers=("user:ana",)),
+        "finance": SampleDocument("finance", ["gamma heron"], vectors=[[1, 0, 0, 0]], readers=("group:finance",)),
+        "foreign": SampleDocument("foreign", ["delta heron"], vectors=[[1, 0, 0, 0]], tenant="other"),
     }
-    async with stand(database) as desk:
+    async with open_search_stack(database) as desk:
         connection = desk.connection
-        for table in DIRECTLY_READ:
+        for table in ROW_SECURITY_TABLES:
             await connection.execute("select secure_rows($1)", f"{table}_g1")
-        await add(connection, *docs.values())
+        await insert_documents(connection, *docs.values())
         for doc in docs.values():
-            entity = await add_mention(connection, doc, 0, "bird", "heron", doc.external_id)
-            await add_relation(connection, doc, 0, entity, entity)
+            entity = await insert_mention(connection, doc, 0, "bird", "heron", doc.external_id)
+            await insert_relation(connection, doc, 0, entity, entity)
             await connection.execute(
                 "insert into claims (generation, document_id, ord, tenant, id, chunk_id, subject_id, property, value, char_start, char_end)"
                 " values ('g1', $1, $2, $3, gen_random_uuid(), $4, $5, 'name', 'x', 0, 1)",
@@ -135,9 +135,9 @@ async def test_second_role_reads_no_foreign_row_of_any_table_or_view(database: s
             ("other", "ben", "finance"): {"foreign"},
         }
         for who, names in readable.items():
-            async with client.signed_in(claims(*who)) as reader:
+            async with client.connect_with_claims(make_claims(*who)) as reader:
                 allowed = {docs[name].id for name in names}
-                for table in sorted(GRANTED - WITHOUT_TENANT - {"entities", "runs"}):
+                for table in sorted(GRANTED_TABLES - WITHOUT_TENANT - {"entities", "runs"}):
                     column = "id" if table == "documents" else "document_id"
                     found = await reader.fetch(f"select {column} as id, tenant from {table}")
                     assert {row["id"] for row in found} == allowed and {row["tenant"] for row in found} == {who[0]}, (table, who)
@@ -146,16 +146,16 @@ async def test_second_role_reads_no_foreign_row_of_any_table_or_view(database: s
                 runs = {row["id"] for row in await reader.fetch("select id from runs")}
                 assert runs == {doc.id for doc in docs.values() if doc.tenant == who[0] and (doc.external_id == "ana") == (who[1] == "ana")}
         for nobody in (None, {}, {"sub": "ana"}, {"app_metadata": {"tenant_id": "default"}}, {"sub": "ana", "user_metadata": {"tenant_id": "default"}}):
-            async with client.signed_in(nobody) as reader:
-                for table in sorted(GRANTED - WITHOUT_TENANT):
+            async with client.connect_with_claims(nobody) as reader:
+                for table in sorted(GRANTED_TABLES - WITHOUT_TENANT):
                     found = await reader.fetch(f"select * from {table}")
                     open_to_all = nobody is not None and nobody.get("app_metadata") is not None and table != "runs"
                     assert all("beta" not in str(row) and "gamma" not in str(row) and "delta" not in str(row) for row in found)
                     assert open_to_all or not found, (table, nobody)
 
 
-async def test_second_role_is_a_login_of_its_own_that_cannot_become_another(database: str, client: Client) -> None:
-    async with client.signed_in(None) as reader:
+async def test_direct_role_cannot_switch_roles(database: str, client: DirectAccessClient) -> None:
+    async with client.connect_with_claims(None) as reader:
         who = await reader.fetchrow("select session_user, current_user, inet_client_addr() is not null as over_tcp")
         assert who["session_user"] == who["current_user"] == urlsplit(client.dsn).username and who["over_tcp"]
         for attempt in (
@@ -170,41 +170,43 @@ async def test_second_role_is_a_login_of_its_own_that_cannot_become_another(data
         await asyncpg.connect(client.dsn, password="wrong")
 
 
-async def test_second_role_is_refused_partitions_operations_and_keys(database: str, client: Client) -> None:
-    async with stand(database) as desk, client.signed_in(claims("default", "ana")) as reader:
+async def test_direct_role_cannot_read_partitions_operations_or_keys(database: str, client: DirectAccessClient) -> None:
+    async with open_search_stack(database) as desk, client.connect_with_claims(make_claims("default", "ana")) as reader:
         tables = await desk.connection.fetch(
             "select c.oid::regclass::text as name from pg_class c join pg_namespace n on n.oid = c.relnamespace"
             " where c.relkind in ('r', 'p', 'v', 'm') and n.nspname in ('anabranch', 'keystore', 'supabase_migrations')"
         )
         refused = 0
         for table in [row["name"] for row in tables]:
-            if table.removeprefix("anabranch.") in GRANTED:
+            if table.removeprefix("anabranch.") in GRANTED_TABLES:
                 continue
             refused += 1
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await reader.execute(f"select from {table}")
         assert refused > 40
-        for table in sorted(GRANTED):
+        for table in sorted(GRANTED_TABLES):
             with pytest.raises(asyncpg.PostgresError):
                 await reader.execute(f"delete from {table}")
 
 
 async def test_every_table_has_row_level_security_or_is_not_granted(database: str) -> None:
     """A new table has to be put on one of the two lists."""
-    async with stand(database) as desk:
+    async with open_search_stack(database) as desk:
         rows = await desk.connection.fetch(
             """select c.relname as name, c.relrowsecurity or coalesce(c.reloptions @> '{security_invoker=true}', false) as secured,
                  has_table_privilege('anabranch_reader', c.oid, 'select') as granted
                from pg_class c where c.relnamespace = 'anabranch'::regnamespace and c.relkind in ('r', 'p', 'v') and not c.relispartition"""
         )
         for row in rows:
-            assert row["granted"] == (row["name"] in GRANTED), row["name"]
-            assert row["secured"] or row["name"] in NOT_GRANTED | WITHOUT_TENANT, f"{row['name']} has neither row-level security nor stands in NOT_GRANTED"
+            assert row["granted"] == (row["name"] in GRANTED_TABLES), row["name"]
+            assert row["secured"] or row["name"] in RESTRICTED_TABLES | WITHOUT_TENANT, (
+                f"{row['name']} has neither row-level security nor stands in NOT_GRANTED"
+            )
         assert not await desk.connection.fetchval("select has_schema_privilege('anabranch_reader', 'keystore', 'usage')")
 
 
 async def test_partitions_of_later_generations_have_row_level_security(database: str) -> None:
-    async with stand(database) as desk:
+    async with open_search_stack(database) as desk:
         generation = desk.generation.model_copy(update={"name": "g2"})
         connection = await connect(database, name="later generation")
         try:
@@ -213,19 +215,19 @@ async def test_partitions_of_later_generations_have_row_level_security(database:
         finally:
             await connection.close()
         secured = await desk.connection.fetch("select relname from pg_class where relname like '%\\_g2' and relrowsecurity")
-        assert {row["relname"] for row in secured} == {f"{table}_g2" for table in DIRECTLY_READ}
+        assert {row["relname"] for row in secured} == {f"{table}_g2" for table in ROW_SECURITY_TABLES}
 
 
-async def examined(settings: Settings) -> tuple[str, str, str]:
-    [finding] = [finding for finding in await connections.database(settings) if finding.name == "row-level security"]
+async def fetch_doctor_finding(settings: Settings) -> tuple[str, str, str]:
+    [finding] = [finding for finding in await connections.check_database(settings) if finding.name == "row-level security"]
     return finding.status, finding.detail, finding.fix
 
 
-async def test_doctor_names_tables_that_are_granted_without_row_level_security(database: str, tmp_path: Path) -> None:
+async def test_doctor_names_granted_tables_without_row_level_security(database: str, tmp_path: Path) -> None:
     settings = load_settings(data_dir=tmp_path, sets=[f"database.url={database}"])
     owner = await connect(database, name="owner")
     try:
-        assert (await examined(settings))[0] == "pass"
+        assert (await fetch_doctor_finding(settings))[0] == "pass"
         for spoil, name, mend in (
             ("alter table claims disable row level security", "anabranch.claims", "select anabranch.secure_rows('claims')"),
             ("grant select on dead_letters to anabranch_reader", "anabranch.dead_letters", "revoke select on dead_letters from anabranch_reader"),
@@ -233,32 +235,32 @@ async def test_doctor_names_tables_that_are_granted_without_row_level_security(d
             ("alter view entities set (security_invoker = false)", "anabranch.entities", "alter view entities set (security_invoker = true)"),
         ):
             await owner.execute(spoil)
-            status, detail, _ = await examined(settings)
+            status, detail, _ = await fetch_doctor_finding(settings)
             assert status == "fail" and f"every row of {name}:" in detail
             await owner.execute(mend)
-            assert (await examined(settings))[0] == "pass"
+            assert (await fetch_doctor_finding(settings))[0] == "pass"
     finally:
         await owner.close()
 
 
-async def test_doctor_tells_how_to_make_the_role_for_direct_access(database: str, tmp_path: Path, postgres_server: EmbeddedPostgres) -> None:
+async def test_doctor_explains_how_to_create_direct_role(database: str, tmp_path: Path, postgres_server: EmbeddedPostgres) -> None:
     settings = load_settings(data_dir=tmp_path, sets=[f"database.url={database}"])
     owner = await connect(database, name="owner")
     try:
-        administer(postgres_server.superuser_dsn, "alter role anabranch_reader rename to away")
+        execute_sql(postgres_server.superuser_dsn, "alter role anabranch_reader rename to away")
         try:
-            status, detail, fix = await examined(settings)
+            status, detail, fix = await fetch_doctor_finding(settings)
             assert status == "warn" and "is missing" in detail and "create role anabranch_reader nologin" in fix
         finally:
-            administer(postgres_server.superuser_dsn, "alter role away rename to anabranch_reader")
+            execute_sql(postgres_server.superuser_dsn, "alter role away rename to anabranch_reader")
         await owner.execute("revoke all on all tables in schema anabranch from anabranch_reader")
-        status, detail, fix = await examined(settings)
+        status, detail, fix = await fetch_doctor_finding(settings)
         assert status == "warn" and "has no grants" in detail and "create role" not in fix
         await owner.execute("select anabranch.grant_direct_access()")
-        assert (await examined(settings))[0] == "pass"
+        assert (await fetch_doctor_finding(settings))[0] == "pass"
         granted = await owner.fetch(
             "select relname from pg_class where relnamespace = 'anabranch'::regnamespace and has_table_privilege('anabranch_reader', oid, 'select')"
         )
-        assert {row["relname"] for row in granted} == GRANTED
+        assert {row["relname"] for row in granted} == GRANTED_TABLES
     finally:
         await owner.close()

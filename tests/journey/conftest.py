@@ -15,19 +15,19 @@ import pytest
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
-from anabranch.process.database import FOLDER
-from anabranch.settings import Settings
-from anabranch.settings_loading import load_settings
+from anabranch.config.loader import load_settings
+from anabranch.config.settings import Settings
+from anabranch.process.database import POSTGRES_FOLDER
 from engines.embed.null import NullEmbedder
 from sql.embedded import EmbeddedPostgres
-from tests.api_access import api_client
+from tests.api_client import api_client
 
-ENDED = {"searchable", "failed", "superseded", "withdrawn"}
-PATIENCE_S = 90
+FINAL_STATES = {"searchable", "failed", "superseded", "withdrawn"}
+TIMEOUT_S = 90
 
 
 @dataclass
-class World:
+class ApiWorld:
     """`http` speaks to the API, `worker` is at work."""
 
     http: httpx2.AsyncClient
@@ -40,27 +40,27 @@ class World:
         assert response.status_code == 202, response.text
         return dict(response.json())
 
-    async def ended(self, receipt: dict[str, Any]) -> dict[str, Any]:
+    async def wait_until_final(self, receipt: dict[str, Any]) -> dict[str, Any]:
         """The status of a job once nothing more will happen to it."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
                 response = await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")
-                if response.status_code == 200 and response.json()["state"] in ENDED:
+                if response.status_code == 200 and response.json()["state"] in FINAL_STATES:
                     return dict(response.json())
                 await asyncio.sleep(0.02)
 
-    async def through(self, receipt: dict[str, Any]) -> dict[str, Any]:
+    async def wait_until_all_stages_done(self, receipt: dict[str, Any]) -> dict[str, Any]:
         """The status of a job once all its stages are done, the graph's too, which no search waits for."""
-        async with asyncio.timeout(PATIENCE_S):
+        async with asyncio.timeout(TIMEOUT_S):
             while True:
                 status = (await self.http.get(f"/v1/ingest/status/{receipt['ingestion_job_id']}")).json()
                 if all(line["state"] == "done" for line in status["stages"]):
                     return dict(status)
                 await asyncio.sleep(0.02)
 
-    async def searchable(self, body: bytes | str, filename: str = "note.md", **fields: Any) -> dict[str, Any]:
+    async def ingest_until_searchable(self, body: bytes | str, filename: str = "note.md", **fields: Any) -> dict[str, Any]:
         receipt = await self.ingest(body, filename, **fields)
-        status = await self.ended(receipt)
+        status = await self.wait_until_final(receipt)
         assert status["state"] == "searchable", status
         return receipt
 
@@ -76,13 +76,13 @@ class World:
 
 
 @asynccontextmanager
-async def running(settings: Settings, dsn: str, overrides: Overrides) -> AsyncIterator[World]:
+async def run_system(settings: Settings, dsn: str, overrides: Overrides) -> AsyncIterator[ApiWorld]:
     async with prepare_worker(settings, dsn, overrides=overrides) as worker:
         working = asyncio.create_task(worker.run())
         try:
             async with prepare_api(settings, dsn, overrides=overrides) as services, api_client(services) as http:
-                await _ready(http)
-                yield World(http, worker, settings)
+                await _wait_until_ready(http)
+                yield ApiWorld(http, worker, settings)
             if working.done():
                 working.result()
         finally:
@@ -90,15 +90,15 @@ async def running(settings: Settings, dsn: str, overrides: Overrides) -> AsyncIt
             await asyncio.gather(working, return_exceptions=True)
 
 
-async def _ready(http: httpx2.AsyncClient) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+async def _wait_until_ready(http: httpx2.AsyncClient) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         while (await http.get("/readyz")).status_code != 200:
             await asyncio.sleep(0.02)
 
 
 @pytest.fixture
-def settings(tmp_path: Path, log_sets: list[str]) -> Settings:
-    return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *log_sets])
+def settings(tmp_path: Path, log_settings: list[str]) -> Settings:
+    return load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *log_settings])
 
 
 @pytest.fixture
@@ -107,8 +107,8 @@ def overrides() -> Overrides:
 
 
 @pytest.fixture
-async def world(settings: Settings, database: str, overrides: Overrides) -> AsyncIterator[World]:
-    async with running(settings, database, overrides) as found:
+async def world(settings: Settings, database: str, overrides: Overrides) -> AsyncIterator[ApiWorld]:
+    async with run_system(settings, database, overrides) as found:
         yield found
 
 
@@ -116,8 +116,8 @@ async def world(settings: Settings, database: str, overrides: Overrides) -> Asyn
 def folder(tmp_path: Path) -> Iterator[Path]:
     """For a server; what runs in it afterwards is stopped."""
     yield tmp_path / "data"
-    if not (tmp_path / "data" / FOLDER).exists():
+    if not (tmp_path / "data" / POSTGRES_FOLDER).exists():
         return
-    server = EmbeddedPostgres(tmp_path / "data" / FOLDER)
-    if server.running:
+    server = EmbeddedPostgres(tmp_path / "data" / POSTGRES_FOLDER)
+    if server.is_running:
         server.stop()

@@ -8,41 +8,41 @@ from typing import Any
 
 import asyncpg
 
-from tests.journey.served import anabranch, up
+from tests.journey.server_process import run_anabranch, run_up
 
 NOTE = "# Lock\n\nThe keeper of the lock at Ardmore raises the sluice at five past six.\n"
 
 
-def told(*arguments: str, expected: int = 0) -> dict[str, Any]:
-    done = anabranch(*arguments, "--json")
+def run_json(*arguments: str, expected: int = 0) -> dict[str, Any]:
+    done = run_anabranch(*arguments, "--json")
     assert done.returncode == expected, done.stderr
     return dict(json.loads(done.stdout))
 
 
-def test_a_document_is_amended_by_command_and_residue_is_told_by_exit_code(folder: Path, tmp_path: Path) -> None:
+def test_amend_command_and_integrity_check_exit_code(folder: Path, tmp_path: Path) -> None:
     note = tmp_path / "lock.md"
     note.write_text(NOTE)
     here = ("--data", str(folder))
-    with up(folder) as (_, ready):
-        document = told("ingest", str(note), "--tag", "old", "--wait", *here)["documents"][0]["document_id"]
+    with run_up(folder) as (_, ready):
+        document = run_json("ingest", str(note), "--tag", "old", "--wait", *here)["documents"][0]["document_id"]
         said = ("--title", "Sluices", "--tag", "a", "--tag", "b", "--collection", "basin", "--metadata", "year=2026", "--metadata", "by=Ana Sá")
-        assert told("documents", "amend", document, *said, *here)["document_id"] == document
-        while (shown := told("documents", "show", document, *here))["title"] != "Sluices":
+        assert run_json("documents", "amend", document, *said, *here)["document_id"] == document
+        while (shown := run_json("documents", "show", document, *here))["title"] != "Sluices":
             time.sleep(0.2)
         assert (shown["tags"], shown["collection"], shown["metadata"]) == (["a", "b"], "basin", {"year": 2026, "by": "Ana Sá"})
         assert shown["revision"] == 1
-        wrong = anabranch("documents", "amend", document, "--metadata", "year", *here)
+        wrong = run_anabranch("documents", "amend", document, "--metadata", "year", *here)
         assert (wrong.returncode, "NOT_AN_ASSIGNMENT" in wrong.stderr) == (2, True)
-        assert anabranch("documents", "amend", document, *here).returncode == 2
+        assert run_anabranch("documents", "amend", document, *here).returncode == 2
 
-        clean = told("db", "residue", "--settled", *here)
+        clean = run_json("db", "residue", "--settled", *here)
         assert (clean["rows"], clean["places"]["child_chunks"]) == (0, 0)
-        asyncio.run(left_behind(ready["database_url"]))
-        dirty = told("db", "residue", *here, expected=1)
+        asyncio.run(insert_orphaned_delta(ready["database_url"]))
+        dirty = run_json("db", "residue", *here, expected=1)
         assert {place: rows for place, rows in dirty["places"].items() if rows} == {"lexical_counts": 1}
 
 
-async def left_behind(dsn: str) -> None:
+async def insert_orphaned_delta(dsn: str) -> None:
     connection = await asyncpg.connect(dsn)
     try:
         await connection.execute("insert into anabranch.lexical_deltas values ('g1', 'default', 'simple', 'ghost', 1)")

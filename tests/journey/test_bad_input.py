@@ -9,28 +9,28 @@ from typing import Any
 import pytest
 
 from anabranch.composition.overrides import Overrides
-from anabranch.settings import Settings
-from tests.journey import bad_files
-from tests.journey.conftest import World, running
+from anabranch.config.settings import Settings
+from tests.journey import broken_files
+from tests.journey.conftest import ApiWorld, run_system
 
-GOOD = "Herons stand still for hours and then strike."
+VALID_TEXT = "Herons stand still for hours and then strike."
 
 
 @pytest.fixture
-async def world(settings: Settings, database: str, overrides: Overrides) -> AsyncIterator[World]:
+async def world(settings: Settings, database: str, overrides: Overrides) -> AsyncIterator[ApiWorld]:
     limits = settings.ingest.model_copy(update={"max_bytes": 20_000_000, "max_pages": 100})
-    async with running(settings.model_copy(update={"ingest": limits}), database, overrides) as found:
+    async with run_system(settings.model_copy(update={"ingest": limits}), database, overrides) as found:
         yield found
 
 
-async def assert_next_goes_through(world: World) -> None:
-    receipt = await world.ingest(GOOD, "good.md", external_id="good", force="true")
-    assert (await world.ended(receipt))["state"] == "searchable"
+async def assert_next_document_is_searchable(world: ApiWorld) -> None:
+    receipt = await world.ingest(VALID_TEXT, "good.md", external_id="good", force="true")
+    assert (await world.wait_until_final(receipt))["state"] == "searchable"
 
 
-async def failure(world: World, body: bytes, filename: str, **fields: Any) -> dict[str, Any]:
+async def ingest_and_get_error(world: ApiWorld, body: bytes, filename: str, **fields: Any) -> dict[str, Any]:
     """The error of a document that was accepted and then failed."""
-    status = await world.ended(await world.ingest(body, filename, **fields))
+    status = await world.wait_until_final(await world.ingest(body, filename, **fields))
     assert status["state"] == "failed", status
     (error,) = [line["error"] for line in status["stages"] if line.get("error")]
     assert error["code"] != "BUG", error
@@ -42,29 +42,29 @@ async def failure(world: World, body: bytes, filename: str, **fields: Any) -> di
 @pytest.mark.parametrize(
     ("body", "filename"),
     [
-        (bad_files.pdf()[:400], "truncated.pdf"),
+        (broken_files.make_pdf()[:400], "truncated.pdf"),
         (b"%PDF-1.7\n" + b"\x00" * 200, "hollow.pdf"),
-        (bad_files.encrypted_pdf(), "encrypted.pdf"),
-        (bad_files.empty_pdf(), "no-pages.pdf"),
-        (bad_files.long_pdf(101), "too-long.pdf"),
+        (broken_files.make_encrypted_pdf(), "encrypted.pdf"),
+        (broken_files.make_empty_pdf(), "no-pages.pdf"),
+        (broken_files.make_blank_pdf(101), "too-long.pdf"),
         (b"\x89PNG\r\n\x1a\n" + b"\x00" * 50, "broken.png"),
         (b"PK\x03\x04" + b"\xff" * 100, "broken.docx"),
         (bytes(range(256)) * 20, "noise.bin"),
     ],
 )
-async def test_what_cannot_be_read_fails_with_code_and_remedy_and_the_next_goes_through(world: World, body: bytes, filename: str) -> None:
-    error = await failure(world, body, filename)
+async def test_unreadable_file_fails_with_code_and_remedy(world: ApiWorld, body: bytes, filename: str) -> None:
+    error = await ingest_and_get_error(world, body, filename)
     assert filename in error["detail"] or error["code"]
-    await assert_next_goes_through(world)
+    await assert_next_document_is_searchable(world)
 
 
-async def test_a_zip_bomb_fails_and_the_next_goes_through(world: World) -> None:
-    bomb = await asyncio.to_thread(bad_files.zip_bomb)
-    await failure(world, bomb, "bomb.docx")
-    await assert_next_goes_through(world)
+async def test_zip_bomb_fails_without_blocking_next_document(world: ApiWorld) -> None:
+    bomb = await asyncio.to_thread(broken_files.make_zip_bomb)
+    await ingest_and_get_error(world, bomb, "bomb.docx")
+    await assert_next_document_is_searchable(world)
 
 
-async def test_nothing_at_all_is_refused_at_once(world: World) -> None:
+async def test_empty_upload_is_rejected(world: ApiWorld) -> None:
     for call in (
         world.http.post("/v1/ingest", files={"file": ("empty.pdf", b"")}),
         world.http.post("/v1/ingest", json={"text": ""}),
@@ -73,27 +73,27 @@ async def test_nothing_at_all_is_refused_at_once(world: World) -> None:
         response = await call
         assert response.status_code == 422
         assert response.json()["remedy"]
-    await assert_next_goes_through(world)
+    await assert_next_document_is_searchable(world)
 
 
-async def test_a_wrong_extension_does_not_matter_for_what_can_be_read(world: World) -> None:
-    receipt = await world.searchable(bad_files.pdf(text="Kingfishers nest in river banks."), "actually-a-pdf.docx")
+async def test_wrong_file_extension_is_ignored(world: ApiWorld) -> None:
+    receipt = await world.ingest_until_searchable(broken_files.make_pdf(text="Kingfishers nest in river banks."), "actually-a-pdf.docx")
     found = await world.search("kingfishers nest")
     assert [result["document_id"] for result in found] == [receipt["document_id"]]
 
 
-async def test_nul_bytes_in_a_text_do_no_harm(world: World) -> None:
-    status = await world.ended(await world.ingest(b"Bitterns boom in the reeds.\x00\x00 Quietly.", "nul.txt"))
+async def test_nul_bytes_cause_no_internal_error(world: ApiWorld) -> None:
+    status = await world.wait_until_final(await world.ingest(b"Bitterns boom in the reeds.\x00\x00 Quietly.", "nul.txt"))
     assert status["state"] in ("searchable", "failed")
     assert all((line.get("error") or {}).get("code") != "BUG" for line in status["stages"])
-    await assert_next_goes_through(world)
+    await assert_next_document_is_searchable(world)
 
 
 @pytest.mark.parametrize(
     "url",
     ["file:///etc/passwd", "ftp://example.org/x", "gopher://x", "http://", "javascript:alert(1)"],
 )
-async def test_what_is_no_web_address_is_refused_at_once(world: World, url: str) -> None:
+async def test_non_http_url_is_rejected(world: ApiWorld, url: str) -> None:
     response = await world.http.post("/v1/ingest", json={"url": url})
     assert (response.status_code, response.json()["code"]) == (422, "FORBIDDEN_ADDRESS")
 
@@ -111,16 +111,16 @@ async def test_what_is_no_web_address_is_refused_at_once(world: World, url: str)
         "http://10.0.0.1/x",
     ],
 )
-async def test_an_address_inside_is_never_fetched(world: World, url: str) -> None:
+async def test_internal_address_is_not_fetched(world: ApiWorld, url: str) -> None:
     response = await world.http.post("/v1/ingest", json={"url": url})
     assert response.status_code == 202
-    status = await world.ended(response.json())
+    status = await world.wait_until_final(response.json())
     (error,) = [line["error"] for line in status["stages"] if line.get("error")]
     assert (status["state"], error["code"]) == ("failed", "FORBIDDEN_ADDRESS")
     assert error["remedy"]
 
 
-async def test_a_redirect_to_an_address_inside_is_not_followed(settings: Settings, database: str, overrides: Overrides) -> None:
+async def test_redirect_to_internal_address_is_not_followed(settings: Settings, database: str, overrides: Overrides) -> None:
     async def redirect(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 302 Found\r\nLocation: http://127.0.0.1:9/secret\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
@@ -130,13 +130,13 @@ async def test_a_redirect_to_an_address_inside_is_not_followed(settings: Setting
     server = await asyncio.start_server(redirect, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
     allowed = settings.ingest.model_copy(update={"url_allow": (f"127.0.0.1:{port}",)})
-    async with server, running(settings.model_copy(update={"ingest": allowed}), database, overrides) as world:
-        status = await world.ended((await world.http.post("/v1/ingest", json={"url": f"http://127.0.0.1:{port}/x"})).json())
+    async with server, run_system(settings.model_copy(update={"ingest": allowed}), database, overrides) as world:
+        status = await world.wait_until_final((await world.http.post("/v1/ingest", json={"url": f"http://127.0.0.1:{port}/x"})).json())
     (error,) = [line["error"] for line in status["stages"] if line.get("error")]
     assert error["code"] == "FORBIDDEN_ADDRESS"
 
 
-async def test_a_claim_of_ten_gigabytes_is_refused_at_once(world: World) -> None:
+async def test_oversized_content_length_is_rejected(world: ApiWorld) -> None:
     async def body() -> AsyncIterator[bytes]:
         yield b"x"
 
@@ -146,11 +146,11 @@ async def test_a_claim_of_ten_gigabytes_is_refused_at_once(world: World) -> None
 
 
 @pytest.mark.parametrize("key", ["uploads/other/x", "elsewhere/x", "uploads/default/../other/x", "/etc/passwd", "uploads/default/../../x"])
-async def test_a_storage_key_outside_the_tenants_uploads_is_forbidden(world: World, key: str) -> None:
+async def test_storage_key_outside_tenant_uploads_is_forbidden(world: ApiWorld, key: str) -> None:
     response = await world.http.post("/v1/ingest", json={"storage_key": key})
     assert (response.status_code, response.json()["code"]) == (403, "FORBIDDEN_KEY")
 
 
-async def test_a_storage_key_without_a_blob_is_not_found(world: World) -> None:
+async def test_missing_storage_key_returns_404(world: ApiWorld) -> None:
     response = await world.http.post("/v1/ingest", json={"storage_key": "uploads/default/nothing"})
     assert (response.status_code, response.json()["code"]) == (404, "NO_SUCH_BLOB")

@@ -8,64 +8,64 @@ from typing import Any
 
 import pytest
 
-from anabranch.process.database import FOLDER
-from tests.journey.served import anabranch, up
+from anabranch.process.database import POSTGRES_FOLDER
+from tests.journey.server_process import run_anabranch, run_up
 
 NOTE = "# Lock\n\nThe keeper of the lock at Ardmore raises the sluice at five past six.\n"
 
 
-def told(*arguments: str, expected: int = 0, **settings: str) -> dict[str, Any]:
-    done = anabranch(*arguments, "--json", **settings)
+def run_json(*arguments: str, expected: int = 0, **settings: str) -> dict[str, Any]:
+    done = run_anabranch(*arguments, "--json", **settings)
     assert done.returncode == expected, done.stderr
     return dict(json.loads(done.stdout))
 
 
-def test_what_was_sent_twice_counts_once_as_a_duplicate_and_says_that_it_changed_nothing(folder: Path, tmp_path: Path) -> None:
+def test_duplicate_ingest_query_and_delete_commands(folder: Path, tmp_path: Path) -> None:
     note, empty = tmp_path / "lock.md", tmp_path / "empty.md"
     note.write_text(NOTE)
     empty.write_text("")
-    with up(folder):
+    with run_up(folder):
         here = ("--data", str(folder))
-        first = told("ingest", str(note), "--wait", *here)
+        first = run_json("ingest", str(note), "--wait", *here)
         assert first["counts"] == {"searchable": 1, "failed": 0, "duplicate": 0}
         document = first["documents"][0]["document_id"]
 
-        again = told("ingest", str(note), "--wait", *here)
+        again = run_json("ingest", str(note), "--wait", *here)
         assert again["counts"] == {"searchable": 0, "failed": 0, "duplicate": 1}
-        shown = anabranch("documents", "show", document, *here).stdout
+        shown = run_anabranch("documents", "show", document, *here).stdout
         assert "1 (revision 2 changed nothing)" in shown
         assert "UNCHANGED" in shown
 
-        forced = anabranch("ingest", str(note), "--wait", "--force", *here)
+        forced = run_anabranch("ingest", str(note), "--wait", "--force", *here)
         assert forced.returncode == 0
         assert "duplicate" not in forced.stderr
         assert "1 searchable" in forced.stderr
 
-        failed = anabranch("ingest", str(empty), str(note), "--quiet", *here)
+        failed = run_anabranch("ingest", str(empty), str(note), "--quiet", *here)
         assert failed.returncode == 5
         assert "[EMPTY_DOCUMENT]\n  → Send the content" in failed.stderr
 
-        asked = anabranch("query", "When does the keeper raise the sluice?", "--stream", *here)
+        asked = run_anabranch("query", "When does the keeper raise the sluice?", "--stream", *here)
         assert asked.returncode == 0
         assert "five past six" in asked.stdout
         assert " ms\n" in asked.stderr
-        lines = [json.loads(line) for line in anabranch("query", "When does the keeper raise the sluice?", "--stream", "--json", *here).stdout.splitlines()]
+        lines = [json.loads(line) for line in run_anabranch("query", "When does the keeper raise the sluice?", "--stream", "--json", *here).stdout.splitlines()]
         assert (lines[0]["event"], lines[-1]["event"]) == ("started", "answer")
         assert "five past six" in lines[-1]["answer"]
 
-        missing = anabranch("documents", "show", "00000000-0000-8000-8000-000000000000", *here)
+        missing = run_anabranch("documents", "show", "00000000-0000-8000-8000-000000000000", *here)
         assert missing.returncode == 3
         assert "`anabranch documents list`" in missing.stderr
         assert "/v1/" not in missing.stderr
 
-        unasked = anabranch("documents", "delete", document, *here)
+        unasked = run_anabranch("documents", "delete", document, *here)
         assert (unasked.returncode, unasked.stdout) == (2, "")
         assert "--yes" in unasked.stderr
-        assert anabranch("documents", "delete", document, *here, stdin="n\n").returncode == 1
-        assert anabranch("documents", "delete", document, *here, stdin="y\n").returncode == 0
+        assert run_anabranch("documents", "delete", document, *here, stdin="n\n").returncode == 1
+        assert run_anabranch("documents", "delete", document, *here, stdin="y\n").returncode == 0
 
 
-def test_up_works_on_a_database_that_is_elsewhere_and_keeps_talk_off_stdout(folder: Path, tmp_path: Path, database: str) -> None:
+def test_up_uses_external_database_and_logs_to_stderr(folder: Path, tmp_path: Path, database: str) -> None:
     note = tmp_path / "lock.md"
     note.write_text(NOTE)
     elsewhere = {
@@ -73,21 +73,30 @@ def test_up_works_on_a_database_that_is_elsewhere_and_keeps_talk_off_stdout(fold
         "ANABRANCH_INGEST__SOURCES": '{"*": ["default"]}',
         "ANABRANCH_LOG__MASTER_KEY": base64.b64encode(bytes(32)).decode(),
     }
-    with up(folder, **elsewhere) as (first, server):
+    with run_up(folder, **elsewhere) as (first, server):
         assert (server["mode"], server["database_url"]) == ("external", None)
-        assert told("ingest", str(note), "--wait", "--data", str(folder))["counts"]["searchable"] == 1
+        assert run_json("ingest", str(note), "--wait", "--data", str(folder))["counts"]["searchable"] == 1
         assert first.stop() == 0
-        assert [line.split()[0] for line in first.out.read_text().splitlines()] == ["API", "UI", "data", "Postgres", "log", "stages", "metrics", "profile"]
-        assert any(line.startswith("{") for line in first.err.read_text().splitlines())
-    assert not (folder / FOLDER).exists(), "no Postgres of its own"
-    found = told("search", "keeper of the lock", "--data", str(tmp_path / "another"), **elsewhere)
+        assert [line.split()[0] for line in first.stdout_file.read_text().splitlines()] == [
+            "API",
+            "UI",
+            "data",
+            "Postgres",
+            "log",
+            "stages",
+            "metrics",
+            "profile",
+        ]
+        assert any(line.startswith("{") for line in first.stderr_file.read_text().splitlines())
+    assert not (folder / POSTGRES_FOLDER).exists(), "no Postgres of its own"
+    found = run_json("search", "keeper of the lock", "--data", str(tmp_path / "another"), **elsewhere)
     assert "five past six" in found["results"][0]["snippet"]
 
 
 @pytest.mark.parametrize("command", ["up", "worker"])
 @pytest.mark.parametrize("outside", ["kafka.bootstrap_servers=127.0.0.1:1", "database.url=postgresql://127.0.0.1:1/x"])
-def test_start_without_named_sources_is_refused_outside_the_embedded_mode(command: str, outside: str, tmp_path: Path) -> None:
-    done = anabranch(command, "--set", outside, "--data", str(tmp_path / "data"))
+def test_external_mode_requires_declared_sources(command: str, outside: str, tmp_path: Path) -> None:
+    done = run_anabranch(command, "--set", outside, "--data", str(tmp_path / "data"))
     assert (done.returncode, "[SOURCES_REQUIRED]" in done.stderr) == (2, True)
     assert "ANABRANCH_INGEST__SOURCES='{" in done.stderr
     assert not (tmp_path / "data").exists()
@@ -103,12 +112,12 @@ def test_start_without_named_sources_is_refused_outside_the_embedded_mode(comman
         ("worker", "--metrics-port", "TAKEN"),
     ],
 )
-def test_a_wrong_stage_or_a_taken_port_is_told_before_anything_is_made(arguments: tuple[str, ...], tmp_path: Path) -> None:
+def test_unknown_stage_or_used_port_fails_before_start(arguments: tuple[str, ...], tmp_path: Path) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
         port = str(taken.getsockname()[1])
-        done = anabranch(*(argument.replace("TAKEN", port) for argument in arguments), "--data", str(tmp_path / "data"))
+        done = run_anabranch(*(argument.replace("TAKEN", port) for argument in arguments), "--data", str(tmp_path / "data"))
     assert done.returncode == 2
     assert f"[{'UNKNOWN_STAGE' if 'embedd' in arguments else 'PORT_IN_USE'}]" in done.stderr
     assert not (tmp_path / "data").exists()
@@ -128,15 +137,15 @@ def test_a_wrong_stage_or_a_taken_port_is_told_before_anything_is_made(arguments
         ("db", "migrate", "--dry-run"),
     ],
 )
-def test_a_command_that_only_reads_makes_no_data_folder(arguments: tuple[str, ...], tmp_path: Path) -> None:
-    done = anabranch(*arguments, "--data", str(tmp_path / "typo"))
+def test_read_only_command_creates_no_data_folder(arguments: tuple[str, ...], tmp_path: Path) -> None:
+    done = run_anabranch(*arguments, "--data", str(tmp_path / "typo"))
     assert done.returncode == 3
     assert str(tmp_path / "typo") in done.stderr
     assert "`anabranch up`" in done.stderr
     assert not (tmp_path / "typo").exists()
 
 
-def test_db_migrate_begins_a_data_folder(folder: Path) -> None:
-    assert told("db", "migrate", "--data", str(folder))["applied"]
-    assert told("db", "migrate", "--dry-run", "--data", str(folder))["pending"] == []
-    assert told("db", "checksum", "--data", str(folder))["tables"]["documents"]["rows"] == 0
+def test_db_migrate_creates_data_folder(folder: Path) -> None:
+    assert run_json("db", "migrate", "--data", str(folder))["applied"]
+    assert run_json("db", "migrate", "--dry-run", "--data", str(folder))["pending"] == []
+    assert run_json("db", "checksum", "--data", str(folder))["tables"]["documents"]["rows"] == 0

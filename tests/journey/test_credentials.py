@@ -13,9 +13,9 @@ from typing import Any
 import httpx2
 import pytest
 
-from tests.journey.served import anabranch, http_of, up
+from tests.journey.server_process import open_http_client, run_anabranch, run_up
 
-PATIENCE_S = 30
+TIMEOUT_S = 30
 
 
 @pytest.fixture(scope="module")
@@ -25,56 +25,56 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def server(data: Path) -> Iterator[dict[str, Any]]:
-    with up(data) as (_, ready):
+    with run_up(data) as (_, ready):
         yield ready
 
 
-def client_of(server: dict[str, Any], key: str, **headers: str) -> httpx2.Client:
+def open_client(server: dict[str, Any], key: str, **headers: str) -> httpx2.Client:
     return httpx2.Client(base_url=server["url"], headers={"Authorization": f"Bearer {key}", **headers}, timeout=60)
 
 
-def created(server: dict[str, Any], tenant: str | None = None, **wanted: Any) -> str:
-    with http_of(server) as http:
+def create_key(server: dict[str, Any], tenant: str | None = None, **wanted: Any) -> str:
+    with open_http_client(server) as http:
         headers = {"X-Anabranch-Tenant": tenant} if tenant else {}
         response = http.post("/v1/keys", json={"name": "journey", **wanted}, headers=headers)
         assert response.status_code == 201, response.text
         return str(response.json()["key"])
 
 
-def test_first_key_is_made_directly_and_used_by_login(server: dict[str, Any], data: Path, tmp_path: Path) -> None:
-    made = anabranch("keys", "create", "--role", "admin", "--tenant", "acme", "--data", str(data))
+def test_first_key_is_created_locally_and_used_by_login(server: dict[str, Any], data: Path, tmp_path: Path) -> None:
+    made = run_anabranch("keys", "create", "--role", "admin", "--tenant", "acme", "--data", str(data))
     assert made.returncode == 0, made.stderr
     key = made.stdout.strip()
     assert key.startswith("ab_") and key not in made.stderr
     settings = {"XDG_CONFIG_HOME": str(tmp_path / "config")}
     remote = ("--server", server["url"])
-    wrong = anabranch("login", *remote, stdin="ab_wrong\n", **settings)
+    wrong = run_anabranch("login", *remote, stdin="ab_wrong\n", **settings)
     assert wrong.returncode != 0 and not (tmp_path / "config").exists()
-    login = anabranch("login", *remote, stdin=f"{key}\n", **settings)
+    login = run_anabranch("login", *remote, stdin=f"{key}\n", **settings)
     assert login.returncode == 0, login.stderr
     assert key not in login.stdout + login.stderr
     stored = tmp_path / "config" / "anabranch" / "credentials.json"
     assert stat.S_IMODE(stored.stat().st_mode) == 0o600
-    who = anabranch("whoami", *remote, "--json", **settings)
+    who = run_anabranch("whoami", *remote, "--json", **settings)
     assert (json.loads(who.stdout)["tenant"], json.loads(who.stdout)["role"]) == ("acme", "admin")
-    wins = anabranch("whoami", *remote, "--json", ANABRANCH_TOKEN=server["token"], **settings)
+    wins = run_anabranch("whoami", *remote, "--json", ANABRANCH_TOKEN=server["token"], **settings)
     assert json.loads(wins.stdout)["id"] == "local"
-    refused = anabranch("whoami", *remote, "--tenant", "other", **settings)
+    refused = run_anabranch("whoami", *remote, "--tenant", "other", **settings)
     assert refused.returncode != 0 and "FORBIDDEN_TENANT" in refused.stderr
-    above = anabranch("keys", "create", "--role", "operator", *remote, **settings)
+    above = run_anabranch("keys", "create", "--role", "operator", *remote, **settings)
     assert above.returncode != 0 and "FORBIDDEN_ROLE" in above.stderr
-    listed = json.loads(anabranch("keys", "list", *remote, "--json", **settings).stdout)["items"]
+    listed = json.loads(run_anabranch("keys", "list", *remote, "--json", **settings).stdout)["items"]
     assert [item["tenant"] for item in listed] == ["acme"]
-    assert anabranch("logout", *remote, **settings).returncode == 0
-    assert "UNAUTHENTICATED" in anabranch("whoami", *remote, **settings).stderr
+    assert run_anabranch("logout", *remote, **settings).returncode == 0
+    assert "UNAUTHENTICATED" in run_anabranch("whoami", *remote, **settings).stderr
 
 
-def test_revoked_key_is_refused_and_its_stream_ends_within_a_second(server: dict[str, Any]) -> None:
-    key = created(server)
+def test_revoked_key_is_rejected_and_its_stream_closed(server: dict[str, Any]) -> None:
+    key = create_key(server)
     ended: list[float] = []
 
     def read() -> None:
-        with client_of(server, key) as http, http.stream("GET", "/v1/stream") as response:
+        with open_client(server, key) as http, http.stream("GET", "/v1/stream") as response:
             opened.set()
             try:
                 for _ in response.iter_lines():
@@ -86,20 +86,20 @@ def test_revoked_key_is_refused_and_its_stream_ends_within_a_second(server: dict
     opened = threading.Event()
     reader = threading.Thread(target=read)
     reader.start()
-    assert opened.wait(PATIENCE_S)
-    with http_of(server) as operator, client_of(server, key) as http:
+    assert opened.wait(TIMEOUT_S)
+    with open_http_client(server) as operator, open_client(server, key) as http:
         assert http.get("/v1/whoami").status_code == 200
         assert operator.delete(f"/v1/keys/{key.split('_')[1]}").status_code == 200
         revoked = time.monotonic()
         assert http.get("/v1/whoami").status_code == 401
         assert time.monotonic() - revoked < 1.0
-    reader.join(PATIENCE_S)
+    reader.join(TIMEOUT_S)
     assert ended and ended[0] - revoked < 3.0, "less than a second, and what a busy machine adds"
 
 
-def test_secrets_are_in_no_file_of_the_data_folder(server: dict[str, Any], data: Path) -> None:
-    key = created(server)
-    with client_of(server, key) as http, http_of(server) as operator:
+def test_data_folder_contains_no_key_secrets(server: dict[str, Any], data: Path) -> None:
+    key = create_key(server)
+    with open_client(server, key) as http, open_http_client(server) as operator:
         http.get("/v1/documents")
         rotated = operator.post(f"/v1/keys/{key.split('_')[1]}/rotate", json={"grace_s": 60}).json()["key"]
         http.get("/v1/documents", headers={"Authorization": f"Bearer {rotated}"})
@@ -113,15 +113,15 @@ def test_secrets_are_in_no_file_of_the_data_folder(server: dict[str, Any], data:
     assert found == []
 
 
-def test_acts_are_listed_for_their_tenant_only(server: dict[str, Any]) -> None:
-    key = created(server, "initech", role="admin")
-    with client_of(server, key) as http:
+def test_audit_events_are_listed_per_tenant(server: dict[str, Any]) -> None:
+    key = create_key(server, "initech", role="admin")
+    with open_client(server, key) as http:
         assert http.post("/v1/keys", json={"name": "second", "role": "operator"}).status_code == 403
         second = http.post("/v1/keys", json={"name": "second"}).json()
         assert http.delete(f"/v1/keys/{second['id']}").status_code == 200
         assert http.delete("/v1/sources/nothing").status_code == 404
         wanted = {("api_key.created", "done"), ("api_key.revoked", "done"), ("source.removed", "NO_SUCH_SOURCE"), ("tenant.entered", "done")}
-        deadline = time.monotonic() + PATIENCE_S
+        deadline = time.monotonic() + TIMEOUT_S
         acts: list[dict[str, Any]] = []
         while not wanted <= {(act["what"], act["outcome"]) for act in acts}:
             acts = http.get("/v1/audit").json()["items"]
@@ -129,17 +129,17 @@ def test_acts_are_listed_for_their_tenant_only(server: dict[str, Any]) -> None:
             time.sleep(0.1)
         assert {act["tenant"] for act in acts} == {"initech"}
         assert {act["who"] for act in acts} == {"local", f"key:{key.split('_')[1]}"}
-    with http_of(server) as operator:
+    with open_http_client(server) as operator:
         assert "initech" in {act["tenant"] for act in operator.get("/v1/audit").json()["items"]}
         named = operator.get("/v1/audit", headers={"X-Anabranch-Tenant": "initech"}).json()["items"]
         assert {act["tenant"] for act in named} == {"initech"}
-    with client_of(server, created(server)) as reader:
+    with open_client(server, create_key(server)) as reader:
         assert reader.get("/v1/audit").status_code == 403
 
 
-def test_tenant_cannot_be_smuggled(server: dict[str, Any]) -> None:
-    key = created(server, "acme")
-    with client_of(server, key) as http:
+def test_tenant_header_cannot_be_forged(server: dict[str, Any]) -> None:
+    key = create_key(server, "acme")
+    with open_client(server, key) as http:
         for name, value in (("X-Anabranch-Tenant", "default"), ("x_anabranch_tenant", "default"), ("X-Forwarded-Tenant", "default")):
             told = http.get("/v1/whoami", headers={name: value})
             assert told.status_code == 403 or told.json()["tenant"] == "acme"

@@ -7,28 +7,28 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from sql.feedback import PgFeedback
-from tests.both_logs import on_both_logs
-from tests.journey.conftest import PATIENCE_S, World
+from tests.journey.conftest import TIMEOUT_S, ApiWorld
+from tests.log_backends import on_both_logs
 
 HERON = "# Birds\n\nThe heron stands still in shallow water and waits for fish."
 STORK = "# Storks\n\nThe stork builds a large nest of sticks on chimneys."
 
 
-async def judged(world: World, count: int) -> list[Any]:
-    async with asyncio.timeout(PATIENCE_S):
-        while len(found := await PgFeedback(world.worker.storage.pool).judged("default", None, None)) < count:
+async def wait_for_judgements(world: ApiWorld, count: int) -> list[Any]:
+    async with asyncio.timeout(TIMEOUT_S):
+        while len(found := await PgFeedback(world.worker.storage.pool).fetch_judgements("default", None, None)) < count:
             await asyncio.sleep(0.02)
     return found
 
 
 @on_both_logs
-async def test_a_graded_chunk_is_kept_as_a_place_in_a_revision_with_its_quote(world: World) -> None:
-    await world.searchable(HERON, external_id="heron")
+async def test_graded_chunk_is_stored_as_span_with_quote(world: ApiWorld) -> None:
+    await world.ingest_until_searchable(HERON, external_id="heron")
     answer = await world.ask("Where does the heron stand?", channels=["lexical"])
     run, [context] = answer["run_id"], (await world.search("heron", channels=["lexical"]))
     response = await world.http.post("/v1/feedback", json={"run_id": run, "useful": True, "grades": {context["chunk_id"]: 3}, "note": "right"})
     assert response.status_code == 202 and response.json()["judgements"] == 1
-    [(query, judgement)] = await judged(world, 1)
+    [(query, judgement)] = await wait_for_judgements(world, 1)
     text = (await world.http.get(f"/v1/documents/{context['document_id']}/markdown")).text
     assert query == "Where does the heron stand?"
     assert (judgement.external_id, judgement.revision, judgement.grade) == ("heron", 1, 3)
@@ -36,18 +36,18 @@ async def test_a_graded_chunk_is_kept_as_a_place_in_a_revision_with_its_quote(wo
 
 
 @on_both_logs
-async def test_a_question_without_a_run_can_be_judged_and_judged_again(world: World) -> None:
-    await world.searchable(STORK, external_id="stork")
+async def test_feedback_without_run_can_be_revised(world: ApiWorld) -> None:
+    await world.ingest_until_searchable(STORK, external_id="stork")
     [found] = await world.search("stork nest", channels=["lexical"])
     for useful, expected in ((True, 1), (False, 0)):
         said = {"query": "stork nest", "chunk_ids": [found["chunk_id"]], "useful": useful}
         assert (await world.http.post("/v1/feedback", json=said)).status_code == 202
-        async with asyncio.timeout(PATIENCE_S):
-            while [grade.grade for _, grade in await judged(world, 1)] != [expected]:
+        async with asyncio.timeout(TIMEOUT_S):
+            while [grade.grade for _, grade in await wait_for_judgements(world, 1)] != [expected]:
                 await asyncio.sleep(0.02)
 
 
-async def test_feedback_on_an_unknown_run_is_refused(world: World) -> None:
+async def test_feedback_on_unknown_run_is_rejected(world: ApiWorld) -> None:
     unknown = str(uuid4())
     response = await world.http.post("/v1/feedback", json={"run_id": unknown, "useful": True})
     assert (response.status_code, response.json()["code"]) == (404, "NOT_FOUND")
@@ -57,7 +57,7 @@ async def test_feedback_on_an_unknown_run_is_refused(world: World) -> None:
     assert (await world.http.post("/v1/feedback", json={"run_id": answer["run_id"], "useful": True})).status_code == 202
 
 
-async def test_an_unknown_chunk_and_empty_feedback_are_refused(world: World) -> None:
+async def test_unknown_chunk_and_empty_feedback_are_rejected(world: ApiWorld) -> None:
     unknown = await world.http.post("/v1/feedback", json={"query": "q", "grades": {str(uuid4()): 1}})
     assert unknown.status_code == 404 and unknown.json()["code"] == "NOT_FOUND"
     for nothing in ({"query": "q"}, {"useful": True}, {"query": "q", "grades": {str(UUID(int=1)): 4}}):

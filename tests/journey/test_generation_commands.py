@@ -14,35 +14,37 @@ import pytest
 
 from anabranch.cli import main
 from api.app import create_app
-from evaluation.comparison import Answered, Judgements, Replayed, Unasked, comparison_report
-from evaluation.gate import Gate
+from evaluation.comparison import ComparedQuestion, FailedQuestion, JudgementCounts, SideResult, build_comparison_report
+from evaluation.promotion_gate import PromotionGate
 from schemas.errors import PermanentError
 from schemas.principals import Principal
-from tests.fakes.serving import serving
-from tests.unit.api_services import FakeDesk, services
+from tests.fakes.asgi_server import run_asgi_app
+from tests.unit.api_fakes import FakeGenerations, make_services
 
 
-class Desk(FakeDesk):
-    async def compare(self, tenant: str, a: str, b: str, wanted: Any) -> dict[str, Any]:
-        await super().compare(tenant, a, b, wanted)
-        if not wanted.queries:
-            return comparison_report({"A": a, "B": b}, [], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {})
-        question = Replayed("q", "What does the stork build?", "golden", Answered([], False, 10.0), Answered([], True, 20.0))
-        return comparison_report({"A": a, "B": b}, [question], Judgements(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {"golden:1": Unasked("odd", "X", "y")})
+class CannedGenerations(FakeGenerations):
+    async def compare(self, tenant: str, a: str, b: str, request: Any) -> dict[str, Any]:
+        await super().compare(tenant, a, b, request)
+        if not request.queries:
+            return build_comparison_report({"A": a, "B": b}, [], JudgementCounts(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {})
+        question = ComparedQuestion("q", "What does the stork build?", "golden", SideResult([], False, 10.0), SideResult([], True, 20.0))
+        return build_comparison_report(
+            {"A": a, "B": b}, [question], JudgementCounts(0, {"A": 0, "B": 0}), {"A": 1, "B": 2}, {"golden:1": FailedQuestion("odd", "X", "y")}
+        )
 
     async def drop(self, name: str) -> dict[str, Any]:
         if name == "g1":
             raise PermanentError("generation g1 is the one that answers", code="GENERATION_IS_LIVE", remedy="Promote another one first.")
         return await super().drop(name)
 
-    async def all(self, caller: Principal) -> list[dict[str, Any]]:
+    async def list_generations(self, caller: Principal) -> list[dict[str, Any]]:
         columns = dict.fromkeys(("purpose", "base", "built_at"), None) | dict.fromkeys(("documents", "chunks", "bytes"), 7)
-        return [{**one, **columns, "config": {"chunk": {"strategy": "structure", "fingerprint": ""}}} for one in await super().all(caller)]
+        return [{**one, **columns, "config": {"chunk": {"strategy": "structure", "fingerprint": ""}}} for one in await super().list_generations(caller)]
 
 
 @dataclass
-class Command:
-    desk: Desk
+class GenerationsCommand:
+    generations: CannedGenerations
     url: str
 
     def __call__(self, *arguments: str) -> int:
@@ -50,27 +52,27 @@ class Command:
 
 
 @pytest.fixture
-def command() -> Iterator[Command]:
-    desk = Desk()
-    with serving(create_app(services(desk=desk))) as url:
-        yield Command(desk, url)
+def command() -> Iterator[GenerationsCommand]:
+    desk = CannedGenerations()
+    with run_asgi_app(create_app(make_services(desk=desk))) as url:
+        yield GenerationsCommand(desk, url)
 
 
-def test_a_gate_that_does_not_hold_exits_with_6_and_says_why(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_failed_gate_exits_with_6_and_reasons(command: GenerationsCommand, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     gate = tmp_path / "gate.yaml"
     gate.write_text("min_queries: 100\n")
     assert command("promote", "g2", "--gate", str(gate), "--json") == 6
     told = capsys.readouterr()
     assert json.loads(told.out)["reasons"] == ["no gain"] and "the gate does not hold: no gain" in told.err
-    assert command.desk.asked[-1][1].gate == Gate(min_queries=100)
+    assert command.generations.requests[-1][1].gate == PromotionGate(min_queries=100)
 
 
-def test_without_a_gate_it_is_switched_and_nothing_is_compared(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_promote_without_gate_skips_comparison(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("promote", "g2") == 0
-    assert command.desk.asked[-1][1].gate is None and "g2 answers; g1 stands by" in capsys.readouterr().err
+    assert command.generations.requests[-1][1].gate is None and "g2 answers; g1 stands by" in capsys.readouterr().err
 
 
-def test_one_that_misses_documents_exits_with_1_and_a_gate_that_is_none_with_2(command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_promote_exit_codes_for_lagging_generation_and_invalid_gate(command: GenerationsCommand, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("promote", "g3") == 1
     assert "GENERATION_BEHIND" in capsys.readouterr().err
     (tmp_path / "gate.yaml").write_text("minimum: 3\n")
@@ -78,26 +80,24 @@ def test_one_that_misses_documents_exits_with_1_and_a_gate_that_is_none_with_2(c
     assert "NOT_A_GATE" in capsys.readouterr().err
 
 
-def test_a_comparison_sends_the_golden_questions_and_the_period_and_prints_the_worst(
-    command: Command, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_compare_sends_golden_queries_and_prints_report(command: GenerationsCommand, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     golden = tmp_path / "golden.jsonl"
     golden.write_text('{"query": "Where?", "judgements": [{"external_id": "d", "quote": "here", "grade": 3}]}\n')
     assert command("compare", "g1", "g2", "--golden", str(golden), "--since", "2026-11-01", "--queries", "5") == 0
-    pair, wanted = command.desk.asked[-1]
+    pair, wanted = command.generations.requests[-1]
     assert pair == "g1 g2" and wanted.golden[0].judgements[0].quote == "here" and wanted.queries == 5
     assert wanted.since.isoformat() == "2026-11-01T00:00:00+00:00"
     told = capsys.readouterr()
     assert "refusals" in told.out and "+1.0000 [+1.0000, +1.0000]" in told.out and "could not be asked: odd: y [X]" in told.err
 
 
-def test_a_comparison_without_a_question_says_how_to_ask_one(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_without_queries_prints_hint(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("compare", "g1", "g2", "--queries", "0") == 0
     told = capsys.readouterr()
     assert "nothing was asked" in told.err and "overlap" not in told.out
 
 
-def test_feedback_sends_grades_and_refuses_what_is_none(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_feedback_command_sends_grades_and_rejects_invalid_options(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
     run, chunk = UUID(int=1), UUID(int=2)
     assert main(["feedback", str(run), "--up", "--chunk", f"{chunk}=3", "--note", "right", "--server", command.url]) == 0
     assert "with 1 judged passages" in capsys.readouterr().err
@@ -105,7 +105,7 @@ def test_feedback_sends_grades_and_refuses_what_is_none(command: Command, capsys
         assert main(["feedback", str(run), *wrong, "--server", command.url]) == 2
 
 
-def test_generations_are_listed_shown_rolled_back_and_dropped(command: Command, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_list_show_rollback_and_drop_commands(command: GenerationsCommand, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     assert command("list") == 0 and "standby" in capsys.readouterr().out
     assert command("show", "g2") == 0 and "strategy structure" in capsys.readouterr().out
     assert command("show", "g9") == 3
@@ -119,19 +119,19 @@ def test_generations_are_listed_shown_rolled_back_and_dropped(command: Command, 
     assert "NOT_CONFIRMED" in capsys.readouterr().err
 
 
-def test_drop_of_the_live_generation_is_refused_without_asking(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drop_of_live_generation_fails_without_prompt(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("drop", "g1") == 1
     told = capsys.readouterr().err
     assert "GENERATION_IS_LIVE" in told and "Drop it?" not in told
 
 
-def test_what_is_asked_without_a_gate_is_refused(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_promote_rejects_queries_without_gate(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
     """Nothing is compared then, so the questions would do nothing."""
     assert command("promote", "g2", "--queries", "5") == 2
-    assert "--gate" in capsys.readouterr().err and not command.desk.asked
+    assert "--gate" in capsys.readouterr().err and not command.generations.requests
 
 
-def test_reindex_sends_what_is_given_and_refuses_what_does_not_go_together(command: Command, capsys: pytest.CaptureFixture[str]) -> None:
+def test_reindex_sends_options_and_rejects_conflicts(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
     here = ["--server", command.url, "--json"]
     assert main(["reindex", "--pause", "g2", *here]) == 0
     assert "events_per_second" not in json.loads(capsys.readouterr().out)

@@ -7,52 +7,52 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from anabranch.desk.decisions import Decisions
 from schemas.errors import PermanentError
-from sql.flips import flips_held
-from sql.switching import roll_back, switch
-from streams.hosting import group_name
-from tests.both_logs import on_both_logs
-from tests.generations import copied
-from tests.journey.conftest import PATIENCE_S, World
+from services.generations.decisions import GenerationDecisions
+from sql.generation_switch import roll_back, switch_generation
+from sql.visibility_lock import hold_visibility_lock
+from streams.stage_consumer import format_group_name
+from tests.generation_copies import copy_generation
+from tests.journey.conftest import TIMEOUT_S, ApiWorld
+from tests.log_backends import on_both_logs
 
 TEXTS = {
     "heron": "# Herons\n\nThe heron stands still in shallow water and waits for fish.",
     "stork": "# Storks\n\nThe stork builds a large nest of sticks on chimneys.",
     "crane": "# Cranes\n\nThe crane dances in spring and flies south in autumn.",
 }
-PER_SECOND, MOST = 50, 16
+QUERIES_PER_SECOND, MAX_IN_FLIGHT = 50, 16
 
 
-async def filled(world: World) -> None:
+async def ingest_texts(world: ApiWorld) -> None:
     for name, text in TEXTS.items():
-        await world.searchable(text, external_id=name)
+        await world.ingest_until_searchable(text, external_id=name)
 
 
-async def beside(world: World, name: str = "g2") -> None:
+async def copy_to_shadow(world: ApiWorld, name: str = "g2") -> None:
     """A shadow of g1 that the worker has come to read for, up to the end of the log: what a test takes out of it stays out."""
     storage = world.worker.storage
-    await copied(storage.pool, "g1", name)
-    async with asyncio.timeout(PATIENCE_S):
+    await copy_generation(storage.pool, "g1", name)
+    async with asyncio.timeout(TIMEOUT_S):
         for stage, topic in (("chunk", "ocr_done"), ("embed", "chunked"), ("index", "embedded"), ("graph", "entities")):
-            while await storage.waiting(group_name(stage, name), topic):
+            while await storage.count_pending(format_group_name(stage, name), topic):
                 await asyncio.sleep(0.02)
 
 
-async def forget(world: World, document: str) -> None:
+async def hide_in_shadow(world: ApiWorld, document: str) -> None:
     await world.worker.storage.pool.execute(
         "delete from visible where generation = 'g2' and document_id in (select id from documents where external_id = $1)", document
     )
 
 
-def decisions(world: World) -> Decisions:
-    return Decisions(world.worker.storage.log, world.worker.storage.codec)
+def make_decisions(world: ApiWorld) -> GenerationDecisions:
+    return GenerationDecisions(world.worker.storage.log, world.worker.storage.codec)
 
 
-async def test_a_question_names_the_generation_that_it_was_asked_of(world: World) -> None:
-    await filled(world)
-    await beside(world)
-    await forget(world, "heron")
+async def test_query_uses_and_names_requested_generation(world: ApiWorld) -> None:
+    await ingest_texts(world)
+    await copy_to_shadow(world)
+    await hide_in_shadow(world, "heron")
     for named, expected, found in ((None, "g1", ["heron"]), ("g1", "g1", ["heron"]), ("g2", "g2", [])):
         response = (await world.http.post("/v1/search", json={"query": "heron", "generation": named, "channels": ["lexical"]})).json()
         assert (response["generation"], response["trace"]["generation"]) == (expected, expected)
@@ -63,49 +63,55 @@ async def test_a_question_names_the_generation_that_it_was_asked_of(world: World
 
 
 @on_both_logs
-async def test_under_fifty_questions_a_second_a_switch_fails_none_and_each_answer_names_one_generation(world: World) -> None:
-    await filled(world)
+async def test_generation_switch_under_load_fails_no_query(world: ApiWorld) -> None:
+    await ingest_texts(world)
     pool = world.worker.storage.pool
-    await beside(world)
-    asker = Asker(world)
+    await copy_to_shadow(world)
+    asker = QueryLoad(world)
     asking = asyncio.create_task(asker.run())
     order = []
     for turn in range(6):
-        await asker.until(25 * (turn + 1))
-        moved = await (switch(pool, "g2", decisions(world).promoted) if turn % 2 == 0 else roll_back(pool, decisions(world).promoted))
+        await asker.wait_for_answers(25 * (turn + 1))
+        moved = await (
+            switch_generation(pool, "g2", make_decisions(world).publish_promoted) if turn % 2 == 0 else roll_back(pool, make_decisions(world).publish_promoted)
+        )
         order.append(moved.generation)
-    await asker.until(200)
+    await asker.wait_for_answers(200)
     asking.cancel()
     await asyncio.gather(asking, return_exceptions=True)
     assert order == ["g2", "g1"] * 3
-    answers = await asyncio.gather(*asker.under_way, *asker.answered)
+    answers = await asyncio.gather(*asker.in_flight, *asker.finished_tasks)
     assert {status for status, _ in answers} == {200}
     assert {body["generation"] for _, body in answers} == {"g1", "g2"}
     assert all(body["trace"]["generation"] == body["generation"] and body["results"] for _, body in answers)
 
 
 @on_both_logs
-async def test_what_is_searchable_is_found_whichever_generation_answers_while_documents_arrive_and_generations_change(world: World) -> None:
-    await filled(world)
-    await beside(world)
+async def test_searchable_documents_are_found_during_generation_switches(world: ApiWorld) -> None:
+    await ingest_texts(world)
+    await copy_to_shadow(world)
     moved: list[str] = []
 
     async def change() -> None:
         while True:
             with suppress(PermanentError):
-                moved.append((await switch(world.worker.storage.pool, "g1" if moved[-1:] == ["g2"] else "g2", decisions(world).promoted)).generation)
+                moved.append(
+                    (
+                        await switch_generation(world.worker.storage.pool, "g1" if moved[-1:] == ["g2"] else "g2", make_decisions(world).publish_promoted)
+                    ).generation
+                )
             await asyncio.sleep(0.05)
 
     async def arrive(number: int) -> None:
         await asyncio.sleep(number * 0.1)
-        await world.searchable(f"# Note {number}\n\nThe word of this note is zq{number}x.", f"{number}.md", external_id=f"n{number}")
+        await world.ingest_until_searchable(f"# Note {number}\n\nThe word of this note is zq{number}x.", f"{number}.md", external_id=f"n{number}")
         found = await world.search(f"zq{number}x", channels=["lexical"])
         assert [result["external_id"] for result in found] == [f"n{number}"], (number, moved)
 
     async def lag(name: str) -> None:
         """Now this generation is behind, now that one."""
         while True:
-            async with world.worker.storage.pool.acquire() as connection, flips_held(connection, name, wait_s=PATIENCE_S):
+            async with world.worker.storage.pool.acquire() as connection, hold_visibility_lock(connection, name, wait_s=TIMEOUT_S):
                 await asyncio.sleep(0.3)
             await asyncio.sleep(0.1)
 
@@ -120,63 +126,63 @@ async def test_what_is_searchable_is_found_whichever_generation_answers_while_do
 
 
 @dataclass
-class Asker:
+class QueryLoad:
     """Fifty a second, whether or not those before have been answered, as long as no more than `MOST` are under way: on a slow machine fewer."""
 
-    world: World
-    under_way: set[asyncio.Task[tuple[int, dict[str, Any]]]] = field(default_factory=set)
-    answered: list[asyncio.Task[tuple[int, dict[str, Any]]]] = field(default_factory=list)
+    world: ApiWorld
+    in_flight: set[asyncio.Task[tuple[int, dict[str, Any]]]] = field(default_factory=set)
+    finished_tasks: list[asyncio.Task[tuple[int, dict[str, Any]]]] = field(default_factory=list)
 
     async def run(self) -> None:
         while True:
-            if len(self.under_way) < MOST:
-                task = asyncio.create_task(self._ask(len(self.answered) + len(self.under_way)))
-                self.under_way.add(task)
-                task.add_done_callback(self._done)
-            await asyncio.sleep(1 / PER_SECOND)
+            if len(self.in_flight) < MAX_IN_FLIGHT:
+                task = asyncio.create_task(self._search(len(self.finished_tasks) + len(self.in_flight)))
+                self.in_flight.add(task)
+                task.add_done_callback(self._on_done)
+            await asyncio.sleep(1 / QUERIES_PER_SECOND)
 
-    async def until(self, count: int) -> None:
-        while len(self.answered) < count:
+    async def wait_for_answers(self, count: int) -> None:
+        while len(self.finished_tasks) < count:
             await asyncio.sleep(0.01)
 
-    def _done(self, task: asyncio.Task[tuple[int, dict[str, Any]]]) -> None:
-        self.under_way.discard(task)
-        self.answered.append(task)
+    def _on_done(self, task: asyncio.Task[tuple[int, dict[str, Any]]]) -> None:
+        self.in_flight.discard(task)
+        self.finished_tasks.append(task)
 
-    async def _ask(self, number: int) -> tuple[int, dict[str, Any]]:
+    async def _search(self, number: int) -> tuple[int, dict[str, Any]]:
         response = await self.world.http.post("/v1/search", json={"query": list(TEXTS)[number % len(TEXTS)], "channels": ["lexical"]})
         return response.status_code, response.json()
 
 
-def golden(query: str, document: str, quote: str) -> dict[str, Any]:
+def make_golden_query(query: str, document: str, quote: str) -> dict[str, Any]:
     return {"query": query, "channels": ["lexical"], "judgements": [{"external_id": document, "quote": quote, "grade": 3}]}
 
 
-GOLDEN = [
-    golden("Where does the heron stand?", "heron", "stands still in shallow water"),
-    golden("What does the stork build?", "stork", "a large nest of sticks"),
+GOLDEN_QUERIES = [
+    make_golden_query("Where does the heron stand?", "heron", "stands still in shallow water"),
+    make_golden_query("What does the stork build?", "stork", "a large nest of sticks"),
 ]
-LENIENT = {"gain": None, "min_queries": 2, "min_judged_queries": 2, "max_latency_ratio": 1000}
+LENIENT_GATE = {"gain": None, "min_queries": 2, "min_judged_queries": 2, "max_latency_ratio": 1000}
 
 
-async def posted(world: World, path: str, **body: Any) -> dict[str, Any]:
+async def post_generations(world: ApiWorld, path: str, **body: Any) -> dict[str, Any]:
     response = await world.http.post(f"/v1/generations/{path}", json=body)
     assert response.status_code == 200, response.text
     return dict(response.json())
 
 
 @on_both_logs
-async def test_a_comparison_maps_judgements_onto_each_generation_and_replays_what_was_asked(world: World) -> None:
-    await filled(world)
+async def test_comparison_maps_judgements_and_reruns_queries(world: ApiWorld) -> None:
+    await ingest_texts(world)
     pool = world.worker.storage.pool
-    await beside(world)
+    await copy_to_shadow(world)
     run = (await world.ask("When does the crane dance?", channels=["lexical"]))["run_id"]
     [crane] = await world.search("crane dances", channels=["lexical"])
     assert (await world.http.post("/v1/feedback", json={"run_id": run, "grades": {crane["chunk_id"]: 3}})).status_code == 202
-    await settled(world, "runs", 2)
-    await settled(world, "judgements", 1)
-    await forget(world, "stork")
-    report = await posted(world, "compare", a="g1", b="g2", golden=GOLDEN)
+    await wait_for_rows(world, "runs", 2)
+    await wait_for_rows(world, "judgements", 1)
+    await hide_in_shadow(world, "stork")
+    report = await post_generations(world, "compare", a="g1", b="g2", golden=GOLDEN_QUERIES)
     assert report["generations"] == {"A": "g1", "B": "g2"} and report["failed"] == {}
     assert report["sources"] == {"golden": 2, "real": 2, "feedback": 0} and report["queries"] == 4
     assert report["judgements"] == 3 and report["mapped_share"] == {"A": 1.0, "B": 0.6667}
@@ -187,67 +193,67 @@ async def test_a_comparison_maps_judgements_onto_each_generation_and_replays_wha
     assert runs == 2, "a comparison leaves no trace among the questions"
 
 
-def unasked(report: dict[str, Any]) -> list[str]:
+def list_failed_queries(report: dict[str, Any]) -> list[str]:
     assert all(one["code"] == "UNKNOWN_PROFILE" and one["detail"] for one in report["failed"].values())
     return [one["query"] for one in report["failed"].values()]
 
 
-async def test_questions_that_cannot_be_asked_are_named_whichever_comes_first_and_keep_no_other_from_being_asked(world: World) -> None:
+async def test_comparison_reports_failed_queries_and_runs_the_rest(world: ApiWorld) -> None:
     """Such as those of a profile that is no more."""
-    await filled(world)
+    await ingest_texts(world)
     await world.ask("Where does the heron stand?")
     await world.ask("What does the stork build?")
     await world.ask("What does the stork build?", channels=["lexical"])
-    await settled(world, "runs", 3)
+    await wait_for_rows(world, "runs", 3)
     bound_to = "update runs set request = jsonb_set(request, '{profile}', '\"gone\"') where request ->> 'query' like $1"
     await world.worker.storage.pool.execute(bound_to, "%stork%")
-    report = await posted(world, "compare", a="g1", b="g1", golden=[golden("When does the crane dance?", "crane", "dances in spring")])
-    assert report["queries"] == 2 and unasked(report) == ["What does the stork build?"] * 2
-    report = await posted(world, "compare", a="g1", b="g1")
-    assert report["queries"] == 1 and unasked(report) == ["What does the stork build?"] * 2, "it is the latest, and is asked first"
+    report = await post_generations(world, "compare", a="g1", b="g1", golden=[make_golden_query("When does the crane dance?", "crane", "dances in spring")])
+    assert report["queries"] == 2 and list_failed_queries(report) == ["What does the stork build?"] * 2
+    report = await post_generations(world, "compare", a="g1", b="g1")
+    assert report["queries"] == 1 and list_failed_queries(report) == ["What does the stork build?"] * 2, "it is the latest, and is asked first"
     await world.worker.storage.pool.execute(bound_to, "%heron%")
     refused = await world.http.post("/v1/generations/compare", json={"a": "g1", "b": "g1"})
     assert (refused.status_code, refused.json()["code"]) == (422, "UNKNOWN_PROFILE")
 
 
-async def test_a_document_without_an_external_id_is_judged_by_its_file_name(world: World) -> None:
-    await world.searchable("# Owls\n\nThe owl hunts at night.", "owls.md")
-    await beside(world)
-    report = await posted(world, "compare", a="g1", b="g2", golden=[golden("When does the owl hunt?", "owls.md", "hunts at night")])
+async def test_judgement_by_filename_without_external_id(world: ApiWorld) -> None:
+    await world.ingest_until_searchable("# Owls\n\nThe owl hunts at night.", "owls.md")
+    await copy_to_shadow(world)
+    report = await post_generations(world, "compare", a="g1", b="g2", golden=[make_golden_query("When does the owl hunt?", "owls.md", "hunts at night")])
     assert report["mapped_share"] == {"A": 1.0, "B": 1.0} and report["judged_queries"] == 1
 
 
-async def test_answers_are_compared_as_well_on_request(world: World) -> None:
-    await filled(world)
-    await beside(world)
+async def test_comparison_can_include_answers(world: ApiWorld) -> None:
+    await ingest_texts(world)
+    await copy_to_shadow(world)
     unknown = {"query": "Which emperor conquered Gaul?", "judgements": []}
-    report = await posted(world, "compare", a="g1", b="g2", golden=[*GOLDEN, unknown], answers=True, queries=0)
+    report = await post_generations(world, "compare", a="g1", b="g2", golden=[*GOLDEN_QUERIES, unknown], answers=True, queries=0)
     assert report["queries"] == 3 and report["refusals"]["A"] == report["refusals"]["B"]
 
 
-async def test_the_same_index_again_is_not_promoted_through_a_gate_and_says_why(world: World) -> None:
-    await filled(world)
-    await beside(world)
-    told = await posted(world, "g2/promote", gate={}, comparison={"golden": GOLDEN})
+async def test_gate_rejects_identical_generation_with_reason(world: ApiWorld) -> None:
+    await ingest_texts(world)
+    await copy_to_shadow(world)
+    told = await post_generations(world, "g2/promote", gate={}, comparison={"golden": GOLDEN_QUERIES})
     assert not told["promoted"] and any(reason.startswith("no gain in ndcg@10") for reason in told["reasons"])
     assert told["comparison"]["overlap@10"] == 1.0
-    itself = await posted(world, "g1/promote", gate=LENIENT, comparison={"golden": GOLDEN})
+    itself = await post_generations(world, "g1/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES})
     assert itself["promoted"] is False and itself["reasons"] == ["g1 is the one that answers"]
     assert (await world.ask("heron?"))["generation"] == "g1"
 
 
 @on_both_logs
-async def test_a_generation_is_promoted_rolled_back_and_dropped(world: World) -> None:
-    await filled(world)
-    await beside(world)
+async def test_generation_is_promoted_rolled_back_and_dropped(world: ApiWorld) -> None:
+    await ingest_texts(world)
+    await copy_to_shadow(world)
     refused = await world.http.delete("/v1/generations/g1")
     assert refused.status_code == 409 and refused.json()["code"] == "GENERATION_IS_LIVE"
-    told = await posted(world, "g2/promote", gate=LENIENT, comparison={"golden": GOLDEN})
+    told = await post_generations(world, "g2/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES})
     assert told["promoted"] and told["previous"] == "g1" and told["reasons"] == []
     assert (await world.ask("heron?"))["generation"] == "g2"
     wrong = await world.http.post("/v1/generations/g1/rollback", json={})
     assert wrong.status_code == 409 and wrong.json()["code"] == "GENERATION_NOT_LIVE"
-    assert (await posted(world, "rollback"))["generation"] == "g1"
+    assert (await post_generations(world, "rollback"))["generation"] == "g1"
     listed = {one["name"]: one for one in (await world.http.get("/v1/generations")).json()["items"]}
     assert {name: (one["state"], one["documents"], one["previous"]) for name, one in listed.items()} == {"g1": ("live", 3, False), "g2": ("standby", 3, True)}
     assert listed["g2"]["chunks"] == 3 and listed["g2"]["bytes"] > 0
@@ -257,21 +263,21 @@ async def test_a_generation_is_promoted_rolled_back_and_dropped(world: World) ->
     assert (await world.http.post("/v1/query", json={"query": "heron?", "generation": "g2"})).status_code == 404
     assert (await world.http.post("/v1/generations/rollback", json={})).json()["code"] == "NO_PREVIOUS_GENERATION"
     assert (await world.ask("heron?"))["generation"] == "g1"
-    await world.searchable("# Owls\n\nThe owl hunts at night.", external_id="owl")
+    await world.ingest_until_searchable("# Owls\n\nThe owl hunts at night.", external_id="owl")
 
 
 @on_both_logs
-async def test_a_generation_that_misses_a_document_is_not_promoted(world: World) -> None:
-    await filled(world)
-    await beside(world)
-    await forget(world, "stork")
+async def test_generation_missing_a_document_is_not_promoted(world: ApiWorld) -> None:
+    await ingest_texts(world)
+    await copy_to_shadow(world)
+    await hide_in_shadow(world, "stork")
     response = await world.http.post("/v1/generations/g2/promote")
     assert response.status_code == 409 and response.json()["code"] == "GENERATION_BEHIND" and "stork" in response.json()["detail"]
     assert (await world.ask("heron?"))["generation"] == "g1"
 
 
-async def settled(world: World, table: str, count: int) -> None:
-    async with asyncio.timeout(PATIENCE_S):
+async def wait_for_rows(world: ApiWorld, table: str, count: int) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
         while await world.worker.storage.pool.fetchval(f"select count(*) from {table}") < count:
             await asyncio.sleep(0.02)
         while table == "runs" and await world.worker.storage.pool.fetchval("select count(*) from runs where response is null or request is null"):

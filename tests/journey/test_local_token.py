@@ -11,63 +11,63 @@ from typing import Any
 
 import httpx2
 
-from tests.journey.served import START_S, anabranch, http_of, up
+from tests.journey.server_process import START_TIMEOUT_S, open_http_client, run_anabranch, run_up
 
 
-def test_token_admits_the_cli_and_is_visible_to_its_owner_only(folder: Path) -> None:
-    with up(folder) as (process, server):
+def test_local_token_authenticates_cli_and_is_private_to_owner(folder: Path) -> None:
+    with run_up(folder) as (process, server):
         token = server["token"]
         assert len(token) >= 43
-        for written in (process.ready, folder / "server.json"):
+        for written in (process.ready_file, folder / "server.json"):
             assert written.stat().st_mode & 0o777 == 0o600
             assert json.loads(written.read_text())["token"] == token
-        assert token not in process.out.read_text() + process.err.read_text()
-        assert not [line for line in command_lines() if token in line], "the token is in the process list"
+        assert token not in process.stdout_file.read_text() + process.stderr_file.read_text()
+        assert not [line for line in read_command_lines() if token in line], "the token is in the process list"
         assert httpx2.get(f"{server['url']}/v1/documents").status_code == 401
-        assert anabranch("documents", "list", "--data", str(folder)).returncode == 0
+        assert run_anabranch("documents", "list", "--data", str(folder)).returncode == 0
         remote = ("documents", "list", "--server", server["url"])
-        refused = anabranch(*remote)
+        refused = run_anabranch(*remote)
         assert refused.returncode != 0 and "UNAUTHENTICATED" in refused.stderr and "ANABRANCH_TOKEN" in refused.stderr
-        assert anabranch(*remote, ANABRANCH_TOKEN=token).returncode == 0
-        with http_of(server) as http:
-            assert restarted(process.process.pid, http)
+        assert run_anabranch(*remote, ANABRANCH_TOKEN=token).returncode == 0
+        with open_http_client(server) as http:
+            assert kill_api_and_wait(process.process.pid, http)
             assert http.get("/v1/documents").status_code == 200, "a restarted API keeps the token"
 
 
-def command_lines() -> list[str]:
+def read_command_lines() -> list[str]:
     return [path.read_bytes().decode(errors="replace") for path in Path("/proc").glob("[0-9]*/cmdline") if path.exists()]
 
 
-def restarted(supervisor: int, http: httpx2.Client) -> bool:
+def kill_api_and_wait(supervisor: int, http: httpx2.Client) -> bool:
     """Kill the API and wait until another process answers."""
-    before = api_process(supervisor)
+    before = find_api_pid(supervisor)
     assert before
     os.kill(before, signal.SIGKILL)
-    deadline = time.monotonic() + START_S
+    deadline = time.monotonic() + START_TIMEOUT_S
     while time.monotonic() < deadline:
         time.sleep(0.1)
-        if api_process(supervisor) not in (None, before) and answers(http):
+        if find_api_pid(supervisor) not in (None, before) and is_api_alive(http):
             return True
     return False
 
 
-def api_process(supervisor: int) -> int | None:
+def find_api_pid(supervisor: int) -> int | None:
     for child in Path(f"/proc/{supervisor}/task/{supervisor}/children").read_text().split():
         if b"\0api\0" in Path(f"/proc/{child}/cmdline").read_bytes():
             return int(child)
     return None
 
 
-def answers(http: httpx2.Client) -> bool:
+def is_api_alive(http: httpx2.Client) -> bool:
     try:
         return http.get("/livez").status_code == 200
     except httpx2.HTTPError:
         return False
 
 
-def test_a_configured_token_is_kept(folder: Path) -> None:
+def test_configured_token_is_used(folder: Path) -> None:
     chosen = "chosen-by-the-owner-of-this-server"
-    with up(folder, ANABRANCH_API__TOKEN=chosen) as (_, server):
+    with run_up(folder, ANABRANCH_API__TOKEN=chosen) as (_, server):
         assert server["token"] == chosen
-        found: Any = anabranch("documents", "list", "--data", str(folder), "--json")
+        found: Any = run_anabranch("documents", "list", "--data", str(folder), "--json")
         assert found.returncode == 0, found.stderr

@@ -5,16 +5,16 @@ from __future__ import annotations
 import asyncio
 import time
 
-from tests.journey.conftest import World
+from tests.journey.conftest import ApiWorld
 
-WORDS = " ".join(f"lamp{number}" for number in range(1_000))
-ORDINARY = "Who oils the pump of the third lighthouse in the winter?"
-TOGETHER = 16
-MOST = 6.0
+LONG_QUESTION = " ".join(f"lamp{number}" for number in range(1_000))
+SHORT_QUESTION = "Who oils the pump of the third lighthouse in the winter?"
+CONCURRENCY = 16
+MAX_SLOWDOWN = 6.0
 """Times an ordinary question's. Before words were bounded it was several hundred."""
 
 
-async def seconds(world: World, question: str) -> tuple[float, float]:
+async def measure_queries_s(world: ApiWorld, question: str) -> tuple[float, float]:
     """How long `TOGETHER` such questions take at once, and the longest that a probe waits meanwhile."""
     longest = 0.0
 
@@ -28,18 +28,18 @@ async def seconds(world: World, question: str) -> tuple[float, float]:
 
     probing = asyncio.create_task(probe())
     began = time.perf_counter()
-    answers = await asyncio.gather(*(world.http.post("/v1/query", json={"query": f"{number} {question}"}) for number in range(TOGETHER)))
+    answers = await asyncio.gather(*(world.http.post("/v1/query", json={"query": f"{number} {question}"}) for number in range(CONCURRENCY)))
     taken = time.perf_counter() - began
     probing.cancel()
     assert {answer.status_code for answer in answers} <= {200, 503}
     return taken, longest
 
 
-async def test_long_questions_hold_up_nobody(world: World) -> None:
+async def test_long_questions_do_not_slow_down_others(world: ApiWorld) -> None:
     for number in range(20):
-        await world.searchable(f"Lighthouse {number}: the pump is oiled by keeper {number} each morning.", f"{number}.md")
-    await seconds(world, ORDINARY)  # engines and statements are warm
-    ordinary, probe = await seconds(world, ORDINARY)
-    long, probe_meanwhile = await seconds(world, WORDS)
-    assert long < MOST * ordinary + 1, (ordinary, long)
-    assert probe_meanwhile < MOST * probe + 0.3, (probe, probe_meanwhile)
+        await world.ingest_until_searchable(f"Lighthouse {number}: the pump is oiled by keeper {number} each morning.", f"{number}.md")
+    await measure_queries_s(world, SHORT_QUESTION)  # engines and statements are warm
+    ordinary, probe = await measure_queries_s(world, SHORT_QUESTION)
+    long, probe_meanwhile = await measure_queries_s(world, LONG_QUESTION)
+    assert long < MAX_SLOWDOWN * ordinary + 1, (ordinary, long)
+    assert probe_meanwhile < MAX_SLOWDOWN * probe + 0.3, (probe, probe_meanwhile)

@@ -13,151 +13,153 @@ from typing import Any
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from anabranch.background.gauges import Gauges
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
-from anabranch.process.metrics import Metrics
-from anabranch.settings import Settings
-from anabranch.settings_loading import load_settings
+from anabranch.config.loader import load_settings
+from anabranch.config.settings import Settings
 from api.services import Services
 from engines.openai_server import OpenAIServer
-from engines.resilience import Patience
+from engines.resilience import ServerRetryPolicy
 from engines.server_settings import ServerSettings
 from schemas.errors import EngineUnavailable
 from schemas.questions import Progress, QueryRequest, Route, SearchResponse, Trace
-from tests.api_access import api_client
-from tests.callers import LOCAL
+from services.instrumentation.metrics import Metrics
+from services.monitoring.gauge_updater import GaugeUpdater
+from tests.api_client import api_client
+from tests.callers import LOCAL_CALLER
 from tests.fakes.openai_server import NATIVE_DIMENSION, fake_openai
-from tests.journey.conftest import World, _ready
+from tests.journey.conftest import ApiWorld, _wait_until_ready
 
-Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
+MetricSamples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 
-def samples(text: str) -> Samples:
+def parse_samples(text: str) -> MetricSamples:
     return {(one.name, frozenset(one.labels.items())): one.value for family in text_string_to_metric_families(text) for one in family.samples}
 
 
-def value(found: Samples, name: str, **labels: str) -> float:
+def sum_samples(found: MetricSamples, name: str, **labels: str) -> float:
     """Of all series with these labels together."""
     return sum(number for (known, given), number in found.items() if known == f"anabranch_{name}" and labels.items() <= dict(given).items())
 
 
 @dataclass
-class Watched(World):
+class MeteredWorld(ApiWorld):
     metrics: Metrics
-    working: asyncio.Task[None]
+    worker_task: asyncio.Task[None]
     services: Services
 
-    async def of_worker(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> Samples:
-        await Gauges(self.worker.storage, self.metrics, clock=clock).once()
-        return samples(self.metrics.exposition()[0].decode())
+    async def sample_worker(self, clock: Callable[[], datetime] = lambda: datetime.now(UTC)) -> MetricSamples:
+        await GaugeUpdater(self.worker.storage, self.metrics, clock=clock).update()
+        return parse_samples(self.metrics.format_exposition()[0].decode())
 
-    async def of_api(self) -> Samples:
-        return samples((await self.http.get("/metrics")).text)
+    async def sample_api(self) -> MetricSamples:
+        return parse_samples((await self.http.get("/metrics")).text)
 
 
 @asynccontextmanager
-async def watched(settings: Settings, database: str, overrides: Overrides) -> AsyncIterator[Watched]:
+async def run_metered_system(settings: Settings, database: str, overrides: Overrides) -> AsyncIterator[MeteredWorld]:
     metrics = Metrics("1")
     given = replace(overrides, watch=metrics.watch)
     async with (
-        prepare_worker(settings, database, overrides=given, observer=metrics) as worker,
+        prepare_worker(settings, database, overrides=given, instrumentation=metrics) as worker,
         prepare_api(settings, database, overrides=overrides) as services,
         api_client(services) as http,
     ):
         working = asyncio.create_task(worker.run())
         try:
-            await _ready(http)
-            yield Watched(http, worker, settings, metrics, working, services)
+            await _wait_until_ready(http)
+            yield MeteredWorld(http, worker, settings, metrics, working, services)
         finally:
-            await stopped(working)
+            await stop_worker(working)
 
 
-async def stopped(working: asyncio.Task[None]) -> None:
+async def stop_worker(working: asyncio.Task[None]) -> None:
     working.cancel()
     await asyncio.gather(working, return_exceptions=True)
 
 
-async def test_a_document_and_a_failure_are_told_by_the_worker(settings: Settings, database: str, overrides: Overrides) -> None:
-    async with watched(settings, database, overrides) as world:
-        await world.searchable("Herons stand still in shallow water.", external_id="herons")
-        await world.ended(await world.ingest(b"%PDF-1.7\nno more", "torn.pdf"))
-        found = await world.of_worker()
-    assert value(found, "events_total", topic="accepted", type="document.accepted.v1") == 1
-    assert value(found, "events_total", topic="outcomes", type="document.indexed.v1") == 1
-    assert value(found, "ingest_end_to_end_seconds_count") == 1
-    assert 0 < value(found, "ingest_end_to_end_seconds_sum") < 600
-    assert value(found, "dead_letters", stage="receive") == 1
-    assert value(found, "dead_letters_total", stage="receive") == 1
-    assert value(found, "generation_info", id="g1", state="live") == 1
-    assert (value(found, "documents", state="searchable"), value(found, "documents", state="failed")) == (1, 1)
-    assert value(found, "stage_events_total", stage="index", outcome="done") == 1
-    assert value(found, "stage_duration_seconds_count", stage="embed") >= 1
+async def test_worker_metrics_count_document_and_failure(settings: Settings, database: str, overrides: Overrides) -> None:
+    async with run_metered_system(settings, database, overrides) as world:
+        await world.ingest_until_searchable("Herons stand still in shallow water.", external_id="herons")
+        await world.wait_until_final(await world.ingest(b"%PDF-1.7\nno more", "torn.pdf"))
+        found = await world.sample_worker()
+    assert sum_samples(found, "events_total", topic="accepted", type="document.accepted.v1") == 1
+    assert sum_samples(found, "events_total", topic="outcomes", type="document.indexed.v1") == 1
+    assert sum_samples(found, "ingest_end_to_end_seconds_count") == 1
+    assert 0 < sum_samples(found, "ingest_end_to_end_seconds_sum") < 600
+    assert sum_samples(found, "dead_letters", stage="receive") == 1
+    assert sum_samples(found, "dead_letters_total", stage="receive") == 1
+    assert sum_samples(found, "generation_info", id="g1", state="live") == 1
+    assert (sum_samples(found, "documents", state="searchable"), sum_samples(found, "documents", state="failed")) == (1, 1)
+    assert sum_samples(found, "stage_events_total", stage="index", outcome="done") == 1
+    assert sum_samples(found, "stage_duration_seconds_count", stage="embed") >= 1
 
 
-async def test_an_unchanged_document_does_not_count_as_one_that_took_time(settings: Settings, database: str, overrides: Overrides) -> None:
-    async with watched(settings, database, overrides) as world:
+async def test_unchanged_document_is_not_in_latency_histogram(settings: Settings, database: str, overrides: Overrides) -> None:
+    async with run_metered_system(settings, database, overrides) as world:
         for _ in range(2):
-            await world.searchable("Herons stand still in shallow water.")
-        found = await world.of_worker()
-    assert value(found, "events_total", topic="outcomes", type="document.indexed.v1") == 2
-    assert value(found, "ingest_end_to_end_seconds_count") == 1
+            await world.ingest_until_searchable("Herons stand still in shallow water.")
+        found = await world.sample_worker()
+    assert sum_samples(found, "events_total", topic="outcomes", type="document.indexed.v1") == 2
+    assert sum_samples(found, "ingest_end_to_end_seconds_count") == 1
 
 
-async def test_what_waits_is_told_with_its_age(settings: Settings, database: str, overrides: Overrides) -> None:
-    async with watched(settings, database, overrides) as world:
-        await world.searchable("Read at once.")
-        await stopped(world.working)
-        before = await world.of_worker()
+async def test_consumer_lag_is_measured_in_events_and_seconds(settings: Settings, database: str, overrides: Overrides) -> None:
+    async with run_metered_system(settings, database, overrides) as world:
+        await world.ingest_until_searchable("Read at once.")
+        await stop_worker(world.worker_task)
+        before = await world.sample_worker()
         await world.ingest("Nobody reads this.")
-        after = await world.of_worker(lambda: datetime.now(UTC) + timedelta(hours=1))
-    assert value(before, "consumer_lag_seconds", stage="receive") == 0
-    assert value(after, "consumer_lag_events", stage="receive") == 1
-    assert 3600 <= value(after, "consumer_lag_seconds", stage="receive") < 7200
+        after = await world.sample_worker(lambda: datetime.now(UTC) + timedelta(hours=1))
+    assert sum_samples(before, "consumer_lag_seconds", stage="receive") == 0
+    assert sum_samples(after, "consumer_lag_events", stage="receive") == 1
+    assert 3600 <= sum_samples(after, "consumer_lag_seconds", stage="receive") < 7200
 
 
-async def test_questions_and_what_is_said_of_their_answers_are_told_by_the_api(settings: Settings, database: str, overrides: Overrides) -> None:
-    async with watched(settings, database, overrides) as world:
-        await world.searchable("Herons stand still in shallow water.", external_id="herons")
+async def test_api_metrics_count_queries_and_feedback(settings: Settings, database: str, overrides: Overrides) -> None:
+    async with run_metered_system(settings, database, overrides) as world:
+        await world.ingest_until_searchable("Herons stand still in shallow water.", external_id="herons")
         answer = await world.ask("Where do herons stand still?")
         await world.http.post("/v1/feedback", json={"run_id": answer["run_id"], "useful": False, "note": "no"})
-        found = await world.of_api()
+        found = await world.sample_api()
     channels = [channel for context in answer["contexts"] for channel in context["channels"]]
-    assert value(found, "events_total", topic="raw", type="document.received.v1") == 1
-    assert value(found, "channel_contribution_total", channel="lexical") == channels.count("lexical") > 0
-    assert value(found, "query_duration_seconds_count", kind="query", profile="default") == 1
-    assert value(found, "query_stage_duration_seconds_count", stage="fuse") == 1
-    assert value(found, "answers_total") == 1
+    assert sum_samples(found, "events_total", topic="raw", type="document.received.v1") == 1
+    assert sum_samples(found, "channel_contribution_total", channel="lexical") == channels.count("lexical") > 0
+    assert sum_samples(found, "query_duration_seconds_count", kind="query", profile="default") == 1
+    assert sum_samples(found, "query_stage_duration_seconds_count", stage="fuse") == 1
+    assert sum_samples(found, "answers_total") == 1
     failed = [check for check in (answer["judge"] or {"checks": []})["checks"] if check["result"] == "fail"]
-    assert value(found, "judge_failures_total") == len(failed)
-    assert value(found, "feedback_total", kind="not_useful") == value(found, "feedback_total", kind="note") == 1
-    assert value(found, "feedback_total", kind="useful") == 0
+    assert sum_samples(found, "judge_failures_total") == len(failed)
+    assert sum_samples(found, "feedback_total", kind="not_useful") == sum_samples(found, "feedback_total", kind="note") == 1
+    assert sum_samples(found, "feedback_total", kind="useful") == 0
 
 
-async def test_model_servers_are_told_with_their_tokens_and_circuits(tmp_path: Path, database: str) -> None:
+async def test_model_server_tokens_and_breakers_are_measured(tmp_path: Path, database: str) -> None:
     with fake_openai(api_key="key") as fake:
         servers = [f"{section}.{key}={of}" for section in ("chat", "embed") for key, of in (("base_url", fake.url), ("api_key", "key"))]
         sets = [*servers, "chat.model=writer", "embed.model=vectors", f"embed.dimension={NATIVE_DIMENSION}", "logging.level=error"]
-        async with watched(load_settings(data_dir=tmp_path / "data", sets=sets), database, Overrides()) as world:
-            await world.searchable("The ferry to Sable Point leaves at nine.")
+        async with run_metered_system(load_settings(data_dir=tmp_path / "data", sets=sets), database, Overrides()) as world:
+            await world.ingest_until_searchable("The ferry to Sable Point leaves at nine.")
             await world.ask("When does the ferry leave?")
-            api, worker = await world.of_api(), await world.of_worker()
-    assert value(api, "tokens_total", model="writer", kind="input") > 0
-    assert value(api, "tokens_total", model="writer", kind="output") > 0
-    assert value(worker, "tokens_total", model="vectors", kind="input") > 0
+            api, worker = await world.sample_api(), await world.sample_worker()
+    assert sum_samples(api, "tokens_total", model="writer", kind="input") > 0
+    assert sum_samples(api, "tokens_total", model="writer", kind="output") > 0
+    assert sum_samples(worker, "tokens_total", model="vectors", kind="input") > 0
     targets = {dict(labels)["target"] for name, labels in api if name == "anabranch_breaker_state"}
     assert targets == {"chat", "embed"}
 
 
-async def test_a_circuit_opens_with_its_server_gone_and_closes_when_it_is_back() -> None:
+async def test_breaker_opens_on_outage_and_closes_on_recovery() -> None:
     metrics = Metrics("1")
 
     def circuit() -> float:
-        return value(samples(metrics.exposition()[0].decode()), "breaker_state", target="chat")
+        return sum_samples(parse_samples(metrics.format_exposition()[0].decode()), "breaker_state", target="chat")
 
     with fake_openai() as fake:
-        server = OpenAIServer(ServerSettings(fake.url, "m", watch=metrics.watch("chat")), Patience(attempts=1, failures=2, rest=0.0))
+        server = OpenAIServer(
+            ServerSettings(fake.url, "m", instrumentation=metrics.watch("chat")), ServerRetryPolicy(attempts=1, failure_threshold=2, circuit_open_s=0.0)
+        )
         try:
             fake.fail(times=2, status=500)
             for _ in range(2):
@@ -170,28 +172,28 @@ async def test_a_circuit_opens_with_its_server_gone_and_closes_when_it_is_back()
             await server.close()
 
 
-async def test_a_streamed_answer_counts_while_it_streams(settings: Settings, database: str, overrides: Overrides) -> None:
-    async with watched(settings, database, overrides) as world:
-        await world.searchable("Herons stand still in shallow water.")
+async def test_streaming_clients_gauge_counts_open_streams(settings: Settings, database: str, overrides: Overrides) -> None:
+    async with run_metered_system(settings, database, overrides) as world:
+        await world.ingest_until_searchable("Herons stand still in shallow water.")
         during = set()
 
         def tell(progress: Progress) -> None:
-            during.add(value(samples(world.services.metrics()[0].decode()), "sse_clients"))
+            during.add(sum_samples(parse_samples(world.services.render_metrics()[0].decode()), "sse_clients"))
 
         for stream in (False, True):
             during.clear()
-            await world.services.query(LOCAL, QueryRequest(query="Where do herons stand?", stream=stream), tell)
+            await world.services.query(LOCAL_CALLER, QueryRequest(query="Where do herons stand?", stream=stream), tell)
             assert during == {float(stream)}
-        assert value(await world.of_api(), "sse_clients") == 0
+        assert sum_samples(await world.sample_api(), "sse_clients") == 0
 
 
-def test_a_lost_channel_is_told_with_its_reason() -> None:
+def test_failed_channel_is_counted_by_reason() -> None:
     metrics = Metrics("1")
-    metrics.asked("search", 0.1, lost("graph", "TIMED_OUT"))
-    assert value(samples(metrics.exposition()[0].decode()), "channel_failures_total", channel="graph", reason="TIMED_OUT") == 1
+    metrics.record_query("search", 0.1, make_failed_channel_response("graph", "TIMED_OUT"))
+    assert sum_samples(parse_samples(metrics.format_exposition()[0].decode()), "channel_failures_total", channel="graph", reason="TIMED_OUT") == 1
 
 
-def lost(channel: str, reason: str) -> Any:
+def make_failed_channel_response(channel: str, reason: str) -> Any:
     trace = Trace(
         generation="g1", profile="default", route=Route(mode="hybrid", decided_by="rules", reason="-"), channels={}, channels_used=[],
         channels_failed={channel: reason}, timings_ms={}, reranker=None, max_rerank_score=None, threshold=None,

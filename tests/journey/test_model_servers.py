@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.overrides import NONE
+from anabranch.composition.overrides import NO_OVERRIDES
 from anabranch.composition.worker import prepare_worker
-from anabranch.settings import Settings
-from anabranch.settings_loading import load_settings
+from anabranch.config.loader import load_settings
+from anabranch.config.settings import Settings
 from schemas.errors import GenerationMismatch
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai
-from tests.journey.conftest import World, running
+from tests.journey.conftest import ApiWorld, run_system
 
-FACTS = "# Ferry\n\nThe ferry to Sable Point leaves at nine. The ticket office closes at eight in the evening."
+FERRY_TEXT = "# Ferry\n\nThe ferry to Sable Point leaves at nine. The ticket office closes at eight in the evening."
 
 
 @pytest.fixture(scope="module")
@@ -32,33 +32,33 @@ def settings(tmp_path: Path, models: FakeOpenAI) -> Settings:
 
 
 @pytest.fixture
-async def world(settings: Settings, database: str) -> AsyncIterator[World]:
-    async with running(settings, database, NONE) as found:
+async def world(settings: Settings, database: str) -> AsyncIterator[ApiWorld]:
+    async with run_system(settings, database, NO_OVERRIDES) as found:
         yield found
 
 
-async def test_the_server_embeds_reranks_and_writes_and_the_trace_names_its_models(world: World, models: FakeOpenAI) -> None:
-    await world.searchable(FACTS, "ferry.md", external_id="ferry")
+async def test_model_server_embeds_reranks_and_answers(world: ApiWorld, models: FakeOpenAI) -> None:
+    await world.ingest_until_searchable(FERRY_TEXT, "ferry.md", external_id="ferry")
     answer = await world.ask("When does the ticket office close?")
     assert not answer["refused"], answer
     assert "eight" in answer["answer"]
-    assert answer["citations"][0]["quote"] in FACTS
+    assert answer["citations"][0]["quote"] in FERRY_TEXT
     assert (answer["trace"]["models"], answer["trace"]["reranker"]) == ({"embed": "vectors", "answer": "writer"}, "judge")
     assert answer["trace"]["model_calls"] == 1
     paths = {path.removeprefix("/v1") for path, _ in models.requests}
     assert {"/embeddings", "/rerank", "/chat/completions"} <= paths
 
 
-async def test_a_chat_server_that_fails_leaves_a_quoted_answer_that_says_so(world: World, models: FakeOpenAI) -> None:
-    await world.searchable(FACTS, "ferry.md")
-    models.say(*["this is not the JSON that was asked for"] * 10)
+async def test_failing_chat_server_falls_back_to_extractive_answer(world: ApiWorld, models: FakeOpenAI) -> None:
+    await world.ingest_until_searchable(FERRY_TEXT, "ferry.md")
+    models.queue_answers(*["this is not the JSON that was asked for"] * 10)
     answer = await world.ask("When does the ticket office close?")
-    models._said.clear()
+    models._queued_answers.clear()
     assert "eight in the evening" in answer["answer"]
     assert any("writer" in limitation for limitation in answer["limitations"])
 
 
-async def test_an_index_made_with_one_model_refuses_another(world: World, settings: Settings, database: str) -> None:
+async def test_index_rejects_different_embedding_model(world: ApiWorld, settings: Settings, database: str) -> None:
     other = settings.model_copy(update={"embed": settings.embed.model_copy(update={"model": "other"})})
     with pytest.raises(GenerationMismatch, match=r"embed\.model"):
         async with prepare_worker(other, database):

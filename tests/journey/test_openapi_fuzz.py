@@ -15,19 +15,19 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis.errors import Unsatisfiable
 from schemathesis import GenerationMode
 
-from api.app import routes_only
-from tests.journey.conftest import World
+from api.app import create_routes
+from tests.journey.conftest import ApiWorld
 
-EXAMPLES = int(os.environ.get("ATTACK_EXAMPLES", "4"))
+EXAMPLES_PER_OPERATION = int(os.environ.get("ATTACK_EXAMPLES", "4"))
 """Of each kind for each operation; `make attack` takes more."""
-ENDLESS = ("/v1/stream", "/v1/runs/{run}/stream")
+ENDLESS_STREAM_PATHS = ("/v1/stream", "/v1/runs/{run}/stream")
 """Server-sent events without an end are read elsewhere."""
-_SENT = ("method", "url", "headers", "params", "json", "data", "files")
+_REQUEST_ARGUMENTS = ("method", "url", "headers", "params", "json", "data", "files")
 
 
 @pytest.mark.timeout(1800)
-async def test_no_request_made_from_the_description_is_a_server_error(world: World, record_property: Callable[[str, object], None]) -> None:
-    await world.searchable("The pump in hall four is oiled each day.", "pump.md", external_id="pump", collection="rules", tags="a")
+async def test_openapi_requests_cause_no_server_error(world: ApiWorld, record_property: Callable[[str, object], None]) -> None:
+    await world.ingest_until_searchable("The pump in hall four is oiled each day.", "pump.md", external_id="pump", collection="rules", tags="a")
     await world.ask("Who oils the pump?")
     loop, statuses, failures = asyncio.get_running_loop(), Counter[int](), list[str]()
 
@@ -35,7 +35,7 @@ async def test_no_request_made_from_the_description_is_a_server_error(world: Wor
         return await asyncio.wait_for(world.http.request(**arguments), 60)
 
     def call(case: Any) -> None:
-        arguments = _arguments(case)
+        arguments = _get_request_arguments(case)
         try:
             world.http.build_request(**arguments)
         except (ValueError, TypeError, httpx2.InvalidURL):
@@ -45,29 +45,31 @@ async def test_no_request_made_from_the_description_is_a_server_error(world: Wor
         if response.status_code >= 500:
             failures.append(f"{response.status_code} {case.method} {response.request.url}: {arguments.get('json')!r:.300} → {response.text[:300]}")
 
-    schema = schemathesis.openapi.from_dict(routes_only().openapi())
+    schema = schemathesis.openapi.from_dict(create_routes().openapi())
     operations = [result.ok() for result in schema.get_all_operations()]
     assert len(operations) > 60
     for operation in operations:
-        if operation.path not in ENDLESS:
+        if operation.path not in ENDLESS_STREAM_PATHS:
             for mode in (GenerationMode.POSITIVE, GenerationMode.NEGATIVE):
-                await asyncio.to_thread(_run, operation, mode, call)
+                await asyncio.to_thread(_run_examples, operation, mode, call)
     record_property("attempts", statuses.total())
     assert failures == []
     assert {200, 404, 422} <= set(statuses) and statuses.total() > len(operations), statuses
 
 
-def _arguments(case: Any) -> dict[str, Any]:
+def _get_request_arguments(case: Any) -> dict[str, Any]:
     """As our client takes them, always with the valid token: requests without one have tests of their own."""
-    made = {name: value for name, value in case.as_transport_kwargs(base_url="http://localhost").items() if name in _SENT and value is not None}
+    made = {name: value for name, value in case.as_transport_kwargs(base_url="http://localhost").items() if name in _REQUEST_ARGUMENTS and value is not None}
     made["headers"] = {name: value for name, value in (made.get("headers") or {}).items() if name.lower() != "authorization"}
     if isinstance(made.get("data"), (bytes, str)):
         made["content"] = made.pop("data")
     return made
 
 
-def _run(operation: Any, mode: GenerationMode, call: Callable[[Any], None]) -> None:
-    @settings(max_examples=EXAMPLES, deadline=None, database=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+def _run_examples(operation: Any, mode: GenerationMode, call: Callable[[Any], None]) -> None:
+    @settings(
+        max_examples=EXAMPLES_PER_OPERATION, deadline=None, database=None, derandomize=True, phases=[Phase.generate], suppress_health_check=list(HealthCheck)
+    )
     @given(case=operation.as_strategy(generation_mode=mode))
     def one(case: Any) -> None:
         call(case)

@@ -8,47 +8,60 @@ from typing import Any
 import pytest
 
 from sql.replays import PgReplays
-from tests.both_logs import expire, on_both_logs
-from tests.fakes.choosy import Choosy
-from tests.journey.conftest import World
-from tests.journey.replaying import embedder, ended, get, idle, overrides, post, producers_told, replayed, summed, until
+from tests.fakes.rejecting_embedder import RejectingEmbedder
+from tests.journey.conftest import ApiWorld
+from tests.journey.replay_helpers import (
+    compute_database_checksum,
+    dry_run_and_replay,
+    embedder,
+    get,
+    is_idle,
+    overrides,
+    post,
+    read_outcomes,
+    wait_for_replay,
+    wait_until,
+)
+from tests.log_backends import expire_topic, on_both_logs
 
 __all__ = ["embedder", "overrides"]
 
 
 @on_both_logs
-async def test_a_stage_that_reacts_again_changes_nothing_and_asks_no_engine(world: World, database: str, embedder: Choosy) -> None:
+async def test_replay_is_idempotent_and_calls_no_engine(world: ApiWorld, database: str, embedder: RejectingEmbedder) -> None:
     for number in range(5):
-        await world.searchable(f"Note {number} about otters.", external_id=str(number))
-    before, calls = await summed(database), embedder.calls
+        await world.ingest_until_searchable(f"Note {number} about otters.", external_id=str(number))
+    before, calls = await compute_database_checksum(database), embedder.n_calls
     dry = await post(world, "/v1/replays", {"stage": "embed", "dry_run": True})
     assert dry["replay_id"] is None and dry["topic"] == "chunked"
     replay = (await post(world, "/v1/replays", {"stage": "embed"}))["replay_id"]
-    found = await ended(world, replay)
+    found = await wait_for_replay(world, replay)
     assert (found["state"], found["replayed"], found["buried"], found["left"]) == ("done", 5, 0, 0)
-    assert embedder.calls == calls, "the memo answers"
-    assert await summed(database) == before
+    assert embedder.n_calls == calls, "the memo answers"
+    assert await compute_database_checksum(database) == before
 
 
-async def test_a_replay_takes_only_what_is_chosen(world: World) -> None:
-    receipts = [await world.searchable(f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even") for number in range(4)]
+async def test_replay_applies_document_collection_and_time_filters(world: ApiWorld) -> None:
+    receipts = [
+        await world.ingest_until_searchable(f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even") for number in range(4)
+    ]
     one = (await post(world, "/v1/replays", {"stage": "chunk", "document_ids": [receipts[2]["document_id"]]}))["replay_id"]
-    assert (await ended(world, one))["replayed"] == 1
+    assert (await wait_for_replay(world, one))["replayed"] == 1
     odd = (await post(world, "/v1/replays", {"stage": "chunk", "collection": "odd"}))["replay_id"]
-    assert (await ended(world, odd))["replayed"] == 2
+    assert (await wait_for_replay(world, odd))["replayed"] == 2
     none = (await post(world, "/v1/replays", {"stage": "chunk", "until": "2001-01-01T00:00:00Z"}))["replay_id"]
-    assert (await ended(world, none))["replayed"] == 0
+    assert (await wait_for_replay(world, none))["replayed"] == 0
 
 
 @on_both_logs
-async def test_a_replay_is_paused_goes_on_and_is_cancelled(world: World) -> None:
+async def test_replay_can_be_paused_resumed_and_cancelled(world: ApiWorld) -> None:
     for number in range(4):
-        await world.searchable(f"Note {number}.", external_id=str(number))
+        await world.ingest_until_searchable(f"Note {number}.", external_id=str(number))
     replay = (await post(world, "/v1/replays", {"stage": "chunk", "per_second": 1}))["replay_id"]
     assert (await post(world, f"/v1/replays/{replay}/pause", {}, 200))["state"] == "paused"
     assert (await post(world, f"/v1/replays/{replay}/pause", {}, 422))["code"] == "WRONG_STATE"
     assert (await post(world, f"/v1/replays/{replay}/resume", {}, 200))["state"] == "running"
-    assert (await ended(world, replay))["state"] == "done"
+    assert (await wait_for_replay(world, replay))["state"] == "done"
     another = (await post(world, "/v1/replays", {"stage": "chunk", "per_second": 1}))["replay_id"]
     await post(world, f"/v1/replays/{another}/cancel", {}, 200)
     assert (await get(world, f"/v1/replays/{another}"))["state"] == "cancelled"
@@ -67,15 +80,17 @@ async def test_a_replay_is_paused_goes_on_and_is_cancelled(world: World) -> None
         ("/v1/dead-letters/discard", {"all": True}, 422),
     ],
 )
-async def test_what_cannot_be_replayed_is_refused_with_the_reason(world: World, path: str, body: dict[str, Any], status: int) -> None:
+async def test_invalid_replay_request_is_rejected_with_reason(world: ApiWorld, path: str, body: dict[str, Any], status: int) -> None:
     response = await world.http.post(path, json=body)
     assert response.status_code == status, response.text
     assert response.json()["detail"]
 
 
 @on_both_logs
-async def test_a_dry_run_counts_what_then_happens_by_every_selector(world: World) -> None:
-    receipts = [await world.searchable(f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even") for number in range(6)]
+async def test_dry_run_counts_match_replay_for_every_selector(world: ApiWorld) -> None:
+    receipts = [
+        await world.ingest_until_searchable(f"Note {number}.", external_id=str(number), collection="odd" if number % 2 else "even") for number in range(6)
+    ]
     places = sorted([item async for item in world.worker.storage.log.read("ocr_done")], key=lambda item: item.appended_at)
     some = {place.record.headers["ce_document"].decode() for place in places[2:4]}
     middle = {"since": places[2].appended_at.isoformat(), "until": places[4].appended_at.isoformat()}
@@ -93,19 +108,19 @@ async def test_a_dry_run_counts_what_then_happens_by_every_selector(world: World
         ({"collection": "nowhere"}, 0),
     ]
     for chosen, count in choices:
-        dry, done = await replayed(world, stage="chunk", **chosen)
+        dry, done = await dry_run_and_replay(world, stage="chunk", **chosen)
         assert (dry["events_chosen"], done["replayed"]) == (count, count), chosen
         assert (dry["events_read"], 0) == (done["read"], done["left"]) and done["state"] == "done", chosen
 
 
 @on_both_logs
-async def test_what_retention_has_dropped_of_a_range_is_said_and_not_passed_over_in_silence(world: World) -> None:
+async def test_replay_rejects_range_with_expired_records(world: ApiWorld) -> None:
     storage = world.worker.storage
     for number in range(3):
-        await world.searchable(f"Note {number}.", external_id=str(number))
+        await world.ingest_until_searchable(f"Note {number}.", external_id=str(number))
     before = {item.position: item.appended_at async for item in storage.log.read("raw")}
-    await expire(storage, world.settings, "raw")
-    await world.searchable("Note 3.", external_id="3")
+    await expire_topic(storage, world.settings, "raw")
+    await world.ingest_until_searchable("Note 3.", external_id="3")
     [left] = [item async for item in storage.log.read("raw")]
     dry = await post(world, "/v1/replays", {"stage": "receive", "dry_run": True})
     gone = {place["partition"]: (place["start"], place["end"]) for place in dry["missing"]}
@@ -119,45 +134,45 @@ async def test_what_retention_has_dropped_of_a_range_is_said_and_not_passed_over
     place = {"partition": part, "start": start}
     since, quiet = ({"since": moment.isoformat()} for moment in (left.appended_at, max(before.values()) + timedelta(microseconds=1)))
     for chosen in ({"offsets": [place]}, {"offsets": [place], **since}, since, quiet):
-        dry, done = await replayed(world, stage="receive", **chosen)
+        dry, done = await dry_run_and_replay(world, stage="receive", **chosen)
         assert (dry["missing"], dry["events_chosen"], done["replayed"], done["state"]) == ([], 1, 1, "done")
 
 
 @on_both_logs
-async def test_a_replay_that_waited_does_not_go_on_over_what_retention_dropped_meanwhile(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_pending_replay_fails_when_its_range_expires(world: ApiWorld, monkeypatch: pytest.MonkeyPatch) -> None:
     async def none(*_: Any) -> None:
         return None
 
     for number in range(3):
-        await world.searchable(f"Note {number}.", external_id=str(number))
+        await world.ingest_until_searchable(f"Note {number}.", external_id=str(number))
     with monkeypatch.context() as nobody_is_there:
-        nobody_is_there.setattr(PgReplays, "lease", none)
+        nobody_is_there.setattr(PgReplays, "acquire", none)
         begun = await post(world, "/v1/replays", {"stage": "receive"})
-        await expire(world.worker.storage, world.settings, "raw")
-    done = await ended(world, begun["replay_id"])
+        await expire_topic(world.worker.storage, world.settings, "raw")
+    done = await wait_for_replay(world, begun["replay_id"])
     assert done["state"] == "failed" and "NOT_RETAINED" in done["error"]
 
 
 @on_both_logs
-async def test_every_stage_may_react_again_to_all_that_a_document_has_been_through(world: World, database: str) -> None:
+async def test_replay_of_every_stage_changes_nothing(world: ApiWorld, database: str) -> None:
     """Revisions that changed nothing, an amendment, a withdrawal and what came back after one."""
-    await world.searchable("A note about otters.", external_id="same")
-    await world.searchable("A note about otters.", external_id="same")
-    changed = await world.searchable("The stork has gone.", external_id="changed", title="Old")
-    await world.searchable("The otter has come.", external_id="changed", title="Old")
+    await world.ingest_until_searchable("A note about otters.", external_id="same")
+    await world.ingest_until_searchable("A note about otters.", external_id="same")
+    changed = await world.ingest_until_searchable("The stork has gone.", external_id="changed", title="Old")
+    await world.ingest_until_searchable("The otter has come.", external_id="changed", title="Old")
     assert (await world.http.patch(f"/v1/documents/{changed['document_id']}", json={"title": "New", "tags": ["x"]})).status_code == 202
-    gone = await world.searchable("The pike waits.", external_id="gone")
-    assert (await world.ended((await world.http.delete(f"/v1/documents/{gone['document_id']}")).json()))["state"] == "withdrawn"
+    gone = await world.ingest_until_searchable("The pike waits.", external_id="gone")
+    assert (await world.wait_until_final((await world.http.delete(f"/v1/documents/{gone['document_id']}")).json()))["state"] == "withdrawn"
 
     async def amended() -> bool:
         return bool((await get(world, f"/v1/documents/{changed['document_id']}"))["title"] == "New")
 
-    await until(amended)
-    await until(lambda: idle(world))
-    before, told = await summed(database), await producers_told(world)
+    await wait_until(amended)
+    await wait_until(lambda: is_idle(world))
+    before, told = await compute_database_checksum(database), await read_outcomes(world)
     for stage in ("receive", "transcribe", "chunk", "embed", "extract", "index"):
-        done = await ended(world, (await post(world, "/v1/replays", {"stage": stage}))["replay_id"])
+        done = await wait_for_replay(world, (await post(world, "/v1/replays", {"stage": stage}))["replay_id"])
         assert (done["state"], done["buried"]) == ("done", 0), done
-        await until(lambda: idle(world))
-        assert await summed(database) == before, stage
-        assert await producers_told(world) == told, f"{stage} tells of what came since as if it had come first"
+        await wait_until(lambda: is_idle(world))
+        assert await compute_database_checksum(database) == before, stage
+        assert await read_outcomes(world) == told, f"{stage} tells of what came since as if it had come first"

@@ -10,18 +10,18 @@ import pytest
 import yaml
 
 from anabranch.composition.overrides import Overrides
-from anabranch.settings import Settings
-from tests.journey.conftest import World, running
+from anabranch.config.settings import Settings
+from tests.journey.conftest import ApiWorld, run_system
 
 SAMPLES = Path(__file__).parents[2] / "samples"
 
 pytestmark = pytest.mark.slow
 
 
-async def test_the_sample_questions_cite_the_document_that_answers_them_and_the_last_is_refused(settings: Settings, database: str) -> None:
+async def test_sample_questions_cite_expected_documents(settings: Settings, database: str) -> None:
     questions: list[dict[str, Any]] = yaml.safe_load((SAMPLES / "questions.yaml").read_text(encoding="utf-8"))
-    async with running(settings, database, Overrides()) as world:
-        await asyncio.gather(*(ingested(world, path) for path in sorted((SAMPLES / "corpus").iterdir())))
+    async with run_system(settings, database, Overrides()) as world:
+        await asyncio.gather(*(ingest_file(world, path) for path in sorted((SAMPLES / "corpus").iterdir())))
         for question in questions:
             answer = await world.ask(question["question"])
             if question["document"] is None:
@@ -31,23 +31,23 @@ async def test_the_sample_questions_cite_the_document_that_answers_them_and_the_
                 assert lead["external_id"] == question["document"], answer
                 assert question["says"] in lead["quote"], answer
                 assert answer["language"] == question["language"]
-                assert [await stored(world, citation) for citation in answer["citations"]] == [citation["quote"] for citation in answer["citations"]]
+                assert [await fetch_cited_text(world, citation) for citation in answer["citations"]] == [citation["quote"] for citation in answer["citations"]]
 
 
-async def test_near_misses_are_refused_and_headings_of_a_scan_are_not_quoted(settings: Settings, database: str) -> None:
-    async with running(settings, database, Overrides()) as world:
-        await asyncio.gather(*(ingested(world, SAMPLES / "corpus" / name) for name in ("notice-to-mariners.png", "ferry-service-agreement.docx")))
+async def test_near_misses_are_refused_and_scan_headings_not_quoted(settings: Settings, database: str) -> None:
+    async with run_system(settings, database, Overrides()) as world:
+        await asyncio.gather(*(ingest_file(world, SAMPLES / "corpus" / name) for name in ("notice-to-mariners.png", "ferry-service-agreement.docx")))
         assert (await world.ask("How often is the ferry bell rung in fog?"))["code"] == "NO_SUITABLE_CONTEXT"
         moved = await world.ask("How far was buoy 14 moved?")
         assert "40 metres" in moved["citations"][0]["quote"]
         assert "Buoy 14 moved" not in [citation["quote"] for citation in moved["citations"]]
 
 
-async def stored(world: World, citation: dict[str, Any]) -> str:
+async def fetch_cited_text(world: ApiWorld, citation: dict[str, Any]) -> str:
     """What the document's Markdown holds where the citation says that its quote stands."""
     markdown = (await world.http.get(f"/v1/documents/{citation['document_id']}/markdown")).text
     return markdown[citation["spans"][0]["char_start"] : citation["spans"][-1]["char_end"]]
 
 
-async def ingested(world: World, path: Path) -> None:
-    await world.searchable(path.read_bytes(), path.name, external_id=path.name)
+async def ingest_file(world: ApiWorld, path: Path) -> None:
+    await world.ingest_until_searchable(path.read_bytes(), path.name, external_id=path.name)

@@ -16,8 +16,8 @@ import httpx2
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
-from anabranch.settings import Settings
-from api.app import create_app, routes_only
+from anabranch.config.settings import Settings
+from api.app import create_app, create_routes
 from api.services import Services
 from engines.embed.null import NullEmbedder
 from schemas.errors import Unauthenticated
@@ -25,18 +25,18 @@ from schemas.principals import Principal
 
 Json = dict[str, Any]
 TENANTS = ("acme", "bolt")
-USERS = {"ana": ("user:ana",), "ben": ("user:ben", "group:finance"), "head": None}
+READER_NAMES_BY_USER = {"ana": ("user:ana",), "ben": ("user:ben", "group:finance"), "head": None}
 """Two users, and an operator of the house that acts for the tenant."""
-BODIES: dict[str, Json] = {"build_generation": {"purpose": "reindex"}}
+FIXED_BODY_FIELDS: dict[str, Json] = {"build_generation": {"purpose": "reindex"}}
 """Fields that keep an operation from changing the server for every tenant."""
-STREAMS = {"stream"}
-IS_LONG = "ATTACK_EXAMPLES" in os.environ
+STREAM_OPERATIONS = {"stream"}
+IS_EXHAUSTIVE = "ATTACK_EXAMPLES" in os.environ
 """`make attack`: every value in every place. The suite puts in each place the ids of its kind and one other value, in turn."""
-VALUES_PER_PLACE = 1_000 if IS_LONG else 1
-STREAM_S = 6.0 if IS_LONG else 3.0
-KINDS = {"other": "run", "seed": "entity"}
+VALUES_PER_PARAMETER = 1_000 if IS_EXHAUSTIVE else 1
+STREAM_DURATION_S = 6.0 if IS_EXHAUSTIVE else 3.0
+ID_KIND_BY_PARAMETER = {"other": "run", "seed": "entity"}
 """Of ids in places whose names do not hold it."""
-WORDS = {
+VALUES_BY_PARAMETER = {
     "stage": ["receive"],
     "state": ["searchable", "failed"],
     "topics": ["dead_letters,queries,accepted,raw"],
@@ -47,79 +47,85 @@ WORDS = {
 
 
 @dataclass
-class Belongings:
+class OwnedData:
     """What one caller made. `hooks` are asked for, `secrets` are never sent by anybody else."""
 
     secrets: set[str] = field(default_factory=set)
-    hooks: set[str] = field(default_factory=set)
+    query_terms: set[str] = field(default_factory=set)
     names: set[str] = field(default_factory=set)
     ids: dict[str, set[str]] = field(default_factory=dict)
 
     @property
     def tokens(self) -> set[str]:
-        return self.secrets | self.hooks | self.names | set().union(*self.ids.values())
+        return self.secrets | self.query_terms | self.names | set().union(*self.ids.values())
 
 
 @dataclass
-class Things:
+class ParameterValues:
     """Values for the places of a call: ids by kind, and texts."""
 
     ids: dict[str, list[str]]
     texts: list[str]
-    per_place: int = VALUES_PER_PLACE
-    turn: int = 0
+    per_parameter: int = VALUES_PER_PARAMETER
+    next_index: int = 0
 
     @property
-    def every_id(self) -> list[str]:
+    def all_ids(self) -> list[str]:
         return [one for ids in self.ids.values() for one in ids]
 
-    def ids_for(self, name: str) -> list[str]:
+    def select_ids(self, name: str) -> list[str]:
         """All of the kind that the place takes, and some of others."""
-        fitting = [one for kind, ids in self.ids.items() if kind in KINDS.get(name, name) for one in ids]
-        return [*fitting, *self.some([one for one in self.every_id if one not in fitting])]
+        fitting = [one for kind, ids in self.ids.items() if kind in ID_KIND_BY_PARAMETER.get(name, name) for one in ids]
+        return [*fitting, *self.select_values([one for one in self.all_ids if one not in fitting])]
 
-    def some(self, values: Sequence[str]) -> list[str]:
+    def select_values(self, values: Sequence[str]) -> list[str]:
         """So many that no place has too many, the next ones at each call."""
-        if len(values) <= self.per_place:
+        if len(values) <= self.per_parameter:
             return list(values)
-        self.turn += self.per_place
-        return [values[(self.turn + place) % len(values)] for place in range(self.per_place)]
+        self.next_index += self.per_parameter
+        return [values[(self.next_index + place) % len(values)] for place in range(self.per_parameter)]
 
 
 @dataclass
-class Desk:
+class TenantStack:
     """`shared` is what everyone in the tenant may read."""
 
     services: Services
     clients: dict[tuple[str, str], httpx2.AsyncClient]
-    owned: dict[tuple[str, str], Belongings]
-    requests: int = 0
-    said: dict[str, set[str]] = field(default_factory=lambda: {tenant: set() for tenant in TENANTS})
+    data_by_owner: dict[tuple[str, str], OwnedData]
+    request_count: int = 0
+    disclosed_tokens: dict[str, set[str]] = field(default_factory=lambda: {tenant: set() for tenant in TENANTS})
 
-    def foreign(self, who: tuple[str, str]) -> list[Belongings]:
+    def list_foreign_data(self, who: tuple[str, str]) -> list[OwnedData]:
         tenant, user = who
-        readable = {who, (tenant, "shared")} | ({(tenant, other) for other in USERS} if USERS[user] is None else set())
-        return [found for owner, found in self.owned.items() if owner not in readable]
+        readable = {who, (tenant, "shared")} | ({(tenant, other) for other in READER_NAMES_BY_USER} if READER_NAMES_BY_USER[user] is None else set())
+        return [found for owner, found in self.data_by_owner.items() if owner not in readable]
 
 
 async def authenticate(credential: str | None, tenant: str | None) -> Principal:
     own, _, user = (credential or "").partition("/")
-    if own not in TENANTS or user not in USERS:
+    if own not in TENANTS or user not in READER_NAMES_BY_USER:
         raise Unauthenticated("Nobody goes by that credential.")
-    return Principal(f"jwt:{own}-{user}", own, "admin" if USERS[user] else "operator", USERS[user], None if USERS[user] else "house")
+    return Principal(
+        f"jwt:{own}-{user}",
+        own,
+        "admin" if READER_NAMES_BY_USER[user] else "operator",
+        READER_NAMES_BY_USER[user],
+        None if READER_NAMES_BY_USER[user] else "house",
+    )
 
 
 @asynccontextmanager
-async def desk_of(settings: Settings, dsn: str) -> AsyncIterator[Desk]:
+async def open_tenant_stack(settings: Settings, dsn: str) -> AsyncIterator[TenantStack]:
     overrides = Overrides(embedder=NullEmbedder(64, 16))
     async with prepare_worker(settings, dsn, overrides=overrides) as worker:
         working = asyncio.create_task(worker.run())
         try:
             async with prepare_api(settings, dsn, overrides=overrides) as services:
                 app = create_app(replace(services, authenticate=authenticate))
-                clients = {(tenant, user): _client(app, f"{tenant}/{user}") for tenant in TENANTS for user in USERS}
-                desk = Desk(services, clients, {(tenant, user): Belongings() for tenant in TENANTS for user in (*USERS, "shared")})
-                await _ready(clients["acme", "head"])
+                clients = {(tenant, user): _open_client(app, f"{tenant}/{user}") for tenant in TENANTS for user in READER_NAMES_BY_USER}
+                desk = TenantStack(services, clients, {(tenant, user): OwnedData() for tenant in TENANTS for user in (*READER_NAMES_BY_USER, "shared")})
+                await _wait_until_ready(clients["acme", "head"])
                 yield desk
                 for client in clients.values():
                     await client.aclose()
@@ -128,46 +134,46 @@ async def desk_of(settings: Settings, dsn: str) -> AsyncIterator[Desk]:
             await asyncio.gather(working, return_exceptions=True)
 
 
-def _client(app: Any, credential: str) -> httpx2.AsyncClient:
+def _open_client(app: Any, credential: str) -> httpx2.AsyncClient:
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
     headers = {"Authorization": f"Bearer {credential}"}
     return httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=headers, timeout=60)
 
 
-async def _ready(http: httpx2.AsyncClient) -> None:
+async def _wait_until_ready(http: httpx2.AsyncClient) -> None:
     async with asyncio.timeout(60):
         while (await http.get("/readyz")).status_code != 200:
             await asyncio.sleep(0.05)
 
 
-async def furnish(desk: Desk) -> None:
+async def create_data(stack: TenantStack) -> None:
     """Documents, questions, feedback, a dead letter, a source, a replay and an erasure of each."""
-    receipts = [await _own(desk, tenant, user) for tenant in TENANTS for user in (*USERS, "shared")]
+    receipts = [await _ingest_documents(stack, tenant, user) for tenant in TENANTS for user in (*READER_NAMES_BY_USER, "shared")]
     for who, job in [item for found in receipts for item in found]:
         async with asyncio.timeout(90):
-            while (await desk.clients[who].get(f"/v1/ingest/status/{job}")).json().get("state") not in ("searchable", "failed"):
+            while (await stack.clients[who].get(f"/v1/ingest/status/{job}")).json().get("state") not in ("searchable", "failed"):
                 await asyncio.sleep(0.1)
-    for who in desk.clients:
-        await _ask(desk, who)
+    for who in stack.clients:
+        await _query_and_rate(stack, who)
     for tenant in TENANTS:
-        await _administer(desk, tenant)
-    for who in desk.clients:
-        await _note_ids(desk, who)
+        await _create_tenant_objects(stack, tenant)
+    for who in stack.clients:
+        await _collect_ids(stack, who)
 
 
-async def _own(desk: Desk, tenant: str, user: str) -> list[tuple[tuple[str, str], str]]:
-    sender = (tenant, user if user in USERS else "head")
-    own, mark = desk.owned[tenant, user], f"{tenant}{user}".capitalize()
+async def _ingest_documents(stack: TenantStack, tenant: str, user: str) -> list[tuple[tuple[str, str], str]]:
+    sender = (tenant, user if user in READER_NAMES_BY_USER else "head")
+    own, mark = stack.data_by_owner[tenant, user], f"{tenant}{user}".capitalize()
     secret, hook, title = f"{mark}secretquartz", f"{mark}hookfeldspar", f"{mark}titlebasalt"
     own.secrets |= {secret, title, f"{mark}filegneiss", f"{mark}brokenschist"}
-    own.hooks |= {hook}
+    own.query_terms |= {hook}
     own.names |= {f"{mark}externalmarl", f"{mark}collectionloess", f"{mark}tagtuff", f"{mark}metapumice"}
     text = f"# {title}\n\nThe {hook} was bought by {mark} Brandt of {mark} Holdings for {secret} euro.\n"
     fields = {"collection": f"{mark}collectionloess", "tags": f"{mark}tagtuff", "metadata": json.dumps({"who": f"{mark}metapumice"})}
     fields |= {"external_id": f"{mark}externalmarl"}
-    if user in USERS:
+    if user in READER_NAMES_BY_USER:
         fields["readers"] = f"user:{user}"
-    http, sent = desk.clients[sender], []
+    http, sent = stack.clients[sender], []
     for name, body, extra in (
         (f"{mark}filegneiss.md", text.encode(), fields),
         (f"{mark}brokenschist.pdf", b"%PDF-1.7 broken", {**fields, "external_id": f"{mark}externalbroken"}),
@@ -180,13 +186,13 @@ async def _own(desk: Desk, tenant: str, user: str) -> list[tuple[tuple[str, str]
     return sent
 
 
-async def _ask(desk: Desk, who: tuple[str, str]) -> None:
+async def _query_and_rate(stack: TenantStack, who: tuple[str, str]) -> None:
     """In its own words, which only its own runs hold."""
-    own, http = desk.owned[who], desk.clients[who]
+    own, http = stack.data_by_owner[who], stack.clients[who]
     question = f"{''.join(who).capitalize()}askedgranite"
     own.secrets.add(question)
     for path in ("/v1/query", "/v1/search"):
-        answer = await http.post(path, json={"query": f"What was the {next(iter(own.hooks))} bought for, {question}?"})
+        answer = await http.post(path, json={"query": f"What was the {next(iter(own.query_terms))} bought for, {question}?"})
         assert answer.status_code == 200, answer.text
         own.ids.setdefault("run", set()).add(answer.json()["run_id"])
     found = [result["chunk_id"] for result in answer.json()["results"]]
@@ -197,8 +203,8 @@ async def _ask(desk: Desk, who: tuple[str, str]) -> None:
     assert said.status_code in (202, 422), said.text
 
 
-async def _administer(desk: Desk, tenant: str) -> None:
-    http, own = desk.clients[tenant, "head"], desk.owned[tenant, "head"]
+async def _create_tenant_objects(stack: TenantStack, tenant: str) -> None:
+    http, own = stack.clients[tenant, "head"], stack.data_by_owner[tenant, "head"]
     name = f"{tenant}-source"
     added = await http.post("/v1/sources", json={"name": name, "takes": {"kind": "urls", "urls": [f"http://127.0.0.1:9/{tenant}source"]}})
     if added.status_code == 202:
@@ -207,14 +213,14 @@ async def _administer(desk: Desk, tenant: str) -> None:
     assert replayed.status_code == 202, replayed.text
     own.ids["replay"] = {replayed.json()["replay_id"]}
     gone = await http.post("/v1/ingest", json={"text": "Nothing stays.", "collection": f"{tenant}-gone", "external_id": f"{tenant}-gone"})
-    own.ids["receipt"] = {await _erased(http, f"{tenant}-gone", gone.json()["ingestion_job_id"])}
+    own.ids["receipt"] = {await _erase_collection(http, f"{tenant}-gone", gone.json()["ingestion_job_id"])}
     own.names.add(f"{tenant}-gone")
     letters = (await http.get("/v1/dead-letters")).json()["items"]
     assert letters, "a broken file is a dead letter"
     own.ids["event"] = {letter["event_id"] for letter in letters if letter["external_id"] == f"{tenant.capitalize()}headexternalbroken"}
 
 
-async def _erased(http: httpx2.AsyncClient, collection: str, job: str) -> str:
+async def _erase_collection(http: httpx2.AsyncClient, collection: str, job: str) -> str:
     async with asyncio.timeout(60):
         while (await http.get(f"/v1/ingest/status/{job}")).json().get("state") != "searchable":
             await asyncio.sleep(0.1)
@@ -223,9 +229,9 @@ async def _erased(http: httpx2.AsyncClient, collection: str, job: str) -> str:
     return str(answer.json()["receipt_id"])
 
 
-async def _note_ids(desk: Desk, who: tuple[str, str]) -> None:
+async def _collect_ids(stack: TenantStack, who: tuple[str, str]) -> None:
     """Of chunks and entities that nobody else has: of documents which everyone in the tenant may read they are the tenant's."""
-    http, own = desk.clients[who], desk.owned[who]
+    http, own = stack.clients[who], stack.data_by_owner[who]
     for document in own.ids["document"]:
         chunks = (await http.get(f"/v1/documents/{document}/chunks")).json().get("items", [])
         own.ids.setdefault("chunk", set()).update(chunk["chunk_id"] for chunk in chunks)
@@ -238,7 +244,7 @@ async def _note_ids(desk: Desk, who: tuple[str, str]) -> None:
 
 
 @dataclass(frozen=True)
-class Operation:
+class ApiOperation:
     id: str
     method: str
     path: str
@@ -246,224 +252,227 @@ class Operation:
     body: Json | None
 
     @property
-    def reads(self) -> bool:
+    def is_read(self) -> bool:
         return self.method == "GET"
 
 
-def operations() -> list[Operation]:
-    document = routes_only().openapi()
+def list_operations() -> list[ApiOperation]:
+    document = create_routes().openapi()
     found = []
     for path, methods in document["paths"].items():
         for method, operation in methods.items():
             content = operation.get("requestBody", {}).get("content", {})
             schema = content.get("application/json", {}).get("schema")
             found.append(
-                Operation(
+                ApiOperation(
                     operation["operationId"],
                     method.upper(),
                     path,
-                    tuple(_resolved(parameter, document) for parameter in operation.get("parameters", [])),
-                    _resolved(schema, document) if schema else None,
+                    tuple(_resolve_references(parameter, document) for parameter in operation.get("parameters", [])),
+                    _resolve_references(schema, document) if schema else None,
                 )
             )
     return found
 
 
-def _resolved(schema: Any, document: Json, depth: int = 0) -> Any:
+def _resolve_references(schema: Any, document: Json, depth: int = 0) -> Any:
     if depth > 12:
         return {}
     if isinstance(schema, list):
-        return [_resolved(one, document, depth + 1) for one in schema]
+        return [_resolve_references(one, document, depth + 1) for one in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
         target: Any = document
         for part in schema["$ref"].removeprefix("#/").split("/"):
             target = target.get(part, {}) if isinstance(target, dict) else {}
-        return _resolved(target, document, depth + 1)
-    return {name: _resolved(value, document, depth + 1) for name, value in schema.items()}
+        return _resolve_references(target, document, depth + 1)
+    return {name: _resolve_references(value, document, depth + 1) for name, value in schema.items()}
 
 
-def calls(operation: Operation, things: Things) -> Iterator[tuple[Json, Json, Json | None]]:
+def generate_calls(operation: ApiOperation, things: ParameterValues) -> Iterator[tuple[Json, Json, Json | None]]:
     """Path, query and body with each of `things` in every place that takes a text or an id, one place at a time."""
     places = [parameter for parameter in operation.parameters if parameter["in"] == "path"]
     queries = [parameter for parameter in operation.parameters if parameter["in"] == "query"]
-    first = {place["name"]: _values(place["name"], place["schema"], things)[0] for place in places}
-    required = {one["name"]: _values(one["name"], one["schema"], things)[0] for one in queries if one.get("required")}
-    body = _minimal(operation.body, things) | BODIES.get(operation.id, {}) if operation.body else None
+    first = {place["name"]: _list_parameter_values(place["name"], place["schema"], things)[0] for place in places}
+    required = {one["name"]: _list_parameter_values(one["name"], one["schema"], things)[0] for one in queries if one.get("required")}
+    body = _make_minimal_body(operation.body, things) | FIXED_BODY_FIELDS.get(operation.id, {}) if operation.body else None
     yield first, required, body
     for place in places:
-        for value in _values(place["name"], place["schema"], things):
+        for value in _list_parameter_values(place["name"], place["schema"], things):
             yield first | {place["name"]: value}, required, body
     for one in queries:
-        for value in _values(one["name"], one["schema"], things):
+        for value in _list_parameter_values(one["name"], one["schema"], things):
             yield first, required | {one["name"]: value}, body
     for name, schema in (operation.body or {}).get("properties", {}).items():
-        if name in BODIES.get(operation.id, {}):
+        if name in FIXED_BODY_FIELDS.get(operation.id, {}):
             continue
-        for value in _filled(name, schema, things):
+        for value in _list_body_values(name, schema, things):
             yield first, required, {**(body or {}), name: value}
 
 
-def _values(name: str, schema: Json, things: Things) -> list[Any]:
+def _list_parameter_values(name: str, schema: Json, things: ParameterValues) -> list[Any]:
     for one in schema.get("anyOf", [schema]):
-        if name in WORDS:
-            return WORDS[name]
+        if name in VALUES_BY_PARAMETER:
+            return VALUES_BY_PARAMETER[name]
         if "enum" in one or "const" in one:
             return list(one.get("enum", [one.get("const")]))
         if one.get("type") == "array":
-            return [[value] for value in _values(name, one.get("items", {}), things)]
+            return [[value] for value in _list_parameter_values(name, one.get("items", {}), things)]
         if one.get("type") == "boolean":
             return [True, False]
         if one.get("type") in ("integer", "number"):
             return [one.get("maximum", one.get("minimum", 1))]
         if one.get("format") == "uuid":
-            return things.ids_for(name)
+            return things.select_ids(name)
         if one.get("format") in ("date-time", "date"):
             return ["2020-01-01T00:00:00Z" if one["format"] == "date-time" else "2020-01-01"]
         if one.get("type") == "string":
-            return things.some(things.texts)
-    return things.some(things.texts)
+            return things.select_values(things.texts)
+    return things.select_values(things.texts)
 
 
-def _filled(name: str, schema: Json, things: Things) -> list[Any]:
+def _list_body_values(name: str, schema: Json, things: ParameterValues) -> list[Any]:
     for one in schema.get("anyOf", schema.get("oneOf", [schema])):
         if one.get("type") == "object" or "properties" in one:
             inner = one.get("properties", {})
             if not inner:
-                return [{"who": text} for text in things.some(things.texts)]
-            return [_minimal(one, things) | {key: value} for key, part in inner.items() for value in _filled(key, part, things)]
+                return [{"who": text} for text in things.select_values(things.texts)]
+            return [_make_minimal_body(one, things) | {key: value} for key, part in inner.items() for value in _list_body_values(key, part, things)]
         if one.get("type") == "array" and (one.get("items", {}).get("type") == "object" or "properties" in one.get("items", {})):
-            return [[_minimal(one["items"], things)]]
-        return _values(name, one, things)
+            return [[_make_minimal_body(one["items"], things)]]
+        return _list_parameter_values(name, one, things)
     return []
 
 
-def _minimal(schema: Json, things: Things) -> Json:
+def _make_minimal_body(schema: Json, things: ParameterValues) -> Json:
     properties = schema.get("properties", {})
     found = {}
     for name in schema.get("required", []):
         part = properties.get(name, {})
         variants = part.get("anyOf", part.get("oneOf", [part]))
         if "properties" in variants[0]:
-            found[name] = _minimal(variants[0], things)
+            found[name] = _make_minimal_body(variants[0], things)
         else:
-            found[name] = (_filled(name, part, things) or things.texts[:1])[0]
+            found[name] = (_list_body_values(name, part, things) or things.texts[:1])[0]
     return found
 
 
-def _request(http: httpx2.AsyncClient, operation: Operation, path: Json, query: Json, body: Json | None) -> Any:
+def _send_request(http: httpx2.AsyncClient, operation: ApiOperation, path: Json, query: Json, body: Json | None) -> Any:
     url = operation.path
     for name, value in path.items():
         url = url.replace("{" + name + "}", str(value))
     return http.request(operation.method, url, params=query, json=body)
 
 
-def _things(desk: Desk, who: tuple[str, str]) -> Things:
+def _collect_foreign_values(stack: TenantStack, who: tuple[str, str]) -> ParameterValues:
     """Of another user of the tenant, and of whoever has things of every kind in the other one."""
     other = next(tenant for tenant in TENANTS if tenant != who[0])
-    owners = [desk.owned[other, "head"], *([desk.owned[who[0], next(user for user in USERS if user != who[1])]] if USERS[who[1]] else [])]
+    owners = [
+        stack.data_by_owner[other, "head"],
+        *([stack.data_by_owner[who[0], next(user for user in READER_NAMES_BY_USER if user != who[1])]] if READER_NAMES_BY_USER[who[1]] else []),
+    ]
     ids: dict[str, list[str]] = {}
     for own in owners:
         for kind in own.ids if own is owners[-1] else ("document", "replay", "receipt"):
             ids.setdefault(kind, []).extend(sorted(own.ids[kind])[-1:] if kind in own.ids else [])
-    texts = [text for own in owners for text in (*own.hooks, *sorted(own.names)[:2], *sorted(own.names)[-1:])]
-    return Things(ids, [*texts, other], turn=list(desk.clients).index(who))
+    texts = [text for own in owners for text in (*own.query_terms, *sorted(own.names)[:2], *sorted(own.names)[-1:])]
+    return ParameterValues(ids, [*texts, other], next_index=list(stack.clients).index(who))
 
 
-def _leaks(desk: Desk, who: tuple[str, str], answer: Any, sent: str) -> set[str]:
+def _find_leaks(stack: TenantStack, who: tuple[str, str], answer: Any, sent: str) -> set[str]:
     heard = (answer.text + json.dumps(dict(answer.headers))).lower()
-    tokens = {token for found in desk.foreign(who) for token in found.tokens}
-    return {token for token in tokens - desk.said[who[0]] if token.lower() in heard and token.lower() not in sent.lower()}
+    tokens = {token for found in stack.list_foreign_data(who) for token in found.tokens}
+    return {token for token in tokens - stack.disclosed_tokens[who[0]] if token.lower() in heard and token.lower() not in sent.lower()}
 
 
-def _note_said(desk: Desk, who: tuple[str, str], sent: str) -> None:
+def _note_disclosed_tokens(stack: TenantStack, who: tuple[str, str], sent: str) -> None:
     """What a tenant was told by its own callers it may repeat."""
-    desk.said[who[0]] |= {token for found in desk.foreign(who) for token in found.tokens if token.lower() in sent.lower()}
+    stack.disclosed_tokens[who[0]] |= {token for found in stack.list_foreign_data(who) for token in found.tokens if token.lower() in sent.lower()}
 
 
-async def sweep(desk: Desk, wanted: list[Operation]) -> tuple[set[str], list[str]]:
+async def call_operations(stack: TenantStack, wanted: list[ApiOperation]) -> tuple[set[str], list[str]]:
     """Operations that were called, and what came to light."""
     called, found = set[str](), list[str]()
 
     async def call_all(who: tuple[str, str]) -> None:
-        things = _things(desk, who)
+        things = _collect_foreign_values(stack, who)
         for operation in wanted:
-            for path, query, body in calls(operation, things):
+            for path, query, body in generate_calls(operation, things):
                 sent = json.dumps([path, query, body], default=str)
-                if not operation.reads:
-                    _note_said(desk, who, sent)
-                answer = await _request(desk.clients[who], operation, path, query, body)
-                desk.requests += 1
+                if not operation.is_read:
+                    _note_disclosed_tokens(stack, who, sent)
+                answer = await _send_request(stack.clients[who], operation, path, query, body)
+                stack.request_count += 1
                 called.add(operation.id)
                 where = f"{'/'.join(who)} {operation.id} {sent[:300]} → {answer.status_code}"
                 if answer.status_code >= 500:
                     found.append(f"{where} {answer.text[:300]}")
-                if leaks := _leaks(desk, who, answer, sent):
+                if leaks := _find_leaks(stack, who, answer, sent):
                     found.append(f"{where} told {sorted(leaks)[:5]}")
 
-    await asyncio.gather(*map(call_all, desk.clients))
+    await asyncio.gather(*map(call_all, stack.clients))
     return called, found
 
 
-async def stranger_and_unknown_differ(desk: Desk, wanted: list[Operation]) -> list[str]:
+async def find_existence_leaks(stack: TenantStack, wanted: list[ApiOperation]) -> list[str]:
     """Where an id of somebody else's is answered otherwise than one that nobody has."""
     found = []
-    for who, http in desk.clients.items():
+    for who, http in stack.clients.items():
         for operation in wanted:
             places = [one["name"] for one in operation.parameters if one["in"] == "path" and one["schema"].get("format") == "uuid"]
             if len(places) != 1 or operation.id == "get_signed_file":
                 continue
             fixed = {
-                one["name"]: _values(one["name"], one["schema"], Things({}, ["x"]))[0]
+                one["name"]: _list_parameter_values(one["name"], one["schema"], ParameterValues({}, ["x"]))[0]
                 for one in operation.parameters
                 if one["in"] == "path" and one["name"] not in places
             }
-            body = _minimal(operation.body, _things(desk, who)) if operation.body else None
-            unknown = await _request(http, operation, fixed | {places[0]: str(uuid4())}, {}, body)
-            for thing in _things(desk, who).ids_for(places[0]):
-                answer = await _request(http, operation, fixed | {places[0]: thing}, {}, body)
-                if (answer.status_code, _code(answer)) != (unknown.status_code, _code(unknown)):
+            body = _make_minimal_body(operation.body, _collect_foreign_values(stack, who)) if operation.body else None
+            unknown = await _send_request(http, operation, fixed | {places[0]: str(uuid4())}, {}, body)
+            for thing in _collect_foreign_values(stack, who).select_ids(places[0]):
+                answer = await _send_request(http, operation, fixed | {places[0]: thing}, {}, body)
+                if (answer.status_code, _get_error_code(answer)) != (unknown.status_code, _get_error_code(unknown)):
                     found.append(
-                        f"{'/'.join(who)} {operation.id} {thing}: {answer.status_code} {_code(answer)}, unknown: {unknown.status_code} {_code(unknown)}"
+                        f"{'/'.join(who)} {operation.id} {thing}: {answer.status_code} {_get_error_code(answer)}, unknown: {unknown.status_code} {_get_error_code(unknown)}"
                     )
     return found
 
 
-def _code(answer: Any) -> Any:
-    return answer.json().get("code") if "json" in answer.headers.get("content-type", "") else None
+def _get_error_code(answer: Any) -> Any:
+    return answer.is_json().get("code") if "json" in answer.headers.get("content-type", "") else None
 
 
-async def test_no_operation_tells_one_user_or_tenant_of_another(settings: Settings, database: str, record_property: Callable[[str, object], None]) -> None:
-    async with desk_of(settings, database) as desk:
-        await furnish(desk)
-        every = operations()
+async def test_no_operation_leaks_data_between_users_or_tenants(settings: Settings, database: str, record_property: Callable[[str, object], None]) -> None:
+    async with open_tenant_stack(settings, database) as desk:
+        await create_data(desk)
+        every = list_operations()
         assert len({operation.id for operation in every}) == len(every) > 50
-        reads = [operation for operation in every if operation.reads and operation.id not in STREAMS]
-        writes = [operation for operation in every if not operation.reads]
-        called, found = await sweep(desk, reads)
+        reads = [operation for operation in every if operation.is_read and operation.id not in STREAM_OPERATIONS]
+        writes = [operation for operation in every if not operation.is_read]
+        called, found = await call_operations(desk, reads)
         assert not found, "\n".join(found[:20])
-        assert not (differ := await stranger_and_unknown_differ(desk, reads)), "\n".join(differ[:20])
-        missing = await _owners_lack(desk, reads)
+        assert not (differ := await find_existence_leaks(desk, reads)), "\n".join(differ[:20])
+        missing = await _find_operations_failing_for_owners(desk, reads)
         assert not missing, f"the sweep proves nothing of what its owner cannot read either: {missing}"
-        assert not (found := await _streams(desk)), "\n".join(found)
-        written, found = await sweep(desk, writes)
+        assert not (found := await _find_stream_leaks(desk)), "\n".join(found)
+        written, found = await call_operations(desk, writes)
         assert not found, "\n".join(found[:20])
-        assert called | written | STREAMS == {operation.id for operation in every}
-        assert not (lost := await _lost(desk)), f"somebody else's call changed {lost}"
-        record_property("attempts", desk.requests)
+        assert called | written | STREAM_OPERATIONS == {operation.id for operation in every}
+        assert not (lost := await _find_changed_documents(desk)), f"somebody else's call changed {lost}"
+        record_property("attempts", desk.request_count)
 
 
-async def _owners_lack(desk: Desk, reads: list[Operation]) -> list[str]:
+async def _find_operations_failing_for_owners(stack: TenantStack, reads: list[ApiOperation]) -> list[str]:
     """Operations that answer no caller with 2xx though they are asked for its own."""
     lacking = []
     for operation in reads:
         statuses = set()
-        for who, http in desk.clients.items():
-            own = desk.owned[who]
-            things = Things({kind: sorted(ids) for kind, ids in own.ids.items()}, ["g1", f"{who[0]}-source", "default"], per_place=1_000)
-            for call in calls(operation, things):
-                statuses.add((await _request(http, operation, *call)).status_code)
+        for who, http in stack.clients.items():
+            own = stack.data_by_owner[who]
+            things = ParameterValues({kind: sorted(ids) for kind, ids in own.ids.items()}, ["g1", f"{who[0]}-source", "default"], per_parameter=1_000)
+            for call in generate_calls(operation, things):
+                statuses.add((await _send_request(http, operation, *call)).status_code)
                 if any(200 <= status < 300 for status in statuses):
                     break
             else:
@@ -474,29 +483,29 @@ async def _owners_lack(desk: Desk, reads: list[Operation]) -> list[str]:
     return [one for one in lacking if not one.startswith(("get_signed_file", "get_build", "ingest_status_by_event"))]
 
 
-async def _streams(desk: Desk) -> list[str]:
+async def _find_stream_leaks(stack: TenantStack) -> list[str]:
     """All at once, from the beginning, until the server says goodbye."""
 
     async def follow(who: tuple[str, str], **query: Any) -> list[str]:
-        answer = await desk.clients[who].get("/v1/stream", params={"after": "begin", **query})
-        leaks = _leaks(desk, who, answer, json.dumps(query))
+        answer = await stack.clients[who].get("/v1/stream", params={"after": "begin", **query})
+        leaks = _find_leaks(stack, who, answer, json.dumps(query))
         return [f"{who} stream {query}: {sorted(leaks)[:5]}"] if leaks else ([] if "event: open" in answer.text else [f"{who}: {answer.text[:200]}"])
 
     async def stop() -> list[str]:
-        await asyncio.sleep(STREAM_S)
-        desk.services.feed.stop()
+        await asyncio.sleep(STREAM_DURATION_S)
+        stack.services.event_feed.close_streams()
         return []
 
-    wanted = [follow(who) for who in desk.clients]
-    wanted += [follow(who, document=thing) for who in desk.clients for thing in _things(desk, who).every_id[:4]]
+    wanted = [follow(who) for who in stack.clients]
+    wanted += [follow(who, document=thing) for who in stack.clients for thing in _collect_foreign_values(stack, who).all_ids[:4]]
     return [line for lines in await asyncio.gather(*wanted, stop()) for line in lines]
 
 
-async def _lost(desk: Desk) -> list[str]:
+async def _find_changed_documents(stack: TenantStack) -> list[str]:
     """Documents that their owners do not find as they were."""
     lost = []
-    for (tenant, user), own in desk.owned.items():
-        http = desk.clients[tenant, user if user in USERS else "head"]
+    for (tenant, user), own in stack.data_by_owner.items():
+        http = stack.clients[tenant, user if user in READER_NAMES_BY_USER else "head"]
         mark = f"{tenant}{user}".capitalize()
         for document in own.ids["document"]:
             found = (await http.get(f"/v1/documents/{document}")).json()

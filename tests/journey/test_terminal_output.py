@@ -16,69 +16,77 @@ import httpx2
 import pytest
 from cyclopts import App
 
-from anabranch.cli import application, main
-from tests.journey.served import START_S, http_of, up
+from anabranch.cli import build_app, main
+from tests.journey.server_process import START_TIMEOUT_S, open_http_client, run_up
 
-HOSTILE = "\x1b]52;c;ZXZpbA==\x07\x1b]8;;evil:example\x1b\\here\x1b[2J\x9b31m\u202eliam\u2066\x7f"
-RAW = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+CONTROL_SEQUENCES = "\x1b]52;c;ZXZpbA==\x07\x1b]8;;evil:example\x1b\\here\x1b[2J\x9b31m\u202eliam\u2066\x7f"
+CONTROL_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 QUESTION = "How many steps does the keeper of Skerryvore count?"
-TEXT = f"# Tower {HOSTILE}\n\nThe keeper of Skerryvore {HOSTILE} counts ninety-seven steps. Anna Lindqvist{HOSTILE} of Quill{HOSTILE} Limited paid EUR 4,200."
-LOGGING = {"up", "api", "worker", "kafka start"}
+HOSTILE_TEXT = f"# Tower {CONTROL_SEQUENCES}\n\nThe keeper of Skerryvore {CONTROL_SEQUENCES} counts ninety-seven steps. Anna Lindqvist{CONTROL_SEQUENCES} of Quill{CONTROL_SEQUENCES} Limited paid EUR 4,200."
+LOGGING_COMMANDS = {"up", "api", "worker", "kafka start"}
 """Run until they are stopped; what they say of documents are logs."""
-BROKEN = {"filename": f"{HOSTILE}.pdf", "media_type": "application/pdf", "external_id": f"broken {HOSTILE}"}
+BROKEN_UPLOAD_FIELDS = {"filename": f"{CONTROL_SEQUENCES}.pdf", "media_type": "application/pdf", "external_id": f"broken {CONTROL_SEQUENCES}"}
 
 
-def leaves(app: App, path: tuple[str, ...] = ()) -> Iterator[str]:
+def list_commands(app: App, path: tuple[str, ...] = ()) -> Iterator[str]:
     for name in (name for name in app if not name.startswith("-")):
         inner = app[name]
         if any(not nested.startswith("-") for nested in inner):
-            yield from leaves(inner, (*path, name))
+            yield from list_commands(inner, (*path, name))
         else:
             yield " ".join((*path, name))
 
 
-def until(http: httpx2.Client, path: str, holds: Any) -> Any:
-    deadline = time.monotonic() + START_S
+def wait_until(http: httpx2.Client, path: str, holds: Any) -> Any:
+    deadline = time.monotonic() + START_TIMEOUT_S
     while not holds(found := http.get(path).json()):
         assert time.monotonic() < deadline, found
         time.sleep(0.1)
     return found
 
 
-def arranged(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:
+def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:
     """Hostile texts in documents, dead letters, runs, sources, feedback and receipts; then each command with what makes it print them."""
-    names = {"title": f"Title {HOSTILE}\n[2] forged", "collection": f"c{HOSTILE}", "tags": [f"t{HOSTILE}"], "metadata": {f"k{HOSTILE}": HOSTILE}}
-    sent = [http.post("/v1/ingest", json={"text": TEXT, "external_id": f"{part}{HOSTILE}", "filename": f"{part}{HOSTILE}.md", **names}) for part in ("a", "b")]
+    names = {
+        "title": f"Title {CONTROL_SEQUENCES}\n[2] forged",
+        "collection": f"c{CONTROL_SEQUENCES}",
+        "tags": [f"t{CONTROL_SEQUENCES}"],
+        "metadata": {f"k{CONTROL_SEQUENCES}": CONTROL_SEQUENCES},
+    }
+    sent = [
+        http.post("/v1/ingest", json={"text": HOSTILE_TEXT, "external_id": f"{part}{CONTROL_SEQUENCES}", "filename": f"{part}{CONTROL_SEQUENCES}.md", **names})
+        for part in ("a", "b")
+    ]
     document, other = (response.raise_for_status().json()["document_id"] for response in sent)
-    http.post("/v1/ingest", files={"file": ("broken.pdf", b"%PDF-1.7 nothing", "application/pdf")}, data=BROKEN).raise_for_status()
-    (folder / f"watched{HOSTILE}").mkdir()
-    (folder / f"watched{HOSTILE}" / f"note{HOSTILE}.md").write_text(TEXT)
+    http.post("/v1/ingest", files={"file": ("broken.pdf", b"%PDF-1.7 nothing", "application/pdf")}, data=BROKEN_UPLOAD_FIELDS).raise_for_status()
+    (folder / f"watched{CONTROL_SEQUENCES}").mkdir()
+    (folder / f"watched{CONTROL_SEQUENCES}" / f"note{CONTROL_SEQUENCES}.md").write_text(HOSTILE_TEXT)
     for one in (document, other):
-        until(http, f"/v1/documents/{one}", lambda found: found.get("state") == "searchable" and all(line["state"] == "done" for line in found["stages"]))
-    letters = until(http, "/v1/dead-letters", lambda found: found["items"])["items"]
-    run = http.post("/v1/query", json={"query": f"{QUESTION} {HOSTILE}"}).raise_for_status().json()
+        wait_until(http, f"/v1/documents/{one}", lambda found: found.get("state") == "searchable" and all(line["state"] == "done" for line in found["stages"]))
+    letters = wait_until(http, "/v1/dead-letters", lambda found: found["items"])["items"]
+    run = http.post("/v1/query", json={"query": f"{QUESTION} {CONTROL_SEQUENCES}"}).raise_for_status().json()
     assert run["answer"] and run["citations"], run
-    until(http, f"/v1/runs/{run['run_id']}", lambda found: found.get("response"))
-    watched, note = str(folder / f"watched{HOSTILE}"), str(folder / f"watched{HOSTILE}" / f"note{HOSTILE}.md")
+    wait_until(http, f"/v1/runs/{run['run_id']}", lambda found: found.get("response"))
+    watched, note = str(folder / f"watched{CONTROL_SEQUENCES}"), str(folder / f"watched{CONTROL_SEQUENCES}" / f"note{CONTROL_SEQUENCES}.md")
     return {
-        "ingest": [[note], [note, "--wait"], [watched, "--wait"], ["http://192.0.2.1/" + HOSTILE]],
+        "ingest": [[note], [note, "--wait"], [watched, "--wait"], ["http://192.0.2.1/" + CONTROL_SEQUENCES]],
         "query": [[QUESTION], [QUESTION, "--stream"], [QUESTION, "--explain"]],
         "search": [[QUESTION], ["keeper", "--explain"]],
         "documents lineage": [[document]],
         "documents retry": [[letters[0]["document_id"] or document]],
-        "documents list": [[], ["--failed"], ["--collection", f"c{HOSTILE}"]],
+        "documents list": [[], ["--failed"], ["--collection", f"c{CONTROL_SEQUENCES}"]],
         "documents show": [[document], [letters[0]["document_id"] or document]],
         "documents chunks": [[document]],
         "documents markdown": [[document]],
-        "documents amend": [[document, "--title", f"Other {HOSTILE}"]],
-        "source add debezium": [["deb", HOSTILE]],
-        "source add postgres": [["pg", HOSTILE, "--dsn", f"postgresql://{HOSTILE}"]],
+        "documents amend": [[document, "--title", f"Other {CONTROL_SEQUENCES}"]],
+        "source add debezium": [["deb", CONTROL_SEQUENCES]],
+        "source add postgres": [["pg", CONTROL_SEQUENCES, "--dsn", f"postgresql://{CONTROL_SEQUENCES}"]],
         "source add folder": [["inbox", watched]],
-        "source add urls": [["web", f"http://192.0.2.1/{HOSTILE}"]],
+        "source add urls": [["web", f"http://192.0.2.1/{CONTROL_SEQUENCES}"]],
         "source list": [[]],
         "source status": [[], ["inbox"]],
-        "source reset": [["inbox"], [HOSTILE]],
-        "source remove": [["inbox", "--yes"], [HOSTILE, "--yes"]],
+        "source reset": [["inbox"], [CONTROL_SEQUENCES]],
+        "source remove": [["inbox", "--yes"], [CONTROL_SEQUENCES, "--yes"]],
         "watch": [["--from", "begin", "--until", "now"], ["--from", "begin", "--until", "now", "--format", "%d %k %v %s %i"], [watched, "--once"]],
         "dlq list": [[]],
         "dlq show": [[letters[0]["event_id"]]] if "event_id" in letters[0] else [[str(next(iter(letters[0].values())))]],
@@ -97,7 +105,7 @@ def arranged(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:
         "runs rerun": [[run["run_id"]]],
         "runs diff": [[run["run_id"]]],
         "lineage": [[run["run_id"]], [run["run_id"], "--prov"]],
-        "feedback": [[run["run_id"], "--good"], [run["run_id"], "--comment", HOSTILE]],
+        "feedback": [[run["run_id"], "--good"], [run["run_id"], "--comment", CONTROL_SEQUENCES]],
         "generations list": [[]],
         "generations show": [["g1"]],
         "generations diff": [["g1", "g1"]],
@@ -106,7 +114,7 @@ def arranged(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:
         "generations rollback": [[]],
         "generations drop": [["g1", "--yes"]],
         "rebuild": [["--dry-run"]],
-        "reindex": [["--dry-run", "--set", f"chat.model={HOSTILE}"]],
+        "reindex": [["--dry-run", "--set", f"chat.model={CONTROL_SEQUENCES}"]],
         "topics list": [[]],
         "topics describe": [["raw"]],
         "topics create": [[]],
@@ -118,10 +126,10 @@ def arranged(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:
         "db residue": [[]],
         "kafka stop": [[]],
         "kafka status": [[]],
-        "eval retrieval": [[f"/nowhere/{HOSTILE}"]],
-        "eval documents": [[f"/nowhere/{HOSTILE}"]],
+        "eval retrieval": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
+        "eval documents": [[f"/nowhere/{CONTROL_SEQUENCES}"]],
         "doctor": [[]],
-        "config show": [[], ["--set", f"chat.model={HOSTILE}"]],
+        "config show": [[], ["--set", f"chat.model={CONTROL_SEQUENCES}"]],
         "config schema": [[]],
         "config profiles": [[]],
         "contract openapi": [[]],
@@ -131,25 +139,25 @@ def arranged(http: httpx2.Client, folder: Path) -> dict[str, list[list[str]]]:
         "version": [[]],
         "documents delete": [[other]],
         "erase document": [[document, "--yes"]],
-        "erase collection": [[f"c{HOSTILE}", "--yes"]],
-        "erase tenant": [[HOSTILE, "--yes"]],
+        "erase collection": [[f"c{CONTROL_SEQUENCES}", "--yes"]],
+        "erase tenant": [[CONTROL_SEQUENCES, "--yes"]],
         "erase receipts": [[]],
-        "keys create": [["--name", HOSTILE], ["--user", HOSTILE]],
+        "keys create": [["--name", CONTROL_SEQUENCES], ["--user", CONTROL_SEQUENCES]],
         "keys list": [[]],
-        "keys rotate": [["0" * 16], [HOSTILE]],
-        "keys revoke": [["0" * 16, "--yes"], [HOSTILE, "--yes"]],
+        "keys rotate": [["0" * 16], [CONTROL_SEQUENCES]],
+        "keys revoke": [["0" * 16, "--yes"], [CONTROL_SEQUENCES, "--yes"]],
         "keys rewrap": [[]],
         "audit": [[]],
         "whoami": [[]],
         "login": [[]],
         "logout": [[]],
-        "topics acls": [[], ["--producer", f"User:{HOSTILE}"]],
+        "topics acls": [[], ["--producer", f"User:{CONTROL_SEQUENCES}"]],
         "db scrub": [[]],
         "down": [[]],
     }
 
 
-def read_json(out: str) -> None:
+def parse_json_objects(out: str) -> None:
     """One object, or several."""
     decoder, place = json.JSONDecoder(), 0
     while place < len(out.rstrip()):
@@ -157,29 +165,29 @@ def read_json(out: str) -> None:
         place += len(out[place:]) - len(out[place:].lstrip())
 
 
-def printed(tokens: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+def run_and_capture(tokens: list[str], capsys: pytest.CaptureFixture[str]) -> str:
     with suppress(SystemExit):  # a usage error
         main(tokens)
     captured = capsys.readouterr()
     return captured.out + "\0" + captured.err
 
 
-def test_no_command_passes_terminal_codes_on(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_every_command_escapes_control_characters(folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sys, "stdin", io.StringIO())
     escaped: set[str] = set()
-    with up(folder) as (served, server), http_of(server) as http:
-        walk = arranged(http, tmp_path)
-        assert {*walk, *LOGGING} == set(leaves(application())), "each command prints, or logs"
+    with run_up(folder) as (served, server), open_http_client(server) as http:
+        walk = create_hostile_data(http, tmp_path)
+        assert {*walk, *LOGGING_COMMANDS} == set(list_commands(build_app())), "each command prints, or logs"
         for command, calls in walk.items():
             for call in [*calls, *([*calls[0], "--json"],)]:
-                out, _, err = printed([*command.split(), *call, "--data", str(folder)], capsys).partition("\0")
-                assert not (found := RAW.findall(out + err)), (command, call, found, out + err)
+                out, _, err = run_and_capture([*command.split(), *call, "--data", str(folder)], capsys).partition("\0")
+                assert not (found := CONTROL_CHARACTER.findall(out + err)), (command, call, found, out + err)
                 escaped |= {command} if re.search(r"\\(x1b|u001b|u202e)", out) else set()
                 if call[-1:] == ["--json"] and out.startswith("{"):
-                    read_json(out)
-        for command in leaves(application()):
-            complaint = printed([*command.split(), f"--no-such{HOSTILE}"], capsys).replace("\0", "")
-            assert not RAW.findall(complaint), (command, complaint)
-    assert not RAW.findall(served.err.read_text() + served.out.read_text())
+                    parse_json_objects(out)
+        for command in list_commands(build_app()):
+            complaint = run_and_capture([*command.split(), f"--no-such{CONTROL_SEQUENCES}"], capsys).replace("\0", "")
+            assert not CONTROL_CHARACTER.findall(complaint), (command, complaint)
+    assert not CONTROL_CHARACTER.findall(served.stderr_file.read_text() + served.stdout_file.read_text())
     shown = {"query", "search", "documents list", "documents show", "documents markdown", "runs show", "runs list", "lineage", "documents lineage", "dlq list"}
     assert shown <= escaped, shown - escaped

@@ -13,23 +13,23 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from tests.journey.served import Up, anabranch, http_of, up
+from tests.journey.server_process import UpProcess, open_http_client, run_anabranch, run_up
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Up, dict[str, Any]]]:
-    with up(tmp_path_factory.mktemp("attacked") / "data") as found:
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[UpProcess, dict[str, Any]]]:
+    with run_up(tmp_path_factory.mktemp("attacked") / "data") as found:
         yield found
 
 
 @pytest.mark.parametrize("stolen", [False, True], ids=["without token", "with the token"])
-def test_rebound_page_cannot_read_a_folder(server: tuple[Up, dict[str, Any]], tmp_path: Path, stolen: bool) -> None:
+def test_dns_rebinding_cannot_read_folder(server: tuple[UpProcess, dict[str, Any]], tmp_path: Path, stolen: bool) -> None:
     """The chain: the page's name resolves to 127.0.0.1, it adds a folder as source, and searches what comes in."""
     (tmp_path / "id_ed25519.txt").write_text("The private key of the owner is swordfish.")
     _, ready = server
     evil = f"rebind.evil.example:{urlsplit(ready['url']).port}"
     headers = {"Host": evil, "Origin": f"http://{evil}", "Sec-Fetch-Site": "same-origin"}
-    with http_of(ready) as http:
+    with open_http_client(ready) as http:
         if not stolen:
             del http.headers["Authorization"]
         source = {"name": "pwn", "takes": {"kind": "folder", "path": str(tmp_path)}}
@@ -40,15 +40,15 @@ def test_rebound_page_cannot_read_a_folder(server: tuple[Up, dict[str, Any]], tm
             http.get("/readyz", headers=headers),
         ):
             assert (response.status_code, response.json()["code"]) == (421, "UNKNOWN_HOST")
-    with http_of(ready) as owner:
+    with open_http_client(ready) as owner:
         assert owner.get("/v1/sources").json()["items"] == []
 
 
-def test_form_of_a_foreign_page_writes_nothing(server: tuple[Up, dict[str, Any]]) -> None:
+def test_cross_site_form_cannot_write(server: tuple[UpProcess, dict[str, Any]]) -> None:
     _, ready = server
     headers = {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site"}
-    with http_of(ready) as http:
-        cookie = session_of(http)
+    with open_http_client(ready) as http:
+        cookie = open_session_cookie(http)
         del http.headers["Authorization"]
         for given in ({}, {"Cookie": cookie}):
             form = http.post("/v1/ingest", files={"file": ("a.md", b"planted")}, headers=headers | given)
@@ -57,13 +57,13 @@ def test_form_of_a_foreign_page_writes_nothing(server: tuple[Up, dict[str, Any]]
                 assert http.post(path, headers=headers | given).status_code == 403
                 # An old browser that sends neither header.
                 assert http.post(path, headers=given).status_code == 401
-    with http_of(ready) as owner:
+    with open_http_client(ready) as owner:
         assert owner.get("/v1/documents").json()["items"] == []
 
 
-def test_login_link_of_up_opens_one_session(server: tuple[Up, dict[str, Any]]) -> None:
+def test_login_link_works_once(server: tuple[UpProcess, dict[str, Any]]) -> None:
     process, ready = server
-    link = re.search(r"http://\S+\?login=\S+", process.out.read_text())
+    link = re.search(r"http://\S+\?login=\S+", process.stdout_file.read_text())
     assert link is not None
     with httpx2.Client(base_url=ready["url"], follow_redirects=True) as browser:
         page = browser.get(link[0])
@@ -71,35 +71,35 @@ def test_login_link_of_up_opens_one_session(server: tuple[Up, dict[str, Any]]) -
         assert browser.get("/v1/documents").status_code == 200
     with httpx2.Client(base_url=ready["url"]) as thief:
         assert thief.get(link[0]).status_code == 401
-    fresh = anabranch("open", "--data", ready["data_dir"])
+    fresh = run_anabranch("open", "--data", ready["data_dir"])
     assert fresh.returncode == 0, fresh.stderr
     with httpx2.Client(base_url=ready["url"]) as browser:
         assert browser.get(fresh.stdout.strip()).status_code == 303
 
 
-def session_of(http: httpx2.Client) -> str:
+def open_session_cookie(http: httpx2.Client) -> str:
     opened = http.get(http.post("/v1/login-links").json()["url"])
     return str(opened.headers["set-cookie"].partition(";")[0])
 
 
-def test_open_without_a_server_says_how_to_start_one(tmp_path: Path) -> None:
-    found = anabranch("open", "--data", str(tmp_path / "nothing"))
+def test_open_command_without_server_prints_hint(tmp_path: Path) -> None:
+    found = run_anabranch("open", "--data", str(tmp_path / "nothing"))
     assert found.returncode == 3 and "anabranch up" in found.stderr
     assert not (tmp_path / "nothing").exists()
 
 
-def test_cli_of_the_owner_may_watch_a_folder_that_http_may_not(server: tuple[Up, dict[str, Any]], tmp_path: Path) -> None:
+def test_local_cli_can_watch_folder_that_http_cannot(server: tuple[UpProcess, dict[str, Any]], tmp_path: Path) -> None:
     _, ready = server
     library = tmp_path / "library"
     library.mkdir()
     (library / "a.md").write_text("# A\n\nHerons stand.\n")
     takes = {"kind": "folder", "path": str(library)}
-    with http_of(ready) as http:
+    with open_http_client(ready) as http:
         refused = http.post("/v1/sources", json={"name": "library", "takes": takes})
         assert (refused.status_code, refused.json()["code"]) == (422, "FORBIDDEN_FOLDER")
-        by_url = anabranch("source", "add", "folder", "library", str(library), "--server", ready["url"], ANABRANCH_TOKEN=ready["token"])
+        by_url = run_anabranch("source", "add", "folder", "library", str(library), "--server", ready["url"], ANABRANCH_TOKEN=ready["token"])
         assert by_url.returncode == 2 and "--data" in by_url.stderr
-        added = anabranch("source", "add", "folder", "library", str(library), "--data", ready["data_dir"])
+        added = run_anabranch("source", "add", "folder", "library", str(library), "--data", ready["data_dir"])
         assert added.returncode == 0, added.stderr
         deadline = time.monotonic() + 60
         while not http.get("/v1/documents", params={"state": "searchable"}).json()["items"]:
@@ -108,7 +108,7 @@ def test_cli_of_the_owner_may_watch_a_folder_that_http_may_not(server: tuple[Up,
         assert http.delete("/v1/sources/library", params={"withdraw": True}).status_code == 202
 
 
-def test_data_folder_is_closed_to_other_accounts(server: tuple[Up, dict[str, Any]]) -> None:
+def test_data_folder_is_private_to_owner(server: tuple[UpProcess, dict[str, Any]]) -> None:
     folder = Path(server[1]["data_dir"])
     # As root, the group of the account that runs Postgres may pass through.
     assert folder.stat().st_mode & 0o777 == (0o710 if os.geteuid() == 0 else 0o700)

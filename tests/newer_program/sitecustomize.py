@@ -7,5 +7,5 @@ from dataclasses import replace
 
 import processors
 
-NEWER = os.environ["NEWER_STAGE"]
-processors.STAGES = tuple(replace(stage, version=stage.version + 1) if stage.name == NEWER else stage for stage in processors.STAGES)
+NEWER_STAGE = os.environ["NEWER_STAGE"]
+processors.STAGES = tuple(replace(stage, version=stage.version + 1) if stage.name == NEWER_STAGE else stage for stage in processors.STAGES)

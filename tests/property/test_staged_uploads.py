@@ -8,87 +8,87 @@ from typing import Any
 
 from processors import receive
 from schemas.events import Content, DocumentReceived
-from schemas.ids import document_id, received_id, sha256_hex
-from schemas.ports.bundle import blob_key
-from schemas.staging import staged_prefix
-from streams.partition import Bounds
-from tests.property.world import FolderBlobs, Tripwire, World
+from schemas.ids import make_document_id, make_received_id, sha256_hex
+from schemas.ports.stage_ports import make_blob_key
+from schemas.staging import upload_staging_prefix
+from streams.partition_sink import PartitionLimits
+from tests.property.simulated_pipeline import CrashInjector, FolderBlobs, SimulatedPipeline
 
 BODY = b"a line\nanother line\n"
-PINNED = blob_key("default", document_id("default", "", "a"), sha256_hex(BODY))
+PINNED = make_blob_key("default", make_document_id("default", "", "a"), sha256_hex(BODY))
 
 
 @dataclass
-class FragileBlobs:
+class CrashingBlobs:
     """Blobs of a worker that may die before and after each call."""
 
     inner: FolderBlobs
-    wire: Tripwire
+    crash_injector: CrashInjector
 
     def __getattr__(self, name: str) -> Any:
         if name == "local":
             return self.inner.local
 
         async def call(*given: Any, **more: Any) -> Any:
-            self.wire.cross()
+            self.crash_injector.step()
             answer = await getattr(self.inner, name)(*given, **more)
-            self.wire.cross()
+            self.crash_injector.step()
             return answer
 
         return call
 
 
 @dataclass
-class Finished(World):
-    crossings_of_the_door: int = 0
+class FinishedPipeline(SimulatedPipeline):
+    n_ingress_steps: int = 0
 
 
-async def after(folder: Path, deaths: list[int], key: str, repeats: int = 1) -> Finished:
+async def run_upload(folder: Path, deaths: list[int], key: str, repeats: int = 1) -> FinishedPipeline:
     """The world once an event that names `key` has been worked, at the door by workers that die at these crossings."""
     folder.mkdir()
-    world = Finished(folder, [], 0, Bounds(), repeats)
+    world = FinishedPipeline(folder, [], 0, PartitionLimits(), repeats)
     blobs: Any = world.ports.blobs
-    world.ports = replace(world.ports, blobs=FragileBlobs(blobs, world.wire))  # type: ignore[arg-type]
-    world.embedder.moody = False
+    world.ports = replace(world.ports, blobs=CrashingBlobs(blobs, world.crash_injector))  # type: ignore[arg-type]
+    world.embedder.flaky = False
     await blobs.put(key, BODY)
     await world.create_generation()
     await world.push(DocumentReceived(external_id="a", filename="a.txt", content=Content(storage_key=key)), "e1")
-    world.wire.crossings, world.wire.deaths = 0, list(deaths)
+    world.crash_injector.n_steps, world.crash_injector.crash_points = 0, list(deaths)
     await world._drain(receive.STAGE)
-    world.deaths, world.crossings_of_the_door = [], world.wire.crossings
+    world.crash_points, world.n_ingress_steps = [], world.crash_injector.n_steps
     await world.run()
     return world
 
 
-def own_key() -> str:
-    return staged_prefix("default", received_id("default", "test", "e1")) + sha256_hex(BODY)
+def make_own_key() -> str:
+    return upload_staging_prefix("default", make_received_id("default", "test", "e1")) + sha256_hex(BODY)
 
 
-async def kept(world: World, key: str) -> bool:
+async def blob_exists(world: SimulatedPipeline, key: str) -> bool:
     return await FolderBlobs(world.folder).size(key) is not None
 
 
-async def test_wherever_a_worker_dies_the_document_is_there_and_its_staged_bytes_are_gone(tmp_path: Path) -> None:
+async def test_crash_at_any_step_keeps_document_and_deletes_staging(tmp_path: Path) -> None:
     """Also where every event is delivered twice."""
-    clean = await after(tmp_path / "clean", [], own_key())
-    assert clean.outcomes() == {"e1": ["document.indexed.v1"]}
-    assert clean.crossings_of_the_door > 8, "it may die before and after each call"
-    for death in range(1, clean.crossings_of_the_door + 1):
-        world = await after(tmp_path / str(death), [death], own_key(), repeats=2)
-        assert world.tables() == clean.tables(), death
-        assert not await kept(world, own_key()), death
-        assert await kept(world, PINNED)
+    clean = await run_upload(tmp_path / "clean", [], make_own_key())
+    assert clean.list_outcomes() == {"e1": ["document.indexed.v1"]}
+    assert clean.n_ingress_steps > 8, "it may die before and after each call"
+    for death in range(1, clean.n_ingress_steps + 1):
+        world = await run_upload(tmp_path / str(death), [death], make_own_key(), repeats=2)
+        assert world.read_visible_state() == clean.read_visible_state(), death
+        assert not await blob_exists(world, make_own_key()), death
+        assert await blob_exists(world, PINNED)
 
 
-async def test_what_a_producer_keeps_itself_stays(tmp_path: Path) -> None:
+async def test_producer_owned_upload_is_not_deleted(tmp_path: Path) -> None:
     key = "uploads/default/contracts/a.txt"
-    world = await after(tmp_path / "theirs", [], key)
-    assert world.outcomes() == {"e1": ["document.indexed.v1"]}
-    assert await kept(world, key)
+    world = await run_upload(tmp_path / "theirs", [], key)
+    assert world.list_outcomes() == {"e1": ["document.indexed.v1"]}
+    assert await blob_exists(world, key)
 
 
-async def test_nobody_else_may_name_what_is_staged_for_an_event(tmp_path: Path) -> None:
-    key = staged_prefix("default", received_id("default", "test", "another")) + sha256_hex(BODY)
-    world = await after(tmp_path / "other", [], key)
-    assert ("receive", "FORBIDDEN_KEY") in world.tables()["buried"]
-    assert await kept(world, key)
+async def test_staged_key_of_other_event_is_rejected(tmp_path: Path) -> None:
+    key = upload_staging_prefix("default", make_received_id("default", "test", "another")) + sha256_hex(BODY)
+    world = await run_upload(tmp_path / "other", [], key)
+    assert ("receive", "FORBIDDEN_KEY") in world.read_visible_state()["buried"]
+    assert await blob_exists(world, key)

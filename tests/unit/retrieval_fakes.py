@@ -15,37 +15,37 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.words import content_words, guess_language
+from retrieval.words import extract_content_words, guess_language
 from schemas.errors import EngineUnavailable, NotFound
-from schemas.ports.engines import ChatReply, ChatUsage, Embedded, EmbeddedQuery, Hear, Passage
+from schemas.ports.engines import ChatReply, ChatUsage, OnDelta, QueryEmbedding, RerankPassage, TextEmbedding
 from schemas.values import BlobRef
 
 DIMENSION = 32
 
 
-def direction(word: str) -> NDArray[np.float32]:
+def word_direction(word: str) -> NDArray[np.float32]:
     seed = int.from_bytes(hashlib.sha256(word[:4].encode()).digest()[:4], "big")
     row = np.random.default_rng(seed).standard_normal(DIMENSION).astype(np.float32)
     return row / np.linalg.norm(row)
 
 
-def rows_of(text: str) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
-    words = content_words(text) or ["nothing"]
+def token_states_of(text: str) -> tuple[NDArray[np.float32], NDArray[np.int32]]:
+    words = extract_content_words(text) or ["nothing"]
     ids = [int.from_bytes(hashlib.sha256(word[:4].encode()).digest()[:2], "big") for word in words]
-    return np.stack([direction(word) for word in words]), np.array(ids, np.int32)
+    return np.stack([word_direction(word) for word in words]), np.array(ids, np.int32)
 
 
-def vector_of(text: str) -> NDArray[np.float32]:
-    mean = rows_of(text)[0].mean(axis=0)
+def embed_text(text: str) -> NDArray[np.float32]:
+    mean = token_states_of(text)[0].mean(axis=0)
     return np.asarray(mean / np.linalg.norm(mean), np.float32)
 
 
-def packed(text: str) -> bytes:
-    rows, ids = rows_of(text)
+def pack_states(text: str) -> bytes:
+    rows, ids = token_states_of(text)
     return len(ids).to_bytes(4, "big") + ids.tobytes() + np.rint(rows * 127).astype(np.int8).tobytes()
 
 
-def unpack(data: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
+def unpack_states(data: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
     count = int.from_bytes(data[:4], "big")
     ids = np.frombuffer(data, np.int32, count, 4)
     return np.frombuffer(data, np.int8, offset=4 + 4 * count).reshape(count, DIMENSION), ids
@@ -54,51 +54,51 @@ def unpack(data: bytes) -> tuple[NDArray[np.int8], NDArray[np.int32]]:
 @dataclass
 class WordEmbedder:
     background: float | None = 0.0
-    away: bool = False
+    unavailable: bool = False
     fingerprint: str = "words"
     model: str = "words"
     dimension: int = DIMENSION
     state_dimension: int = DIMENSION
 
-    async def embed(self, texts: Sequence[str]) -> list[Embedded]:
-        self._answer()
-        return [Embedded(vector_of(text).astype(np.float16), *unpack(packed(text))) for text in texts]
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        self._check_available()
+        return [TextEmbedding(embed_text(text).astype(np.float16), *unpack_states(pack_states(text))) for text in texts]
 
-    async def embed_query(self, text: str) -> EmbeddedQuery:
-        self._answer()
-        rows, ids = rows_of(text)
-        return EmbeddedQuery(vector_of(text), rows, ids, self.background)
+    async def embed_query(self, text: str) -> QueryEmbedding:
+        self._check_available()
+        rows, ids = token_states_of(text)
+        return QueryEmbedding(embed_text(text), rows, ids, self.background)
 
-    def _answer(self) -> None:
-        if self.away:
+    def _check_available(self) -> None:
+        if self.unavailable:
             raise EngineUnavailable("the embedder does not answer")
 
 
 @dataclass
-class WordMaxSim:
+class WordReranker:
     """Mean over the question's words of the best cosine among the passage's."""
 
     role: Literal["added", "replaces"] = "added"
     threshold: float = 0.5
     name: str = "words"
     fingerprint: str = "words"
-    away: bool = False
-    offered: list[Passage] = field(default_factory=list)
+    unavailable: bool = False
+    passages: list[RerankPassage] = field(default_factory=list)
 
-    async def rerank(self, question: str, query: EmbeddedQuery | None, passages: Sequence[Passage]) -> list[float]:
-        if self.away:
+    async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
+        if self.unavailable:
             raise EngineUnavailable("the reranker does not answer")
-        self.offered = list(passages)
-        asked = rows_of(question)[0]
-        return [max((_maxsim(asked, states) for states in self._states(passage)), default=0.0) for passage in passages]
+        self.passages = list(passages)
+        asked = token_states_of(question)[0]
+        return [max((_max_similarity(asked, states) for states in self._token_states(passage)), default=0.0) for passage in passages]
 
-    def _states(self, passage: Passage) -> list[NDArray[np.float32]]:
+    def _token_states(self, passage: RerankPassage) -> list[NDArray[np.float32]]:
         if self.role == "replaces":
-            return [rows_of(passage.text)[0]]
+            return [token_states_of(passage.text)[0]]
         return [states.astype(np.float32) / 127 for states in passage.states]
 
 
-def _maxsim(asked: NDArray[np.float32], states: NDArray[np.float32]) -> float:
+def _max_similarity(asked: NDArray[np.float32], states: NDArray[np.float32]) -> float:
     return float((asked @ states.T).max(axis=1).mean())
 
 
@@ -108,14 +108,14 @@ class ScriptedChat:
 
     answer: Mapping[str, Any] | Exception
     model: str = "scripted"
-    seen: list[tuple[str, str]] = field(default_factory=list)
+    prompts: list[tuple[str, str]] = field(default_factory=list)
 
-    async def ask(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, hear: Hear | None = None) -> ChatReply:
-        self.seen.append((system, user))
+    async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
+        self.prompts.append((system, user))
         if isinstance(self.answer, Exception):
             raise self.answer
-        for letter in json.dumps(self.answer) if hear else ():
-            hear(1, letter)
+        for letter in json.dumps(self.answer) if on_delta else ():
+            on_delta(1, letter)
         return ChatReply(self.answer, self.model, ChatUsage(100, 20))
 
 
@@ -158,17 +158,17 @@ class MemoryBlobs:
             self.data.pop(key, None)
 
 
-class Folded:
-    def fold(self, name: str) -> str:
+class LowercaseNameFolder:
+    def normalize(self, name: str) -> str:
         return " ".join(re.findall(r"\w+", name.lower()))
 
 
-class GuessedLanguages:
+class GuessedLanguageDetector:
     def detect(self, text: str) -> str | None:
         return guess_language(text)
 
 
-class FullStops:
+class PunctuationSentenceSplitter:
     """Sentences end after a full stop, question or exclamation mark and a space."""
 
     def split(self, text: str) -> list[tuple[int, int]]:

@@ -9,65 +9,65 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sql.bm25 import HEAVIEST, Candidates, Term, choose, expected_rows, unseen
+from sql.bm25 import MAX_TERM_WEIGHT, CandidateSet, Term, choose_candidates, estimate_rows, find_unseen_conjunctions
 
-Chunks = list[frozenset[str]]
+ChunkTerms = list[frozenset[str]]
 
 
-def terms_of(chunks: Chunks, words: str) -> list[Term]:
+def make_terms(chunks: ChunkTerms, words: str) -> list[Term]:
     return [Term("simple", word, sum(word in chunk for chunk in chunks), len(chunks)) for word in words]
 
 
-def test_everything_is_scored_when_the_budget_is_the_whole_corpus() -> None:
+def test_all_terms_are_scored_when_budget_covers_corpus() -> None:
     terms = [Term("english", word, df, 1000) for word, df in (("a", 900), ("b", 800), ("c", 3))]
-    assert {term.lexeme for [term] in choose(terms, 1000).conjunctions} == {"a", "b", "c"}
+    assert {term.lexeme for [term] in choose_candidates(terms, 1000).conjunctions} == {"a", "b", "c"}
 
 
-def test_the_rarest_word_is_always_taken_and_unknown_ones_never() -> None:
-    chosen = choose([Term("english", "common", 900, 1000), Term("english", "unknown", 0, 1000)], 10)
+def test_rarest_term_is_selected_and_unknown_terms_are_not() -> None:
+    chosen = choose_candidates([Term("english", "common", 900, 1000), Term("english", "unknown", 0, 1000)], 10)
     assert [[term.lexeme for term in conjunction] for conjunction in chosen.conjunctions] == [["common"]]
 
 
-def test_frequent_words_enter_together_within_the_budget() -> None:
+def test_frequent_terms_are_selected_as_conjunctions_within_budget() -> None:
     terms = [Term("english", "rare", 10, 10_000)] + [Term("english", f"w{n}", 2000, 10_000) for n in range(4)]
-    chosen = choose(terms, 500)
+    chosen = choose_candidates(terms, 500)
     assert chosen.conjunctions[0][0].lexeme == "rare"
     assert all(2 <= len(conjunction) <= 4 for conjunction in chosen.conjunctions[1:]) and len(chosen.conjunctions) > 1
-    assert chosen.rows <= 500
+    assert chosen.estimated_rows <= 500
 
 
-def test_a_conjunction_that_holds_another_is_left_out() -> None:
-    chosen = choose([Term("english", "rare", 1, 1000)] + [Term("english", f"w{n}", 300, 1000) for n in range(4)], 900)
+def test_conjunction_containing_another_is_dropped() -> None:
+    chosen = choose_candidates([Term("english", "rare", 1, 1000)] + [Term("english", f"w{n}", 300, 1000) for n in range(4)], 900)
     sets = [frozenset(conjunction) for conjunction in chosen.conjunctions]
     assert not any(one < other for one, other in combinations(sets, 2)) and not any(other < one for one, other in combinations(sets, 2))
 
 
-def test_each_configuration_gets_a_query_of_its_own_with_quoted_words() -> None:
-    chosen = choose([Term("english", "it's", 1, 10), Term("simple", "a\\b", 1, 10)], 10)
-    assert chosen.queries() == {"english": "'it''s'", "simple": "'a\\\\b'"}
+def test_each_text_search_config_gets_its_quoted_query() -> None:
+    chosen = choose_candidates([Term("english", "it's", 1, 10), Term("simple", "a\\b", 1, 10)], 10)
+    assert chosen.to_tsqueries() == {"english": "'it''s'", "simple": "'a\\\\b'"}
 
 
-def test_independent_words_share_rows_by_the_product_of_their_shares() -> None:
-    assert expected_rows((Term("c", "a", 50, 100), Term("c", "b", 20, 100))) == pytest.approx(10)
+def test_expected_rows_multiplies_document_frequencies() -> None:
+    assert estimate_rows((Term("c", "a", 50, 100), Term("c", "b", 20, 100))) == pytest.approx(10)
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.integers(0, 10**6), st.integers(2, 8), st.integers(1, 60), st.floats(0.1, 20))
-def test_a_chunk_that_could_win_is_seen_or_asked_for(seed: int, words: int, budget: int, least: float) -> None:
+def test_unseen_chunk_cannot_reach_winning_score(seed: int, words: int, budget: int, least: float) -> None:
     """Whatever is left unasked cannot reach `least`, even if each of its words weighed the most that a word can."""
     rng = random.Random(seed)
     vocabulary = "abcdefgh"[:words]
     chunks = [frozenset(word for place, word in enumerate(vocabulary) if rng.random() < (place + 1) / (words + 1)) for _ in range(60)]
-    terms = terms_of(chunks, vocabulary)
-    seen = choose(terms, budget)
-    left = unseen(terms, seen, least)
+    terms = make_terms(chunks, vocabulary)
+    seen = choose_candidates(terms, budget)
+    left = find_unseen_conjunctions(terms, seen, least)
     assert left is not None
     for chunk in chunks:
         held = {term for term in terms if term.lexeme in chunk}
-        if sum(HEAVIEST * term.idf for term in held) >= least and held:
-            assert seen.holds(held) or any(held.issuperset(conjunction) for conjunction in left)
+        if sum(MAX_TERM_WEIGHT * term.idf for term in held) >= least and held:
+            assert seen.covers(held) or any(held.issuperset(conjunction) for conjunction in left)
 
 
-def test_a_question_of_very_many_frequent_words_gives_up_its_bound_rather_than_its_time() -> None:
+def test_bound_is_abandoned_for_very_many_frequent_terms() -> None:
     terms = [Term("english", f"w{n}", 500 + n, 1000) for n in range(60)]
-    assert unseen(terms, Candidates(), 20.0) is None
+    assert find_unseen_conjunctions(terms, CandidateSet(), 20.0) is None

@@ -5,26 +5,26 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import GROUPS, HELP, application, main
-from anabranch.cli.exits import exit_code
-from anabranch.cli.ingest import seconds
-from anabranch.ingestion import gather_sources
+from anabranch.cli import COMMAND_HELP, COMMANDS, build_app, main
+from anabranch.cli.exit_codes import to_exit_code
+from anabranch.cli.ingest import parse_duration_s
+from anabranch.cli.ingest_batch import expand_paths
 from schemas.errors import AnabranchError, ConfigurationError, DatabaseUnavailable, FatalError, GenerationMismatch, NotFound, PermanentError
 
 
-@pytest.mark.parametrize("command", sorted(GROUPS))
-def test_every_command_is_there_and_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
-    application()([command, "--help"])
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_every_command_has_help(command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    build_app()([command, "--help"])
     assert capsys.readouterr().out.startswith(f"Usage: anabranch {command}")
-    assert HELP[command].endswith((".", "?"))
+    assert COMMAND_HELP[command].endswith((".", "?"))
 
 
-def test_json_has_a_schema_version_and_nothing_else_is_on_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_output_has_schema_version(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["version", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["schema_version"] == 1
 
 
-def test_a_path_that_is_not_there_is_exit_code_3(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_missing_path_exits_with_code_3(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert main(["ingest", str(tmp_path / "nothing.pdf"), "--data", str(tmp_path)]) == 3
     assert "nothing.pdf" in capsys.readouterr().err
 
@@ -41,26 +41,26 @@ def test_a_path_that_is_not_there_is_exit_code_3(capsys: pytest.CaptureFixture[s
         (FatalError("x"), 1),
     ],
 )
-def test_exit_codes_say_what_kind_of_failure_it_was(error: AnabranchError, code: int) -> None:
-    assert exit_code(error) == code
+def test_exit_code_reflects_error_class(error: AnabranchError, code: int) -> None:
+    assert to_exit_code(error) == code
 
 
 @pytest.mark.parametrize(("text", "expected"), [("90s", 90), ("10m", 600), ("2h", 7200), ("7", 7)])
-def test_durations(text: str, expected: float) -> None:
-    assert seconds(text) == expected
+def test_durations_are_parsed_to_seconds(text: str, expected: float) -> None:
+    assert parse_duration_s(text) == expected
     with pytest.raises(ConfigurationError):
-        seconds("soon")
+        parse_duration_s("soon")
 
 
-def test_a_folder_gives_its_files_and_only_those_of_the_glob_and_deeper_ones_on_request(tmp_path: Path) -> None:
+def test_folder_is_expanded_by_glob_and_recursion(tmp_path: Path) -> None:
     for folder in ("deep", ".git", "deep/.cache/old"):
         (tmp_path / folder).mkdir(parents=True)
     for name in ("a.md", "b.pdf", ".hidden.md", "deep/c.md", ".git/config", "deep/.cache/old/d.md"):
         (tmp_path / name).write_text("x")
-    found = [Path(source.path).name for source in gather_sources([str(tmp_path)], glob="*.md", recursive=False)]
+    found = [Path(source.path).name for source in expand_paths([str(tmp_path)], glob="*.md", recursive=False)]
     assert found == ["a.md"]
-    deep = [Path(source.path).name for source in gather_sources([str(tmp_path)], glob="*", recursive=True)]
+    deep = [Path(source.path).name for source in expand_paths([str(tmp_path)], glob="*", recursive=True)]
     assert deep == ["a.md", "b.pdf", "c.md"]
-    asked_for = [Path(source.path).name for source in gather_sources([str(tmp_path / ".git")], glob="*", recursive=True)]
+    asked_for = [Path(source.path).name for source in expand_paths([str(tmp_path / ".git")], glob="*", recursive=True)]
     assert asked_for == ["config"], "a hidden folder that is named is meant"
-    assert [source.kind for source in gather_sources(["-", "https://example.org/x"], glob="*", recursive=False)] == ["stdin", "url"]
+    assert [source.kind for source in expand_paths(["-", "https://example.org/x"], glob="*", recursive=False)] == ["stdin", "url"]

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli.credentials import FILE, config_folder, find_token, normalize_server, remove_token, store_token
+from anabranch.cli.credentials import CREDENTIALS_FILE, find_config_folder, find_token, normalize_server, remove_token, store_token
 from schemas.errors import ConfigurationError, InvalidRequest
 
 
@@ -18,7 +18,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "config" / "anabranch"
 
 
-def test_credential_belongs_to_one_server(folder: Path) -> None:
+def test_credential_is_bound_to_one_server(folder: Path) -> None:
     store_token("https://a.example/", "key-a")
     store_token("http://127.0.0.1:8420", "key-b")
     assert find_token("https://A.example") == "key-a"
@@ -29,33 +29,33 @@ def test_credential_belongs_to_one_server(folder: Path) -> None:
     assert find_token("https://a.example") is None
 
 
-def test_file_is_its_owners_alone(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_credentials_file_is_private_to_owner(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = os.umask(0)
     try:
         path = store_token("https://a.example", "key")
     finally:
         os.umask(before)
     assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(folder.stat().st_mode)) == (0o600, 0o700)
-    assert [one.name for one in folder.iterdir()] == [FILE]
+    assert [one.name for one in folder.iterdir()] == [CREDENTIALS_FILE]
     path.chmod(0o640)
     with pytest.raises(ConfigurationError, match="read by others"):
         find_token("https://a.example")
 
 
-def test_relative_config_folder_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_relative_config_home_is_ignored(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("XDG_CONFIG_HOME", "here")
     monkeypatch.setenv("HOME", str(tmp_path))
-    assert config_folder() == tmp_path / ".config" / "anabranch"
+    assert find_config_folder() == tmp_path / ".config" / "anabranch"
 
 
 @pytest.mark.parametrize("server", ["", "a.example", "ftp://a.example", "https://", "https://user@a.example", "https://a.example?x", "https://a:99999999"])
-def test_address_that_names_no_server_is_refused(server: str) -> None:
+def test_invalid_server_url_is_refused(server: str) -> None:
     with pytest.raises(InvalidRequest):
         normalize_server(server)
 
 
-def test_broken_file_is_an_error_with_its_name(folder: Path) -> None:
+def test_corrupt_credentials_file_is_reported_by_name(folder: Path) -> None:
     path = store_token("https://a.example", "key")
     path.write_text("[]")
-    with pytest.raises(ConfigurationError, match=FILE):
+    with pytest.raises(ConfigurationError, match=CREDENTIALS_FILE):
         find_token("https://a.example")

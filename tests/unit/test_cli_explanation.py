@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from anabranch.cli import main
-from tests.fakes.mortal_server import Served, served
+from tests.fakes.failing_server import ServeAnswers, serve_answers
 
-__all__ = ["served"]
+__all__ = ["serve_answers"]
 
 RESULT: dict[str, Any] = {
     "rank": 1,
@@ -41,8 +41,8 @@ ANSWER: dict[str, Any] = {
 }
 
 
-def test_query_prints_confidence_assumptions_and_limitations(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    served({"/v1/query": ANSWER}, 1)
+def test_query_prints_confidence_assumptions_and_limitations(serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_answers({"/v1/query": ANSWER}, 1)
     assert main(["query", "What is the rent?"]) == 0
     said = capsys.readouterr().out
     assert "confidence: medium (best rerank score 0.710 against 0.550; 1 distinct source)" in said
@@ -51,19 +51,17 @@ def test_query_prints_confidence_assumptions_and_limitations(served: Served, cap
     assert "explanation" not in said
 
 
-def test_refusal_names_its_limitations_and_no_confidence(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    served({"/v1/query": {**ANSWER, "refused": True, "message": "There is no collection 'typo'.", "citations": []}}, 1)
+def test_refusal_prints_limitations_without_confidence(serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]) -> None:
+    serve_answers({"/v1/query": {**ANSWER, "refused": True, "message": "There is no collection 'typo'.", "citations": []}}, 1)
     assert main(["query", "What is the rent?"]) == 4
     said = capsys.readouterr().out
     assert "There is no collection 'typo'." in said and "limitation: " in said and "confidence" not in said
 
 
 @pytest.mark.parametrize("command", ["query", "search"])
-def test_explanation_shows_every_number_within_80_columns(
-    served: Served, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_explanation_fits_80_columns(serve_answers: ServeAnswers, command: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setenv("COLUMNS", "80")
-    served({"/v1/query": ANSWER, "/v1/search": {"results": [RESULT], "trace": TRACE}}, 1)
+    serve_answers({"/v1/query": ANSWER, "/v1/search": {"results": [RESULT], "trace": TRACE}}, 1)
     assert main([command, "What is the rent?", "--explain"]) == 0
     explained = capsys.readouterr().out.partition("explanation\n")[2]
     flat = " ".join(explained.split())
@@ -80,8 +78,8 @@ def test_explanation_shows_every_number_within_80_columns(
     assert max(map(len, explained.splitlines())) <= 80
 
 
-def test_question_may_come_without_quotation_marks(served: Served, capsys: pytest.CaptureFixture[str]) -> None:
-    asked = served({"/v1/query": ANSWER}, 1)
+def test_unquoted_query_words_are_joined(serve_answers: ServeAnswers, capsys: pytest.CaptureFixture[str]) -> None:
+    asked = serve_answers({"/v1/query": ANSWER}, 1)
     assert main(["query", "annual", "leave", "--collection", "hr"]) == 0
     assert b'"annual leave"' in asked[0][1]
     assert main(["query"]) == 2

@@ -5,9 +5,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.cli.ask import _place
-from anabranch.cli.options import Common
-from anabranch.cli.output import called, cell
+from anabranch.cli.options import CommonOptions
+from anabranch.cli.output import choose_display_name, format_cell
+from anabranch.cli.query import _format_location
 
 
 @pytest.mark.parametrize(
@@ -24,26 +24,26 @@ from anabranch.cli.output import called, cell
         ("two\nlines", "two lines"),
     ],
 )
-def test_what_people_read_has_no_brackets_and_says_nothing_of_nothing(value: object, told: str) -> None:
-    assert cell(value) == told
+def test_table_cell_is_plain_text(value: object, told: str) -> None:
+    assert format_cell(value) == told
 
 
-def result(**more: Any) -> dict[str, Any]:
+def make_result(**more: Any) -> dict[str, Any]:
     return {"document_id": "7d4f", "external_id": None, "source_uri": None, "title": "Lease", "section": None, "pages": []} | more
 
 
 @pytest.mark.parametrize(
     ("item", "told"),
     [
-        (result(section="Lease"), "Lease"),
-        (result(section="Lease > 2. Rent", pages=[1, 2]), "Lease · 2. Rent · p. 1, 2"),
-        (result(section="Leases > 2. Rent"), "Lease · Leases > 2. Rent"),
-        (result(title=None, source_uri="file:///tmp/lease.pdf"), "lease.pdf"),
-        (result(title=None), "7d4f"),
+        (make_result(section="Lease"), "Lease"),
+        (make_result(section="Lease > 2. Rent", pages=[1, 2]), "Lease · 2. Rent · p. 1, 2"),
+        (make_result(section="Leases > 2. Rent"), "Lease · Leases > 2. Rent"),
+        (make_result(title=None, source_uri="file:///tmp/lease.pdf"), "lease.pdf"),
+        (make_result(title=None), "7d4f"),
     ],
 )
-def test_a_place_names_the_document_once(item: dict[str, Any], told: str) -> None:
-    assert _place(item) == told
+def test_citation_location_names_document_once(item: dict[str, Any], told: str) -> None:
+    assert _format_location(item) == told
 
 
 @pytest.mark.parametrize(
@@ -56,28 +56,33 @@ def test_a_place_names_the_document_once(item: dict[str, Any], told: str) -> Non
         ({"replay_id": "r", "next": None}, [{"replay_id": "r", "next": None}]),
     ],
 )
-def test_lines_are_the_items_of_a_list_and_else_the_whole_in_one(body: dict[str, Any], lines: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
-    Common(output="ndjson").show(body)
+def test_ndjson_prints_list_items_or_whole_body(body: dict[str, Any], lines: list[Any], capsys: pytest.CaptureFixture[str]) -> None:
+    CommonOptions(output="ndjson").print_result(body)
     told = capsys.readouterr()
     assert [json.loads(line) for line in told.out.splitlines()] == [{"schema_version": 1, **line} for line in lines]
     assert ("--after 7" in told.err) == bool(body.get("next"))
 
 
-def test_json_is_one_object_by_either_name_and_text_is_what_is_not_asked_for_otherwise(capsys: pytest.CaptureFixture[str]) -> None:
-    for common in (Common(as_json=True), Common(output="json")):
-        assert common.json
-        common.show({"items": [1], "next": None})
+def test_json_output_is_one_object_by_either_flag(capsys: pytest.CaptureFixture[str]) -> None:
+    for common in (CommonOptions(as_json=True), CommonOptions(output="json")):
+        assert common.is_json
+        common.print_result({"items": [1], "next": None})
         assert json.loads(capsys.readouterr().out) == {"schema_version": 1, "items": [1], "next": None}
-    assert not Common().json and Common(output="ndjson").json
+    assert not CommonOptions().is_json and CommonOptions(output="ndjson").is_json
 
 
-def test_progress_is_an_object_among_lines_and_talk_else(capsys: pytest.CaptureFixture[str]) -> None:
-    for common in (Common(output="ndjson"), Common(as_json=True), Common(quiet=True)):
-        common.tell_progress("7 of 20", {"read": 7})
+def test_progress_is_ndjson_object_or_stderr_text(capsys: pytest.CaptureFixture[str]) -> None:
+    for common in (CommonOptions(output="ndjson"), CommonOptions(as_json=True), CommonOptions(quiet=True)):
+        common.report_progress("7 of 20", {"read": 7})
     told = capsys.readouterr()
     assert (told.out, told.err) == ('{"schema_version": 1, "progress": {"read": 7}}\n', "7 of 20\n")
 
 
-def test_a_document_without_a_title_is_called_by_the_next_best_of_its_names() -> None:
+def test_document_label_falls_back_to_other_names() -> None:
     names = {"title": None, "filename": "", "source_uri": "http://here/x", "external_id": "x"}
-    assert (called(names), called(names | {"title": "Of herons"}), called({"external_id": "x"}), called({})) == ("http://here/x", "Of herons", "x", None)
+    assert (
+        choose_display_name(names),
+        choose_display_name(names | {"title": "Of herons"}),
+        choose_display_name({"external_id": "x"}),
+        choose_display_name({}),
+    ) == ("http://here/x", "Of herons", "x", None)

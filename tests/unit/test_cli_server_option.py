@@ -10,9 +10,9 @@ import pytest
 from fastapi import FastAPI
 
 from anabranch.cli import main
-from tests.fakes.serving import serving
+from tests.fakes.asgi_server import run_asgi_app
 
-LOCAL = [
+LOCAL_COMMANDS = [
     *(("topics", name) for name in ("list", "lag", "verify", "create", "acls")),
     ("topics", "describe", "raw"),
     *(("db", name) for name in ("migrate", "status", "checksum", "residue")),
@@ -23,8 +23,8 @@ LOCAL = [
 ]
 
 
-@pytest.mark.parametrize("command", LOCAL, ids=" ".join)
-def test_command_that_asks_no_server_refuses_a_named_one(
+@pytest.mark.parametrize("command", LOCAL_COMMANDS, ids=" ".join)
+def test_local_command_refuses_server_option(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -39,7 +39,7 @@ def test_command_that_asks_no_server_refuses_a_named_one(
     assert "[NOT_OVER_HTTP]" in capsys.readouterr().err
 
 
-def test_doctor_and_config_ask_the_named_server(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_doctor_and_config_query_the_named_server(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     profile = {"name": "theirs", "fusion": {"method": "rrf"}, "rerank": {"reranker": "none"}, "answer": {"threshold": 0.5}}
     answers: dict[str, Any] = {
         "/v1/profiles": {"items": [profile]},
@@ -48,7 +48,7 @@ def test_doctor_and_config_ask_the_named_server(monkeypatch: pytest.MonkeyPatch,
     }
     app = FastAPI()
     app.get("/{path:path}")(lambda path: answers[f"/{path}"])
-    with serving(app) as url:
+    with run_asgi_app(app) as url:
         monkeypatch.setenv("ANABRANCH_SERVER", url)
         assert main(["config", "profiles"]) == 0
         assert "theirs" in capsys.readouterr().out
@@ -59,12 +59,12 @@ def test_doctor_and_config_ask_the_named_server(monkeypatch: pytest.MonkeyPatch,
 
 
 @pytest.mark.parametrize("command", [("doctor",), ("search", "x"), ("config", "profiles")])
-def test_address_without_scheme_is_told_what_it_lacks(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+def test_server_url_without_scheme_is_reported(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--server", "127.0.0.1:9"]) in (1, 2)
     said = "".join(capsys.readouterr())
     assert "Write --server http://127.0.0.1:9." in said or "Write it as https://HOST or http://HOST:PORT." in said
 
 
-def test_command_without_server_option_names_no_such_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_local_command_error_does_not_mention_server_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["topics", "list", "--data", str(tmp_path / "none")]) == 3
     assert "--server" not in capsys.readouterr().err

@@ -9,11 +9,11 @@ from uuid import UUID
 import pytest
 
 from schemas.errors import MalformedEvent, NewerVersion
-from schemas.events import Content, DocumentIndexed, DocumentReceived, Fact
-from schemas.ids import received_id
+from schemas.events import Content, DocumentIndexed, DocumentReceived, Event
+from schemas.ids import make_received_id
 from schemas.records import Position, Record, StoredRecord
-from streams.codec import Codec, clues, guessed_text, owner
-from streams.submission import submission
+from streams.codec import Codec, guess_producer_attributes, guess_text, resolve_tenant
+from streams.submission import build_raw_record
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 PAYLOAD = {"external_id": "contract-17", "content": {"text": "hello"}}
@@ -24,62 +24,69 @@ HEADERS = {
 STRUCTURED = {"Content-Type": b"application/cloudevents+json; charset=utf-8"}
 
 
-def stored(value: bytes | None, headers: dict[str, bytes], topic: str = "raw") -> StoredRecord:
+def make_stored_record(value: bytes | None, headers: dict[str, bytes], topic: str = "raw") -> StoredRecord:
     return StoredRecord(Record(topic, None, value, headers), Position(topic, 3, 41), NOW)
 
 
-def structured(**change: Any) -> StoredRecord:
+def make_structured_record(**change: Any) -> StoredRecord:
     envelope = {"specversion": "1.0", "id": "e1", "source": "shop", "type": "document.received.v1", "data": PAYLOAD} | change
-    return stored(json.dumps(envelope).encode(), STRUCTURED)
+    return make_stored_record(json.dumps(envelope).encode(), STRUCTURED)
 
 
-async def test_binary_and_structured_mode_give_the_same_fact() -> None:
-    binary = await Codec().decode(stored(json.dumps(PAYLOAD).encode(), HEADERS))
-    assert binary == await Codec().decode(structured())
-    assert binary.id == received_id("default", "shop", "e1")
+async def test_binary_and_structured_mode_decode_to_same_event() -> None:
+    binary = await Codec().decode(make_stored_record(json.dumps(PAYLOAD).encode(), HEADERS))
+    assert binary == await Codec().decode(make_structured_record())
+    assert binary.id == make_received_id("default", "shop", "e1")
     assert binary.data == DocumentReceived(external_id="contract-17", content=Content(text="hello"))
 
 
-async def test_binary_data_of_a_structured_event_is_its_payload() -> None:
+async def test_data_base64_is_decoded_as_payload() -> None:
     payload = base64.b64encode(json.dumps(PAYLOAD, indent=2).encode()).decode()
     envelope = {"specversion": "1.0", "id": "e1", "source": "shop", "type": "document.received.v1", "data_base64": payload}
-    assert await Codec().decode(stored(json.dumps(envelope).encode(), STRUCTURED)) == await Codec().decode(structured())
+    assert await Codec().decode(make_stored_record(json.dumps(envelope).encode(), STRUCTURED)) == await Codec().decode(make_structured_record())
     for wrong in ({"data_base64": "%"}, {"data_base64": 7}, {"data_base64": "é"}, {"data": PAYLOAD}):
         with pytest.raises(MalformedEvent, match="base64"):
-            await Codec().decode(stored(json.dumps(envelope | wrong).encode(), STRUCTURED))
+            await Codec().decode(make_stored_record(json.dumps(envelope | wrong).encode(), STRUCTURED))
 
 
 @pytest.mark.parametrize("name", ["specversion", "id", "source", "type"])
-async def test_an_attribute_that_is_empty_is_missing_in_both_modes(name: str) -> None:
-    for record in (structured(**{name: ""}), stored(json.dumps(PAYLOAD).encode(), HEADERS | {f"ce_{name}": b""})):
+async def test_empty_attribute_is_reported_missing_in_both_modes(name: str) -> None:
+    for record in (make_structured_record(**{name: ""}), make_stored_record(json.dumps(PAYLOAD).encode(), HEADERS | {f"ce_{name}": b""})):
         with pytest.raises(MalformedEvent, match=f"missing.*{name}"):
             await Codec().decode(record)
 
 
-async def test_a_time_may_be_written_in_small_letters() -> None:
-    fact = await Codec().decode(stored(json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"2026-03-01t00:00:00z"}))
+async def test_lowercase_rfc3339_time_is_accepted() -> None:
+    fact = await Codec().decode(make_stored_record(json.dumps(PAYLOAD).encode(), HEADERS | {"ce_time": b"2026-03-01t00:00:00z"}))
     assert fact.time == NOW
 
 
-async def test_the_payload_hash_ignores_how_the_json_is_written() -> None:
-    loose = await Codec().decode(stored(json.dumps(PAYLOAD, indent=3).encode(), HEADERS))
-    tight = await Codec().decode(stored(json.dumps(dict(reversed(PAYLOAD.items()))).encode(), HEADERS))
-    other = await Codec().decode(stored(json.dumps(PAYLOAD | {"title": "x"}).encode(), HEADERS))
+async def test_payload_hash_ignores_json_formatting() -> None:
+    loose = await Codec().decode(make_stored_record(json.dumps(PAYLOAD, indent=3).encode(), HEADERS))
+    tight = await Codec().decode(make_stored_record(json.dumps(dict(reversed(PAYLOAD.items()))).encode(), HEADERS))
+    other = await Codec().decode(make_stored_record(json.dumps(PAYLOAD | {"title": "x"}).encode(), HEADERS))
     assert loose.payload_sha256 == tight.payload_sha256 != other.payload_sha256
 
 
-async def test_what_the_system_says_itself_reads_back_the_same() -> None:
+async def test_internal_event_round_trips() -> None:
     identity = UUID(int=7)
-    fact = Fact(
-        identity, DocumentIndexed(tenant="t", document_id=UUID(int=9), chunks_count=3), "anabranch/index", str(identity), NOW, "t", UUID(int=9), how="abc"
+    fact = Event(
+        identity,
+        DocumentIndexed(tenant="t", document_id=UUID(int=9), chunks_count=3),
+        "anabranch/index",
+        str(identity),
+        NOW,
+        "t",
+        UUID(int=9),
+        pipeline_fingerprint="abc",
     )
     record = await Codec().encode(fact, "outcomes", "key")
     back = await Codec().decode(StoredRecord(record, Position("outcomes", 0, 5), NOW))
-    assert (back.id, back.data, back.time, back.tenant, back.document_id, back.how) == (identity, fact.data, NOW, "t", UUID(int=9), "abc")
+    assert (back.id, back.data, back.time, back.tenant, back.document_id, back.pipeline_fingerprint) == (identity, fact.data, NOW, "t", UUID(int=9), "abc")
 
 
-async def test_a_submission_is_what_any_producer_would_send() -> None:
-    record = await submission(DocumentReceived(external_id="a", content=Content(url="https://example.org/x")), "e9", time=NOW, codec=Codec())
+async def test_submission_is_a_raw_producer_record() -> None:
+    record = await build_raw_record(DocumentReceived(external_id="a", content=Content(url="https://example.org/x")), "e9", time=NOW, codec=Codec())
     assert record.topic == "raw"
     assert record.key == b"a"
     fact = await Codec().decode(StoredRecord(record, Position("raw", 0, 0), NOW))
@@ -113,59 +120,59 @@ async def test_a_submission_is_what_any_producer_would_send() -> None:
         (b'{"a": ' * 100_000, HEADERS, "Invalid JSON"),
     ],
 )
-async def test_what_cannot_be_read_is_named(value: bytes | None, headers: dict[str, bytes], complaint: str) -> None:
+async def test_undecodable_record_is_rejected_with_reason(value: bytes | None, headers: dict[str, bytes], complaint: str) -> None:
     with pytest.raises(MalformedEvent) as caught:
-        await Codec().decode(stored(value, headers))
+        await Codec().decode(make_stored_record(value, headers))
     assert complaint in caught.value.detail
 
 
-async def test_a_newer_version_on_our_own_topics_is_never_guessed_at() -> None:
+async def test_newer_event_version_on_internal_topic_raises() -> None:
     headers = HEADERS | {"ce_id": str(UUID(int=1)).encode(), "ce_type": b"document.chunked.v2"}
     with pytest.raises(NewerVersion):
-        await Codec().decode(stored(b"{}", headers, "chunked"))
+        await Codec().decode(make_stored_record(b"{}", headers, "chunked"))
 
 
-async def test_a_generations_own_topic_is_read_like_the_plain_one() -> None:
+async def test_generation_topic_is_decoded_like_base_topic() -> None:
     headers = HEADERS | {"ce_id": str(UUID(int=1)).encode(), "ce_type": b"document.indexed.v1"}
-    fact = await Codec().decode(stored(b"{}", headers, "outcomes.g2"))
+    fact = await Codec().decode(make_stored_record(b"{}", headers, "outcomes.g2"))
     assert isinstance(fact.data, DocumentIndexed)
 
 
-def test_an_unreadable_record_still_gives_what_its_headers_say() -> None:
-    assert clues(Record("raw", None, b"\x00", HEADERS)) == ("e1", "shop", "document.received.v1")
-    assert clues(Record("raw", None, b"\x00", {})) == (None, None, None)
-    assert clues(Record("raw", None, b"{}", HEADERS | {"ce_id": b"i" * 2000}))[0] == "i" * 1024
+def test_header_attributes_of_undecodable_record_are_recovered() -> None:
+    assert guess_producer_attributes(Record("raw", None, b"\x00", HEADERS)) == ("e1", "shop", "document.received.v1")
+    assert guess_producer_attributes(Record("raw", None, b"\x00", {})) == (None, None, None)
+    assert guess_producer_attributes(Record("raw", None, b"{}", HEADERS | {"ce_id": b"i" * 2000}))[0] == "i" * 1024
 
 
 @pytest.mark.parametrize("data", [{}, {"data": {"external_id": 7}}, {"data": None}])
-def test_half_a_structured_event_still_gives_what_is_there(data: dict[str, Any]) -> None:
+def test_attributes_of_partial_structured_event_are_recovered(data: dict[str, Any]) -> None:
     record = Record("raw", None, json.dumps({"id": "e1", "source": "shop", "type": 7} | data).encode(), {"content-type": b"application/cloudevents+json"})
-    assert clues(record) == ("e1", "shop", None)
-    assert guessed_text(record, "external_id") is None
+    assert guess_producer_attributes(record) == ("e1", "shop", None)
+    assert guess_text(record, "external_id") is None
 
 
-def test_an_invalid_payload_may_still_name_its_document() -> None:
-    assert guessed_text(Record("raw", None, b'{"external_id": "a", "content": 7}', HEADERS), "external_id") == "a"
-    assert guessed_text(Record("raw", None, b'{"data": {"external_id": "b"}}', {}), "external_id") == "b"
-    assert guessed_text(Record("raw", None, b'{"external_id": "c", "metadata": {"a": NaN}}', HEADERS), "external_id") == "c"
-    assert guessed_text(Record("raw", None, b"[" * 100_000, HEADERS), "external_id") is None
+def test_external_id_is_recovered_from_invalid_payload() -> None:
+    assert guess_text(Record("raw", None, b'{"external_id": "a", "content": 7}', HEADERS), "external_id") == "a"
+    assert guess_text(Record("raw", None, b'{"data": {"external_id": "b"}}', {}), "external_id") == "b"
+    assert guess_text(Record("raw", None, b'{"external_id": "c", "metadata": {"a": NaN}}', HEADERS), "external_id") == "c"
+    assert guess_text(Record("raw", None, b"[" * 100_000, HEADERS), "external_id") is None
 
 
 @pytest.mark.parametrize("tenant", ["a\0b", "../other", "", "t" * 256, "\ud800/", 7, None])
-def test_what_belongs_to_nobody_that_there_can_be_is_the_default_tenants(tenant: Any) -> None:
-    assert owner(stored(json.dumps(PAYLOAD | {"tenant": tenant, "unknown": 1}).encode(), HEADERS)) == "default"
-    assert owner(stored(b"{}", HEADERS | {"ce_tenant": str(tenant).encode(errors="replace") + b"\0"}, "chunked")) is None
+def test_invalid_tenant_falls_back_to_default(tenant: Any) -> None:
+    assert resolve_tenant(make_stored_record(json.dumps(PAYLOAD | {"tenant": tenant, "unknown": 1}).encode(), HEADERS)) == "default"
+    assert resolve_tenant(make_stored_record(b"{}", HEADERS | {"ce_tenant": str(tenant).encode(errors="replace") + b"\0"}, "chunked")) is None
 
 
-def test_what_cannot_be_read_belongs_to_the_tenant_that_it_names() -> None:
-    assert owner(stored(json.dumps(PAYLOAD | {"tenant": "theirs", "unknown": 1}).encode(), HEADERS)) == "theirs"
-    assert owner(stored(b"{}", HEADERS | {"ce_tenant": b"theirs"}, "chunked")) == "theirs"
-    assert owner(stored(b"{}", HEADERS, "control")) is None
+def test_undecodable_record_belongs_to_its_named_tenant() -> None:
+    assert resolve_tenant(make_stored_record(json.dumps(PAYLOAD | {"tenant": "theirs", "unknown": 1}).encode(), HEADERS)) == "theirs"
+    assert resolve_tenant(make_stored_record(b"{}", HEADERS | {"ce_tenant": b"theirs"}, "chunked")) == "theirs"
+    assert resolve_tenant(make_stored_record(b"{}", HEADERS, "control")) is None
 
 
-async def test_an_outcome_says_null_where_there_is_nothing_to_say_and_other_facts_leave_it_out() -> None:
-    def fact(data: Any) -> Fact[Any]:
-        return Fact(UUID(int=7), data, "anabranch/index", "7", NOW)
+async def test_outcome_events_encode_nulls_and_others_omit_them() -> None:
+    def fact(data: Any) -> Event[Any]:
+        return Event(UUID(int=7), data, "anabranch/index", "7", NOW)
 
     outcome = await Codec().encode(fact(DocumentIndexed(chunks_count=3)), "outcomes", "key")
     assert json.loads(outcome.value or b"").keys() == DocumentIndexed.model_fields.keys()
@@ -174,16 +181,16 @@ async def test_an_outcome_says_null_where_there_is_nothing_to_say_and_other_fact
 
 
 @pytest.mark.parametrize("attribute", ["id", "source", "type", "correlationid", "subject"])
-async def test_half_a_surrogate_pair_is_malformed_and_what_is_told_of_it_can_be_written(attribute: str) -> None:
-    record = structured(**{attribute: "a\ud800"})
+async def test_lone_surrogate_is_malformed_and_replaced_in_attributes(attribute: str) -> None:
+    record = make_structured_record(**{attribute: "a\ud800"})
     with pytest.raises(MalformedEvent, match="surrogate"):
         await Codec().decode(record)
-    assert "".join(filter(None, clues(record.record))).encode()
-    assert guessed_text(stored(b'{"external_id": "a\\ud800"}', {}).record, "external_id") == "a?"
+    assert "".join(filter(None, guess_producer_attributes(record.record))).encode()
+    assert guess_text(make_stored_record(b'{"external_id": "a\\ud800"}', {}).record, "external_id") == "a?"
 
 
-async def test_a_name_is_measured_in_bytes_and_what_is_told_of_it_is_as_short() -> None:
-    record = structured(id="\u00e9" * 600)
+async def test_attribute_length_limit_counts_bytes() -> None:
+    record = make_structured_record(id="\u00e9" * 600)
     with pytest.raises(MalformedEvent, match="1200 bytes"):
         await Codec().decode(record)
-    assert clues(record.record)[0] == "\u00e9" * 512
+    assert guess_producer_attributes(record.record)[0] == "\u00e9" * 512

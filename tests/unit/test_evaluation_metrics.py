@@ -8,35 +8,35 @@ import pytest
 from ir_measures import RR, R, nDCG
 
 from evaluation.bootstrap import paired_interval
-from evaluation.metrics import MEASURES, measure_run, per_query
+from evaluation.metrics import MEASURES, measure_queries, measure_run
 from evaluation.run_file import write_run
 
-JUDGED = {"q1": {"a": 1, "b": 1}, "q2": {"c": 1}, "q3": {f"d{n}": 1 for n in range(15)}, "q4": {"z": 1}}
+JUDGEMENTS = {"q1": {"a": 1, "b": 1}, "q2": {"c": 1}, "q3": {f"d{n}": 1 for n in range(15)}, "q4": {"z": 1}}
 
 
-def random_run(seed: int) -> dict[str, list[tuple[str, float]]]:
+def make_random_run(seed: int) -> dict[str, list[tuple[str, float]]]:
     dice = random.Random(seed)
     documents = [*"abcxyz", *(f"d{n}" for n in range(60))]
     return {query: [(name, 100.0 - rank) for rank, name in enumerate(dice.sample(documents, 60))] for query in ("q1", "q2", "q3")}
 
 
 @pytest.mark.parametrize("seed", range(8))
-def test_measures_equal_those_of_ir_measures(seed: int) -> None:
-    run = random_run(seed)
+def test_metrics_match_ir_measures(seed: int) -> None:
+    run = make_random_run(seed)
     named = {"ndcg@10": nDCG @ 10, "mrr@10": RR @ 10, **{f"recall@{k}": R @ k for k in (2, 5, 10, 50, 100)}}
     assert named.keys() == MEASURES.keys()
-    reference = ir_measures.calc_aggregate(list(named.values()), JUDGED, {query: dict(ranked) for query, ranked in run.items()})
-    own = measure_run(run, JUDGED)
+    reference = ir_measures.calc_aggregate(list(named.values()), JUDGEMENTS, {query: dict(ranked) for query, ranked in run.items()})
+    own = measure_run(run, JUDGEMENTS)
     for name, measure in named.items():
         assert own[name] == pytest.approx(reference[measure], abs=6e-5), name
 
 
-def test_a_query_without_an_answer_counts_nothing_and_one_without_judgements_is_left_out() -> None:
-    values = per_query({"q1": [("a", 1.0)]}, {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {}}, MEASURES["mrr@10"])
+def test_unanswered_query_scores_zero_and_unjudged_is_skipped() -> None:
+    values = measure_queries({"q1": [("a", 1.0)]}, {"q1": {"a": 1}, "q2": {"b": 1}, "q3": {}}, MEASURES["mrr@10"])
     assert values == {"q1": 1.0, "q2": 0.0}
 
 
-def test_a_run_file_is_what_trec_tools_read_in_the_same_order(tmp_path: Path) -> None:
+def test_run_file_is_valid_trec_format(tmp_path: Path) -> None:
     run = {"q 1": [("doc a", 2.0), ("b", 2.0), ("c", 1.5)], "q2": [("a", -0.5)]}
     write_run(tmp_path / "run", run, "anabranch default")
     assert (tmp_path / "run").read_text().splitlines()[1].split()[:4] == ["q_1", "Q0", "b", "2"]
@@ -46,7 +46,7 @@ def test_a_run_file_is_what_trec_tools_read_in_the_same_order(tmp_path: Path) ->
     assert [line.split()[2] for line in (tmp_path / "run").read_text().splitlines() if line.startswith("q_1 ")] == ["doc_a", "b", "c"]
 
 
-def test_an_interval_holds_the_difference_and_excludes_zero_only_for_a_real_one() -> None:
+def test_paired_interval_excludes_zero_only_for_real_difference() -> None:
     dice = random.Random(1)
     base = {f"q{n}": dice.random() for n in range(200)}
     better = {query: value + 0.1 + dice.uniform(-0.05, 0.05) for query, value in base.items()}
@@ -57,6 +57,6 @@ def test_an_interval_holds_the_difference_and_excludes_zero_only_for_a_real_one(
     assert paired_interval(base, better) == sure
 
 
-def test_runs_that_share_no_query_cannot_be_compared() -> None:
+def test_runs_without_common_query_cannot_be_compared() -> None:
     with pytest.raises(ValueError, match="no query"):
         paired_interval({"a": 1.0}, {"b": 1.0})

@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_a_set_is_read_and_only_scores_of_one_or_more_are_relevant(folder: Path) -> None:
+def test_retrieval_set_keeps_only_positive_grades(folder: Path) -> None:
     read = read_retrieval_set(folder)
     assert [document.id for document in read.documents] == ["a", "2"] and read.documents[1].title is None
     assert read.relevant == {"q1": {"a": 2}, "q2": {"2": 1}} and read.language == "en"
@@ -38,18 +38,18 @@ def test_a_set_is_read_and_only_scores_of_one_or_more_are_relevant(folder: Path)
         ("qrels.tsv", "header\nq1 a 1\n", "qrels.tsv line 2"),
     ],
 )
-def test_what_does_not_fit_is_named_by_file_and_line(folder: Path, file: str, text: str, named: str) -> None:
+def test_invalid_set_line_is_named_by_file_and_line(folder: Path, file: str, text: str, named: str) -> None:
     (folder / file).write_text(text)
     with pytest.raises(InvalidRequest, match=named):
         read_retrieval_set(folder)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_set_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(InvalidRequest, match=r"corpus\.jsonl"):
         read_retrieval_set(tmp_path)
 
 
-async def test_a_set_is_ingested_asked_and_measured(folder: Path) -> None:
+async def test_retrieval_set_is_ingested_queried_and_measured(folder: Path) -> None:
     taken: list[str] = []
     seen: list[Sequence[Channel] | None] = []
 
@@ -67,7 +67,7 @@ async def test_a_set_is_ingested_asked_and_measured(folder: Path) -> None:
     assert {"set", "profile", "documents", "queries", "metrics", "latency_ms", "ingest"} <= report.keys()
 
 
-async def test_documents_are_measured_by_their_kind_of_ground_truth_and_failures_count(tmp_path: Path) -> None:
+async def test_documents_are_scored_by_ground_truth_kind(tmp_path: Path) -> None:
     (tmp_path / "ground_truth").mkdir()
     truths = {
         "a.txt": ("exact-text", "the quick fox"),
@@ -111,7 +111,7 @@ async def test_documents_are_measured_by_their_kind_of_ground_truth_and_failures
     assert report["document_kinds"]["book"]["files"] == 1 and exact["cell_recall"] is None
 
 
-async def test_a_folder_without_manifest_is_refused(tmp_path: Path) -> None:
+async def test_folder_without_manifest_is_refused(tmp_path: Path) -> None:
     async def transcribe(file: TestFile) -> str:
         return ""
 

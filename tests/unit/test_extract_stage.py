@@ -9,26 +9,26 @@ from typing import Any
 import pytest
 
 from processors import extract
-from schemas.ports.ledger import Claim, MemoKey
+from schemas.ports.ledger import ClaimStatus, MemoKey
 from schemas.values import Extraction, ParentChunk
-from streams.stage import Counted
-from tests.contract.ledger_facts import chunked
+from streams.stage import PendingEvent
+from tests.contract.ledger_events import make_chunked
 
 
-class Memo:
+class InMemoryEngineResults:
     def __init__(self) -> None:
-        self.kept: dict[MemoKey, bytes] = {}
+        self.stored_results: dict[MemoKey, bytes] = {}
         self.recalled: list[int] = []
 
-    async def recall(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]:
+    async def fetch(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]:
         self.recalled.append(len(keys))
-        return {key: self.kept[key] for key in keys if key in self.kept}
+        return {key: self.stored_results[key] for key in keys if key in self.stored_results}
 
-    async def store(self, answers: Mapping[MemoKey, bytes]) -> None:
-        self.kept |= answers
+    async def store(self, results: Mapping[MemoKey, bytes]) -> None:
+        self.stored_results |= results
 
 
-class Extractor:
+class RecordingExtractor:
     """Fails at a word."""
 
     fingerprint = "counting"
@@ -43,24 +43,24 @@ class Extractor:
         return Extraction()
 
 
-def group(*texts: tuple[str, int, str]) -> list[Counted]:
-    return [Counted(chunked(name, order, [word]), Claim.OWED) for name, order, word in texts]
+def make_pending_events(*texts: tuple[str, int, str]) -> list[PendingEvent]:
+    return [PendingEvent(make_chunked(name, order, [word]), ClaimStatus.PENDING) for name, order, word in texts]
 
 
-async def test_a_group_asks_the_memo_once_and_the_engine_once_for_each_different_passage() -> None:
-    ports: Any = SimpleNamespace(memo=Memo(), extractor=Extractor())
-    said = await extract.react(group(("a", 1, "heron"), ("a", 2, "heron"), ("a", 3, "stork"), ("b", 1, "heron")), ports)
+async def test_duplicate_passages_are_extracted_once_per_document() -> None:
+    ports: Any = SimpleNamespace(memo=InMemoryEngineResults(), extractor=RecordingExtractor())
+    said = await extract.react(make_pending_events(("a", 1, "heron"), ("a", 2, "heron"), ("a", 3, "stork"), ("b", 1, "heron")), ports)
     assert len(said) == 4
     assert sorted(ports.extractor.asked) == ["heron", "heron", "stork"], "a document's passages are its own"
     assert ports.memo.recalled == [3]
-    await extract.react(group(("a", 4, "stork")), ports)
+    await extract.react(make_pending_events(("a", 4, "stork")), ports)
     assert len(ports.extractor.asked) == 3
 
 
-async def test_what_was_answered_before_another_one_failed_is_kept() -> None:
-    ports: Any = SimpleNamespace(memo=Memo(), extractor=Extractor())
+async def test_results_before_a_failure_are_stored() -> None:
+    ports: Any = SimpleNamespace(memo=InMemoryEngineResults(), extractor=RecordingExtractor())
     with pytest.raises(ValueError, match="not this one"):
-        await extract.react(group(("a", 1, "heron"), ("b", 1, "fails")), ports)
+        await extract.react(make_pending_events(("a", 1, "heron"), ("b", 1, "fails")), ports)
     ports.extractor.asked.clear()
-    await extract.react(group(("a", 1, "heron")), ports)
+    await extract.react(make_pending_events(("a", 1, "heron")), ports)
     assert ports.extractor.asked == []

@@ -2,10 +2,10 @@ from __future__ import annotations
 
 import gc
 
-from anabranch.process.heap import settle_heap
+from anabranch.process.heap import freeze_heap
 
 
-def test_what_is_there_when_a_server_has_started_is_not_collected_again() -> None:
+def test_startup_objects_are_frozen_out_of_gc() -> None:
     gc.unfreeze()
-    settle_heap()
+    freeze_heap()
     assert gc.get_freeze_count() > 10_000

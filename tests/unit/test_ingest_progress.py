@@ -1,18 +1,21 @@
 from __future__ import annotations
 
-from anabranch.cli.progress import _summary
-from anabranch.ingestion import Ingestion, Source
+from anabranch.cli.ingest_batch import IngestBatch, IngestItem
+from anabranch.cli.progress import _format_summary
 
 
-def on_its_way(name: str, *done: str, at: str) -> Source:
+def make_running_source(name: str, *done: str, at: str) -> IngestItem:
     stages = [{"stage": stage, "state": "done"} for stage in done] + [{"stage": at, "state": "running"}]
-    return Source(name, "file", state="running", stages=stages)
+    return IngestItem(name, "file", state="running", stages=stages)
 
 
-def test_the_line_says_at_which_stage_documents_are() -> None:
-    sources = [on_its_way("a", "receive", at="transcribe"), *(on_its_way(name, "receive", "transcribe", at="embed") for name in "bc")]
-    assert _summary(Ingestion([*sources, Source("d", "file", state="searchable")])) == "4 documents: 3 running, 1 searchable (2 at embed, 1 at transcribe)"
+def test_progress_line_counts_documents_per_stage() -> None:
+    sources = [make_running_source("a", "receive", at="transcribe"), *(make_running_source(name, "receive", "transcribe", at="embed") for name in "bc")]
+    assert (
+        _format_summary(IngestBatch([*sources, IngestItem("d", "file", state="searchable")]))
+        == "4 documents: 3 running, 1 searchable (2 at embed, 1 at transcribe)"
+    )
 
 
-def test_one_document_whose_stage_is_not_known_yet_is_only_running() -> None:
-    assert _summary(Ingestion([Source("a", "file", state="running")])) == "1 document: 1 running"
+def test_document_without_known_stage_is_running() -> None:
+    assert _format_summary(IngestBatch([IngestItem("a", "file", state="running")])) == "1 document: 1 running"

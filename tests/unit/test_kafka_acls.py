@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.cli import application
-from anabranch.composition.acls import Principals, as_commands, foreign_writers, required_grants
-from anabranch.composition.storage import topics_of
-from anabranch.settings import Settings
-from anabranch.settings_loading import load_settings
+from anabranch.cli import build_app
+from anabranch.composition.acls import KafkaPrincipals, build_required_grants, find_foreign_writers, format_commands
+from anabranch.composition.storage import resolve_topic_partitions
+from anabranch.config.loader import load_settings
+from anabranch.config.settings import Settings
 from streams.kafka.acls import Grant
 
 
@@ -19,16 +19,16 @@ def settings(tmp_path: Path) -> Settings:
     return load_settings(data_dir=tmp_path, sets=[*sets, "kafka.principals=User:anabranch-api,User:anabranch-worker"])
 
 
-def writers(grants: list[Grant], topic: str) -> set[str]:
-    return {grant.principal.removeprefix("User:") for grant in grants if grant.writes and grant.covers(f"x.{topic}")}
+def list_writers(grants: list[Grant], topic: str) -> set[str]:
+    return {grant.principal.removeprefix("User:") for grant in grants if grant.can_write and grant.covers(f"x.{topic}")}
 
 
-def test_producers_write_raw_only_and_each_its_own(settings: Settings) -> None:
-    grants, ours = required_grants(settings, Principals()), {"anabranch-api", "anabranch-worker"}
-    found = {topic: writers(grants, topic) for topic in (*topics_of(settings), "embedded.g2")}
+def test_producers_may_write_only_their_raw_topic(settings: Settings) -> None:
+    grants, ours = build_required_grants(settings, KafkaPrincipals()), {"anabranch-api", "anabranch-worker"}
+    found = {topic: list_writers(grants, topic) for topic in (*resolve_topic_partitions(settings), "embedded.g2")}
     assert found["raw"] == {*ours, "producer"} and found["raw.crm"] == {"crm"}
     assert all(found[topic] and found[topic] <= ours for topic in found if not topic.startswith("raw"))
-    assert foreign_writers(settings, grants) == {}
+    assert find_foreign_writers(settings, grants) == {}
 
 
 @pytest.mark.parametrize(
@@ -40,16 +40,16 @@ def test_producers_write_raw_only_and_each_its_own(settings: Settings) -> None:
         ("x.raw", "prefixed", {}),
     ],
 )
-def test_foreign_writers_of_our_topics_are_found(settings: Settings, name: str, pattern: str, expected: dict[str, list[str]]) -> None:
+def test_foreign_writers_are_detected(settings: Settings, name: str, pattern: str, expected: dict[str, list[str]]) -> None:
     for operation in ("Write", "All"):
-        assert foreign_writers(settings, [Grant("User:mallory", "topic", name, pattern, (operation,))]) == expected
-    assert foreign_writers(settings, [Grant("User:mallory", "topic", name, pattern, ("Read",))]) == {}
-    assert foreign_writers(settings, [Grant("User:mallory", "group", name, pattern, ("Write",))]) == {}
+        assert find_foreign_writers(settings, [Grant("User:mallory", "topic", name, pattern, (operation,))]) == expected
+    assert find_foreign_writers(settings, [Grant("User:mallory", "topic", name, pattern, ("Read",))]) == {}
+    assert find_foreign_writers(settings, [Grant("User:mallory", "group", name, pattern, ("Write",))]) == {}
 
 
-def test_command_prints_rules_as_table_json_and_shell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+def test_acls_command_prints_table_json_and_shell(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     def printed(*arguments: str) -> str:
-        application()(["topics", "acls", "--data", str(tmp_path), "--producer", "User:shop", *arguments], result_action="return_value")
+        build_app()(["topics", "acls", "--data", str(tmp_path), "--producer", "User:shop", *arguments], result_action="return_value")
         return capsys.readouterr().out
 
     assert "User:shop" in printed()
@@ -59,4 +59,4 @@ def test_command_prints_rules_as_table_json_and_shell(capsys: pytest.CaptureFixt
     expected = "--allow-principal 'User:shop' --operation Write --operation Describe --topic 'raw' --resource-pattern-type literal"
     assert all(command.startswith("kafka-acls.sh --bootstrap-server BOOTSTRAP_SERVER") for command in commands)
     assert sum(expected in command for command in commands) == 1
-    assert len(as_commands([Grant("User:a", "cluster", "kafka-cluster", "literal", ("Describe",))], "b")) == 1
+    assert len(format_commands([Grant("User:a", "cluster", "kafka-cluster", "literal", ("Describe",))], "b")) == 1

@@ -12,44 +12,44 @@ import pytest
 from schemas.errors import LogUnavailable
 from schemas.ports.log import Partition
 from schemas.records import Position
-from streams.kafka.assignment import LOOKS, Assignment
-from tests.contract.logs import Collector
+from streams.kafka.assignment import MAX_STALLED_CHECKS, PartitionAssignment
+from tests.contract.log_cases import CollectingSink
 
 
-class Place(NamedTuple):
+class FakeTopicPartition(NamedTuple):
     topic: str
     partition: int
 
 
-FIRST = Place("p.things", 0)
+FIRST_PARTITION = FakeTopicPartition("p.things", 0)
 
 
 @dataclass
-class Consumer:
+class FakeConsumer:
     """Faust's consumer, as far as an assignment uses it."""
 
-    paused: set[Place] = field(default_factory=set)
-    back: list[tuple[int, asyncio.Future[int]]] = field(default_factory=list)
+    paused: set[FakeTopicPartition] = field(default_factory=set)
+    seeks: list[tuple[int, asyncio.Future[int]]] = field(default_factory=list)
     gaps: list[tuple[int, int]] = field(default_factory=list)
 
-    def on_buffer_full(self, tp: Place) -> None:
+    def on_buffer_full(self, tp: FakeTopicPartition) -> None:
         self.paused.add(tp)
 
-    def on_buffer_drop(self, tp: Place) -> None:
+    def on_buffer_drop(self, tp: FakeTopicPartition) -> None:
         self.paused.discard(tp)
 
-    def read_again(self, tp: Place, offset: int) -> asyncio.Future[int]:
-        self.back.append((offset, asyncio.get_running_loop().create_future()))
-        return self.back[-1][1]
+    def refetch_from(self, tp: FakeTopicPartition, offset: int) -> asyncio.Future[int]:
+        self.seeks.append((offset, asyncio.get_running_loop().create_future()))
+        return self.seeks[-1][1]
 
-    def passed_over(self, tp: Place, first: int, until: int) -> None:
-        self.gaps.append((first, until))
+    def skip_gap(self, tp: FakeTopicPartition, start: int, end: int) -> None:
+        self.gaps.append((start, end))
 
 
 @dataclass
-class Message:
+class FakeMessage:
     offset: int
-    tp: Place = FIRST
+    tp: FakeTopicPartition = FIRST_PARTITION
     generation_id: int | None = 1
     key: bytes | None = b"k"
     value: bytes | None = b"v"
@@ -63,230 +63,230 @@ class Message:
 
 
 @dataclass
-class World:
-    assignment: Assignment
-    consumer: Consumer
-    sinks: list[Collector]
+class AssignmentHarness:
+    assignment: PartitionAssignment
+    consumer: FakeConsumer
+    sinks: list[CollectingSink]
 
     def begin(self, generation: int, partitions: int = 1) -> None:
-        self.assignment.begin([Place("p.things", number) for number in range(partitions)], generation, self.consumer)
+        self.assignment.begin([FakeTopicPartition("p.things", number) for number in range(partitions)], generation, self.consumer)
 
-    def take(self, *messages: Message) -> None:
+    def deliver(self, *messages: FakeMessage) -> None:
         """The first one stands where reading begins."""
         for message in messages:
-            self.assignment.starts({message.tp: message.offset})
-            self.assignment.take(message)
+            self.assignment.set_starts({message.tp: message.offset})
+            self.assignment.deliver(message)
 
     @property
-    def taken(self) -> list[int]:
+    def delivered_offsets(self) -> list[int]:
         return [stored.position.offset for stored in self.sinks[0].received]
 
 
 @pytest.fixture
-async def world() -> World:
-    sinks: list[Collector] = []
+async def world() -> AssignmentHarness:
+    sinks: list[CollectingSink] = []
 
-    def open_sink(partition: Partition) -> Collector:
-        sinks.append(Collector(partition, acknowledging=False, room=3))
+    def open_sink(partition: Partition) -> CollectingSink:
+        sinks.append(CollectingSink(partition, auto_acknowledge=False, capacity=3))
         return sinks[-1]
 
-    return World(Assignment("things", open_sink), Consumer(), sinks)
+    return AssignmentHarness(PartitionAssignment("things", open_sink), FakeConsumer(), sinks)
 
 
-async def test_a_message_becomes_a_record_of_the_topic_without_prefix(world: World) -> None:
+async def test_message_becomes_record_of_unprefixed_topic(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.take(Message(7))
+    world.deliver(FakeMessage(7))
     [stored] = world.sinks[0].received
     assert stored.position == Position("things", 0, 7)
     assert stored.record.headers == {"h": b"1", "null": b""}
     assert stored.appended_at.isoformat() == "2023-11-14T22:13:20.123000+00:00"
 
 
-async def test_only_the_finished_prefix_is_acknowledged(world: World) -> None:
+async def test_only_contiguous_prefix_is_acknowledged(world: AssignmentHarness) -> None:
     world.begin(1)
-    messages = [Message(offset) for offset in (3, 4, 9)]
-    world.take(*messages)
+    messages = [FakeMessage(offset) for offset in (3, 4, 9)]
+    world.deliver(*messages)
     world.sinks[0].partition.acknowledge(5)
     assert [message.acknowledged for message in messages] == [True, True, False]
 
 
-async def test_bytes_are_not_kept_until_they_are_acknowledged(world: World) -> None:
+async def test_message_bytes_are_released_after_delivery(world: AssignmentHarness) -> None:
     world.begin(1)
-    message = Message(3)
-    world.take(message)
+    message = FakeMessage(3)
+    world.deliver(message)
     assert (message.key, message.value, message.headers) == (None, None, None)
 
 
-async def test_what_comes_again_is_not_delivered_again(world: World) -> None:
+async def test_redelivered_message_is_not_delivered_twice(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.take(Message(3), Message(4), Message(3), Message(4), Message(5))
+    world.deliver(FakeMessage(3), FakeMessage(4), FakeMessage(3), FakeMessage(4), FakeMessage(5))
     assert [stored.position.offset for stored in world.sinks[0].received] == [3, 4, 5]
 
 
-async def test_a_rebalance_that_ends_after_reading_was_stopped_opens_nothing(world: World) -> None:
+async def test_rebalance_after_close_opens_no_partition(world: AssignmentHarness) -> None:
     world.begin(1)
     await world.assignment.close()
     world.begin(2)
-    world.assignment.starts({FIRST: 0})
-    world.assignment.take(Message(0, generation_id=2))
+    world.assignment.set_starts({FIRST_PARTITION: 0})
+    world.assignment.deliver(FakeMessage(0, generation_id=2))
     assert [sink.closed for sink in world.sinks] == [True]
 
 
-async def test_a_full_sink_pauses_its_partition_only(world: World) -> None:
+async def test_full_sink_pauses_only_its_partition(world: AssignmentHarness) -> None:
     world.begin(1, partitions=2)
-    world.take(Message(1), Message(2), Message(3), Message(1, tp=Place("p.things", 1)))
-    assert world.consumer.paused == {FIRST}
-    world.sinks[0].take_all()
+    world.deliver(FakeMessage(1), FakeMessage(2), FakeMessage(3), FakeMessage(1, tp=FakeTopicPartition("p.things", 1)))
+    assert world.consumer.paused == {FIRST_PARTITION}
+    world.sinks[0].drain()
     assert world.consumer.paused == set()
 
 
-async def test_what_was_already_fetched_for_a_full_sink_is_still_delivered(world: World) -> None:
+async def test_fetched_messages_reach_full_sink(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.take(*(Message(offset) for offset in range(6)))
+    world.deliver(*(FakeMessage(offset) for offset in range(6)))
     assert len(world.sinks[0].received) == 6
 
 
-async def test_messages_of_another_generation_are_left_alone(world: World) -> None:
+async def test_messages_of_previous_generation_are_ignored(world: AssignmentHarness) -> None:
     world.begin(1)
     await world.assignment.end()
     world.begin(2)
-    world.take(Message(400, generation_id=1), Message(400, generation_id=2))
+    world.deliver(FakeMessage(400, generation_id=1), FakeMessage(400, generation_id=2))
     assert [stored.position.offset for stored in world.sinks[1].received] == [400]
 
 
-async def test_nothing_reaches_a_partition_after_its_revocation(world: World) -> None:
+async def test_revoked_partition_receives_nothing(world: AssignmentHarness) -> None:
     world.begin(1)
-    message = Message(1)
-    world.take(message)
+    message = FakeMessage(1)
+    world.deliver(message)
     await world.assignment.end()
-    world.take(Message(2))
+    world.deliver(FakeMessage(2))
     world.sinks[0].partition.acknowledge(2)
-    world.consumer.paused.add(FIRST)
+    world.consumer.paused.add(FIRST_PARTITION)
     world.sinks[0].partition.resume()
     assert world.sinks[0].closed
     assert not message.acknowledged
-    assert world.consumer.paused == {FIRST}
+    assert world.consumer.paused == {FIRST_PARTITION}
 
 
-async def test_the_first_error_of_a_sink_ends_the_assignment_and_nothing_escapes() -> None:
-    class Broken(Collector):
+async def test_first_sink_error_fails_assignment() -> None:
+    class Broken(CollectingSink):
         def offer(self, record: object) -> None:
             raise ZeroDivisionError
 
-    assignment = Assignment("things", lambda partition: Broken(partition, acknowledging=False, room=None))
-    assignment.begin([FIRST], 1, Consumer())
-    assignment.starts({FIRST: 1})
-    assignment.take(Message(1))
-    assignment.take(Message(2))
+    assignment = PartitionAssignment("things", lambda partition: Broken(partition, auto_acknowledge=False, capacity=None))
+    assignment.begin([FIRST_PARTITION], 1, FakeConsumer())
+    assignment.set_starts({FIRST_PARTITION: 1})
+    assignment.deliver(FakeMessage(1))
+    assignment.deliver(FakeMessage(2))
     with pytest.raises(ZeroDivisionError):
-        await assignment.failed
+        await assignment.failure
 
 
-async def test_a_sink_that_cannot_be_opened_ends_the_assignment() -> None:
-    def open_sink(partition: Partition) -> Collector:
+async def test_sink_that_cannot_open_fails_assignment() -> None:
+    def open_sink(partition: Partition) -> CollectingSink:
         raise ZeroDivisionError
 
-    assignment = Assignment("things", open_sink)
-    assignment.begin([FIRST], 1, Consumer())
+    assignment = PartitionAssignment("things", open_sink)
+    assignment.begin([FIRST_PARTITION], 1, FakeConsumer())
     with pytest.raises(ZeroDivisionError):
-        await assignment.failed
+        await assignment.failure
 
 
 @pytest.mark.parametrize("timestamp", [1e17, -1e17, float("nan")])
-async def test_a_producers_impossible_time_stops_nothing(world: World, timestamp: float) -> None:
+async def test_invalid_producer_timestamp_is_tolerated(world: AssignmentHarness, timestamp: float) -> None:
     world.begin(1)
-    world.take(Message(0, timestamp=timestamp), Message(1))
-    assert not world.assignment.failed.done()
+    world.deliver(FakeMessage(0, timestamp=timestamp), FakeMessage(1))
+    assert not world.assignment.failure.done()
     assert [record.position.offset for record in world.sinks[0].received] == [0, 1]
     assert world.sinks[0].received[0].appended_at == datetime.fromtimestamp(0, UTC)
 
 
-async def test_a_partition_keeps_what_the_broker_has_taken_and_no_more(world: World) -> None:
+async def test_committed_offset_follows_broker_commits(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.take(Message(3), Message(4))
+    world.deliver(FakeMessage(3), FakeMessage(4))
     partition = world.sinks[0].partition
     partition.acknowledge(5)
-    assert partition.kept == 0
-    world.assignment.committed({FIRST: 4, Place("p.things", 7): 9})
-    assert partition.kept == 4
+    assert partition.committed_offset == 0
+    world.assignment.record_committed({FIRST_PARTITION: 4, FakeTopicPartition("p.things", 7): 9})
+    assert partition.committed_offset == 4
 
 
-async def test_nothing_is_taken_before_it_is_known_where_to_start(world: World) -> None:
+async def test_messages_before_known_start_offset_are_dropped(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.assignment.take(Message(5))
-    assert world.taken == []
-    world.assignment.starts({FIRST: 3, Place("p.things", 9): 1})
-    world.assignment.starts({FIRST: 4})
-    world.take(Message(3), Message(4))
-    assert world.taken == [3, 4], "where it was set to first"
+    world.assignment.deliver(FakeMessage(5))
+    assert world.delivered_offsets == []
+    world.assignment.set_starts({FIRST_PARTITION: 3, FakeTopicPartition("p.things", 9): 1})
+    world.assignment.set_starts({FIRST_PARTITION: 4})
+    world.deliver(FakeMessage(3), FakeMessage(4))
+    assert world.delivered_offsets == [3, 4], "where it was set to first"
 
 
 @pytest.mark.parametrize("lost", [0, 2])
-async def test_what_was_dropped_on_the_way_is_read_again(world: World, lost: int) -> None:
+async def test_dropped_message_is_fetched_again(world: AssignmentHarness, lost: int) -> None:
     world.begin(1)
-    world.assignment.starts({FIRST: 0})
-    world.take(*(Message(offset) for offset in range(3) if offset != lost), Message(3))
-    assert world.taken == list(range(lost))
-    [(back, going)] = world.consumer.back
+    world.assignment.set_starts({FIRST_PARTITION: 0})
+    world.deliver(*(FakeMessage(offset) for offset in range(3) if offset != lost), FakeMessage(3))
+    assert world.delivered_offsets == list(range(lost))
+    [(back, going)] = world.consumer.seeks
     assert back == lost
     going.set_result(5)
     await asyncio.sleep(0)
-    world.take(Message(4), *(Message(offset) for offset in range(lost, 6)))
-    assert len(world.consumer.back) == 1, "the rest of what was under way is no reason to go back once more"
-    assert world.taken == [0, 1, 2, 3, 4, 5] and world.consumer.gaps == []
+    world.deliver(FakeMessage(4), *(FakeMessage(offset) for offset in range(lost, 6)))
+    assert len(world.consumer.seeks) == 1, "the rest of what was under way is no reason to go back once more"
+    assert world.delivered_offsets == [0, 1, 2, 3, 4, 5] and world.consumer.gaps == []
 
 
-async def test_where_there_is_no_record_the_next_one_is_taken_when_it_comes_again(world: World) -> None:
+async def test_offset_gap_is_accepted_after_second_fetch(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.assignment.starts({FIRST: 0})
-    world.take(Message(0), Message(3), Message(4))
-    world.consumer.back[0][1].set_result(5)
+    world.assignment.set_starts({FIRST_PARTITION: 0})
+    world.deliver(FakeMessage(0), FakeMessage(3), FakeMessage(4))
+    world.consumer.seeks[0][1].set_result(5)
     await asyncio.sleep(0)
-    world.take(Message(3), Message(4), Message(5))
-    assert world.taken == [0, 3, 4, 5] and world.consumer.gaps == [(1, 3)]
+    world.deliver(FakeMessage(3), FakeMessage(4), FakeMessage(5))
+    assert world.delivered_offsets == [0, 3, 4, 5] and world.consumer.gaps == [(1, 3)]
 
 
-async def test_retention_may_take_all_that_had_come(world: World) -> None:
+async def test_retention_may_delete_all_fetched_records(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.assignment.starts({FIRST: 0})
-    world.take(Message(1), Message(2))
-    world.consumer.back[0][1].set_result(3)
+    world.assignment.set_starts({FIRST_PARTITION: 0})
+    world.deliver(FakeMessage(1), FakeMessage(2))
+    world.consumer.seeks[0][1].set_result(3)
     await asyncio.sleep(0)
-    world.take(Message(5), Message(6))
-    world.take(Message(5), Message(6))
-    assert world.taken == [5, 6] and world.consumer.gaps == [(0, 5)]
+    world.deliver(FakeMessage(5), FakeMessage(6))
+    world.deliver(FakeMessage(5), FakeMessage(6))
+    assert world.delivered_offsets == [5, 6] and world.consumer.gaps == [(0, 5)]
 
 
-async def test_what_retention_took_meanwhile_is_not_waited_for(world: World) -> None:
+async def test_records_expired_meanwhile_are_not_awaited(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.assignment.starts({FIRST: 0})
+    world.assignment.set_starts({FIRST_PARTITION: 0})
     for first in (3, 6, 6):
-        world.take(*(Message(offset) for offset in range(first, 9)))
-    assert world.taken == [6, 7, 8] and world.consumer.gaps == [(0, 6)]
+        world.deliver(*(FakeMessage(offset) for offset in range(first, 9)))
+    assert world.delivered_offsets == [6, 7, 8] and world.consumer.gaps == [(0, 6)]
 
 
-async def test_a_record_nearer_to_the_one_that_is_missing_counts(world: World) -> None:
+async def test_lower_offset_found_on_refetch_is_delivered(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.assignment.starts({FIRST: 0})
-    world.take(Message(7))
-    world.take(Message(4), Message(5))
-    world.take(Message(4), Message(5))
-    assert world.taken == [4, 5] and [back for back, _ in world.consumer.back] == [0, 0]
+    world.assignment.set_starts({FIRST_PARTITION: 0})
+    world.deliver(FakeMessage(7))
+    world.deliver(FakeMessage(4), FakeMessage(5))
+    world.deliver(FakeMessage(4), FakeMessage(5))
+    assert world.delivered_offsets == [4, 5] and [back for back, _ in world.consumer.seeks] == [0, 0]
 
 
-async def test_a_broker_that_cannot_go_back_ends_the_assignment(world: World) -> None:
+async def test_failed_seek_fails_assignment(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.assignment.starts({FIRST: 0})
-    world.take(Message(1))
-    world.consumer.back[0][1].set_exception(ZeroDivisionError())
+    world.assignment.set_starts({FIRST_PARTITION: 0})
+    world.deliver(FakeMessage(1))
+    world.consumer.seeks[0][1].set_exception(ZeroDivisionError())
     with pytest.raises(LogUnavailable, match="could not be read again"):
-        await world.assignment.failed
+        await world.assignment.failure
 
 
-async def test_reading_goes_on_when_the_partitions_of_now_are_set_to_their_places(world: World) -> None:
+async def test_assignment_is_ready_once_start_offsets_are_known(world: AssignmentHarness) -> None:
     world.begin(1)
     assert not world.assignment.is_ready
-    world.assignment.starts({FIRST: 0})
+    world.assignment.set_starts({FIRST_PARTITION: 0})
     assert world.assignment.is_ready
     await world.assignment.end()
     assert not world.assignment.is_ready
@@ -294,54 +294,54 @@ async def test_reading_goes_on_when_the_partitions_of_now_are_set_to_their_place
     assert not world.assignment.is_ready
 
 
-async def test_a_partition_of_which_the_beginning_is_not_told_fails_the_assignment_so_that_it_begins_again(world: World) -> None:
+async def test_unknown_start_offset_fails_assignment(world: AssignmentHarness) -> None:
     world.begin(1, partitions=3)
-    world.assignment.starts({FIRST: 0})
+    world.assignment.set_starts({FIRST_PARTITION: 0})
     with pytest.raises(LogUnavailable, match="partitions 1, 2"):
-        world.assignment.failed.result()
+        world.assignment.failure.result()
 
 
-def look(world: World, fetched: int, times: int = LOOKS + 1) -> None:
+def check_fetched(world: AssignmentHarness, fetched: int, times: int = MAX_STALLED_CHECKS + 1) -> None:
     for _ in range(times):
-        world.assignment.look({FIRST: fetched})
+        world.assignment.check_progress({FIRST_PARTITION: fetched})
 
 
-async def test_what_was_fetched_last_and_never_came_is_read_again(world: World) -> None:
+async def test_fetched_but_undelivered_records_are_fetched_again(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.take(Message(3))
-    look(world, 6)
-    assert [offset for offset, _ in world.consumer.back] == [4]
-    world.take(Message(4), Message(5))
-    look(world, 6)
-    assert world.taken == [3, 4, 5] and len(world.consumer.back) == 1
+    world.deliver(FakeMessage(3))
+    check_fetched(world, 6)
+    assert [offset for offset, _ in world.consumer.seeks] == [4]
+    world.deliver(FakeMessage(4), FakeMessage(5))
+    check_fetched(world, 6)
+    assert world.delivered_offsets == [3, 4, 5] and len(world.consumer.seeks) == 1
 
 
-async def test_where_nothing_comes_of_it_again_there_are_marks_of_transactions_only(world: World) -> None:
+async def test_undelivered_offsets_after_refetch_are_transaction_markers(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.take(Message(3))
-    look(world, 6)
-    look(world, 4, times=1)
-    look(world, 6)
-    look(world, 6)
-    world.take(Message(6))
-    assert (world.taken, len(world.consumer.back), world.consumer.gaps) == ([3, 6], 1, [(4, 6)])
+    world.deliver(FakeMessage(3))
+    check_fetched(world, 6)
+    check_fetched(world, 4, times=1)
+    check_fetched(world, 6)
+    check_fetched(world, 6)
+    world.deliver(FakeMessage(6))
+    assert (world.delivered_offsets, len(world.consumer.seeks), world.consumer.gaps) == ([3, 6], 1, [(4, 6)])
 
 
-async def test_nothing_is_read_again_while_it_comes_or_is_held_back(world: World) -> None:
+async def test_no_refetch_while_delivery_progresses_or_is_paused(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.take(Message(1))
+    world.deliver(FakeMessage(1))
     for offset in range(2, 30):
-        world.sinks[0].take_all()
-        look(world, 30, times=LOOKS)
-        world.take(Message(offset))
-    world.take(Message(30), Message(31))
-    assert world.sinks[0].full
-    look(world, 40, times=5 * LOOKS)
-    assert world.consumer.back == []
+        world.sinks[0].drain()
+        check_fetched(world, 30, times=MAX_STALLED_CHECKS)
+        world.deliver(FakeMessage(offset))
+    world.deliver(FakeMessage(30), FakeMessage(31))
+    assert world.sinks[0].is_full
+    check_fetched(world, 40, times=5 * MAX_STALLED_CHECKS)
+    assert world.consumer.seeks == []
 
 
-async def test_a_reader_that_nobody_resumes_begins_again(world: World) -> None:
+async def test_stalled_reader_restarts(world: AssignmentHarness) -> None:
     world.begin(1)
-    world.assignment.stands_still()
+    world.assignment.report_stall()
     with pytest.raises(LogUnavailable, match="things"):
-        world.assignment.failed.result()
+        world.assignment.failure.result()

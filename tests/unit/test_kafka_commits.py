@@ -10,87 +10,87 @@ import pytest
 from faust.types import TP
 
 from schemas.errors import DatabaseUnavailable, FatalError
-from schemas.ports.reached import Reached, Unnoted
-from streams.kafka.app import StageApp
-from streams.kafka.assignment import Assignment
+from schemas.ports.offsets import NoOffsetStore, OffsetStore
+from streams.kafka.assignment import PartitionAssignment
+from streams.kafka.faust_app import FaustApp
 
-PLACE = TP("topic", 0)
-OTHER = TP("topic", 1)
+PARTITION = TP("topic", 0)
+OTHER_PARTITION = TP("topic", 1)
 
 
-class Thread:
+class FakeConsumerThread:
     """As Faust's that talks to the broker, which refuses or takes what is committed."""
 
     def __init__(self, takes: bool) -> None:
-        self.takes = takes
+        self.accepts = takes
         self.fetching: asyncio.Future[Set[TP]] = asyncio.get_running_loop().create_future()
         self.arrives = asyncio.Event()
 
     async def commit(self, offsets: Mapping[Any, int]) -> bool:
-        return self.takes
+        return self.accepts
 
     async def getmany(self, active: Set[TP], timeout: float) -> Mapping[TP, list[str]]:
         """As aiokafka: what comes of these partitions, which it looks up when something comes; of all, if there are none."""
         self.fetching.set_result(active)
         await self.arrives.wait()
-        return {tp: ["record"] for tp in (PLACE, OTHER) if not active or tp in active}
+        return {tp: ["record"] for tp in (PARTITION, OTHER_PARTITION) if not active or tp in active}
 
     def assignment(self) -> set[TP]:
-        return {PLACE}
+        return {PARTITION}
 
 
-class Tables(Unnoted):
+class FakeOffsetStore(NoOffsetStore):
     """They take what they are told, or raise."""
 
     def __init__(self, *answers: Exception | None) -> None:
         self.answers = list(answers)
-        self.noted: list[Mapping[int, int]] = []
+        self.stored_offsets: list[Mapping[int, int]] = []
 
-    async def note(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+    async def store_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
         if (error := self.answers.pop(0) if self.answers else None) is not None:
             raise error
-        self.noted.append(offsets)
+        self.stored_offsets.append(offsets)
 
 
-def consumer(takes: bool, tables: Reached | None = None) -> Any:
+def make_consumer(takes: bool, tables: OffsetStore | None = None) -> Any:
     arguments = {"bootstrap_servers": "127.0.0.1:1", "session_timeout_ms": 6000, "rebalance_timeout_ms": 6000}
-    app = StageApp("group", "topic", Assignment("topic", lambda partition: pytest.fail("nothing is assigned here"), "group", tables), arguments)
+    app = FaustApp("group", "topic", PartitionAssignment("topic", lambda partition: pytest.fail("nothing is assigned here"), "group", tables), arguments)
     made: Any = app.consumer
     made._thread.thread_loop.close()  # it runs nowhere
-    made._thread = Thread(takes)
+    made._thread = FakeConsumerThread(takes)
     return made
 
 
 @pytest.mark.parametrize(("takes", "kept"), [(True, 5), (False, None)])
-async def test_what_the_group_refused_is_not_taken_for_committed(takes: bool, kept: int | None) -> None:
-    reader = consumer(takes)
-    assert await reader._commit_offsets({PLACE: 5}) is takes
-    assert reader._committed_offset[PLACE] == kept
+async def test_offset_rejected_by_group_is_not_committed(takes: bool, kept: int | None) -> None:
+    reader = make_consumer(takes)
+    assert await reader._commit_offsets({PARTITION: 5}) is takes
+    assert reader._committed_offset[PARTITION] == kept
 
 
-async def test_what_the_tables_could_not_be_told_is_not_committed_and_told_again() -> None:
-    tables = Tables(DatabaseUnavailable("away"), None)
-    reader = consumer(takes=True, tables=tables)
-    reader._acked[PLACE] += [3, 4]
+async def test_offset_not_stored_in_tables_is_retried() -> None:
+    tables = FakeOffsetStore(DatabaseUnavailable("away"), None)
+    reader = make_consumer(takes=True, tables=tables)
+    reader._acked[PARTITION] += [3, 4]
     assert await reader.force_commit() is False
-    assert reader._committed_offset[PLACE] is None and tables.noted == []
+    assert reader._committed_offset[PARTITION] is None and tables.stored_offsets == []
     assert await reader.force_commit() is True
-    assert reader._committed_offset[PLACE] == 5 and tables.noted == [{0: 5}]
+    assert reader._committed_offset[PARTITION] == 5 and tables.stored_offsets == [{0: 5}]
 
 
-async def test_nothing_is_committed_for_tables_that_were_restored_and_reading_ends() -> None:
-    reader = consumer(takes=True, tables=Tables(FatalError("older", code="TABLES_RESTORED")))
-    assert await reader._commit_offsets({PLACE: 5}) is False
+async def test_restored_tables_stop_commits_and_reading() -> None:
+    reader = make_consumer(takes=True, tables=FakeOffsetStore(FatalError("older", code="TABLES_RESTORED")))
+    assert await reader._commit_offsets({PARTITION: 5}) is False
     with pytest.raises(FatalError, match="older"):
         reader.app.assignment.failed.result()
 
 
-async def test_a_revocation_does_not_change_what_a_waiting_fetch_has_asked_for() -> None:
-    reader = consumer(takes=True)
-    reader._set_active_tps({PLACE})
+async def test_revocation_does_not_change_a_fetch_in_flight() -> None:
+    reader = make_consumer(takes=True)
+    reader._set_active_tps({PARTITION})
     waiting = asyncio.ensure_future(reader._wait_next_records(1.0))
     await reader._thread.fetching
-    await reader.on_partitions_revoked({PLACE})
+    await reader.on_partitions_revoked({PARTITION})
     reader._thread.arrives.set()
     records, active = await waiting
-    assert set(records) == set(active) == {PLACE}
+    assert set(records) == set(active) == {PARTITION}

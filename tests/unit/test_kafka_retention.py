@@ -7,12 +7,12 @@ from typing import Any, cast
 import pytest
 from confluent_kafka.admin import AdminClient, ConfigEntry, ConfigResource
 
-from streams.kafka.retention import POLICY, RETENTION, SIZE, keeps_at_least
+from streams.kafka.retention import CLEANUP_POLICY_SETTING, RETENTION_SETTING, SIZE_SETTING, fetch_min_retention
 
-SETTINGS = {POLICY: "delete", RETENTION: "3600000", SIZE: "-1"}
+TOPIC_CONFIG = {CLEANUP_POLICY_SETTING: "delete", RETENTION_SETTING: "3600000", SIZE_SETTING: "-1"}
 
 
-class Cluster:
+class FakeAdminClient:
     def __init__(self, settings: dict[str, str]) -> None:
         self.settings = settings
 
@@ -26,11 +26,11 @@ class Cluster:
     ("otherwise", "kept"),
     [
         ({}, timedelta(hours=1)),
-        ({RETENTION: "-1"}, None),
-        ({SIZE: "1000000"}, None),
-        ({POLICY: "compact"}, None),
-        ({POLICY: "compact,delete"}, None),
+        ({RETENTION_SETTING: "-1"}, None),
+        ({SIZE_SETTING: "1000000"}, None),
+        ({CLEANUP_POLICY_SETTING: "compact"}, None),
+        ({CLEANUP_POLICY_SETTING: "compact,delete"}, None),
     ],
 )
-async def test_a_topic_promises_a_time_only_where_nothing_but_time_makes_it_forget(otherwise: dict[str, str], kept: timedelta | None) -> None:
-    assert await keeps_at_least(cast(AdminClient, Cluster({**SETTINGS, **otherwise})), "raw") == kept
+async def test_minimum_retention_is_known_only_with_time_based_deletion(otherwise: dict[str, str], kept: timedelta | None) -> None:
+    assert await fetch_min_retention(cast(AdminClient, FakeAdminClient({**TOPIC_CONFIG, **otherwise})), "raw") == kept

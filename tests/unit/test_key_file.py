@@ -9,12 +9,12 @@ from uuid import UUID
 import pytest
 from cryptography.exceptions import InvalidTag
 
-from anabranch.key_file import BLOCK, HEADER_BYTES, SHARE_BYTES, KeyFile
+from anabranch.encryption.key_file import BLOCK_SLOTS, HEADER_BYTES, SHARE_BYTES, KeyFile
 from schemas.errors import ConfigurationError, KeyLost
 from schemas.ports.keys import StoredKey
-from streams.keys import AESGCM, NONCE_BYTES, Wrapping
+from streams.payload_keys import AESGCM, NONCE_BYTES, KeyWrapper
 
-MASTER = os.urandom(32)
+MASTER_KEY = os.urandom(32)
 SUBJECT = ("t", UUID(int=9))
 
 
@@ -23,84 +23,84 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "shares.key"
 
 
-def test_shares_are_on_the_disk_when_they_are_taken(path: Path) -> None:
-    taken = KeyFile(path).take(3)
+def test_shares_are_written_when_allocated(path: Path) -> None:
+    taken = KeyFile(path).allocate(3)
     again = KeyFile(path)
     assert [again.read(slot) for slot, _ in taken] == [share for _, share in taken]
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
 
 
-def test_two_processes_never_take_the_same_slot(path: Path) -> None:
+def test_concurrent_processes_never_share_a_slot(path: Path) -> None:
     files = [KeyFile(path) for _ in range(4)]
     assert len({file.id for file in files}) == 1
     with ThreadPoolExecutor(4) as threads:
-        taken = [slot for slots in threads.map(lambda file: [slot for _ in range(BLOCK) for slot, _ in file.take(2)], files) for slot in slots]
-    assert len(set(taken)) == len(taken) == 4 * 2 * BLOCK
+        taken = [slot for slots in threads.map(lambda file: [slot for _ in range(BLOCK_SLOTS) for slot, _ in file.take(2)], files) for slot in slots]
+    assert len(set(taken)) == len(taken) == 4 * 2 * BLOCK_SLOTS
 
 
-def test_an_overwritten_share_is_in_no_byte_of_the_file(path: Path) -> None:
+def test_overwritten_share_is_erased_from_file(path: Path) -> None:
     file = KeyFile(path)
-    (gone, share), (stays, kept) = file.take(2)
+    (gone, share), (stays, kept) = file.allocate(2)
     assert file.overwrite([gone]) == 1
     assert share not in path.read_bytes() and kept in path.read_bytes()
     assert (file.read(gone), KeyFile(path).read(stays)) == (None, kept)
     assert file.overwrite([gone, 10**6]) == 0, "may be repeated, also for slots that the file does not have"
 
 
-def test_a_destroyed_key_does_not_open_with_the_master_key(path: Path) -> None:
+def test_destroyed_key_cannot_be_recovered_with_master_key(path: Path) -> None:
     """The attack: master key and wrapped key, both still on some disk, without the share."""
     file = KeyFile(path)
-    wrapping = Wrapping(MASTER, file)
-    [stored] = wrapping.propose([SUBJECT])
+    wrapping = KeyWrapper(MASTER_KEY, file)
+    [stored] = wrapping.generate_keys([SUBJECT])
     key = wrapping.unwrap(stored)
-    assert len(key) == 32 and stored.slot is not None and stored.wrapped is not None
+    assert len(key) == 32 and stored.slot is not None and stored.wrapped_key is not None
     file.overwrite([stored.slot])
     with pytest.raises(KeyLost):
         wrapping.unwrap(stored)
     for context in (stored.id.bytes, b""):
         with pytest.raises(InvalidTag):
-            AESGCM(MASTER).decrypt(stored.wrapped[:NONCE_BYTES], stored.wrapped[NONCE_BYTES:], context)
-    for other in range(BLOCK):
+            AESGCM(MASTER_KEY).decrypt(stored.wrapped_key[:NONCE_BYTES], stored.wrapped_key[NONCE_BYTES:], context)
+    for other in range(BLOCK_SLOTS):
         if other != stored.slot:
             with pytest.raises(Exception, match="master key"):
-                wrapping.unwrap(StoredKey(stored.id, stored.tenant, stored.subject, stored.wrapped, slot=other))
+                wrapping.unwrap(StoredKey(stored.id, stored.tenant, stored.subject, stored.wrapped_key, slot=other))
 
 
-def test_a_key_of_an_older_version_opens_and_gets_a_share(path: Path) -> None:
-    [older] = Wrapping(MASTER, None).propose([SUBJECT])
-    wrapping = Wrapping(MASTER, KeyFile(path))
+def test_key_without_share_is_rewrapped_with_one(path: Path) -> None:
+    [older] = KeyWrapper(MASTER_KEY, None).generate_keys([SUBJECT])
+    wrapping = KeyWrapper(MASTER_KEY, KeyFile(path))
     key = wrapping.unwrap(older)
     newer = wrapping.rewrap(older, key)
     assert older.slot is None and newer.slot is not None and wrapping.unwrap(newer) == key
 
 
-def test_an_unused_share_is_taken_again(path: Path) -> None:
+def test_returned_share_is_reused(path: Path) -> None:
     file = KeyFile(path)
-    taken = file.take(BLOCK)
-    file.give_back(taken)
+    taken = file.allocate(BLOCK_SLOTS)
+    file.release(taken)
     size = path.stat().st_size
-    assert file.take(BLOCK) == taken and path.stat().st_size == size
+    assert file.allocate(BLOCK_SLOTS) == taken and path.stat().st_size == size
 
 
-def test_a_block_that_a_crash_cut_short_is_passed_over(path: Path) -> None:
+def test_torn_block_is_skipped(path: Path) -> None:
     file = KeyFile(path)
-    file.take(1)
+    file.allocate(1)
     with path.open("ab") as torn:
         torn.write(b"half of a share")
-    [(slot, share)] = KeyFile(path).take(1)
-    assert slot == BLOCK + 1 and KeyFile(path).read(slot) == share
+    [(slot, share)] = KeyFile(path).allocate(1)
+    assert slot == BLOCK_SLOTS + 1 and KeyFile(path).read(slot) == share
 
 
-def test_an_older_copy_of_the_file_hands_out_no_slot_in_use(path: Path) -> None:
-    KeyFile(path).take(1)
+def test_restored_key_file_allocates_no_slot_in_use(path: Path) -> None:
+    KeyFile(path).allocate(1)
     restored = KeyFile(path)
-    restored.skip_to(5 * BLOCK)
-    [(slot, _)] = restored.take(1)
-    assert slot == 5 * BLOCK + 1 and restored.read(5 * BLOCK) is None
-    assert path.stat().st_size == HEADER_BYTES + (5 * BLOCK + 1 + BLOCK) * SHARE_BYTES
+    restored.skip_to(5 * BLOCK_SLOTS)
+    [(slot, _)] = restored.allocate(1)
+    assert slot == 5 * BLOCK_SLOTS + 1 and restored.read(5 * BLOCK_SLOTS) is None
+    assert path.stat().st_size == HEADER_BYTES + (5 * BLOCK_SLOTS + 1 + BLOCK_SLOTS) * SHARE_BYTES
 
 
-def test_another_file_is_refused(path: Path) -> None:
+def test_invalid_key_file_is_refused(path: Path) -> None:
     path.write_bytes(b"x" * 100)
     with pytest.raises(ConfigurationError, match="no key file"):
         KeyFile(path)

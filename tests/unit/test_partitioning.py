@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from streams.partitioning import murmur2, partition_of
+from streams.partitioning import choose_partition, murmur2
 
 
 @pytest.mark.parametrize(
@@ -21,11 +21,11 @@ from streams.partitioning import murmur2, partition_of
         (b"abc", 479470107),
     ],
 )
-def test_hashes_are_those_of_the_java_client(key: bytes, java: int) -> None:
+def test_murmur2_matches_java_client(key: bytes, java: int) -> None:
     assert murmur2(key) == java & 0xFFFFFFFF
 
 
 @given(st.binary(max_size=64), st.integers(1, 64))
-def test_aiokafka_chooses_the_same_partition(key: bytes, partitions: int) -> None:
+def test_partition_matches_aiokafka(key: bytes, partitions: int) -> None:
     numbers = list(range(partitions))
-    assert partition_of(key, partitions) == aiokafka.partitioner.DefaultPartitioner()(key, numbers, numbers)
+    assert choose_partition(key, partitions) == aiokafka.partitioner.DefaultPartitioner()(key, numbers, numbers)

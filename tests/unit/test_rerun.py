@@ -8,21 +8,21 @@ from uuid import UUID
 import pytest
 
 from processors import runs
-from retrieval.kept import text_hash
-from retrieval.rerun import Rerun, rerun
+from retrieval.passage_codec import hash_text
+from retrieval.rerun import Rerun, rerun_run
 from schemas.errors import NotFound
-from schemas.events import Fact, QueryAnswered, QueryReceived
-from schemas.ports.runs import PastText
+from schemas.events import Event, QueryAnswered, QueryReceived
+from schemas.ports.rerun import RecordedText
 from schemas.profiles import FusionProfile, Profile, RerankProfile
 from schemas.questions import Filters, QueryRequest, SearchRequest
-from tests.callers import LOCAL
-from tests.unit.retrieval_corpus import House, house
-from tests.unit.retrieval_fakes import FullStops, ScriptedChat, WordMaxSim
+from tests.callers import LOCAL_CALLER
+from tests.unit.retrieval_fakes import PunctuationSentenceSplitter, ScriptedChat, WordReranker
+from tests.unit.retrieval_harness import RetrievalHarness, make_harness
 
-RUN = UUID(int=7)
-COST = "How much does the replacement of the bearing cost?"
-NOBODY = "Who was the first emperor of ancient Rome?"
-WRITTEN = {
+RUN_ID = UUID(int=7)
+COST_QUESTION = "How much does the replacement of the bearing cost?"
+UNANSWERABLE_QUESTION = "Who was the first emperor of ancient Rome?"
+GENERATED_ANSWER = {
     "sufficient": True,
     "sentences": [{"text": "The replacement of the bearing costs 18,740 euros.", "citations": [1]}, {"text": "It is green.", "citations": [1]}],
     "assumptions": ["The price is current."],
@@ -30,59 +30,61 @@ WRITTEN = {
 }
 
 
-class Kept:
+class FakeRecordedTexts:
     """Past texts of an index that may have lost some."""
 
-    def __init__(self, built: House, *, without: Sequence[str] = ()) -> None:
+    def __init__(self, built: RetrievalHarness, *, without: Sequence[str] = ()) -> None:
         self._texts = {view.chunk_id: view.text for view in built.index.views.values() if view.external_id not in without}
         self._texts |= {view.parent_id: view.text for view in built.index.parent_views.values() if not any(word in view.text for word in without)}
 
-    async def find(self, tenant: str, wanted: Sequence[PastText]) -> dict[UUID, str]:
-        return {one.id: text for one in wanted if (text := self._texts.get(one.id)) is not None and text_hash(text) == one.text_sha256}
+    async def find(self, tenant: str, wanted: Sequence[RecordedText]) -> dict[UUID, str]:
+        return {one.id: text for one in wanted if (text := self._texts.get(one.id)) is not None and hash_text(text) == one.text_sha256}
 
 
-def recorded(built: House) -> dict[str, Any]:
+def make_run_row(built: RetrievalHarness) -> dict[str, Any]:
     """The row that the facts of the only question make, after a journey through the log's JSON."""
     row: dict[str, Any] = {}
-    for event in built.published:
+    for event in built.published_events:
         assert isinstance(event, QueryReceived | QueryAnswered)
-        [found] = runs.project(Fact(RUN, type(event).model_validate_json(event.model_dump_json(exclude_none=True)), "", "", None))
+        [found] = runs.project(Event(RUN_ID, type(event).model_validate_json(event.model_dump_json(exclude_none=True)), "", "", None))
         row |= {name: value for name in found.__slots__ if (value := getattr(found, name)) not in (None, "", [], {})}
     return dict(json.loads(json.dumps(row, default=str)))
 
 
-async def again(built: House, **options: Any) -> Rerun:
-    return await rerun({"basis": None, "response": None, **recorded(built)}, LOCAL, Kept(built, **options), FullStops())
+async def rerun_query(built: RetrievalHarness, **options: Any) -> Rerun:
+    return await rerun_run(
+        {"basis": None, "response": None, **make_run_row(built)}, LOCAL_CALLER, FakeRecordedTexts(built, **options), PunctuationSentenceSplitter()
+    )
 
 
-ASKED: list[tuple[str, Mapping[str, Any]]] = [
-    (COST, {}),
-    (COST, {"explain": True, "k": 3}),
+REQUESTS: list[tuple[str, Mapping[str, Any]]] = [
+    (COST_QUESTION, {}),
+    (COST_QUESTION, {"explain": True, "k": 3}),
     ("When does the lease of the warehouse end?", {}),
     ("Quantos dias de férias têm os trabalhadores?", {}),
     ("What is the price of the impeller from Borealis?", {"return_context": False}),
-    (COST, {"mode": "vector"}),
+    (COST_QUESTION, {"mode": "vector"}),
     ("topic 3 with figures", {"filters": Filters(external_ids=["report-3", "report-4"])}),
     ("annual report figures about region", {"k": 40}),
-    (NOBODY, {}),
+    (UNANSWERABLE_QUESTION, {}),
     ("What is it?", {}),
 ]
 
 
-@pytest.mark.parametrize(("question", "options"), ASKED)
-async def test_a_past_answer_is_made_again_byte_for_byte(question: str, options: dict[str, Any]) -> None:
-    built = house()
-    response = await built.retriever().query(LOCAL, QueryRequest(query=question, **options), RUN)
-    made = await again(built)
+@pytest.mark.parametrize(("question", "options"), REQUESTS)
+async def test_rerun_reproduces_query_byte_for_byte(question: str, options: dict[str, Any]) -> None:
+    built = make_harness()
+    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=question, **options), RUN_ID)
+    made = await rerun_query(built)
     assert made.same and made.differences == () and made.missing == ()
     assert made.response.model_dump_json() == response.model_dump_json()
 
 
-@pytest.mark.parametrize(("question", "options"), [pair for pair in ASKED if "return_context" not in pair[1]])
-async def test_a_past_search_is_made_again_byte_for_byte(question: str, options: dict[str, Any]) -> None:
-    built = house()
-    response = await built.retriever().search(LOCAL, SearchRequest(query=question, **options), RUN)
-    assert (await again(built)).response.model_dump_json() == response.model_dump_json()
+@pytest.mark.parametrize(("question", "options"), [pair for pair in REQUESTS if "return_context" not in pair[1]])
+async def test_rerun_reproduces_search_byte_for_byte(question: str, options: dict[str, Any]) -> None:
+    built = make_harness()
+    response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=question, **options), RUN_ID)
+    assert (await rerun_query(built)).response.model_dump_json() == response.model_dump_json()
 
 
 @pytest.mark.parametrize(
@@ -96,74 +98,74 @@ async def test_a_past_search_is_made_again_byte_for_byte(question: str, options:
     ],
 )
 @pytest.mark.parametrize("role", ["added", "replaces"])
-async def test_an_answer_is_made_again_by_the_profile_of_then(profile: Profile, role: Any) -> None:
-    built = house()
-    built.reranker = WordMaxSim(role=role)
+async def test_rerun_uses_recorded_profile(profile: Profile, role: Any) -> None:
+    built = make_harness()
+    built.reranker = WordReranker(role=role)
     built.profiles = [profile.model_copy(update={"name": "then"})]
-    response = await built.retriever().query(LOCAL, QueryRequest(query=COST, profile="then"), RUN)
+    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, profile="then"), RUN_ID)
     built.profiles = []
-    assert (await again(built)).response.model_dump_json() == response.model_dump_json()
+    assert (await rerun_query(built)).response.model_dump_json() == response.model_dump_json()
 
 
-async def test_an_answer_without_engines_is_made_again_by_words() -> None:
-    built = house()
-    built.embedder.away = True
-    response = await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
-    assert response.trace.channels_failed and (await again(built)).response == response
+async def test_rerun_reproduces_answer_without_embedder() -> None:
+    built = make_harness()
+    built.embedder.unavailable = True
+    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    assert response.trace.channels_failed and (await rerun_query(built)).response == response
 
 
-async def test_a_written_answer_is_made_again_from_what_the_model_said_then() -> None:
-    built = house()
-    built.chat = ScriptedChat(WRITTEN)
-    response = await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
+async def test_rerun_reproduces_generated_answer_without_model() -> None:
+    built = make_harness()
+    built.chat = ScriptedChat(GENERATED_ANSWER)
+    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
     assert response.answer and "green" not in response.answer
     built.chat.answer = RuntimeError("no model is asked")
-    made = await again(built)
+    made = await rerun_query(built)
     assert made.same and made.response == response
 
 
-async def test_a_quoted_answer_in_place_of_a_model_that_failed_is_made_again_with_its_note() -> None:
-    built = house()
+async def test_rerun_reproduces_extractive_fallback_with_limitation() -> None:
+    built = make_harness()
     built.chat = ScriptedChat({"nonsense": True})
-    response = await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
+    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
     assert "gave no usable answer" in response.limitations[0]
-    assert (await again(built)).response == response
+    assert (await rerun_query(built)).response == response
 
 
-async def test_a_candidate_that_was_not_read_may_be_gone() -> None:
-    built = house()
-    response = await built.retriever().query(LOCAL, QueryRequest(query=COST, k=1), RUN)
-    made = await again(built, without=["report-3"])
+async def test_rerun_tolerates_missing_unread_candidate() -> None:
+    built = make_harness()
+    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, k=1), RUN_ID)
+    made = await rerun_query(built, without=["report-3"])
     assert made.response == response and len(made.missing) == 1
 
 
-async def test_an_answer_from_a_passage_that_is_gone_names_its_document() -> None:
-    built = house()
-    response = await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
+async def test_rerun_names_document_of_missing_passage() -> None:
+    built = make_harness()
+    response = await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
     with pytest.raises(NotFound, match=str(response.citations[0].document_id)) as raised:
-        await again(built, without=["pump"])
+        await rerun_query(built, without=["pump"])
     assert raised.value.code == "PASSAGE_GONE"
 
 
-async def test_a_tampered_number_is_told() -> None:
-    built = house()
-    await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
-    row = {"basis": None, **recorded(built)}
+async def test_rerun_detects_tampered_answer() -> None:
+    built = make_harness()
+    await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    row = {"basis": None, **make_run_row(built)}
     row["response"]["answer"] += "!"
-    made = await rerun(row, LOCAL, Kept(built), FullStops())
+    made = await rerun_run(row, LOCAL_CALLER, FakeRecordedTexts(built), PunctuationSentenceSplitter())
     assert not made.same and made.differences == ("answer",)
 
 
-async def test_a_run_without_an_answer_cannot_be_made_again() -> None:
-    built = house()
-    await built.retriever().query(LOCAL, QueryRequest(query=COST), RUN)
-    built.published.pop()
+async def test_rerun_requires_recorded_response() -> None:
+    built = make_harness()
+    await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION), RUN_ID)
+    built.published_events.pop()
     with pytest.raises(NotFound, match="has no response, no basis"):
-        await again(built)
+        await rerun_query(built)
 
 
-async def test_what_is_recorded_holds_no_text_but_its_hash() -> None:
-    built = house()
-    await built.retriever().query(LOCAL, QueryRequest(query=COST, k=1), RUN)
-    row = recorded(built)
+async def test_run_record_contains_hashes_instead_of_text() -> None:
+    built = make_harness()
+    await built.make_retriever().query(LOCAL_CALLER, QueryRequest(query=COST_QUESTION, k=1), RUN_ID)
+    row = make_run_row(built)
     assert "Two technicians" not in json.dumps([row["basis"], row["candidates"], row["numbers"]])

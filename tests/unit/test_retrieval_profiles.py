@@ -8,32 +8,32 @@ from retrieval.profiles import load_profiles
 from schemas.errors import ConfigurationError, InvalidRequest
 from schemas.profiles import Profile
 
-SHIPPED = Path(__file__).parents[2] / "profiles"
+PROFILES_DIR = Path(__file__).parents[2] / "profiles"
 
 
-def test_every_shipped_profile_is_valid_and_the_default_file_says_what_the_defaults_are() -> None:
-    profiles = load_profiles(SHIPPED)
+def test_shipped_profiles_are_valid_and_default_file_matches_defaults() -> None:
+    profiles = load_profiles(PROFILES_DIR)
     assert profiles.names == ["balanced", "default", "diverse", "rrf"]
     assert profiles.get("default") == Profile()
 
 
-def test_the_weights_of_the_shipped_profiles_are_as_published() -> None:
-    profiles = load_profiles(SHIPPED)
+def test_shipped_profile_weights_match_documentation() -> None:
+    profiles = load_profiles(PROFILES_DIR)
     rrf, balanced = profiles.get("rrf").fusion, profiles.get("balanced").fusion
     assert (rrf.method, rrf.rrf_k, rrf.graph, rrf.semantic, rrf.lexical) == ("rrf", 60, 1.0, 0.8, 0.7)
     assert (balanced.semantic, balanced.lexical, balanced.graph) == (0.5, 0.3, 0.2)
     assert profiles.get("diverse").fusion.per_document == 2
 
 
-def test_ones_own_profiles_win_over_the_shipped_ones_the_default_too(tmp_path: Path) -> None:
+def test_user_profiles_override_shipped_ones(tmp_path: Path) -> None:
     (tmp_path / "default.yaml").write_text("answer: {threshold: 0.9}")
     (tmp_path / "mine.yaml").write_text("fusion: {method: rrf}")
-    profiles = load_profiles(SHIPPED, tmp_path)
+    profiles = load_profiles(PROFILES_DIR, tmp_path)
     assert profiles.get("default").answer.threshold == 0.9
-    assert {"mine", "rrf"} <= set(profiles.names) and profiles.get("rrf") == load_profiles(SHIPPED).get("rrf")
+    assert {"mine", "rrf"} <= set(profiles.names) and profiles.get("rrf") == load_profiles(PROFILES_DIR).get("rrf")
 
 
-def test_an_unknown_profile_names_those_there_are(tmp_path: Path) -> None:
+def test_unknown_profile_error_lists_available_profiles(tmp_path: Path) -> None:
     (tmp_path / "mine.yaml").write_text("fusion: {method: rrf}")
     with pytest.raises(InvalidRequest) as error:
         load_profiles(tmp_path).get("yours")
@@ -41,7 +41,7 @@ def test_an_unknown_profile_names_those_there_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["fusion: {method: magic}", "unknown: 1", "- a list", "a: [broken", "rerank: {parents: 0}"])
-def test_a_file_that_holds_no_profile_stops_the_start_and_is_named(tmp_path: Path, text: str) -> None:
+def test_invalid_profile_file_fails_startup_by_name(tmp_path: Path, text: str) -> None:
     (tmp_path / "odd.yaml").write_text(text)
     with pytest.raises(ConfigurationError, match=r"odd\.yaml"):
         load_profiles(tmp_path)

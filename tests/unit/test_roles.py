@@ -12,96 +12,96 @@ from uuid import UUID
 import httpx2
 import pytest
 
-from api.app import create_app, routes_only
-from api.audit import ACTS
-from api.failures import MAX_ADDRESSES, WINDOW_S, FailureLimit
-from api.feeds import LogPage, Told
-from api.roles import NEEDED_ROLES, PUBLIC
+from api.app import create_app, create_routes
+from api.audit import AUDITED_ACTIONS
+from api.event_feed import FeedMessage, LogPage
+from api.failure_limit import MAX_ADDRESSES, WINDOW_S, FailureLimit
+from api.roles import PUBLIC_OPERATIONS, REQUIRED_ROLES
 from schemas.errors import LogUnavailable, Unauthenticated
 from schemas.principals import Principal
 from schemas.roles import ROLES, Role
-from tests.unit.api_services import MemoryAudit, MemoryFeed, services
+from tests.unit.api_fakes import MemoryFeed, RecordingAuditLog, make_services
 
 OPERATIONS = {
-    operation["operationId"]: (method, path, operation) for path, methods in routes_only().openapi()["paths"].items() for method, operation in methods.items()
+    operation["operationId"]: (method, path, operation) for path, methods in create_routes().openapi()["paths"].items() for method, operation in methods.items()
 }
-READ_ONLY = {"plan_generation", "compare_generations"}
-BY_THE_SERVICE = {"create_key", "rotate_key", "revoke_key"}
+READ_ONLY_OPERATIONS = {"plan_generation", "compare_generations"}
+AUDITED_BY_SERVICE = {"create_key", "rotate_key", "revoke_key"}
 
 
 @dataclass
-class Credentials:
+class RoleAuthenticator:
     """Admits `ROLE` or `ROLE@TENANT`."""
 
     revoked: set[str] = field(default_factory=set)
-    asked: int = 0
+    call_count: int = 0
 
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
-        self.asked += 1
+        self.call_count += 1
         role, _, home = (credential or "").partition("@")
         if role not in ROLES or credential in self.revoked:
             raise Unauthenticated("Unknown credential.")
-        return Principal(f"key:{role}", home or "default", role).acting_for(tenant)  # type: ignore[arg-type]
+        return Principal(f"key:{role}", home or "default", role).for_tenant(tenant)  # type: ignore[arg-type]
 
 
 @asynccontextmanager
-async def api(role: str, **replaced: Any) -> AsyncIterator[httpx2.AsyncClient]:
-    app = create_app(services(**{"authenticate": Credentials(), **replaced}))
+async def open_api(role: str, **replaced: Any) -> AsyncIterator[httpx2.AsyncClient]:
+    app = create_app(make_services(**{"authenticate": RoleAuthenticator(), **replaced}))
     transport = httpx2.ASGITransport(app, raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers={"Authorization": f"Bearer {role}"}) as client:
         yield client
 
 
-def test_every_operation_declares_the_role_it_needs() -> None:
-    assert OPERATIONS.keys() == NEEDED_ROLES.keys() | PUBLIC
-    assert set(get_args(Role)) == set(NEEDED_ROLES.values())
+def test_every_operation_declares_its_role() -> None:
+    assert OPERATIONS.keys() == REQUIRED_ROLES.keys() | PUBLIC_OPERATIONS
+    assert set(get_args(Role)) == set(REQUIRED_ROLES.values())
 
 
 def test_every_operation_documents_its_credential() -> None:
-    document = routes_only().openapi()
+    document = create_routes().openapi()
     assert document["components"]["securitySchemes"]["bearer"]["scheme"] == "bearer"
     for name, (_, _, operation) in OPERATIONS.items():
-        assert ("security" in operation) == (name not in PUBLIC)
-        assert name in PUBLIC or {"401", "403", "429"} <= operation["responses"].keys()
+        assert ("security" in operation) == (name not in PUBLIC_OPERATIONS)
+        assert name in PUBLIC_OPERATIONS or {"401", "403", "429"} <= operation["responses"].keys()
 
 
 def test_every_administrative_operation_is_audited() -> None:
-    changing = {name for name, (method, _, _) in OPERATIONS.items() if method != "get" and NEEDED_ROLES.get(name) in ("admin", "operator")}
-    assert changing - READ_ONLY == ACTS.keys() | BY_THE_SERVICE
+    changing = {name for name, (method, _, _) in OPERATIONS.items() if method != "get" and REQUIRED_ROLES.get(name) in ("admin", "operator")}
+    assert changing - READ_ONLY_OPERATIONS == AUDITED_ACTIONS.keys() | AUDITED_BY_SERVICE
 
 
-@pytest.mark.parametrize("operation", sorted(NEEDED_ROLES))
-async def test_operation_refuses_the_role_below(operation: str) -> None:
+@pytest.mark.parametrize("operation", sorted(REQUIRED_ROLES))
+async def test_operation_refuses_the_next_lower_role(operation: str) -> None:
     method, path, _ = OPERATIONS[operation]
     filled = path.replace("{action}", "pause").replace("{key_id}", "0" * 16)
     while "{" in filled:
         filled = filled[: filled.index("{")] + str(UUID(int=1)) + filled[filled.index("}") + 1 :]
-    below = ROLES.index(NEEDED_ROLES[operation]) - 1
+    below = ROLES.index(REQUIRED_ROLES[operation]) - 1
     role = ROLES[below] if below >= 0 else "nobody"
     body = {} if method in ("post", "patch") else None
-    async with api(role) as client:
+    async with open_api(role) as client:
         response = await client.request(method.upper(), filled, json=body)
     assert (response.status_code, response.json()["code"]) == ((403, "FORBIDDEN_ROLE") if below >= 0 else (401, "UNAUTHENTICATED"))
 
 
-async def test_only_an_operator_names_another_tenant() -> None:
-    audit = MemoryAudit()
+async def test_only_operator_may_select_another_tenant() -> None:
+    audit = RecordingAuditLog()
     for role in ("reader", "writer", "admin"):
-        async with api(f"{role}@acme", audit=audit) as client:
+        async with open_api(f"{role}@acme", audit=audit) as client:
             refused = await client.get("/v1/whoami", headers={"X-Anabranch-Tenant": "other"})
             assert (refused.status_code, refused.json()["code"]) == (403, "FORBIDDEN_TENANT")
             own = await client.get("/v1/whoami", headers={"X-Anabranch-Tenant": "acme"})
             assert (own.status_code, own.json()["tenant"]) == (200, "acme")
-    assert audit.recorded == []
-    async with api("operator@acme", audit=audit) as client:
+    assert audit.entries == []
+    async with open_api("operator@acme", audit=audit) as client:
         assert (await client.get("/v1/whoami", headers={"X-Anabranch-Tenant": "other"})).json()["tenant"] == "other"
         assert (await client.get("/v1/whoami", headers={"X-Anabranch-Tenant": "../etc"})).status_code == 422
-    assert audit.recorded == [("other", "tenant.entered", "other", "done")]
+    assert audit.entries == [("other", "tenant.entered", "other", "done")]
 
 
 @pytest.mark.parametrize("name", ["X-Anabranch-Tenant", "Authorization", "x-anabranch-TENANT"])
-async def test_header_given_twice_is_refused(name: str) -> None:
-    async with api("operator") as client:
+async def test_repeated_header_is_refused(name: str) -> None:
+    async with open_api("operator") as client:
         values = ("default", "other") if "tenant" in name.lower() else ("Bearer reader", "Bearer operator")
         pairs = [(name, value) for value in values]
         others = [] if name == "Authorization" else [("Authorization", "Bearer operator")]
@@ -110,35 +110,35 @@ async def test_header_given_twice_is_refused(name: str) -> None:
     assert (response.status_code, response.json()["code"]) == (422, "INVALID_REQUEST")
 
 
-async def test_tenant_in_query_or_body_has_no_effect() -> None:
-    async with api("reader@acme") as client:
+async def test_tenant_in_query_or_body_is_ignored() -> None:
+    async with open_api("reader@acme") as client:
         assert (await client.get("/v1/whoami", params={"tenant": "other"})).json()["tenant"] == "acme"
-    async with api("admin@acme") as client:
+    async with open_api("admin@acme") as client:
         refused = await client.post("/v1/keys", json={"name": "n", "tenant": "other"})
         assert refused.status_code == 422
 
 
-async def test_act_is_recorded_before_it_is_acknowledged() -> None:
-    class Away(MemoryAudit):
+async def test_audit_event_is_written_before_response() -> None:
+    class Away(RecordingAuditLog):
         async def record(self, *given: Any, **named: Any) -> None:
             raise LogUnavailable("The log is unavailable.")
 
-    async with api("operator", audit=Away()) as client:
+    async with open_api("operator", audit=Away()) as client:
         response = await client.post("/v1/erasures", json={"scope": "document", "name": "x"})
         assert (response.status_code, response.json()["code"]) == (503, "LOG_UNAVAILABLE")
-    audit = MemoryAudit()
-    async with api("operator", audit=audit) as client:
+    audit = RecordingAuditLog()
+    async with open_api("operator", audit=audit) as client:
         receipt = (await client.post("/v1/erasures", json={"scope": "document", "name": "x"})).json()["receipt_id"]
         await client.post("/v1/dead-letters/redrive", json={"all": True, "dry_run": True})
         assert (await client.delete("/v1/sources/orders")).status_code == 404
         await client.post("/v1/dead-letters/redrive", json={})
-    assert audit.recorded == [
+    assert audit.entries == [
         ("default", "erasure.requested", receipt, "done"),
         ("default", "source.removed", "orders", "NOT_FOUND"),
     ]
 
 
-async def test_decisions_in_the_feed_are_for_operators() -> None:
+async def test_control_topic_is_visible_to_operators_only() -> None:
     asked: list[list[str] | None] = []
 
     class Feed(MemoryFeed):
@@ -146,11 +146,11 @@ async def test_decisions_in_the_feed_are_for_operators() -> None:
             asked.append(topics)
             return LogPage(items=[], next="n", end=True, missed=0)
 
-        async def follow(self, *given: Any, topics: list[str] | None, **named: Any) -> AsyncGenerator[Told, None]:
+        async def follow(self, *given: Any, topics: list[str] | None, **named: Any) -> AsyncGenerator[FeedMessage, None]:
             asked.append(topics)
-            yield Told(event="open", data={})
+            yield FeedMessage(event="open", data={})
 
-    async with api("admin", feed=Feed()) as client:
+    async with open_api("admin", feed=Feed()) as client:
         for path in ("/v1/events?topics=control", "/v1/events?topics=raw,%20control", "/v1/stream?topics=control"):
             assert (await client.get(path)).status_code == 403
         for path in ("/v1/events", "/v1/stream"):
@@ -158,14 +158,14 @@ async def test_decisions_in_the_feed_are_for_operators() -> None:
     assert len(asked) == 2
     for topics in asked:
         assert topics is not None and "control" not in topics and "outcomes" in topics
-    async with api("operator", feed=Feed()) as client:
+    async with open_api("operator", feed=Feed()) as client:
         for path in ("/v1/events?topics=control", "/v1/stream?topics=control"):
             assert (await client.get(path)).status_code == 200
 
 
-async def test_failures_of_an_address_are_limited() -> None:
+async def test_authentication_failures_are_rate_limited_per_address() -> None:
     counted: list[int] = []
-    async with api("nobody", max_failures=3, authentication_failed=lambda: counted.append(1)) as client:
+    async with open_api("nobody", max_failures=3, authentication_failed=lambda: counted.append(1)) as client:
         answers = [await client.get("/v1/whoami", headers={"Authorization": f"Bearer ab_{number}"}) for number in range(5)]
         assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
         assert 1 <= int(answers[-1].headers["retry-after"]) <= WINDOW_S
@@ -175,24 +175,24 @@ async def test_failures_of_an_address_are_limited() -> None:
         assert valid.status_code == 200, "others behind the same address keep their access"
 
 
-def test_failure_window_ends_and_memory_is_bounded() -> None:
+def test_failure_window_expires_and_memory_is_bounded() -> None:
     now = [0.0]
     limit = FailureLimit(2, lambda: now[0])
     for _ in range(2):
-        limit.note("a")
-    assert limit.wait_s("a") == WINDOW_S
-    assert limit.wait_s("b") is None
+        limit.record_failure("a")
+    assert limit.get_wait_s("a") == WINDOW_S
+    assert limit.get_wait_s("b") is None
     now[0] = WINDOW_S
-    assert limit.wait_s("a") is None
+    assert limit.get_wait_s("a") is None
     for number in range(MAX_ADDRESSES + 5):
-        limit.note(str(number))
+        limit.record_failure(str(number))
     assert len(limit._windows) == MAX_ADDRESSES
 
 
-async def test_revoked_credential_loses_its_open_stream() -> None:
+async def test_revoked_credential_closes_open_stream() -> None:
     """The application sees the caller hang up."""
-    credentials = Credentials()
-    app = create_app(services(authenticate=credentials))
+    credentials = RoleAuthenticator()
+    app = create_app(make_services(authenticate=credentials))
     sent: list[dict[str, Any]] = []
     asked = [False]
 

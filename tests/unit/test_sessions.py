@@ -6,14 +6,14 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from api.sessions import LINK_S, SESSION_S, Sessions
-from tests.api_access import BEARER, TOKEN, with_token
-from tests.unit.api_services import FakeIntake, services
+from api.sessions import LINK_LIFETIME_S, SESSION_LIFETIME_S, BrowserSessions
+from tests.api_client import BEARER, TOKEN, add_local_token
+from tests.unit.api_fakes import FakeIntake, make_services
 
-HERE = "http://localhost:8420"
+BASE_URL = "http://localhost:8420"
 
 
-class Clock:
+class ManualSecondsClock:
     now = 1_000_000.0
 
     def __call__(self) -> float:
@@ -21,31 +21,31 @@ class Clock:
 
 
 @pytest.fixture
-def clock() -> Clock:
-    return Clock()
+def clock() -> ManualSecondsClock:
+    return ManualSecondsClock()
 
 
 @pytest.fixture
-def sessions(clock: Clock) -> Sessions:
-    return Sessions(TOKEN, clock)
+def sessions(clock: ManualSecondsClock) -> BrowserSessions:
+    return BrowserSessions(TOKEN, clock)
 
 
 @pytest.fixture
-async def browser(sessions: Sessions) -> AsyncIterator[httpx2.AsyncClient]:
+async def browser(sessions: BrowserSessions) -> AsyncIterator[httpx2.AsyncClient]:
     """Without Authorization; keeps cookies."""
-    app = create_app(with_token(services(sessions=sessions, intake=FakeIntake())))
-    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app, raise_app_exceptions=False), base_url=HERE) as client:
+    app = create_app(add_local_token(make_services(sessions=sessions, intake=FakeIntake())))
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app, raise_app_exceptions=False), base_url=BASE_URL) as client:
         yield client
 
 
-async def link_of(browser: httpx2.AsyncClient) -> str:
+async def make_login_link(browser: httpx2.AsyncClient) -> str:
     made = await browser.post("/v1/login-links", headers=BEARER)
     assert made.status_code == 201, made.text
     return str(made.json()["url"])
 
 
-async def test_login_link_opens_one_session(browser: httpx2.AsyncClient) -> None:
-    link = await link_of(browser)
+async def test_login_link_opens_exactly_one_session(browser: httpx2.AsyncClient) -> None:
+    link = await make_login_link(browser)
     opened = await browser.get(link)
     assert (opened.status_code, opened.headers["location"]) == (303, "/")
     cookie = opened.headers["set-cookie"]
@@ -58,27 +58,31 @@ async def test_login_link_opens_one_session(browser: httpx2.AsyncClient) -> None
     assert "anabranch open" in again.json()["remedy"]
 
 
-async def test_login_link_expires(browser: httpx2.AsyncClient, clock: Clock) -> None:
-    link = await link_of(browser)
-    clock.now += LINK_S + 1
+async def test_login_link_expires(browser: httpx2.AsyncClient, clock: ManualSecondsClock) -> None:
+    link = await make_login_link(browser)
+    clock.now += LINK_LIFETIME_S + 1
     assert (await browser.get(link)).status_code == 401
 
 
-async def test_session_expires(browser: httpx2.AsyncClient, clock: Clock) -> None:
-    await browser.get(await link_of(browser))
-    clock.now += SESSION_S + 1
+async def test_session_expires(browser: httpx2.AsyncClient, clock: ManualSecondsClock) -> None:
+    await browser.get(await make_login_link(browser))
+    clock.now += SESSION_LIFETIME_S + 1
     assert (await browser.get("/v1/documents")).status_code == 401
 
 
 @pytest.mark.parametrize("code", ["", "x", "..", "9999999999.a.b", "é", "9" * 500])
-async def test_forged_codes_and_cookies_are_refused(browser: httpx2.AsyncClient, sessions: Sessions, code: str) -> None:
+async def test_forged_codes_and_cookies_are_refused(browser: httpx2.AsyncClient, sessions: BrowserSessions, code: str) -> None:
     assert (await browser.get("/", params={"login": code})).status_code == 401
-    for forged in (code, sessions.make_code(), Sessions("another-token-0123456789").exchange(Sessions("another-token-0123456789").make_code())):
+    for forged in (
+        code,
+        sessions.make_code(),
+        BrowserSessions("another-token-0123456789").exchange_code(BrowserSessions("another-token-0123456789").make_code()),
+    ):
         assert (await browser.get("/v1/documents", headers={"Cookie": f"anabranch_session_8420={forged}".encode()})).status_code == 401
 
 
-async def test_cookie_alone_changes_nothing_without_the_header_of_our_pages(browser: httpx2.AsyncClient) -> None:
-    await browser.get(await link_of(browser))
+async def test_cookie_writes_require_request_header(browser: httpx2.AsyncClient) -> None:
+    await browser.get(await make_login_link(browser))
     form = {"files": {"file": ("a.md", b"x")}}
     assert (await browser.post("/v1/ingest", **form)).status_code == 401
     assert (await browser.post("/v1/ingest", **form, headers={"X-Anabranch-Request": "1"})).status_code == 202
@@ -87,15 +91,15 @@ async def test_cookie_alone_changes_nothing_without_the_header_of_our_pages(brow
 
 
 @pytest.mark.parametrize("site", ["same-site", "cross-site"])
-async def test_cookie_does_not_count_for_a_page_of_another_port(browser: httpx2.AsyncClient, site: str) -> None:
-    await browser.get(await link_of(browser))
+async def test_cookie_is_ignored_for_cross_origin_requests(browser: httpx2.AsyncClient, site: str) -> None:
+    await browser.get(await make_login_link(browser))
     assert (await browser.get("/v1/documents", headers={"Sec-Fetch-Site": site})).status_code == 401
 
 
-async def test_wrong_bearer_token_is_not_replaced_by_the_cookie(browser: httpx2.AsyncClient) -> None:
-    await browser.get(await link_of(browser))
+async def test_cookie_does_not_replace_wrong_bearer_token(browser: httpx2.AsyncClient) -> None:
+    await browser.get(await make_login_link(browser))
     assert (await browser.get("/v1/documents", headers={"Authorization": "Bearer wrong"})).status_code == 401
 
 
-async def test_login_links_need_a_credential(browser: httpx2.AsyncClient) -> None:
+async def test_creating_login_link_requires_credential(browser: httpx2.AsyncClient) -> None:
     assert (await browser.post("/v1/login-links")).status_code == 401

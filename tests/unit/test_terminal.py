@@ -11,48 +11,48 @@ from typing import Any
 import pytest
 import structlog
 
-from anabranch.cli.progress import _rendered
-from anabranch.ingestion import Ingestion
+from anabranch.cli.ingest_batch import IngestBatch
+from anabranch.cli.progress import _render_table
+from anabranch.config.settings import LoggingSettings
 from anabranch.process.logs import configure_logs
-from anabranch.process.terminal import escape_controls, escape_streams, unescaped
-from anabranch.settings import LoggingSettings
+from anabranch.process.terminal import escape_controls, escape_streams, get_unescaped
 
-HOSTILE = "a\x1b]52;c;eA==\x07\x9b2J\u202eb\u2066\x7f\r\x85\ud800"
-
-
-def test_each_control_character_is_shown_as_an_escape() -> None:
-    assert escape_controls(HOSTILE) == r"a\x1b]52;c;eA==\x07\u009b2J\u202eb\u2066\u007f\x0d\u0085\ud800"
+HOSTILE_TEXT = "a\x1b]52;c;eA==\x07\x9b2J\u202eb\u2066\x7f\r\x85\ud800"
 
 
-def test_layout_and_languages_stay_as_they_are() -> None:
+def test_control_characters_are_escaped() -> None:
+    assert escape_controls(HOSTILE_TEXT) == r"a\x1b]52;c;eA==\x07\u009b2J\u202eb\u2066\u007f\x0d\u0085\ud800"
+
+
+def test_layout_characters_and_languages_are_unchanged() -> None:
     text = "tab\tline\nna\u00efve \u4f60\u597d \u0645\u06cc\u200c\u062e\u0648\u0627\u0647\u0645 \U0001f469\u200d\U0001f680"
     assert escape_controls(text) == text
 
 
-def test_escaped_json_is_the_same_json() -> None:
-    text = json.dumps({HOSTILE: HOSTILE}, ensure_ascii=False)
+def test_escaped_json_is_equivalent() -> None:
+    text = json.dumps({HOSTILE_TEXT: HOSTILE_TEXT}, ensure_ascii=False)
     assert json.loads(escape_controls(text)) == json.loads(text)
 
 
-def test_streams_escape_once_however_often_they_are_asked_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_escaping_streams_twice_escapes_once(monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.StringIO()
     monkeypatch.setattr(sys, "stdout", raw)
     escape_streams()
     escape_streams()
-    print(HOSTILE)
+    print(HOSTILE_TEXT)
     sys.stdout.writelines(["\x1b"])
-    assert raw.getvalue() == escape_controls(HOSTILE) + "\n\\x1b"
-    assert unescaped(sys.stdout) is raw
+    assert raw.getvalue() == escape_controls(HOSTILE_TEXT) + "\n\\x1b"
+    assert get_unescaped(sys.stdout) is raw
 
 
 @pytest.mark.parametrize("form", ["console", "json"])
-def test_logs_hold_no_control_characters_and_no_forged_lines(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_contain_no_control_characters_or_forged_lines(form: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     raw = io.StringIO()
     monkeypatch.setattr(sys, "stderr", raw)
     before = logging.root.handlers[:]
     try:
         configure_logs(LoggingSettings(format=form))
-        hostile = HOSTILE.removesuffix("\ud800")
+        hostile = HOSTILE_TEXT.removesuffix("\ud800")
         log = structlog.get_logger("test")
         log.warning(f"event {hostile}\n2026 forged", code=hostile, event_id=f"{hostile} with spaces\nforged", other=[hostile])
         logging.getLogger("library").warning("%s\nforged", hostile)
@@ -69,14 +69,14 @@ def test_logs_hold_no_control_characters_and_no_forged_lines(form: Any, monkeypa
     assert told.count("1b]52") == 6
 
 
-def test_names_in_the_progress_table_are_no_markup() -> None:
+def test_names_in_progress_table_are_not_markup() -> None:
     from rich.console import Console
 
-    job = Ingestion.__new__(Ingestion)
-    source = type("Hostile", (), {"path": f"[link=evil:x]{HOSTILE}", "ended": False, "stages": [], "state": "running", "error": None})()
-    source.outcome = f"[bold]{HOSTILE}"
-    job.sources = [source]
+    job = IngestBatch.__new__(IngestBatch)
+    source = type("Hostile", (), {"path": f"[link=evil:x]{HOSTILE_TEXT}", "ended": False, "stages": [], "state": "running", "error": None})()
+    source.outcome = f"[bold]{HOSTILE_TEXT}"
+    job.items = [source]
     out = io.StringIO()
-    Console(file=out, force_terminal=True, width=200).print(_rendered(job))
+    Console(file=out, force_terminal=True, width=200).print(_render_table(job))
     assert "\x1b]" not in out.getvalue()
     assert "[link=evil:x]" in out.getvalue()

@@ -8,24 +8,24 @@ import httpx2
 import pytest
 
 from anabranch.cli import main
-from anabranch.cli.watch_log import Wanted, beginning, end, follow, shown
-from anabranch.client import ApiClient
+from anabranch.cli.http_client import ApiClient
+from anabranch.cli.watch_log import EventFilter, follow, make_entry_printer, parse_end, parse_start
 from schemas.errors import ConfigurationError
 
 NOON = datetime(2026, 11, 22, 12, tzinfo=UTC)
 
 
-def entry(offset: int, kind: str = "document.indexed.v1", key: str = "a", minutes: int = 0, **more: Any) -> dict[str, Any]:
+def make_entry(offset: int, kind: str = "document.indexed.v1", key: str = "a", minutes: int = 0, **more: Any) -> dict[str, Any]:
     when = (NOON + timedelta(minutes=minutes)).isoformat()
     plain = {"topic": "outcomes", "partition": 0, "offset": offset, "type": kind, "key": key, "document_id": None, "appended_at": when, "data": None}
     return plain | {"cursor": f"7.{offset}", "id": "i", "source": "s"} | more
 
 
-class Log:
+class FakeEventPages:
     """Pages by place."""
 
     def __init__(self, *pages: list[dict[str, Any]]) -> None:
-        self.pages, self.asked = list(pages), list[dict[str, str]]()
+        self.pages, self.requests = list(pages), list[dict[str, str]]()
 
     def client(self) -> ApiClient:
         found = ApiClient("http://server")
@@ -33,14 +33,14 @@ class Log:
         return found
 
     def __call__(self, request: httpx2.Request) -> httpx2.Response:
-        self.asked.append(dict(request.url.params))
-        after = self.asked[-1]["after"]
+        self.requests.append(dict(request.url.params))
+        after = self.requests[-1]["after"]
         place = int(after) if after.isdigit() else 0
         items = self.pages[place] if place < len(self.pages) else []
         return httpx2.Response(200, json={"items": items, "next": str(place + 1), "end": place + 1 >= len(self.pages), "missed": 0, "at_least": False})
 
 
-async def watched(log: Log, wanted: Wanted) -> list[int]:
+async def watch_offsets(log: FakeEventPages, wanted: EventFilter) -> list[int]:
     """Offsets of what was shown until it ended."""
     found: list[dict[str, Any]] = []
     async with log.client() as client:
@@ -48,32 +48,38 @@ async def watched(log: Log, wanted: Wanted) -> list[int]:
     return [one["offset"] for one in found]
 
 
-async def test_page_after_page_is_read_until_the_log_ends() -> None:
-    log = Log([entry(1), entry(2)], [entry(3)])
-    assert await watched(log, Wanted(after="begin", until=NOON + timedelta(hours=1))) == [1, 2, 3]
-    assert [asked["after"] for asked in log.asked] == ["begin", "1"]
+async def test_watch_reads_pages_until_the_end() -> None:
+    log = FakeEventPages([make_entry(1), make_entry(2)], [make_entry(3)])
+    assert await watch_offsets(log, EventFilter(after="begin", until=NOON + timedelta(hours=1))) == [1, 2, 3]
+    assert [asked["after"] for asked in log.requests] == ["begin", "1"]
 
 
-async def test_only_what_is_wanted_is_shown() -> None:
-    log = Log(
-        [entry(1), entry(2, "document.failed.v1"), entry(3, key="b"), entry(4, "document.indexed.v2", minutes=9), entry(5, "document.indexed", minutes=9)]
+async def test_watch_filters_by_type_key_and_time() -> None:
+    log = FakeEventPages(
+        [
+            make_entry(1),
+            make_entry(2, "document.failed.v1"),
+            make_entry(3, key="b"),
+            make_entry(4, "document.indexed.v2", minutes=9),
+            make_entry(5, "document.indexed", minutes=9),
+        ]
     )
-    wanted = Wanted(after="begin", until=NOON + timedelta(minutes=10), types=("document.indexed",), keys=("a",))
-    assert await watched(log, wanted) == [1, 4, 5]
-    assert await watched(log, Wanted(after="begin", until=NOON + timedelta(minutes=9))) == [1, 2, 3]
-    assert await watched(log, Wanted(after="begin", until=NOON + timedelta(minutes=10), types=("document.indexed.v2",))) == [4]
+    wanted = EventFilter(after="begin", until=NOON + timedelta(minutes=10), types=("document.indexed",), keys=("a",))
+    assert await watch_offsets(log, wanted) == [1, 4, 5]
+    assert await watch_offsets(log, EventFilter(after="begin", until=NOON + timedelta(minutes=9))) == [1, 2, 3]
+    assert await watch_offsets(log, EventFilter(after="begin", until=NOON + timedelta(minutes=10), types=("document.indexed.v2",))) == [4]
 
 
-async def test_topics_document_and_beginning_are_asked_of_the_server() -> None:
-    log = Log([])
-    await watched(log, Wanted(after="begin", since=NOON, until=NOON, topics=("raw", "outcomes"), document="d"))
-    assert log.asked == [{"after": "begin", "topics": "raw,outcomes", "document": "d", "since": NOON.isoformat(), "limit": "500"}]
+async def test_watch_passes_filters_to_the_server() -> None:
+    log = FakeEventPages([])
+    await watch_offsets(log, EventFilter(after="begin", since=NOON, until=NOON, topics=("raw", "outcomes"), document="d"))
+    assert log.requests == [{"after": "begin", "topics": "raw,outcomes", "document": "d", "since": NOON.isoformat(), "limit": "500"}]
 
 
-async def test_whoever_interrupts_is_told_how_to_go_on(capsys: pytest.CaptureFixture[str]) -> None:
+async def test_interrupted_watch_prints_resume_option(capsys: pytest.CaptureFixture[str]) -> None:
     seen = asyncio.Event()
-    async with Log([entry(1)]).client() as client:
-        watching = asyncio.create_task(follow(client, Wanted(), lambda found: seen.set()))
+    async with FakeEventPages([make_entry(1)]).client() as client:
+        watching = asyncio.create_task(follow(client, EventFilter(), lambda found: seen.set()))
         await seen.wait()
         watching.cancel()
         with pytest.raises(asyncio.CancelledError):
@@ -92,29 +98,29 @@ async def test_whoever_interrupts_is_told_how_to_go_on(capsys: pytest.CaptureFix
         ("2026-11-22T08:30", ("begin", datetime(2026, 11, 22, 8, 30, tzinfo=UTC))),
     ],
 )
-def test_a_beginning_is_a_place_a_time_or_so_long_ago(text: str | None, place: tuple[str, datetime | None]) -> None:
-    assert beginning(text, NOON) == place
+def test_from_option_accepts_cursor_time_or_age(text: str | None, place: tuple[str, datetime | None]) -> None:
+    assert parse_start(text, NOON) == place
 
 
-def test_an_end_is_a_time() -> None:
-    assert (end(None, NOON), end("now", NOON), end("-1h", NOON)) == (None, NOON, NOON - timedelta(hours=1))
+def test_until_option_accepts_only_a_time() -> None:
+    assert (parse_end(None, NOON), parse_end("now", NOON), parse_end("-1h", NOON)) == (None, NOON, NOON - timedelta(hours=1))
     with pytest.raises(ConfigurationError):
-        end("772.1", NOON)
+        parse_end("772.1", NOON)
 
 
-def test_a_form_says_what_a_line_holds(capsys: pytest.CaptureFixture[str]) -> None:
-    shown("%t %p %o %k %d 100%%", as_json=False)(entry(7))
-    shown("%v", as_json=False)(entry(7, data={"code": "UNCHANGED"}))
-    shown(None, as_json=False)(entry(7, data={"external_id": "contract-17", "code": "UNCHANGED"}))
+def test_format_option_selects_fields(capsys: pytest.CaptureFixture[str]) -> None:
+    make_entry_printer("%t %p %o %k %d 100%%", as_json=False)(make_entry(7))
+    make_entry_printer("%v", as_json=False)(make_entry(7, data={"code": "UNCHANGED"}))
+    make_entry_printer(None, as_json=False)(make_entry(7, data={"external_id": "contract-17", "code": "UNCHANGED"}))
     lines = capsys.readouterr().out.splitlines()
     assert lines[:2] == ["outcomes 0 7 a - 100%", '{"code": "UNCHANGED"}']
     assert lines[2].split() == ["2026-11-22T12:00:00.000+00:00", "outcomes[0]@7", "document.indexed.v1", "a", "contract-17", "UNCHANGED"]
 
 
 @pytest.mark.parametrize("form", ["%q", "100%"])
-def test_a_form_with_a_letter_that_stands_for_nothing_is_refused(form: str) -> None:
+def test_unknown_format_placeholder_is_rejected(form: str) -> None:
     with pytest.raises(ConfigurationError, match="stands for nothing"):
-        shown(form, as_json=False)
+        make_entry_printer(form, as_json=False)
 
 
 @pytest.mark.parametrize(
@@ -126,6 +132,6 @@ def test_a_form_with_a_letter_that_stands_for_nothing_is_refused(form: str) -> N
         (["--until", "soon"], "--until soon: no time"),
     ],
 )
-def test_what_would_do_nothing_is_refused(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_ineffective_watch_options_are_rejected(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["watch", *arguments]) == 2
     assert said in capsys.readouterr().err

@@ -7,59 +7,57 @@ from typing import Any
 
 import pytest
 
-from tests.journey.remote.library import (
-    ALLOWANCE,
-    DEADLINE,
-    FOREIGN,
-    FOREIGN_PT,
-    Desk,
-    Library,
-    assert_quoted,
-    desk_of,
-    settings_for,
+from tests.journey.remote.corpus import (
+    ALLOWANCE_QUESTION,
+    DEADLINE_QUESTION,
+    UNANSWERABLE_QUESTION,
+    UNANSWERABLE_QUESTION_PT,
+    ApiStack,
+    IndexedCorpus,
+    assert_citations_match_corpus,
+    make_settings,
+    open_api_stack,
 )
 
 
-@pytest.mark.parametrize(("question", "document", "value"), [(ALLOWANCE, "handbook", "74 euros"), (DEADLINE, "contract", "540 dias")])
-async def test_an_answer_is_written_from_the_passages_and_every_sentence_cites_them(
-    desk: Desk, library: Library, question: str, document: str, value: str
-) -> None:
-    answer = await desk.ask(question)
+@pytest.mark.parametrize(("question", "document", "value"), [(ALLOWANCE_QUESTION, "handbook", "74 euros"), (DEADLINE_QUESTION, "contract", "540 dias")])
+async def test_every_answer_sentence_cites_a_passage(stack: ApiStack, corpus: IndexedCorpus, question: str, document: str, value: str) -> None:
+    answer = await stack.ask(question)
     assert not answer["refused"] and value in answer["answer"], answer
     assert {citation["external_id"] for citation in answer["citations"]} == {document}
-    assert_quoted(answer, library)
+    assert_citations_match_corpus(answer, corpus)
     assert answer["judge"]["decision"] == "PASS"
 
 
-async def test_the_trace_tells_models_calls_tokens_reranker_and_the_time_of_each_step(desk: Desk) -> None:
-    trace = (await desk.ask(ALLOWANCE))["trace"]
+async def test_trace_has_models_calls_tokens_reranker_and_timings(stack: ApiStack) -> None:
+    trace = (await stack.ask(ALLOWANCE_QUESTION))["trace"]
     assert trace["models"] == {"embed": "fake-embed", "answer": "fake-chat"}
-    asked = desk.chats[0]
+    asked = stack.chat_requests[0]
     words = sum(len(message["content"].split()) for message in asked["messages"])
-    assert trace["model_calls"] == len(desk.chats) == 1 and trace["tokens"] > words
+    assert trace["model_calls"] == len(stack.chat_requests) == 1 and trace["tokens"] > words
     assert (trace["reranker"], trace["threshold"], trace["max_rerank_score"]) == ("fake-rerank", 0.6, 1.0)
     assert {"plan", "channels", "chunks", "fuse", "rerank", "read", "answer", "judge", "total"} == set(trace["timings_ms"])
     assert trace["timings_ms"]["total"] >= max(value for step, value in trace["timings_ms"].items() if step != "total") > 0
     assert trace["channels_failed"] == {} and set(trace["channels_used"]) == {"lexical", "semantic", "graph"}
-    assert [len(desk.fake.asked(path)) for path in ("embeddings", "rerank", "completions")] == [1, 1, 1]
+    assert [len(stack.fake.get_request_bodies(path)) for path in ("embeddings", "rerank", "completions")] == [1, 1, 1]
 
 
-@pytest.mark.parametrize(("question", "language"), [(FOREIGN, "en"), (FOREIGN_PT, "pt")])
-async def test_below_the_rerankers_threshold_no_chat_model_is_asked(desk: Desk, question: str, language: str) -> None:
-    answer = await desk.ask(question)
+@pytest.mark.parametrize(("question", "language"), [(UNANSWERABLE_QUESTION, "en"), (UNANSWERABLE_QUESTION_PT, "pt")])
+async def test_refusal_below_rerank_threshold_skips_chat_model(stack: ApiStack, question: str, language: str) -> None:
+    answer = await stack.ask(question)
     assert (answer["refused"], answer["answer"], answer["code"], answer["language"]) == (True, None, "NO_SUITABLE_CONTEXT", language)
     assert answer["message"].startswith({"en": "The documents", "pt": "Os documentos"}[language])
-    assert desk.chats == [] and answer["trace"]["model_calls"] == 0
+    assert stack.chat_requests == [] and answer["trace"]["model_calls"] == 0
     assert answer["trace"]["max_rerank_score"] < answer["trace"]["threshold"]
 
 
-@pytest.mark.parametrize(("question", "language"), [(FOREIGN, "en"), (FOREIGN_PT, "pt")])
-async def test_a_model_that_finds_the_context_insufficient_refuses_in_the_questions_language(desk: Desk, question: str, language: str) -> None:
-    answer = await desk.ask(question, profile="bold")
+@pytest.mark.parametrize(("question", "language"), [(UNANSWERABLE_QUESTION, "en"), (UNANSWERABLE_QUESTION_PT, "pt")])
+async def test_insufficient_context_refusal_uses_question_language(stack: ApiStack, question: str, language: str) -> None:
+    answer = await stack.ask(question, profile="bold")
     assert (answer["refused"], answer["code"], answer["language"]) == (True, "INSUFFICIENT_CONTEXT", language)
     assert answer["message"].startswith({"en": "The passages", "pt": "Os trechos"}[language])
-    assert len(desk.chats) == answer["trace"]["model_calls"] == 1 and answer["trace"]["tokens"] > 0
-    assert f"({language})" in desk.chats[0]["messages"][0]["content"]
+    assert len(stack.chat_requests) == answer["trace"]["model_calls"] == 1 and answer["trace"]["tokens"] > 0
+    assert f"({language})" in stack.chat_requests[0]["messages"][0]["content"]
 
 
 @pytest.mark.parametrize(
@@ -71,33 +69,33 @@ async def test_a_model_that_finds_the_context_insufficient_refuses_in_the_questi
         ("Trains are fast.", [77]),
     ],
 )
-async def test_a_sentence_that_no_passage_proves_is_taken_out(desk: Desk, library: Library, bad: tuple[str, list[int]]) -> None:
-    desk.written(("In Lisbon the daily allowance is 74 euros.", [1]), bad)
-    answer = await desk.ask(ALLOWANCE)
+async def test_unsupported_sentence_is_removed(stack: ApiStack, corpus: IndexedCorpus, bad: tuple[str, list[int]]) -> None:
+    stack.queue_answer(("In Lisbon the daily allowance is 74 euros.", [1]), bad)
+    answer = await stack.ask(ALLOWANCE_QUESTION)
     assert answer["answer"].startswith("In Lisbon the daily allowance is 74 euros. [1]") and bad[0] not in answer["answer"]
     assert any("left out" in line for line in answer["limitations"])
-    assert_quoted(answer, library)
+    assert_citations_match_corpus(answer, corpus)
 
 
-async def test_an_answer_without_any_proof_is_no_answer(desk: Desk) -> None:
-    desk.written(("Lisbon lies by the sea.", [1]))
-    answer = await desk.ask(ALLOWANCE)
+async def test_fully_unsupported_answer_is_refused(stack: ApiStack) -> None:
+    stack.queue_answer(("Lisbon lies by the sea.", [1]))
+    answer = await stack.ask(ALLOWANCE_QUESTION)
     assert (answer["refused"], answer["code"], answer["answer"], answer["citations"]) == (True, "INSUFFICIENT_CONTEXT", None, [])
 
 
-async def test_a_model_that_answers_in_another_shape_once_is_asked_again_and_both_calls_are_counted(desk: Desk) -> None:
-    desk.fake.say("Seventy-four.")
-    answer = await desk.ask(ALLOWANCE)
+async def test_schema_violation_is_retried_and_both_calls_counted(stack: ApiStack) -> None:
+    stack.fake.queue_answers("Seventy-four.")
+    answer = await stack.ask(ALLOWANCE_QUESTION)
     assert "74 euros" in answer["answer"] and answer["trace"]["models"]["answer"] == "fake-chat"
-    assert answer["trace"]["model_calls"] == len(desk.chats) == 2
+    assert answer["trace"]["model_calls"] == len(stack.chat_requests) == 2
 
 
-async def test_a_model_that_never_keeps_to_the_schema_leaves_quotes_and_its_calls_are_counted(desk: Desk, library: Library) -> None:
-    desk.fake.say("Seventy-four.", "Seventy-four euros.")
-    answer = await desk.ask(ALLOWANCE)
+async def test_repeated_schema_violation_falls_back_to_extractive_answer(stack: ApiStack, corpus: IndexedCorpus) -> None:
+    stack.fake.queue_answers("Seventy-four.", "Seventy-four euros.")
+    answer = await stack.ask(ALLOWANCE_QUESTION)
     assert answer["trace"]["models"]["answer"] == "extractive" and "schema" in answer["limitations"][0]
-    assert answer["trace"]["model_calls"] == len(desk.chats) == 2 and answer["trace"]["tokens"] > 0
-    assert_quoted(answer, library)
+    assert answer["trace"]["model_calls"] == len(stack.chat_requests) == 2 and answer["trace"]["tokens"] > 0
+    assert_citations_match_corpus(answer, corpus)
 
 
 @pytest.mark.parametrize(
@@ -111,32 +109,32 @@ async def test_a_model_that_never_keeps_to_the_schema_leaves_quotes_and_its_call
         ({"hang": True}, "quick", "no answer within 0.3 s"),
     ],
 )
-async def test_a_chat_server_that_fails_leaves_a_quoted_answer_that_says_so(
-    desk: Desk, library: Library, fault: dict[str, Any], profile: str, told: str
+async def test_failing_chat_server_falls_back_to_extractive_answer(
+    stack: ApiStack, corpus: IndexedCorpus, fault: dict[str, Any], profile: str, told: str
 ) -> None:
-    desk.fake.fail(on="completions", times=9, **fault)
-    answer = await desk.ask(ALLOWANCE, profile=profile)
+    stack.fake.fail(on="completions", times=9, **fault)
+    answer = await stack.ask(ALLOWANCE_QUESTION, profile=profile)
     assert not answer["refused"] and "74 euros" in answer["answer"].replace("**", "")
     assert told in answer["limitations"][0] and "quoted" in answer["limitations"][0]
     assert answer["trace"]["models"]["answer"] == "extractive" and answer["trace"]["model_calls"] == 1
-    assert_quoted(answer, library)
+    assert_citations_match_corpus(answer, corpus)
 
 
-async def test_no_chat_server_at_all_leaves_a_quoted_answer_that_says_so(library: Library) -> None:
-    gone = settings_for(library.fake, library.settings.data_dir, "chat.base_url=http://127.0.0.1:1/v1")
-    async with desk_of(library, gone) as desk:
-        answer = await desk.ask(DEADLINE)
+async def test_unreachable_chat_server_falls_back_to_extractive_answer(corpus: IndexedCorpus) -> None:
+    gone = make_settings(corpus.fake, corpus.settings.data_dir, "chat.base_url=http://127.0.0.1:1/v1")
+    async with open_api_stack(corpus, gone) as desk:
+        answer = await desk.ask(DEADLINE_QUESTION)
     assert "540 dias" in answer["answer"].replace("**", "") and "127.0.0.1:1" in answer["limitations"][0]
 
 
-async def test_a_server_that_asks_for_a_short_rest_is_asked_again(desk: Desk) -> None:
-    desk.fake.fail(on="completions", times=2, status=429, retry_after=0.05)
-    answer = await desk.ask(ALLOWANCE)
-    assert answer["trace"]["models"]["answer"] == "fake-chat" and len(desk.chats) == 3
+async def test_rate_limited_chat_request_is_retried(stack: ApiStack) -> None:
+    stack.fake.fail(on="completions", times=2, status=429, retry_after=0.05)
+    answer = await stack.ask(ALLOWANCE_QUESTION)
+    assert answer["trace"]["models"]["answer"] == "fake-chat" and len(stack.chat_requests) == 3
 
 
-async def test_the_rerankers_order_replaces_the_fused_one(desk: Desk) -> None:
-    found = (await desk.http.post("/v1/search", json={"query": "daily allowance", "explain": True})).json()
+async def test_results_are_in_reranker_order(stack: ApiStack) -> None:
+    found = (await stack.http.post("/v1/search", json={"query": "daily allowance", "explain": True})).json()
     scores = [result["explanation"]["rerank_score"] for result in found["results"]]
     assert scores == sorted(scores, reverse=True) == [result["score"] for result in found["results"]]
     assert scores[0] == 1.0 and found["trace"]["reranker"] == "fake-rerank"
@@ -145,61 +143,57 @@ async def test_the_rerankers_order_replaces_the_fused_one(desk: Desk) -> None:
 @pytest.mark.parametrize(
     ("fault", "profile"), [({"status": 503}, "default"), ({"nan": True}, "default"), ({"drop": True}, "default"), ({"hang": True}, "quick")]
 )
-async def test_without_its_rerank_server_the_fused_order_stands_and_the_trace_says_so(
-    desk: Desk, library: Library, fault: dict[str, Any], profile: str
-) -> None:
-    desk.fake.fail(on="rerank", times=9, **fault)
-    answer = await desk.ask(ALLOWANCE, profile=profile)
+async def test_failing_rerank_server_keeps_fused_order_and_is_traced(stack: ApiStack, corpus: IndexedCorpus, fault: dict[str, Any], profile: str) -> None:
+    stack.fake.fail(on="rerank", times=9, **fault)
+    answer = await stack.ask(ALLOWANCE_QUESTION, profile=profile)
     assert not answer["refused"] and "74 euros" in answer["answer"]
     trace = answer["trace"]
     assert (trace["reranker"], trace["max_rerank_score"], trace["channels_failed"]) == (None, None, {})
     assert [note for note in trace["notes"] if note.startswith("not reranked: ")]
     scores = [context["score"] for context in answer["contexts"]]
     assert scores == sorted(scores, reverse=True)
-    assert_quoted(answer, library)
+    assert_citations_match_corpus(answer, corpus)
 
 
 @pytest.mark.parametrize(
     ("fault", "profile"),
     [({"status": 500}, "default"), ({"nan": True}, "default"), ({"wrong_dimension": True}, "default"), ({"hang": True}, "quick")],
 )
-async def test_without_the_embedding_server_the_other_channels_answer_and_semantic_is_named(
-    desk: Desk, library: Library, fault: dict[str, Any], profile: str
-) -> None:
-    desk.fake.fail(on="embeddings", times=9, **fault)
-    answer = await desk.ask(ALLOWANCE, profile=profile)
+async def test_failing_embedding_server_leaves_lexical_and_graph_channels(stack: ApiStack, corpus: IndexedCorpus, fault: dict[str, Any], profile: str) -> None:
+    stack.fake.fail(on="embeddings", times=9, **fault)
+    answer = await stack.ask(ALLOWANCE_QUESTION, profile=profile)
     assert not answer["refused"] and "74 euros" in answer["answer"]
     assert list(answer["trace"]["channels_failed"]) == ["semantic"] and answer["trace"]["channels_used"] == ["lexical", "graph"]
     assert answer["confidence"]["level"] == "low" and "embed" not in answer["trace"]["models"]
     assert any("semantic" in line for line in answer["limitations"])
-    assert_quoted(answer, library)
+    assert_citations_match_corpus(answer, corpus)
 
 
-async def test_when_every_server_is_away_words_still_answer(desk: Desk, library: Library) -> None:
-    desk.fake.fail(times=99, status=503)
-    answer = await desk.ask(ALLOWANCE)
+async def test_lexical_search_answers_when_all_model_servers_fail(stack: ApiStack, corpus: IndexedCorpus) -> None:
+    stack.fake.fail(times=99, status=503)
+    answer = await stack.ask(ALLOWANCE_QUESTION)
     assert "74 euros" in answer["answer"].replace("**", "") and answer["trace"]["models"] == {"answer": "extractive"}
-    assert_quoted(answer, library)
+    assert_citations_match_corpus(answer, corpus)
 
 
-async def test_what_the_model_extracts_is_in_the_graph_if_it_stands_in_the_text(desk: Desk) -> None:
-    entities = (await desk.http.get("/v1/entities")).json()["items"]
+async def test_graph_contains_only_extractions_present_in_text(stack: ApiStack) -> None:
+    entities = (await stack.http.get("/v1/entities")).json()["items"]
     assert {entity["name"] for entity in entities} == {"Norte Energia S.A.", "Lisbon"}
     lisbon = next(entity for entity in entities if entity["name"] == "Lisbon")
-    told = (await desk.http.get(f"/v1/entities/{lisbon['id']}")).json()
+    told = (await stack.http.get(f"/v1/entities/{lisbon['id']}")).json()
     assert [(claim["property"], claim["value"]) for claim in told["claims"]] == [("daily allowance", "74 euros")]
-    answer = await desk.ask("What is the daily allowance of Norte Energia S.A. in Lisbon?")
+    answer = await stack.ask("What is the daily allowance of Norte Energia S.A. in Lisbon?")
     assert answer["trace"]["channels"]["graph"]["returned"] > 0
 
 
-async def test_a_model_that_takes_its_time_keeps_nobody_else_from_asking(desk: Desk, library: Library) -> None:
+async def test_hanging_chat_requests_do_not_block_other_queries(stack: ApiStack, corpus: IndexedCorpus) -> None:
     """Four at once, no two of them the same, are more than there are connections for."""
-    library.fake.fail(on="completions", times=4, hang=True)
-    waiting = [asyncio.create_task(desk.ask(ALLOWANCE, k=k)) for k in range(1, 5)]
+    corpus.fake.fail(on="completions", times=4, hang=True)
+    waiting = [asyncio.create_task(stack.ask(ALLOWANCE_QUESTION, k=k)) for k in range(1, 5)]
     async with asyncio.timeout(10):
-        while len(desk.chats) < 4:
+        while len(stack.chat_requests) < 4:
             await asyncio.sleep(0.01)
-    assert (await desk.ask(DEADLINE))["trace"]["models"]["answer"] == "fake-chat"
+    assert (await stack.ask(DEADLINE_QUESTION))["trace"]["models"]["answer"] == "fake-chat"
     for task in waiting:
         task.cancel()
     await asyncio.gather(*waiting, return_exceptions=True)

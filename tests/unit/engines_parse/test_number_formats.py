@@ -7,8 +7,8 @@ from pathlib import Path
 import openpyxl
 import pytest
 
-from engines.parse.number_formats import show
-from engines.parse.sheets import read_workbook
+from engines.parse.number_formats import format_number
+from engines.parse.spreadsheets import read_workbook
 
 
 @pytest.mark.parametrize(
@@ -26,13 +26,13 @@ from engines.parse.sheets import read_workbook
         (7.0, "0", "7"),
     ],
 )
-def test_format_code_is_applied(value: float, code: str, shown: str) -> None:
-    assert show(value, code) == shown
+def test_number_format_code_is_applied(value: float, code: str, shown: str) -> None:
+    assert format_number(value, code) == shown
 
 
 @pytest.mark.parametrize("code", ["General", "yyyy-mm-dd", "0.00E+00", "# ?/?", "@", ""])
-def test_other_formats_are_left_alone(code: str) -> None:
-    assert show(1.5, code) is None
+def test_unsupported_number_formats_are_not_applied(code: str) -> None:
+    assert format_number(1.5, code) is None
 
 
 def test_workbook_keeps_trailing_zeros(tmp_path: Path) -> None:
@@ -46,5 +46,5 @@ def test_workbook_keeps_trailing_zeros(tmp_path: Path) -> None:
         sheet[cell].number_format = "0.00"
     sheet["C3"].number_format = "0.0%"
     book.save(tmp_path / "prices.xlsx")
-    table = next(draft.text for draft in read_workbook(tmp_path / "prices.xlsx").drafts if draft.kind == "table")
+    table = next(draft.text for draft in read_workbook(tmp_path / "prices.xlsx").blocks if draft.kind == "table")
     assert table.splitlines()[2:] == ["| Bolt | 21.30 | 0.5 |", "| Nut | 4.00 | 12.5% |", "| Free | 1.5 |  |"]

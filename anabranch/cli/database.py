@@ -1,0 +1,52 @@
+"""The storage that a command works on directly: that of the server in the data folder, else its own."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+from anabranch.cli.server_connection import wait_for_local_server
+from anabranch.config.settings import Settings
+from anabranch.process.data_folder import check_log_kind
+from anabranch.process.database import check_database_exists, open_database
+from anabranch.process.logs import configure_logs
+from schemas.errors import ConfigurationError
+
+
+@asynccontextmanager
+async def open_command_database(settings: Settings) -> AsyncIterator[str]:
+    """Of a database that is there: raises NotFound where it would have to be made."""
+    async with _open_database(settings, check_allowed=partial(check_database_exists, alternative="")) as dsn:
+        yield dsn
+
+
+@asynccontextmanager
+async def open_or_initialize_database(settings: Settings) -> AsyncIterator[str]:
+    """The same for a command that may make it."""
+    async with _open_database(settings, check_allowed=lambda settings: None) as dsn:
+        yield dsn
+
+
+@asynccontextmanager
+async def _open_database(settings: Settings, *, check_allowed: Callable[[Settings], None]) -> AsyncIterator[str]:
+    configure_logs(settings.logging)
+    server = await wait_for_local_server(settings)
+    if server is not None:
+        check_log_kind(settings, server.log, f"the server in {settings.data_dir}")
+        yield server.database_url or _require_external_url(settings)
+        return
+    check_allowed(settings)
+    async with open_database(settings, is_shared=True) as dsn:
+        yield dsn
+
+
+def _require_external_url(settings: Settings) -> str:
+    """The server's own file does not hold it: it may have a password."""
+    if settings.database.url is None:
+        raise ConfigurationError(
+            f"The server in {settings.data_dir} uses a database outside of it, and no setting names that database.",
+            code="NO_DATABASE_URL",
+            remedy="Set ANABRANCH_DATABASE__URL to the same value as for the server.",
+        )
+    return settings.database.url.get_secret_value()

@@ -1,0 +1,117 @@
+"""The HTTP API from the outside, for the command line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import AsyncIterator
+from typing import Any
+
+import httpx2
+
+from anabranch.cli.errors import suggest_scheme, to_cli_remedy
+from schemas.errors import AnabranchError, InvalidRequest, NotFound, PermanentError, TransientError
+
+TIMEOUT_S = 300.0
+
+
+class ApiClient:
+    """Answers as dictionaries; problems as our errors. `token` is sent to this address only. `passing`: the server stops with the one who asks, and what it has only accepted stays undone."""
+
+    def __init__(self, url: str, token: str | None = None, *, tenant: str | None = None, is_ephemeral: bool = False) -> None:
+        self.url, self.is_ephemeral = url.rstrip("/"), is_ephemeral
+        headers = {"Authorization": f"Bearer {token}"} if token else {}
+        headers |= {"X-Anabranch-Tenant": tenant} if tenant else {}
+        self.http = httpx2.AsyncClient(base_url=self.url, headers=headers, timeout=httpx2.Timeout(TIMEOUT_S, connect=10))
+
+    async def __aenter__(self) -> ApiClient:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.http.aclose()
+
+    async def get(self, path: str, **parameters: Any) -> dict[str, Any]:
+        query = {name: value for name, value in parameters.items() if value is not None}
+        return dict((await self.request("GET", path, params=query)).json())
+
+    async def post(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return dict((await self.request("POST", path, json=body)).json())
+
+    async def patch(self, path: str, body: dict[str, Any]) -> dict[str, Any]:
+        return dict((await self.request("PATCH", path, json=body)).json())
+
+    async def delete(self, path: str) -> dict[str, Any]:
+        return dict((await self.request("DELETE", path)).json())
+
+    async def get_text(self, path: str) -> str:
+        return (await self.request("GET", path)).text
+
+    async def stream_events(self, path: str, body: dict[str, Any]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
+        """Server-sent events as they come, each with its name. An event `error` is raised as the problem that it holds; else as `request`."""
+        try:
+            async with self.http.stream("POST", path, json=body) as response:
+                if response.is_error:
+                    await response.aread()
+                    raise _parse_problem(response.status_code, response.text)
+                async for name, data in _parse_events(response.aiter_lines()):
+                    if name == "error":
+                        raise _parse_problem(int(json.loads(data)["status"]), data)
+                    yield name, json.loads(data)
+        except httpx2.HTTPError as error:
+            raise self._make_unreachable_error(error) from error
+
+    async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
+        """Raises NotFound, InvalidRequest or PermanentError for problems that the server tells of, TransientError where it does not answer."""
+        try:
+            response = await self._send_with_retry(method, path, options)
+        except httpx2.InvalidURL as error:
+            raise InvalidRequest(f"{path!r} is not a path: {error}", remedy="Check the name: it holds characters that no name has.") from error
+        except httpx2.HTTPError as error:
+            raise self._make_unreachable_error(error) from error
+        if response.is_error:
+            raise _parse_problem(response.status_code, response.text)
+        return response
+
+    async def _send_with_retry(self, method: str, path: str, options: dict[str, Any]) -> httpx2.Response:
+        """A connection that is kept open may be closed by the other side just as it is used again: what only asks is sent once more, over a new one."""
+        try:
+            return await self.http.request(method, path, **options)
+        except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
+            if method != "GET":
+                raise
+        return await self.http.request(method, path, **options)
+
+    def _make_unreachable_error(self, error: httpx2.HTTPError) -> TransientError:
+        remedy = suggest_scheme(self.url) or "Start it with `anabranch up`, or name another with --server."
+        return TransientError(f"{self.url} does not answer: {str(error) or type(error).__name__}", code="SERVER_UNREACHABLE", remedy=remedy)
+
+
+async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
+    """Names and data (WHATWG HTML, section 9.2); each of our events has one line of data."""
+    name = ""
+    async for line in lines:
+        if line.startswith("event:"):
+            name = line.removeprefix("event:").strip()
+        elif line.startswith("data:"):
+            yield name, line.removeprefix("data:").strip()
+
+
+def _parse_problem(status: int, text: str) -> AnabranchError:
+    try:
+        body = dict(json.loads(text))
+    except (ValueError, TypeError):
+        body = {}
+    error_class: type[AnabranchError]
+    match status:
+        case 404:
+            error_class = NotFound
+        case 400 | 422:
+            error_class = InvalidRequest
+        case _ if status < 500:
+            error_class = PermanentError
+        case _:
+            error_class = TransientError
+    code = str(body.get("code", f"HTTP_{status}"))
+    # What a body holds is said in options here.
+    detail = re.sub(r"(^|; )body(\.|: )", r"\1", str(body.get("detail", text[:500])))
+    return error_class(detail, code=code, remedy=to_cli_remedy(code, body.get("remedy", "")))

@@ -1,0 +1,188 @@
+"""Many documents through the HTTP API, and what becomes of each."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import mimetypes
+import re
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from anabranch.cli.http_client import ApiClient
+from schemas.document_states import FINAL_STATES
+from schemas.errors import AnabranchError, ConfigurationError, ForbiddenAddress, NotFound, TransientError
+
+POLL_S = (0.05, 1.0)
+
+
+@dataclass(slots=True)
+class IngestItem:
+    """Where one document comes from, and where it is now."""
+
+    path: str
+    kind: str
+    document_id: str | None = None
+    job_id: str | None = None
+    state: str = "waiting"
+    is_duplicate: bool = False
+    chunks_count: int | None = None
+    error: dict[str, Any] | None = None
+    stages: list[dict[str, Any]] = field(default_factory=list)
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in FINAL_STATES
+
+    @property
+    def outcome(self) -> str:
+        """Its state, or `duplicate` where nothing was done for it: each source counts once."""
+        return "duplicate" if self.is_duplicate and self.state in ("accepted", "searchable") else self.state
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "path": self.path,
+            "document_id": self.document_id,
+            "ingestion_job_id": self.job_id,
+            "state": self.outcome,
+            "chunks_count": self.chunks_count,
+            "error": self.error,
+        }
+
+
+STDIN_NAMES = ("-", "/dev/stdin")
+
+
+def expand_paths(paths: Sequence[str], *, glob: str, recursive: bool) -> list[IngestItem]:
+    """Raises ConfigurationError without any, NotFound for a path that is not there."""
+    if not paths:
+        raise ConfigurationError("nothing to ingest", remedy="Name files, folders, addresses, or - for stdin.")
+    return [item for path in paths for item in _expand_path(path, glob, recursive)]
+
+
+def _expand_path(path: str, glob: str, recursive: bool) -> list[IngestItem]:
+    if not path.strip():
+        raise ConfigurationError("an empty path", remedy="Name files, folders, addresses, or - for stdin; . is this folder.")
+    if path in STDIN_NAMES:
+        return [IngestItem("-", "stdin")]
+    if scheme := _parse_scheme(path):
+        return [_make_url_item(path, scheme)]
+    folder = Path(path)
+    if folder.is_dir():
+        files = folder.rglob(glob) if recursive else folder.glob(glob)
+        return [IngestItem(str(file), "file") for file in sorted(files) if file.is_file() and not _is_hidden(file.relative_to(folder))]
+    if not folder.exists():
+        raise NotFound(f"{path}: no such file or folder", remedy="Check the path.")
+    return [IngestItem(path, "file")]
+
+
+def _is_hidden(path: Path) -> bool:
+    """Itself, or a folder that it is in: what nobody sees is not meant by the name of a folder above."""
+    return any(part.startswith(".") for part in path.parts)
+
+
+def _parse_scheme(path: str) -> str | None:
+    scheme, colon, rest = path.partition("://")
+    return scheme.lower() if colon and rest and re.fullmatch(r"[A-Za-z][A-Za-z0-9+.-]*", scheme) else None
+
+
+def _make_url_item(path: str, scheme: str) -> IngestItem:
+    if scheme in ("http", "https"):
+        return IngestItem(path, "url")
+    remedy = "Name the file by its path." if scheme == "file" else "Fetch it yourself and name the file, or pipe it in: - is stdin."
+    raise ConfigurationError(f"{path}: only http and https addresses are fetched", code=ForbiddenAddress.code, remedy=remedy)
+
+
+@dataclass(slots=True)
+class IngestBatch:
+    items: list[IngestItem]
+    collection: str | None = None
+    tags: Sequence[str] = ()
+    readers: Sequence[str] = ()
+    force: bool = False
+    wait_s: float | None = None
+    concurrency: int = 4
+    is_server_lost: bool = False
+    """The server, on the way."""
+
+    async def run(self, client: ApiClient) -> dict[str, Any]:
+        """Raises TransientError where the server goes away: `sources` say then how far each had come, and nothing more is sent."""
+        slots = asyncio.Semaphore(self.concurrency)
+        for server_error in await asyncio.gather(*(self._send(client, item, slots) for item in self.items)):
+            if server_error is not None:
+                raise server_error
+        if self.wait_s is not None:
+            await self._wait_until_finished(client)
+        return self.build_report()
+
+    def build_report(self) -> dict[str, Any]:
+        outcomes = [item.outcome for item in self.items]
+        counts = {name: outcomes.count(name) for name in ("searchable", "failed", "duplicate")}
+        return {"documents": [item.to_json() for item in self.items], "counts": counts}
+
+    async def _send(self, client: ApiClient, item: IngestItem, slots: asyncio.Semaphore) -> TransientError | None:
+        """Why the server is lost, where it is: what is under way then comes to its end, and nothing else begins."""
+        async with slots:
+            if self.is_server_lost:
+                return None
+            item.state = "sending"
+            try:
+                receipt = await self._post(client, item)
+            except TransientError as error:
+                self.is_server_lost = True
+                return error
+            except (AnabranchError, OSError) as error:
+                item.state, item.error = "failed", _to_error_body(error)
+                return None
+        item.state, item.document_id, item.job_id = "accepted", receipt["document_id"], receipt["ingestion_job_id"]
+        item.is_duplicate = receipt["duplicate"] and not self.force
+        return None
+
+    async def _post(self, client: ApiClient, item: IngestItem) -> dict[str, Any]:
+        fields: dict[str, Any] = {"collection": self.collection, "tags": list(self.tags), "readers": list(self.readers), "force": self.force}
+        set_fields = {name: value for name, value in fields.items() if value}
+        if item.kind == "url":
+            return await client.post("/v1/ingest", {"url": item.path, **set_fields})
+        form = {name: ("true" if value is True else value) for name, value in set_fields.items()}
+        if item.kind == "stdin":
+            # Read first: an upload says how long it is, and a pipe cannot be asked.
+            body = io.BytesIO(await asyncio.to_thread(sys.stdin.buffer.read))
+            return await _upload(client, form, ("stdin", body, "application/octet-stream"))
+        path = Path(item.path)
+        with await asyncio.to_thread(path.open, "rb") as file:
+            media_type = mimetypes.guess_type(path.name)[0] or "application/octet-stream"
+            return await _upload(client, form | {"source_uri": path.resolve().as_uri()}, (path.name, file, media_type))
+
+    async def _wait_until_finished(self, client: ApiClient) -> None:
+        """Until all ended or the time is over; whatever has not ended keeps its state."""
+        loop = asyncio.get_running_loop()
+        deadline, poll_s = loop.time() + (self.wait_s or 0), POLL_S[0]
+        while unfinished := [item for item in self.items if item.job_id and not item.is_finished]:
+            await asyncio.gather(*(self._refresh_status(client, item) for item in unfinished[: 4 * self.concurrency]))
+            if loop.time() > deadline:
+                break
+            await asyncio.sleep(poll_s)
+            poll_s = min(POLL_S[1], poll_s * 1.3)
+
+    async def _refresh_status(self, client: ApiClient, item: IngestItem) -> None:
+        try:
+            status = await client.get(f"/v1/ingest/status/{item.job_id}")
+        except NotFound:
+            return
+        item.state, item.stages = status["state"], status.get("stages", [])
+        item.document_id = status.get("document_id") or item.document_id
+        item.chunks_count = status.get("chunks_count")
+        item.error = next((stage["error"] for stage in item.stages if stage.get("error")), None) if item.state == "failed" else None
+
+
+async def _upload(client: ApiClient, fields: dict[str, Any], file: tuple[str, Any, str]) -> dict[str, Any]:
+    return dict((await client.request("POST", "/v1/ingest", data=fields, files={"file": file})).json())
+
+
+def _to_error_body(error: AnabranchError | OSError) -> dict[str, Any]:
+    if isinstance(error, AnabranchError):
+        return {"code": error.code, "detail": error.detail, "remedy": error.remedy}
+    return {"code": "UNREADABLE_FILE", "detail": str(error), "remedy": "Check the file's permissions."}

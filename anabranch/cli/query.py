@@ -1,0 +1,140 @@
+"""`anabranch query` and `anabranch search`."""
+
+from __future__ import annotations
+
+import asyncio
+import textwrap
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from cyclopts import Parameter
+from cyclopts.validators import Number
+
+from anabranch.cli.exit_codes import OK, REFUSED
+from anabranch.cli.explanation import print_confidence, print_explanation
+from anabranch.cli.options import RemoteOptions
+from anabranch.cli.output import to_single_line
+
+if TYPE_CHECKING:
+    from anabranch.cli.answer_stream import OnStreamEvent
+
+Flag = Parameter(negative="")
+
+
+@Parameter(name="*")
+@dataclass(frozen=True)
+class QueryOptions:
+    """What may be said beside the question."""
+
+    k: Annotated[int, Parameter(help="How many passages are considered.", validator=Number(gte=1))] = 10
+    profile: Annotated[str, Parameter(help="Named way of answering.")] = "default"
+    mode: Annotated[Literal["auto", "vector", "graph", "hybrid"], Parameter(help="Which channels: by the question (auto), vector, graph or hybrid.")] = "auto"
+    channels: Annotated[str | None, Parameter(help="Only these, separated by commas: lexical, semantic, graph.")] = None
+    collection: Annotated[tuple[str, ...], Parameter(negative="", help="Only of these collections.")] = ()
+    tag: Annotated[tuple[str, ...], Parameter(negative="", help="Only with all of these tags.")] = ()
+    language: Annotated[str | None, Parameter(help="Of the question; detected when not given.")] = None
+    generation: Annotated[str | None, Parameter(help="Of the index; the live one when not given.")] = None
+    explain: Annotated[bool, Parameter(negative="", help="Add the ranks, the scores and every number that entered them.")] = False
+
+    def to_request(self, text: str) -> dict[str, Any]:
+        """Of the HTTP call. Raises ConfigurationError for a name that is no channel."""
+        from anabranch.cli.channels import parse_channels
+
+        scalar_fields = {name: getattr(self, name) for name in ("k", "profile", "mode", "language", "generation", "explain")}
+        channel_filter = {"channels": parse_channels(self.channels)} if self.channels is not None else {}
+        return {"query": text, "filters": {"collections": list(self.collection), "tags": list(self.tag)}, **scalar_fields, **channel_filter}
+
+
+NO_OPTIONS = QueryOptions()
+DEFAULT = RemoteOptions()
+
+
+def query(*text: str, stream: Annotated[bool, Flag] = False, options: QueryOptions = NO_OPTIONS, common: RemoteOptions = DEFAULT) -> int:
+    """Ask a question; the answer comes with its citations. Exits 4 when nothing suits.
+
+    Parameters
+    ----------
+    text
+        The question, in quotation marks or as several words.
+    stream
+        Show on stderr what is being done, and the words of a chat model as they come; with --json one JSON object a line on stdout, the answer last.
+    """
+    body = options.to_request(join_question(text))
+    answer = asyncio.run(_stream_answer(body, common) if stream else _post("/v1/query", body, common))
+    if not common.is_json:
+        _print_answer(answer)
+        print_confidence(answer)
+        if options.explain:
+            print_explanation(answer["trace"], answer["contexts"], _format_location)
+    elif not stream:
+        common.print_result(answer)
+    return REFUSED if answer["refused"] else OK
+
+
+def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions = DEFAULT) -> int:
+    """Find passages, without an answer. Exits 4 when there are none.
+
+    Parameters
+    ----------
+    text
+        What to look for, in quotation marks or as several words.
+    """
+    response = asyncio.run(_post("/v1/search", options.to_request(join_question(text)), common))
+    if common.is_json:
+        common.print_result(response)
+    else:
+        _print_results(response["results"])
+        if options.explain:
+            print_explanation(response["trace"], response["results"], _format_location)
+    return OK if response["results"] else REFUSED
+
+
+def join_question(words: Sequence[str]) -> str:
+    """Raises ConfigurationError without a word."""
+    from schemas.errors import ConfigurationError
+
+    if not words:
+        raise ConfigurationError("There is no question.", code="NO_QUESTION", remedy='Write it behind the command: anabranch query "How many days of leave?"')
+    return " ".join(words)
+
+
+async def _post(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
+    from anabranch.cli.server_connection import open_client
+
+    async with open_client(common) as client:
+        return await client.post(path, body)
+
+
+async def _stream_answer(body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
+    from anabranch.cli.answer_stream import make_progress_printer, print_event_line, read_answer
+    from anabranch.cli.server_connection import open_client
+
+    on_event: OnStreamEvent = print_event_line if common.is_json else make_progress_printer(quiet=common.quiet)
+    async with open_client(common) as client:
+        return await read_answer(client.stream_events("/v1/query", body | {"stream": True}), on_event)
+
+
+def _print_answer(answer: dict[str, Any]) -> None:
+    print(answer["message"] if answer["refused"] else answer["answer"])
+    for citation in answer["citations"]:
+        print(f"\n[{citation['n']}] {_format_location(citation)}")
+        print(textwrap.indent(citation["quote"], "    "))
+    if answer["citations"]:
+        print()
+
+
+def _print_results(results: list[dict[str, Any]]) -> None:
+    for result in results:
+        channels = ", ".join(f"{name} {ranking['rank']}" for name, ranking in result["channels"].items())
+        print(f"{result['rank']:>2}. {_format_location(result)}   score {result['score']:.3f} ({channels})")
+        print(textwrap.indent(result["snippet"], "    "))
+
+
+def _format_location(item: Mapping[str, Any]) -> str:
+    pages = f"p. {', '.join(map(str, item['pages']))}" if item["pages"] else ""
+    source = item["source_uri"] or item["external_id"] or ""
+    name = item["title"] or (Path(source).name if source else str(item["document_id"]))
+    section = "" if item["section"] == name else (item["section"] or "").removeprefix(f"{name} > ")
+    return to_single_line(" · ".join(part for part in (name, section, pages) if part))

@@ -1,0 +1,152 @@
+"""Whose keys seal the log, and what wraps them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import json
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Protocol
+from uuid import UUID
+
+import structlog
+
+from anabranch.config.settings import Settings
+from anabranch.encryption.key_file import KeyFile
+from anabranch.encryption.local_keys import load_master_key
+from schemas.errors import ConfigurationError, PermanentError
+from schemas.events import KeysDestroyed
+from schemas.ids import canonical_json
+from schemas.ports.log import EventLog
+from sql.keystore import ALL_TENANTS, PgKeystore, wrong_key_file_error
+from sql.pool import Pool
+from streams.codec import Codec
+from streams.payload_keys import KEY_BYTES, SealingKeys, compute_master_key_fingerprint, unwrap_signing_key
+from streams.signatures import EventSigner, compute_mac, derive_signing_key
+from streams.topics import CONTROL
+
+logger = structlog.get_logger(__name__)
+KEY_FILE_NAME = "shares.key"
+
+
+class TopicListingLog(EventLog, Protocol):
+    async def list_topics(self) -> list[str]:
+        """That are there, those of generations included."""
+
+
+async def build_codec(settings: Settings, pool: Pool, log: TopicListingLog, key_file: KeyFile | None) -> Codec:
+    """Opens what is sealed also where nothing new is to be. Raises ConfigurationError where the keystore was made with another master key or key file."""
+    keystore = PgKeystore(pool)
+    master = resolve_master_key(settings, await keystore.fetch_fingerprint())
+    await keystore.ensure_master_key(compute_master_key_fingerprint(master), key_file.id if key_file else None)
+    if key_file is not None and (last := await keystore.fetch_last_slot()) is not None:
+        key_file.skip_to(last)
+    await keystore.record_readable_tenants(settings.log.plain_tenants if settings.log.encrypt else (ALL_TENANTS,))
+    return Codec(
+        SealingKeys(keystore, master, shares=key_file, is_plaintext_tenant=build_readable_check(settings)), signer=await _load_signatures(keystore, master, log)
+    )
+
+
+async def _load_signatures(keystore: PgKeystore, master: bytes, log: TopicListingLog) -> EventSigner:
+    """A log that an older version began holds events without signatures: up to where it ends at the first start of this version they are accepted."""
+    former_keys = (await keystore.fetch_signing_keys()).items()
+    keys = [derive_signing_key(master), *(unwrap_signing_key(master, name, wrapped) for name, wrapped in former_keys)]
+    unsigned_record = await keystore.fetch_unsigned_below()
+    if unsigned_record is None:
+        unsigned_below = (
+            {}
+            if await _is_signed_from_start(log, EventSigner(keys))
+            else {topic: _format_ends(await log.fetch_offset_bounds(topic)) for topic in await log.list_topics()}
+        )
+        encoded = canonical_json(unsigned_below)
+        unsigned_record = await keystore.record_unsigned_below(encoded, compute_mac(keys[0], encoded))
+    encoded, tag = unsigned_record
+    if not hmac.compare_digest(tag, compute_mac(keys[0], encoded)):
+        raise ConfigurationError(
+            "The authentication code in table keystore.unsigned_events does not match its content.",
+            code="WRONG_MASTER_KEY",
+            remedy="Restore schema `keystore` from its backup, or give this process the master key that the keystore was made with.",
+        )
+    unsigned_ends = json.loads(encoded)
+    return EventSigner(keys, {topic: {int(partition): end for partition, end in ends.items()} for topic, ends in unsigned_ends.items()})
+
+
+async def _is_signed_from_start(log: EventLog, signatures: EventSigner) -> bool:
+    """Whether the log was begun by a version that signs: its first decision is, or there is none yet."""
+    async for stored in log.read(CONTROL):
+        return signatures.verify(stored)
+    return True
+
+
+def _format_ends(ends: Mapping[int, tuple[int, int]]) -> dict[str, int]:
+    return {str(partition): following for partition, (_, following) in ends.items()}
+
+
+async def open_key_file(settings: Settings, pool: Pool) -> KeyFile | None:
+    """That of the settings, else the one in the data folder beside an embedded Postgres; None where several machines share a database.
+    Raises ConfigurationError where it is missing."""
+    path, key_file_id = resolve_key_file_path(settings), await PgKeystore(pool).fetch_key_file()
+    if path is None and key_file_id is not None:
+        path = settings.data_dir / KEY_FILE_NAME  # the database of a data folder, named by its address
+    if path is None:
+        return None
+    if key_file_id is not None and not path.exists():
+        raise wrong_key_file_error(key_file_id, None)
+    return KeyFile(path)
+
+
+def resolve_key_file_path(settings: Settings) -> Path | None:
+    default_path = settings.data_dir / KEY_FILE_NAME if settings.mode == "embedded" else None
+    return settings.log.key_file or default_path
+
+
+async def overwrite_destroyed_shares(pool: Pool, key_file: KeyFile | None) -> None:
+    """Overwrite the shares of destroyed keys, also of those whose destruction a crash interrupted."""
+    if key_file is not None:
+        await asyncio.to_thread(key_file.overwrite, await PgKeystore(pool).fetch_destroyed_slots())
+
+
+async def reapply_key_destruction(log: EventLog, codec: Codec, pool: Pool, key_file: KeyFile | None = None) -> dict[UUID, int]:
+    """Apply what the log says of destroyed keys: the keystore may come from a backup that is older. Returns the receipts for which they
+    were, each with the offset at which that was said first. Raises NewerVersion where a newer program said it."""
+    receipt_offsets: dict[UUID, int] = {}
+    keystore, type_prefix = PgKeystore(pool), f"{KeysDestroyed.name}.v".encode()
+    async for stored in log.read(CONTROL):
+        if stored.record.headers.get("ce_type", b"").startswith(type_prefix):
+            try:
+                event = await codec.decode(stored)
+            except PermanentError as error:
+                logger.warning("event_skipped", topic=CONTROL, offset=stored.position.offset, code=error.code)
+                continue
+            await keystore.destroy(event.data.tenant, event.data.keys)
+            receipt_offsets.setdefault(event.data.receipt_id, stored.position.offset)
+    await overwrite_destroyed_shares(pool, key_file)
+    return receipt_offsets
+
+
+def build_readable_check(settings: Settings) -> Callable[[str], bool]:
+    """Whether a tenant's events stay readable on the topics."""
+    plain = frozenset(settings.log.plain_tenants)
+    return lambda tenant: not settings.log.encrypt or tenant in plain
+
+
+def resolve_master_key(settings: Settings, keystore_fingerprint: str | None) -> bytes:
+    """Return the master key from the settings, else from the data folder. `known`, the fingerprint in the keystore, decides how an interrupted rotation ends."""
+    configured = settings.log.master_key
+    if configured is not None:
+        return parse_master_key(configured.get_secret_value(), "ANABRANCH_LOG__MASTER_KEY")
+    return load_master_key(settings.data_dir, lambda key: compute_master_key_fingerprint(key) == keystore_fingerprint)
+
+
+def parse_master_key(text: str, setting_name: str) -> bytes:
+    """Raises ConfigurationError with code BAD_MASTER_KEY."""
+    try:
+        key = base64.b64decode(text, validate=True)
+    except binascii.Error:
+        key = b""
+    if len(key) != KEY_BYTES:
+        raise ConfigurationError(f"{setting_name} is not {KEY_BYTES} bytes in base64", code="BAD_MASTER_KEY", remedy="Make one with: openssl rand -base64 32")
+    return key

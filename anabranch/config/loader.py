@@ -1,0 +1,197 @@
+"""Where settings come from: `--set`, then the environment, then the TOML file, then the defaults. A key that nobody knows is an error."""
+
+from __future__ import annotations
+
+import difflib
+import json
+import os
+import tomllib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, get_args
+
+from pydantic import BaseModel, ValidationError
+from pydantic_settings import EnvSettingsSource, SettingsError
+
+from anabranch.config.settings import Settings
+from schemas.errors import ConfigurationError
+
+ENV_PREFIX = "ANABRANCH_"
+MODEL_SECTIONS = ("chat", "embed", "rerank", "ocr", "extract")
+NON_SETTING_VARIABLES = frozenset(
+    {"ANABRANCH_CONFIG", "ANABRANCH_SERVER", "ANABRANCH_TOKEN", "ANABRANCH_PG_BIN", "ANABRANCH_PG_USER", "ANABRANCH_REQUIRE_KAFKA"}
+)
+"""Names in the environment that are ours but no settings: of the command line, the embedded Postgres and the tests."""
+
+UNAVAILABLE_SETTINGS = {
+    "graph.bolt_url": "the graph channel runs on the Postgres tables",
+    "plan": "questions are planned by rules",
+    "route": "questions are routed by rules",
+    "judge": "answers are checked by rules",
+}
+"""Settings that this version refuses, and how it does without."""
+
+
+def load_settings(*, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()) -> Settings:
+    """Raises ConfigurationError for an unknown key (naming the nearest known one), a bad value, or a file that cannot be read."""
+    return merge_origins(read_origins(data_dir=data_dir, config=config, sets=sets))
+
+
+def read_origins(*, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
+    """What each origin says, weakest first: `file`, `environment`, `command line`."""
+    environment = _read_environment()
+    folder = data_dir or Path(environment.get("data_dir", Settings.model_fields["data_dir"].default))
+    command_line = _parse_assignments(sets) | ({"data_dir": str(data_dir)} if data_dir else {})
+    return {"file": _read_file(config or _find_named_file(), folder), "environment": environment, "command line": command_line}
+
+
+def merge_origins(origins: Mapping[str, dict[str, Any]]) -> Settings:
+    merged: dict[str, Any] = {}
+    for origin, values in origins.items():
+        _reject_unknown(values, origin)
+        merged = _merge_dropping_stale_keys(merged, values, is_bound=lambda address: address is not None)
+    return _validate(merged)
+
+
+def _validate(merged: Mapping[str, Any]) -> Settings:
+    try:
+        return Settings.model_validate(merged)
+    except ValidationError as error:
+        raise ConfigurationError(
+            _format_validation_error(error), code="BAD_SETTING", remedy="`anabranch config schema` lists every setting with its bounds."
+        ) from error
+
+
+def override_settings(settings: Settings, sets: Iterable[str]) -> Settings:
+    """The same with some settings changed; an API key does not follow to another address. Raises ConfigurationError."""
+    overrides = _parse_assignments(sets)
+    _reject_unknown(overrides, "--set")
+    return _validate(_merge_dropping_stale_keys(settings.model_dump(), overrides, is_bound=lambda address: True))
+
+
+def _merge_dropping_stale_keys(base: Mapping[str, Any], override: Mapping[str, Any], *, is_bound: Callable[[str | None], bool]) -> dict[str, Any]:
+    """Merge, and drop each model server's key where its address changed and no new key is given: a key belongs to the address it was configured with.
+    `is_bound` says whether a key that stood beside such an address may go to no other."""
+    merged = _merge(base, override)
+    for section in MODEL_SECTIONS:
+        old_address, new_address = _resolve_address(base, section), _resolve_address(merged, section)
+        if old_address == new_address or not is_bound(old_address) or "api_key" in override.get(section, {}):
+            continue
+        if section in merged:
+            merged[section] = {**merged[section], "api_key": None}
+    return merged
+
+
+def _resolve_address(values: Mapping[str, Any], section: str) -> str | None:
+    """Where the section's key is sent: extraction uses the server of `CHAT__` unless it has its own."""
+    address = values.get(section, {}).get("base_url") or (values.get("chat", {}).get("base_url") if section == "extract" else None)
+    return str(address).rstrip("/") if address else None
+
+
+def list_setting_names(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
+    """Dotted names of all settings."""
+    for name, field in model.model_fields.items():
+        inner = _find_section(field.annotation)
+        if inner:
+            yield from list_setting_names(inner, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}"
+
+
+def flatten(values: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    setting_names = set(list_setting_names())
+    for name, value in values.items():
+        if isinstance(value, Mapping) and f"{prefix}{name}" not in setting_names:
+            yield from flatten(value, f"{prefix}{name}.")
+        else:
+            yield f"{prefix}{name}", value
+
+
+def to_environment_name(key: str) -> str:
+    return ENV_PREFIX + key.replace(".", "__").upper()
+
+
+def _find_section(annotation: Any) -> type[BaseModel] | None:
+    for candidate in (annotation, *get_args(annotation)):
+        if isinstance(candidate, type) and issubclass(candidate, BaseModel):
+            return candidate
+    return None
+
+
+def _read_environment() -> dict[str, Any]:
+    for name in os.environ:
+        key = name.removeprefix(ENV_PREFIX).lower().replace("__", ".")
+        if name.startswith(ENV_PREFIX) and name not in NON_SETTING_VARIABLES:
+            _check_setting_name(key, set(list_setting_names()), name, to_environment_name)
+    try:
+        return dict(EnvSettingsSource(Settings)())
+    except SettingsError as error:
+        raise ConfigurationError(f"the environment: {error}", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
+
+
+def _find_named_file() -> Path | None:
+    return Path(os.environ["ANABRANCH_CONFIG"]) if os.environ.get("ANABRANCH_CONFIG") else None
+
+
+def _read_file(named_path: Path | None, folder: Path) -> dict[str, Any]:
+    path = named_path or folder / "anabranch.toml"
+    if named_path is None and not path.exists():
+        return {}
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise ConfigurationError(f"{path}: {error}", code="BAD_SETTINGS_FILE", remedy="Give a readable TOML file with --config.") from error
+
+
+def _parse_assignments(sets: Iterable[str]) -> dict[str, Any]:
+    values: dict[str, Any] = {}
+    for assignment in sets:
+        key, equals, value = assignment.partition("=")
+        if not equals:
+            raise ConfigurationError(f"--set {assignment}: no value", code="BAD_SETTING", remedy="Write --set section.key=value.")
+        values = _merge(values, _nest(key.strip().split("."), _parse_value(key, value)))
+    return values
+
+
+def _nest(path: list[str], value: Any) -> dict[str, Any]:
+    head, *rest = path
+    return {head: _nest(rest, value) if rest else value}
+
+
+def _parse_value(key: str, text: str) -> Any:
+    """Lists and mappings are written as JSON."""
+    if not text.startswith(("[", "{")):
+        return text
+    try:
+        return json.loads(text)
+    except ValueError as error:
+        raise ConfigurationError(f"{key}: {text!r} is not JSON: {error}", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
+
+
+def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
+    merged_sections = {
+        name: _merge(base[name], override[name])
+        for name in base.keys() & override.keys()
+        if isinstance(base[name], Mapping) and isinstance(override[name], Mapping)
+    }
+    return {**base, **override, **merged_sections}
+
+
+def _reject_unknown(values: Mapping[str, Any], origin: str) -> None:
+    setting_names = set(list_setting_names())
+    for key, _ in flatten(values):
+        _check_setting_name(key, setting_names, f"{key} ({origin})", str)
+
+
+def _check_setting_name(key: str, setting_names: set[str], label: str, format_name: Any) -> None:
+    for unavailable, explanation in UNAVAILABLE_SETTINGS.items():
+        if key == unavailable or key.startswith(f"{unavailable}."):
+            raise ConfigurationError(f"{label}: not available in this version: {explanation}", code="SETTING_NOT_AVAILABLE", remedy="Take the setting out.")
+    if key in setting_names or any(name.startswith(f"{key}.") for name in setting_names) or any(key.startswith(f"{name}.") for name in setting_names):
+        return
+    nearest = difflib.get_close_matches(key, setting_names, n=1, cutoff=0.0)
+    raise ConfigurationError(f"{label}: no such setting", code="UNKNOWN_SETTING", remedy=f"Did you mean {format_name(nearest[0])}?")
+
+
+def _format_validation_error(error: ValidationError) -> str:
+    return "; ".join(f"{'.'.join(map(str, problem['loc']))}: {problem['msg']}" for problem in error.errors(include_input=False, include_url=False))

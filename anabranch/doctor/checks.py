@@ -1,0 +1,41 @@
+"""All checks, in the order in which a person would do them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+from anabranch.cli.errors import suggest_scheme
+from anabranch.config.settings import Settings
+from anabranch.doctor import connections, machine, stalls
+from anabranch.doctor.findings import Check, Finding, run_check
+
+
+async def run_server_checks(url: str) -> Sequence[Finding]:
+    """Check a server elsewhere, by its own account."""
+    url = url.rstrip("/")
+    return await run_check(
+        "server", partial(connections.check_server_at, url, url, f"Start it with `anabranch up`, or correct --server. {suggest_scheme(url)}".strip())
+    )
+
+
+async def run_checks(settings: Settings) -> Sequence[Finding]:
+    checks: dict[str, Check] = {
+        "python": machine.check_python,
+        "packages": machine.check_distributions,
+        "local models": machine.check_offline_models,
+        "embedded Postgres": partial(machine.check_postgres_binaries, settings),
+        "data folder": partial(machine.check_data_folder, settings),
+        "open files": machine.check_open_file_limit,
+        "parser confinement": machine.check_parser_confinement,
+        "settings file": partial(machine.check_settings_file, settings),
+        "Java for Kafka": machine.check_kafka_tools,
+        "server": partial(connections.check_server, settings),
+        "Postgres": partial(stalls.run_naming_lock_holder, settings, partial(connections.check_database, settings)),
+        "locks": partial(stalls.check_locks, settings),
+        "Kafka": partial(connections.check_kafka, settings),
+        "stages": partial(stalls.run_naming_lock_holder, settings, partial(stalls.check_stages, settings)),
+        "blob store": partial(connections.check_blobs, settings),
+        "models": partial(connections.check_models, settings),
+    }
+    return [finding for name, check in checks.items() for finding in await run_check(name, check)]

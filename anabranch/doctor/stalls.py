@@ -1,0 +1,99 @@
+"""What is stuck in the pipeline, and why."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+from anabranch.composition.storage import Storage, open_unprepared_storage
+from anabranch.config.settings import Settings
+from anabranch.doctor.connections import LOCK_WAIT_S, find_dsn
+from anabranch.doctor.findings import Check, Finding
+from schemas.errors import TransientError
+from schemas.generations import Generation
+from schemas.ports.reader_status import Pause
+from services.monitoring.lag_diagnosis import add_lock_holder, explain_lags, format_horizon_holder, format_lock_holder, format_stall, suggest_release
+from sql.generations import PgGenerations
+from sql.inspection import fetch_blocking_transactions, list_pending_migrations
+from sql.pool import build_lock_timeout_settings, close_pool, open_pool
+from sql.reader_status import PgReaderStatus
+
+STALL_THRESHOLD_S = 30.0
+"""What waits for less is on its way."""
+LOCK_THRESHOLD_S = 5.0
+"""A transaction is expected to commit within that."""
+
+
+async def check_stages(settings: Settings) -> Sequence[Finding]:
+    """Nothing where no database is at hand, or where its tables are not those of this version."""
+    dsn = find_dsn(settings)
+    if dsn is None or await list_pending_migrations(dsn):
+        return []
+    async with _open_storage(settings, dsn) as storage:
+        lags, horizon = await explain_lags(storage)
+        pauses, live = await PgReaderStatus(storage.pool).list_current(), await PgGenerations(storage.pool).fetch_live()
+    if unknown_lag := next((lag for lag in lags if lag["lag"] is None), None):
+        return [*_check_log_horizon(horizon), Finding("stages", "warn", f"how far they are cannot be seen: {unknown_lag['why']}", unknown_lag["remedy"])]
+    stalled = [_to_stall_finding(lag, live) for lag in lags if lag["paused"] or (lag["oldest_seconds"] or 0) >= STALL_THRESHOLD_S]
+    return [*_check_log_horizon(horizon), *stalled, *_report_other_readers(pauses, lags)] or [_to_flow_finding(lags)]
+
+
+def _report_other_readers(pauses: Sequence[Pause], lags: Sequence[dict[str, Any]]) -> list[Finding]:
+    """Readers that have nothing waiting, or that no generation of ours has any more."""
+    lagging_readers = {(lag["group"], lag["topic"]) for lag in lags if lag["lag"]}
+    return [
+        Finding(f"reader: {pause.reader}", "warn", format_stall([pause]), pause.remedy)
+        for pause in pauses
+        if (pause.reader, pause.topic) not in lagging_readers
+    ]
+
+
+def _check_log_horizon(horizon: dict[str, Any] | None) -> list[Finding]:
+    return (
+        [Finding("log horizon", "warn", format_horizon_holder(horizon), suggest_release(horizon))] if horizon and horizon["seconds"] >= LOCK_THRESHOLD_S else []
+    )
+
+
+async def check_locks(settings: Settings) -> Sequence[Finding]:
+    """Nothing where all tables can be written."""
+    dsn = find_dsn(settings)
+    return (
+        [Finding("locks", "warn", format_lock_holder(lock), suggest_release(lock)) for lock in await fetch_blocking_transactions(dsn, LOCK_THRESHOLD_S)]
+        if dsn
+        else []
+    )
+
+
+async def run_naming_lock_holder(settings: Settings, check: Check) -> Sequence[Finding]:
+    """What a check finds. Raises what it raises, with who holds the lock that keeps it from looking."""
+    try:
+        return await check()
+    except TransientError as error:
+        raise await add_lock_holder(error, find_dsn(settings) or "") from error
+
+
+def _to_stall_finding(lag: dict[str, Any], live: Generation | None) -> Finding:
+    """By its stage where it is for what answers, else by its group."""
+    is_live = lag["generation"] in (None, live.name if live else None)
+    detail = f"{lag['lag']} of {lag['topic']} wait, the oldest for {lag['oldest_seconds'] or 0:.0f} s: {lag['why']}"
+    return Finding(f"stage: {lag['stage']}" if is_live else f"reader: {lag['group']}", "warn", detail, lag["remedy"] or "")
+
+
+def _to_flow_finding(lags: Sequence[dict[str, Any]]) -> Finding:
+    n_pending = sum(lag["lag"] for lag in lags)
+    return Finding("stages", "pass", f"{n_pending} events wait, none for {STALL_THRESHOLD_S:.0f} s" if n_pending else "no event waits")
+
+
+@asynccontextmanager
+async def _open_storage(settings: Settings, dsn: str) -> AsyncIterator[Storage]:
+    """Read only: nothing is migrated and no topic made."""
+    pool = await open_pool(dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S))
+    try:
+        storage = open_unprepared_storage(settings, dsn, pool)
+        try:
+            yield storage
+        finally:
+            await storage.log.close()
+    finally:
+        await close_pool(pool)

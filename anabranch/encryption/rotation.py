@@ -1,0 +1,79 @@
+"""Rotation of the master key: all keys wrapped anew in one transaction, while no other process of ours is connected."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch.composition.encryption import open_key_file, parse_master_key, resolve_master_key
+from anabranch.config.settings import Settings
+from anabranch.encryption.local_keys import finish_rotation, prepare_next_master_key
+from anabranch.process.data_folder import check_not_in_use
+from schemas.errors import ConfigurationError, KeyLost
+from schemas.ports.keys import StoredKey
+from sql.keystore import MasterKeyRotation, PgKeystore
+from sql.migrate import migrate
+from sql.pool import close_pool, open_pool
+from streams.payload_keys import KeyWrapper, compute_master_key_fingerprint, unwrap_signing_key, wrap_signing_key
+from streams.signatures import compute_mac, derive_signing_key
+
+APPLICATION_NAME = "anabranch keys"
+
+
+async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | None) -> int:
+    """Wrap every key with the new master key; returns how many: 0 where a call that was interrupted had done it.
+
+    A crash leaves all keys under the old master key or all under the new one; calling again, or the next start, goes on from there.
+    Raises ConfigurationError where another process is connected, or a key is not the right one.
+    """
+    check_not_in_use(settings.data_dir)
+    new_key = _resolve_new_key(settings, new_key_file)
+    await migrate(dsn)
+    pool = await open_pool(dsn, size=1, name=APPLICATION_NAME)
+    try:
+        keystore, key_file = PgKeystore(pool), await open_key_file(settings, pool)
+        stored_fingerprint, count = await keystore.fetch_fingerprint(), 0
+        if stored_fingerprint != compute_master_key_fingerprint(new_key):
+            old_key = resolve_master_key(settings, stored_fingerprint)
+            await keystore.ensure_master_key(compute_master_key_fingerprint(old_key), key_file.id if key_file else None)
+            old_wrapping, new_wrapping = KeyWrapper(old_key, key_file), KeyWrapper(new_key, key_file)
+
+            def rewrap(stored: StoredKey) -> StoredKey:
+                try:
+                    return new_wrapping.rewrap(stored, old_wrapping.unwrap(stored))
+                except KeyLost:  # without its share no master key opens it
+                    return stored
+
+            def rewrap_signing(name: str, wrapped: bytes) -> bytes:
+                return wrap_signing_key(new_key, name, unwrap_signing_key(old_key, name, wrapped))
+
+            old_signing_key = wrap_signing_key(new_key, compute_master_key_fingerprint(old_key), derive_signing_key(old_key))
+            change = MasterKeyRotation(
+                compute_master_key_fingerprint(old_key),
+                compute_master_key_fingerprint(new_key),
+                old_signing_key,
+                rewrap,
+                rewrap_signing,
+                lambda message: compute_mac(derive_signing_key(new_key), message),
+            )
+            count = await keystore.rotate(change)
+    finally:
+        await close_pool(pool)
+    if settings.log.master_key is None:
+        finish_rotation(settings.data_dir)
+    return count
+
+
+def _resolve_new_key(settings: Settings, new_key_file: Path | None) -> bytes:
+    if new_key_file is None and settings.log.master_key is not None:
+        raise ConfigurationError(
+            "The master key is set by ANABRANCH_LOG__MASTER_KEY, and no new one is given.",
+            code="NO_NEW_KEY",
+            remedy="Make one (openssl rand -base64 32 > new.key; chmod 600 new.key), and name it: --new-key-file new.key",
+        )
+    provided_key = None
+    if new_key_file is not None:
+        try:
+            provided_key = parse_master_key(new_key_file.read_text().strip(), str(new_key_file))
+        except (OSError, UnicodeDecodeError) as error:
+            raise ConfigurationError(f"{new_key_file} cannot be read: {error}", code="BAD_MASTER_KEY", remedy="Name a readable file.") from error
+    return provided_key if provided_key is not None and settings.log.master_key is not None else prepare_next_master_key(settings.data_dir, provided_key)

@@ -1,0 +1,66 @@
+"""A data folder with everything real in it that is gone afterwards, in this process: for measuring."""
+
+from __future__ import annotations
+
+import asyncio
+import tempfile
+from collections.abc import AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from anabranch.composition.overrides import NO_OVERRIDES, Overrides
+from anabranch.composition.retriever import prepare_retriever
+from anabranch.composition.storage import Storage
+from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
+from anabranch.process.database import open_database
+from retrieval.pipeline import Retriever
+from schemas.errors import FatalError
+from sql.pool import close_pool, open_pool
+from sql.search import PgSearch
+
+
+@dataclass(frozen=True, slots=True)
+class EphemeralStack:
+    """A worker at work and someone to ask."""
+
+    settings: Settings
+    storage: Storage
+    worker: Worker
+    retriever: Retriever
+    worker_task: asyncio.Task[None]
+
+    def check_worker(self) -> None:
+        """Raises what stopped the worker."""
+        if self.worker_task.done():
+            self.worker_task.result()
+            raise FatalError("the worker ended by itself")
+
+
+@asynccontextmanager
+async def start_ephemeral_stack(settings: Settings, overrides: Overrides = NO_OVERRIDES) -> AsyncIterator[EphemeralStack]:
+    """Database, log and blobs that the settings name are left alone; engines are theirs."""
+    async with AsyncExitStack() as exit_stack:
+        folder = Path(exit_stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-trial-", ignore_cleanup_errors=True)))
+        # The account that runs Postgres for root must be able to enter.
+        folder.chmod(0o711)
+        stack_settings = settings.model_copy(
+            update={"data_dir": folder, "database": DatabaseSettings(), "kafka": KafkaSettings(), "storage": StorageSettings()}
+        )
+        dsn = await exit_stack.enter_async_context(open_database(stack_settings, is_ephemeral=True))
+        worker = await exit_stack.enter_async_context(prepare_worker(stack_settings, dsn, overrides=overrides))
+        pool = await open_pool(dsn, size=stack_settings.database.api_pool, name="anabranch trial")
+        exit_stack.push_async_callback(close_pool, pool)
+        retriever = await exit_stack.enter_async_context(
+            prepare_retriever(stack_settings, worker.storage, PgSearch(pool), worker.generation, overrides=overrides)
+        )
+        worker_task = asyncio.create_task(worker.run())
+        exit_stack.push_async_callback(_cancel_tasks, [worker_task])
+        yield EphemeralStack(stack_settings, worker.storage, worker, retriever, worker_task)
+
+
+async def _cancel_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)

@@ -1,0 +1,72 @@
+"""Approvals that the owner of a data folder gives from the command line; a request over HTTP cannot give them.
+
+Whoever can write to the data folder, which is 0700, owns the server: folders to watch and settings with addresses or keys are approved there. A caller of
+the API, with whatever credential, adds none.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Literal
+
+from schemas.errors import InvalidRequest
+
+APPROVALS_FILE = "approvals.json"
+ApprovalKind = Literal["folders", "settings"]
+UNRESTRICTED_SETTINGS = frozenset(
+    {"embed.model", "embed.dimension", "embed.state_dimension", "extract.engine", "extract.model", "chat.model", "rerank.model", "ocr.model"}
+)
+UNRESTRICTED_SECTION = "chunk."
+
+
+def approve(data_dir: Path, kind: ApprovalKind, values: Iterable[str]) -> None:
+    """Add to the approved values of the data folder."""
+    data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
+    existing = _read_approvals(data_dir)
+    merged = {**existing, kind: list(dict.fromkeys([*existing.get(kind, []), *values]))}
+    path = data_dir / APPROVALS_FILE
+    temporary_path = path.with_name(f".{APPROVALS_FILE}.{os.getpid()}")
+    temporary_path.unlink(missing_ok=True)
+    temporary_path.touch(mode=0o600)
+    temporary_path.write_text(json.dumps(merged, indent=1) + "\n")
+    temporary_path.replace(path)
+
+
+def load_approved(data_dir: Path, kind: ApprovalKind) -> list[str]:
+    return _read_approvals(data_dir).get(kind, [])
+
+
+def find_restricted_settings(assignments: Iterable[str]) -> list[str]:
+    """Return the settings that need approval: all but `chunk.*` and model names."""
+    return [
+        assignment
+        for assignment in assignments
+        if not (key := assignment.partition("=")[0].strip()).startswith(UNRESTRICTED_SECTION) and key not in UNRESTRICTED_SETTINGS
+    ]
+
+
+def check_settings_approved(data_dir: Path, assignments: Sequence[str]) -> None:
+    """Raises InvalidRequest with code SETTING_NOT_APPROVED. A value is not repeated: it may be a key."""
+    if unapproved := sorted(
+        {assignment.partition("=")[0].strip() for assignment in set(find_restricted_settings(assignments)) - set(load_approved(data_dir, "settings"))}
+    ):
+        raise InvalidRequest(
+            f"Over HTTP, {', '.join(unapproved)} cannot be set.",
+            code="SETTING_NOT_APPROVED",
+            remedy="Run `anabranch reindex --set …` where the server's data folder is (--data, not --server).",
+        )
+
+
+def load_allowed_folders(configured: Iterable[str], data_dir: Path) -> list[Path]:
+    """Folders that sources may watch, with everything below them."""
+    return [Path(folder).resolve() for folder in (*configured, *load_approved(data_dir, "folders"))]
+
+
+def _read_approvals(data_dir: Path) -> dict[str, list[str]]:
+    try:
+        return dict(json.loads((data_dir / APPROVALS_FILE).read_text()))
+    except FileNotFoundError:
+        return {}

@@ -1,0 +1,84 @@
+"""When a process of ours should stop: on SIGTERM, on Ctrl-C, when its terminal is closed (SIGHUP), and, for a child, when its parent is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Coroutine
+from contextlib import suppress
+from typing import NoReturn
+
+STOP_TIMEOUT_S = 25.0
+SECOND_SIGNAL_TIMEOUT_S = 5.0
+"""After a second signal."""
+
+
+async def run_until_stopped(work: Coroutine[None, None, None], *, stop_with_parent: bool = False) -> int:
+    """Run `work` until it ends or it is time to stop; in either case its contexts are left in order. Raises what `work` raises; returns the exit code.
+
+    A second SIGINT or SIGTERM cancels what the contexts still wait for. With `with_parent` the end of stdin counts too: a killed parent cannot say more.
+    """
+    stop = _StopRequest(asyncio.ensure_future(work))
+    loop = asyncio.get_running_loop()
+    for number in list_stop_signals():
+        loop.add_signal_handler(number, stop.request, number)
+    if stop_with_parent:
+        threading.Thread(target=_wait_for_end_of_stdin, args=(loop, stop), daemon=True).start()
+    try:
+        await stop.work
+    except asyncio.CancelledError:
+        if not stop.request_count:
+            raise
+    except Exception:
+        # What was cut short by a second signal fails in many ways.
+        if stop.request_count < 2:
+            raise
+    return 0 if stop.request_count < 2 else 130
+
+
+def list_stop_signals() -> list[signal.Signals]:
+    """Those that ask for a stop. Under `nohup` SIGHUP is ignored, and stays so."""
+    return [signal.SIGTERM, signal.SIGINT, *([signal.SIGHUP] if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN else [])]
+
+
+class _StopRequest:
+    """Requests to stop, and the work that they cancel."""
+
+    def __init__(self, work: asyncio.Future[None]) -> None:
+        self.work, self.request_count = work, 0
+
+    def request(self, number: signal.Signals = signal.SIGHUP) -> None:
+        """A closed terminal sends SIGHUP twice, from the kernel and from the shell: only other signals hurry."""
+        if self.request_count and number == signal.SIGHUP:
+            return
+        self.request_count += 1
+        self.work.cancel()
+        if self.request_count <= 2:
+            threading.Thread(target=_exit_after, args=((STOP_TIMEOUT_S, SECOND_SIGNAL_TIMEOUT_S)[self.request_count - 1],), daemon=True).start()
+
+
+def _wait_for_end_of_stdin(loop: asyncio.AbstractEventLoop, stop: _StopRequest) -> None:
+    while os.read(0, 1):  # unbuffered: a buffered reader's lock would be fatal at exit
+        continue
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(stop.request)
+
+
+def _exit_after(timeout_s: float) -> None:
+    """Whatever does not let go by then is left behind: no more is lost than by a kill, which is nothing that was acknowledged."""
+    time.sleep(timeout_s)
+    with suppress(OSError):  # the terminal is closed
+        sys.stderr.write(f"not everything stopped in {timeout_s:g} s: leaving it\n")
+    exit_process(0 if timeout_s == STOP_TIMEOUT_S else 130)
+
+
+def exit_process(code: int) -> NoReturn:
+    """End the process now that all its contexts were left. Taking the interpreter apart, with models in it, would take as long as everything else."""
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):  # whoever read it is gone, the terminal too, or it is closed
+            stream.flush()
+    os._exit(code)

@@ -1,0 +1,31 @@
+"""Questions."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request
+from fastapi.responses import StreamingResponse
+
+from api.dependencies import Caller, ServicesDep
+from api.sse import EVENTS_DESCRIPTION, MEDIA_TYPE, stream_answer
+from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse, ignore_progress
+
+router = APIRouter(tags=["questions"])
+
+
+@router.post("/search", operation_id="search")
+async def search(body: SearchRequest, services: ServicesDep, caller: Caller) -> SearchResponse:
+    """Ranked passages, without an answer."""
+    return await services.search(caller, body)
+
+
+STREAM_SCHEMA = {"schema": {"type": "string", "description": EVENTS_DESCRIPTION}}
+
+
+@router.post("/query", operation_id="query", response_model=QueryResponse, responses={200: {"content": {MEDIA_TYPE: STREAM_SCHEMA}}})
+async def query(body: QueryRequest, services: ServicesDep, caller: Caller, request: Request) -> QueryResponse | StreamingResponse:
+    """An answer with its citations, or a refusal (200, `refused: true`); with `stream` as server-sent events."""
+    return (
+        stream_answer(request, lambda on_progress: services.query(caller, body, on_progress))
+        if body.stream
+        else await services.query(caller, body, ignore_progress)
+    )

@@ -1,0 +1,71 @@
+"""An answer as server-sent events (WHATWG HTML, section 9.2): the connection lives while the answer is worked out, and closing it ends the work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+from fastapi import Request
+from fastapi.responses import StreamingResponse
+
+from api.problems import build_error_problem
+from schemas.questions import OnProgress, Progress, QueryResponse
+
+PING_INTERVAL_S = 15.0
+MEDIA_TYPE = "text/event-stream"
+EVENTS_DESCRIPTION = """With `stream`, server-sent events, each with one line of JSON:
+
+| event | data |
+| --- | --- |
+| `started` | `{}`, at once |
+| `step` | `{name, ms}`: a step begins (`ms` null) or has ended |
+| `delta` | `{draft, text}`: more words of the answer while a chat model writes it, not yet proven; void when `draft` grows. None where the answer is quoted |
+| `answer` | the body of the plain call, which is what holds; the last event |
+| `error` | a problem (RFC 9457), in place of `answer` |
+
+Comments in between keep the connection open. Closing it ends the work."""
+
+RunQuery = Callable[[OnProgress], Awaitable[QueryResponse]]
+
+
+def stream_answer(request: Request, run_query: RunQuery) -> StreamingResponse:
+    return StreamingResponse(_generate_events(request, run_query), media_type=MEDIA_TYPE, headers={"Cache-Control": "no-store", "X-Accel-Buffering": "no"})
+
+
+async def _generate_events(request: Request, run_query: RunQuery) -> AsyncIterator[str]:
+    progress_queue: asyncio.Queue[Progress | None] = asyncio.Queue()
+    task = asyncio.ensure_future(run_query(progress_queue.put_nowait))
+    task.add_done_callback(lambda _: progress_queue.put_nowait(None))
+    try:
+        yield format_event("started", "{}")
+        async for event_text in _generate_progress_events(progress_queue):
+            yield event_text
+        yield _format_final_event(request, task)
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def _generate_progress_events(progress_queue: asyncio.Queue[Progress | None]) -> AsyncIterator[str]:
+    while True:
+        try:
+            progress = await asyncio.wait_for(progress_queue.get(), PING_INTERVAL_S)
+        except TimeoutError:
+            yield ": working\n\n"
+            continue
+        if progress is None:
+            return
+        yield format_event(type(progress).__name__.lower(), progress.model_dump_json())
+
+
+def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -> str:
+    """The status line is long gone, so a bug is told as any other error is."""
+    try:
+        return format_event("answer", task.result().model_dump_json())
+    except Exception as error:
+        return format_event("error", bytes(build_error_problem(request, error).body).decode())
+
+
+def format_event(name: str, data: str) -> str:
+    """`data` must be one line, as JSON is."""
+    return f"event: {name}\ndata: {data}\n\n"

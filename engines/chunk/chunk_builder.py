@@ -1,0 +1,128 @@
+"""Chunks with their ids: the same text in the same section of the same document has the same id in every revision."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from engines.chunk.span_mapping import SpanMapper
+from engines.chunk.tokens import estimate_tokens
+from engines.repetition import find_period
+from schemas.ids import content_id
+from schemas.values import BlockKind, ChildChunk, ParentChunk, Transcript
+
+HeadingPath = tuple[str, ...]
+_MAX_HEADING_CHARACTERS = 200
+_MAX_HEADER_CHARACTERS = 800
+_MIN_REPETITION_CHARACTERS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class ChildCut:
+    """A cut, before it has a name."""
+
+    start: int
+    end: int
+    path: HeadingPath
+
+
+@dataclass(frozen=True, slots=True)
+class ParentCut:
+    start: int
+    end: int
+    path: HeadingPath
+    children: Sequence[ChildCut]
+
+
+def build_chunks(document_id: UUID, title: str | None, transcript: Transcript, parents: Sequence[ParentCut]) -> list[ParentChunk]:
+    builder = _ChunkBuilder(document_id, title, transcript, SpanMapper(transcript))
+    distinct_parents = _drop_repetitions(transcript.markdown, parents)
+    return [builder.build_parent(ordinal, parent) for ordinal, parent in enumerate(distinct_parents)]
+
+
+def _drop_repetitions(markdown: str, parents: Sequence[ParentCut]) -> Iterator[ParentCut]:
+    """Keep one of the chunks of a section that consist of the same few characters over and over."""
+    seen: set[tuple[HeadingPath, str]] = set()
+    for parent in parents:
+        children = []
+        for child in parent.children:
+            text = markdown[child.start : child.end]
+            pattern = _find_repeated_pattern(text)
+            if pattern is None or (child.path, pattern) not in seen:
+                children.append(child)
+            if pattern is not None:
+                seen.add((child.path, pattern))
+        if children:
+            yield replace(parent, children=children)
+
+
+def _find_repeated_pattern(text: str) -> str | None:
+    """What a long text repeats, wherever in it the text begins."""
+    period = find_period(text) if len(text) >= _MIN_REPETITION_CHARACTERS else None
+    return min(text[i : i + period] for i in range(period)) if period else None
+
+
+class _ChunkBuilder:
+    def __init__(self, document_id: UUID, title: str | None, transcript: Transcript, span_mapper: SpanMapper) -> None:
+        self._document_id, self._title, self._markdown, self._span_mapper = document_id, title, transcript.markdown, span_mapper
+        self._occurrence_counts: Counter[tuple[str, HeadingPath, str]] = Counter()
+        self._child_count = 0
+
+    def build_parent(self, ordinal: int, cut: ParentCut) -> ParentChunk:
+        text = self._markdown[cut.start : cut.end]
+        return ParentChunk(
+            id=self._make_id("parent", cut.path, text),
+            ordinal=ordinal,
+            text=text,
+            section=" > ".join(cut.path),
+            char_start=cut.start,
+            char_end=cut.end,
+            pages=self._span_mapper.find_pages(cut.start, cut.end),
+            tokens=estimate_tokens(text),
+            children=[self._build_child(child) for child in cut.children],
+        )
+
+    def _build_child(self, cut: ChildCut) -> ChildChunk:
+        text = self._markdown[cut.start : cut.end]
+        kind, language = self._classify(cut)
+        self._child_count += 1
+        return ChildChunk(
+            id=self._make_id("chunk", cut.path, text),
+            ordinal=self._child_count - 1,
+            kind=kind,
+            text=text,
+            prefix=self._build_prefix(cut),
+            char_start=cut.start,
+            char_end=cut.end,
+            spans=self._span_mapper.map_spans(cut.start, cut.end),
+            tokens=estimate_tokens(text),
+            language=language,
+        )
+
+    def _make_id(self, kind: str, path: HeadingPath, text: str) -> UUID:
+        self._occurrence_counts[kind, path, text] += 1
+        return content_id(kind, self._document_id, path, text, self._occurrence_counts[kind, path, text])
+
+    def _classify(self, cut: ChildCut) -> tuple[BlockKind, str | None]:
+        """That of its blocks where they are of one kind (a table may have its caption), else a paragraph."""
+        blocks = self._span_mapper.find_blocks(cut.start, cut.end)
+        kinds = {block.kind for block in blocks}
+        kinds = kinds - {"caption"} or kinds
+        kind: BlockKind = kinds.pop() if len(kinds) == 1 else "paragraph"
+        return kind, blocks[0].language if kind == "code" else None
+
+    def _build_prefix(self, cut: ChildCut) -> str:
+        names = [name[:_MAX_HEADING_CHARACTERS] for name in cut.path]
+        if self._title and (not names or names[0].casefold() != self._title.strip().casefold()[:_MAX_HEADING_CHARACTERS]):
+            names.insert(0, self._title.strip()[:_MAX_HEADING_CHARACTERS])
+        return "\n".join(part for part in (" > ".join(names), self._find_table_header(cut)) if part)
+
+    def _find_table_header(self, cut: ChildCut) -> str:
+        """The header rows of a table that `cut` begins after, without the delimiter row."""
+        block = self._span_mapper.find_blocks(cut.start, cut.end)[0]
+        if block.header_end is None or cut.start < block.header_end:
+            return ""
+        header = self._markdown[block.span.char_start : block.header_end].rsplit("\n", 1)[0][:_MAX_HEADER_CHARACTERS]
+        return header if header.strip("| \n") else ""

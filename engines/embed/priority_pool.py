@@ -1,0 +1,65 @@
+"""Threads for work that blocks, in the order of rank: the event loop is never held up, and small work need not wait behind large."""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import itertools
+import queue
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+_Task = tuple[float, int, "Future[Any] | None", Callable[[], Any]]
+
+
+class PriorityThreadPool:
+    """`threads` workers over one queue. The lowest rank goes first, equals in the order of arrival; work that was cancelled while it waited is not begun."""
+
+    def __init__(self, threads: int, name: str) -> None:
+        self._queue: queue.PriorityQueue[_Task] = queue.PriorityQueue()
+        self._sequence = itertools.count()
+        self._threads = [threading.Thread(target=self._process_queue, name=f"{name}-{n}", daemon=True) for n in range(threads)]
+        for thread in self._threads:
+            thread.start()
+        atexit.register(self.close)
+
+    async def run(self, work: Callable[[], T], priority: float = 0.0) -> T:
+        return await asyncio.wrap_future(self.submit(work, priority))
+
+    def submit(self, work: Callable[[], T], priority: float = 0.0) -> Future[T]:
+        future: Future[T] = Future()
+        self._queue.put((priority, next(self._sequence), future, work))
+        return future
+
+    def close(self) -> None:
+        """Let what runs finish, begin nothing more, and wait for it: native code that is still at work when the interpreter goes takes the process down with it."""
+        atexit.unregister(self.close)
+        for _ in self._threads:
+            self._queue.put((float("-inf"), -1, None, _do_nothing))
+        for thread in self._threads:
+            thread.join()
+        while not self._queue.empty():
+            if (pending_future := self._queue.get()[2]) is not None:
+                pending_future.cancel()
+
+    def _process_queue(self) -> None:
+        while True:
+            _, _, future, work = self._queue.get()
+            if future is None:
+                return
+            if future.set_running_or_notify_cancel():
+                _complete_future(future, work)
+
+
+def _do_nothing() -> None:
+    """What a closing lane is given in place of work."""
+
+
+def _complete_future(future: Future[T], work: Callable[[], T]) -> None:
+    try:
+        future.set_result(work())
+    except BaseException as error:
+        future.set_exception(error)

@@ -1,0 +1,162 @@
+"""Tables: stretches of rows with several runs each, whose runs stand under one another."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from engines.layout.text_runs import LayoutRow, TextRun
+
+_MAX_ROW_GAP = 3.0
+_MAX_CELL_CHARACTERS = 90
+_MIN_FITTING_SHARE = 0.8
+_MIN_SPLIT_GAP = 0.4
+
+
+@dataclass(frozen=True, slots=True)
+class AlignedTable:
+    """Rows `[start, end)` of a region, as cells."""
+
+    start: int
+    end: int
+    cells: list[list[str]]
+
+
+ColumnExtent = tuple[float, float]
+
+
+def find_aligned_tables(rows: Sequence[LayoutRow], height: float) -> list[AlignedTable]:
+    """`height` is the region's usual line height."""
+    found_tables: list[AlignedTable] = []
+    i = 0
+    while i < len(rows):
+        end = _find_stretch_end(rows, i, height)
+        table = _build_table(rows, i, end) if end - i >= 2 else None
+        if table:
+            found_tables.append(table)
+        i = table.end if table else max(end, i + 1)
+    return found_tables
+
+
+def _find_stretch_end(rows: Sequence[LayoutRow], start: int, height: float) -> int:
+    """Where the stretch that begins at `start` ends: after its last row with several runs; up to two others may stand between."""
+    if len(rows[start].runs) < 2:
+        return start
+    end, lone_rows = start + 1, 0
+    for i in range(start + 1, len(rows)):
+        if rows[i].y0 - rows[i - 1].y1 > _MAX_ROW_GAP * height:
+            break
+        if len(rows[i].runs) >= 2:
+            end, lone_rows = i + 1, 0
+        else:
+            lone_rows += 1
+            if lone_rows > 2 or len(rows[i].text) > _MAX_CELL_CHARACTERS:
+                break
+    return end
+
+
+def _build_table(rows: Sequence[LayoutRow], start: int, end: int) -> AlignedTable | None:
+    members = rows[start:end]
+    multi_run_rows = [row for row in members if len(row.runs) >= 2]
+    columns = _find_columns(multi_run_rows)
+    if len(multi_run_rows) < 2 or len(columns) < 2 or not _is_tabular(multi_run_rows, columns):
+        return None
+    cells = [_fill_cells(row, columns) for row in members]
+    return AlignedTable(start, end, _merge_continued_rows(cells, members))
+
+
+def _find_columns(multi_run_rows: Sequence[LayoutRow]) -> list[ColumnExtent]:
+    """Stretches of x that runs cover, from the rows with the most runs; what crosses two of them (a spanning header) is left out."""
+    max_runs = max(len(row.runs) for row in multi_run_rows)
+    full_runs = [run for row in multi_run_rows if len(row.runs) >= max(2, 0.6 * max_runs) for run in row.runs]
+    full_runs.sort(key=lambda run: run.width)
+    columns = _merge_intervals(full_runs)
+    while len(columns) < 0.75 * max_runs and len(full_runs) > max_runs:
+        full_runs = full_runs[: -max(1, len(full_runs) // 12)]
+        columns = _merge_intervals(full_runs)
+    for run in (run for row in multi_run_rows for run in row.runs):
+        if not any(run.x0 < right and run.x1 > left for left, right in columns):
+            columns = sorted([*columns, (run.x0, run.x1)])
+    return columns
+
+
+def _merge_intervals(runs: Sequence[TextRun]) -> list[ColumnExtent]:
+    columns: list[ColumnExtent] = []
+    for left, right in sorted((run.x0, run.x1) for run in runs):
+        if columns and left < columns[-1][1] - 0.5:
+            columns[-1] = (columns[-1][0], max(columns[-1][1], right))
+        else:
+            columns.append((left, right))
+    return columns
+
+
+def _is_tabular(multi_run_rows: Sequence[LayoutRow], columns: Sequence[ColumnExtent]) -> bool:
+    """Most runs have a column for themselves, and cells are not whole sentences throughout."""
+    alone_count = total = 0
+    for row in multi_run_rows:
+        touched_by_run = [_find_touched_columns(run, columns) for run in row.runs]
+        flat = [column for touched in touched_by_run for column in touched]
+        total += len(touched_by_run)
+        alone_count += sum(1 for touched in touched_by_run if len(touched) == 1 and flat.count(touched[0]) == 1)
+    lengths = [len(run.text) for row in multi_run_rows for run in row.runs]
+    return alone_count >= _MIN_FITTING_SHARE * total and statistics.mean(lengths) <= 0.6 * _MAX_CELL_CHARACTERS
+
+
+def _find_touched_columns(run: TextRun, columns: Sequence[ColumnExtent]) -> list[int]:
+    return [i for i, (left, right) in enumerate(columns) if min(run.x1, right) - max(run.x0, left) > 0.1 * min(run.width, right - left)]
+
+
+def _fill_cells(row: LayoutRow, columns: Sequence[ColumnExtent]) -> list[str]:
+    cells = [""] * len(columns)
+    for run in row.runs:
+        for column, text in _split_by_column(run, columns):
+            cells[column] = f"{cells[column]} {text}".strip()
+    return cells
+
+
+def _split_by_column(run: TextRun, columns: Sequence[ColumnExtent]) -> list[tuple[int, str]]:
+    """A run's text in its column; a run over several columns is divided where a wide space between its words falls between two of them."""
+    touched = _find_touched_columns(run, columns)
+    if len(touched) < 2 or len(run.words) < 2:
+        return [(touched[0] if touched else _find_nearest_column(run, columns), run.text)]
+    parts: list[list[int]] = [[0]]
+    for i in range(1, len(run.words)):
+        previous_word, next_word = run.words[i - 1], run.words[i]
+        is_split = next_word.x0 - previous_word.x1 > _MIN_SPLIT_GAP * run.size and any(
+            previous_word.x1 <= columns[j + 1][0] + 0.3 * run.size and next_word.x0 >= columns[j][1] - 0.3 * run.size for j in touched[:-1]
+        )
+        if is_split:
+            parts.append([i])
+        else:
+            parts[-1].append(i)
+    placed_texts = []
+    for part in parts:
+        words = [run.words[i] for i in part]
+        piece = TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
+        placed_texts.append((next(iter(_find_touched_columns(piece, columns)), _find_nearest_column(piece, columns)), piece.text))
+    return placed_texts
+
+
+def _find_nearest_column(run: TextRun, columns: Sequence[ColumnExtent]) -> int:
+    middle = (run.x0 + run.x1) / 2
+    return min(range(len(columns)), key=lambda i: abs(middle - sum(columns[i]) / 2))
+
+
+def _merge_continued_rows(cells: list[list[str]], rows: Sequence[LayoutRow]) -> list[list[str]]:
+    """Lines of one cell put together: a row without a first cell that stands close under a fuller one continues it."""
+    merged = [cells[0]]
+    for i in range(1, len(cells)):
+        if _is_continuation(merged[-1], cells[i], rows[i - 1], rows[i]):
+            merged[-1] = [f"{upper_cell} {lower_cell}".strip() for upper_cell, lower_cell in zip(merged[-1], cells[i], strict=True)]
+        else:
+            merged.append(cells[i])
+    return merged
+
+
+def _is_continuation(upper_cells: list[str], lower_cells: list[str], upper: LayoutRow, lower: LayoutRow) -> bool:
+    filled = [i for i, cell in enumerate(lower_cells) if cell]
+    if not filled or lower_cells[0] or lower.y0 - upper.y1 > 0.45 * (upper.y1 - upper.y0):
+        return False
+    has_fewer_cells = len(filled) < sum(1 for cell in upper_cells if cell)
+    return has_fewer_cells and all(upper_cells[i] for i in filled) and not any(lower_cells[i][:1].isdigit() for i in filled)

@@ -1,0 +1,96 @@
+"""From a page's runs to its drafts."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from engines.layout.aligned_tables import find_aligned_tables
+from engines.layout.reading_order import split_regions
+from engines.layout.text_blocks import RegionMetrics, TextBlock, TextLine, build_text_blocks, measure_region
+from engines.layout.text_runs import JOIN_GAP, LayoutPage, LayoutRow, TextRun, compute_body_height, compute_bounds, compute_line_height, group_rows
+from engines.parsed_blocks import ParsedBlock, format_table, has_header
+from schemas.values import Box
+
+_OCR_JOIN_GAP = 0.45
+"""An OCR line box ends where a line ends: what is apart is apart."""
+
+
+def compute_pages_body_height(pages: Iterable[LayoutPage]) -> float:
+    """The letter height of body text over several pages."""
+    return compute_body_height(run for page in pages for run in page.runs)
+
+
+def build_blocks(page: LayoutPage, body_height: float, *, has_fonts: bool) -> list[ParsedBlock]:
+    """Blocks in reading order. `styled` says that fonts are known; without, sizes are rough and weight is not known."""
+    blocks: list[ParsedBlock] = []
+    for region in split_regions(page.runs):
+        blocks += _build_region(page, group_rows(region, JOIN_GAP if has_fonts else _OCR_JOIN_GAP), body_height, has_fonts)
+    return _merge_lists(blocks)
+
+
+def _build_region(page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool) -> Iterator[ParsedBlock]:
+    """Known tables stand where they are; between them, rows are searched for others."""
+    start = 0
+    for i in [*(i for i, row in enumerate(region_rows) if row.runs[0].table), len(region_rows)]:
+        yield from _build_stretch(page, region_rows[start:i], body_height, has_fonts)
+        if i < len(region_rows):
+            yield _build_table(page, region_rows[i].runs[0].table or [], region_rows[i].runs)
+        start = i + 1
+
+
+def _build_stretch(page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool) -> Iterator[ParsedBlock]:
+    next_row = 0
+    for aligned_table in find_aligned_tables(region_rows, compute_line_height(region_rows)):
+        yield from _build_prose(page, region_rows[next_row : aligned_table.start], body_height, has_fonts)
+        yield _build_table(page, aligned_table.cells, [run for row in region_rows[aligned_table.start : aligned_table.end] for run in row.runs])
+        next_row = aligned_table.end
+    yield from _build_prose(page, region_rows[next_row:], body_height, has_fonts)
+
+
+def _build_table(page: LayoutPage, cells: list[list[str]], runs: Sequence[TextRun]) -> ParsedBlock:
+    text, end = format_table(cells, int(has_header(cells, by_convention=True)))
+    return _set_location(page, ParsedBlock("table", text, header_end=end), runs)
+
+
+def _build_prose(page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool) -> Iterator[ParsedBlock]:
+    if not region_rows:
+        return
+    lines = [TextLine.from_row(row) for row in region_rows]
+    metrics = measure_region(lines, body_height, has_fonts)
+    for text in build_text_blocks(lines, metrics):
+        yield _build_block(page, text, metrics)
+
+
+def _build_block(page: LayoutPage, text: TextBlock, metrics: RegionMetrics) -> ParsedBlock:
+    runs = [run for line in text.lines for run in line.runs]
+    block = ParsedBlock(text.kind, text.text)
+    if text.kind == "heading":
+        size = max(line.size for line in text.lines)
+        block.size = round(max(size, metrics.body_height) * page.unit, 2)
+    elif text.kind == "code":
+        block.text = f"```\n{text.text}\n```"
+    return _set_location(page, block, runs)
+
+
+def _set_location(page: LayoutPage, block: ParsedBlock, runs: Sequence[TextRun]) -> ParsedBlock:
+    block.page = page.number
+    block.box = page.to_page_box(compute_bounds(runs))
+    return block
+
+
+def _merge_lists(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
+    """Items that follow one another are one list."""
+    merged: list[ParsedBlock] = []
+    for block in blocks:
+        if merged and block.kind == "list" == merged[-1].kind:
+            merged[-1].text += f"\n{block.text}"
+            merged[-1].box = _merge_boxes(merged[-1].box, block.box)
+        else:
+            merged.append(block)
+    return merged
+
+
+def _merge_boxes(first_box: Box | None, second_box: Box | None) -> Box | None:
+    if first_box is None or second_box is None:
+        return first_box or second_box
+    return min(first_box[0], second_box[0]), min(first_box[1], second_box[1]), max(first_box[2], second_box[2]), max(first_box[3], second_box[3])

@@ -1,0 +1,180 @@
+"""Tables with drawn lines: the lines make a grid, and each word belongs to the cell that it stands in.
+
+Lines that touch are one frame. Cells that no line divides are one cell. A row of the grid that holds several text lines side by side (a
+body without lines between its rows) is divided by them.
+"""
+
+from __future__ import annotations
+
+import statistics
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from engines.layout.text_runs import LayoutWord, TextRun, group_lines
+from schemas.values import Box
+
+_TOLERANCE = 3.0
+_MIN_FILLED_CELLS = 4
+_MIN_FILLED_SHARE = 0.34
+_MAX_LINES = 400
+
+
+@dataclass(slots=True, eq=False)
+class _RuledLine:
+    """A drawn line, all of its pieces joined: at `at` (y of a level one, x of an upright one), from `start` to `end`."""
+
+    position: float
+    start: float
+    end: float
+
+
+@dataclass(slots=True, eq=False)
+class _TableFrame:
+    levels: list[_RuledLine] = field(default_factory=list)
+    uprights: list[_RuledLine] = field(default_factory=list)
+
+
+def replace_ruled_tables(runs: Sequence[TextRun], rules: Sequence[Box]) -> list[TextRun]:
+    """The runs with each framed table's own replaced by one that stands for the table."""
+    remaining = list(runs)
+    for frame in _find_frames(rules):
+        remaining = _replace_frame(remaining, frame)
+    return remaining
+
+
+def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
+    xs, ys = _merge_positions(line.position for line in frame.uprights), _merge_positions(line.position for line in frame.levels)
+    if len(xs) < 3 or len(ys) < 3:
+        return runs
+    frame_runs = [run for run in runs if not run.table and xs[0] <= (run.x0 + run.x1) / 2 <= xs[-1] and ys[0] <= run.middle <= ys[-1]]
+    cells = _build_cells(frame_runs, frame, xs, ys)
+    if sum(bool(cell) for row in cells for cell in row) < _MIN_FILLED_CELLS or len(cells) < 2 or len(cells[0]) < 2 or not _is_filled(cells):
+        return runs
+    table = TextRun([LayoutWord(" ", xs[0], xs[-1])], xs[0], ys[0], xs[-1], ys[-1], statistics.median(run.size for run in frame_runs), table=cells)
+    members = {id(run) for run in frame_runs}
+    return [*(run for run in runs if id(run) not in members), table]
+
+
+def _is_filled(cells: list[list[str]]) -> bool:
+    return sum(bool(cell) for row in cells for cell in row) >= _MIN_FILLED_SHARE * len(cells) * len(cells[0])
+
+
+def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
+    """Connected lines, those with at least two of either kind; the largest first."""
+    levels = _merge_pieces([_RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in rules if x1 - x0 >= y1 - y0])
+    uprights = _merge_pieces([_RuledLine((x0 + x1) / 2, y0, y1) for x0, y0, x1, y1 in rules if y1 - y0 > x1 - x0])
+    if len(levels) + len(uprights) > _MAX_LINES:
+        return []
+    frames: list[_TableFrame] = []
+    for upright in uprights:
+        touched_levels = [level for level in levels if _is_crossing(level, upright)]
+        touched_frames = [frame for frame in frames if any(level in frame.levels for level in touched_levels)]
+        merged_frame = _TableFrame(
+            [level for frame in touched_frames for level in frame.levels], [upright, *(line for frame in touched_frames for line in frame.uprights)]
+        )
+        merged_frame.levels += [level for level in touched_levels if level not in merged_frame.levels]
+        frames = [frame for frame in frames if frame not in touched_frames] + [merged_frame]
+    return [frame for frame in frames if len(frame.levels) >= 2 and len(frame.uprights) >= 2]
+
+
+def _is_crossing(level: _RuledLine, upright: _RuledLine) -> bool:
+    return level.start - _TOLERANCE <= upright.position <= level.end + _TOLERANCE and upright.start - _TOLERANCE <= level.position <= upright.end + _TOLERANCE
+
+
+def _merge_pieces(pieces: list[_RuledLine]) -> list[_RuledLine]:
+    """Pieces that continue each other, or lie on each other, as one line."""
+    merged_lines: list[_RuledLine] = []
+    for piece in sorted(pieces, key=lambda piece: (round(piece.position), piece.start)):
+        for line in merged_lines[-12:]:
+            if abs(line.position - piece.position) <= _TOLERANCE / 2 and piece.start <= line.end + _TOLERANCE and line.start <= piece.end + _TOLERANCE:
+                line.start, line.end = min(line.start, piece.start), max(line.end, piece.end)
+                break
+        else:
+            merged_lines.append(_RuledLine(piece.position, piece.start, piece.end))
+    return [line for line in merged_lines if line.end - line.start > 2 * _TOLERANCE]
+
+
+def _merge_positions(values: Iterator[float] | Sequence[float]) -> list[float]:
+    """Distinct positions, close ones taken as one."""
+    positions: list[float] = []
+    for value in sorted(values):
+        if not positions or value - positions[-1] > _TOLERANCE:
+            positions.append(value)
+    return positions
+
+
+def _build_cells(frame_runs: Sequence[TextRun], frame: _TableFrame, xs: list[float], ys: list[float]) -> list[list[str]]:
+    """Text by grid cell, in reading order; joined cells have it in their first one."""
+    home_cells = _find_home_cells(frame, xs, ys, frame_runs)
+    runs_by_cell: dict[tuple[int, int], list[TextRun]] = {}
+    for run in frame_runs:
+        for piece in _split_at_uprights(run, xs):
+            column = min(max(bisect_right(xs, (piece.x0 + piece.x1) / 2) - 1, 0), len(xs) - 2)
+            row = min(max(bisect_right(ys, piece.middle) - 1, 0), len(ys) - 2)
+            runs_by_cell.setdefault(home_cells[row, column], []).append(piece)
+    rows = [part for row in range(len(ys) - 1) for part in _split_row(row, len(xs) - 1, runs_by_cell)]
+    used = [column for column in range(len(xs) - 1) if any(row[column] for row in rows)]
+    return [[row[column] for column in used] for row in rows if any(row)]
+
+
+def _split_at_uprights(run: TextRun, xs: Sequence[float]) -> Iterator[TextRun]:
+    """A run in the pieces that upright lines cut it into, between words."""
+    words: list[LayoutWord] = []
+    for word in run.words:
+        if words and bisect_right(xs, (words[-1].x0 + words[-1].x1) / 2) != bisect_right(xs, (word.x0 + word.x1) / 2):
+            yield TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
+            words = []
+        words.append(word)
+    yield TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
+
+
+def _find_home_cells(frame: _TableFrame, xs: Sequence[float], ys: Sequence[float], frame_runs: Sequence[TextRun]) -> dict[tuple[int, int], tuple[int, int]]:
+    """For each cell the first one of those that it is one with: no line between them, and side by side also a run across."""
+    home_cells: dict[tuple[int, int], tuple[int, int]] = {}
+    crossed_cells = {
+        (bisect_right(ys, run.middle) - 1, column) for run in frame_runs for column in range(bisect_right(xs, run.x0 + 1), bisect_right(xs, run.x1 - 1))
+    }
+    for row in range(len(ys) - 1):
+        for column in range(len(xs) - 1):
+            middle_x, middle_y = (xs[column] + xs[column + 1]) / 2, (ys[row] + ys[row + 1]) / 2
+            if column and (row, column) in crossed_cells and not _is_line_drawn(frame.uprights, xs[column], middle_y):
+                home_cells[row, column] = home_cells[row, column - 1]
+            elif row and not _is_line_drawn(frame.levels, ys[row], middle_x):
+                home_cells[row, column] = home_cells[row - 1, column]
+            else:
+                home_cells[row, column] = (row, column)
+    return home_cells
+
+
+def _is_line_drawn(ruled_lines: Sequence[_RuledLine], position: float, crossing_position: float) -> bool:
+    return any(abs(line.position - position) <= 1.5 * _TOLERANCE and line.start <= crossing_position <= line.end for line in ruled_lines)
+
+
+def _split_row(row: int, columns: int, runs_by_cell: dict[tuple[int, int], list[TextRun]]) -> Iterator[list[str]]:
+    """One row of the grid; several, where it holds rows of text that no line divides."""
+    cells = {column: group_lines(runs_by_cell[row, column]) for column in range(columns) if (row, column) in runs_by_cell}
+    counts = [len(cell_lines) for cell_lines in cells.values()]
+    if len(counts) >= 2 and max(counts) >= 3 and _is_list_of_rows(list(cells.values())):
+        tops = [cell_lines[0].middle for cell_lines in max(cells.values(), key=len)]
+        for i in range(len(tops)):
+            yield [_join_text([line for line in cells.get(column, []) if _find_nearest(tops, line[0].middle) == i]) for column in range(columns)]
+    else:
+        yield [_join_text(cells.get(column, [])) for column in range(columns)]
+
+
+def _is_list_of_rows(cells: Sequence[list[list[TextRun]]]) -> bool:
+    """Most cells have as many lines as the longest, at the same heights."""
+    longest = max(cells, key=len)
+    full_cell_count = sum(1 for cell in cells if len(cell) >= 0.8 * len(longest))
+    return full_cell_count >= 0.7 * len(cells) and full_cell_count >= 2
+
+
+def _find_nearest(tops: Sequence[float], height: float) -> int:
+    return min(range(len(tops)), key=lambda i: abs(tops[i] - height))
+
+
+def _join_text(cell_lines: Sequence[list[TextRun]]) -> str:
+    from engines.layout.text_blocks import join_lines
+
+    return join_lines([" ".join(run.text for run in line) for line in cell_lines])

@@ -1,0 +1,194 @@
+"""Rows that are no table: paragraphs, headings, lists and code."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from engines.layout.text_runs import BULLET, LayoutRow, TextRun, compute_bounds
+from schemas.values import BlockKind
+
+_ITEM = re.compile(rf"(?:{BULLET.pattern})\s+(?=\S)|(?:\(?(?:\d{{1,3}}|[a-zA-Z]|[ivxIVX]{{1,5}})[.)])\s+(?=\S)")
+_NUMBERED = re.compile(r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|part|parte)\s+\S+|\d{1,2}(?:\.\d{1,2}){0,4}\.?\s+\D)", re.I)
+_ARTICLE = re.compile(r"(?:[IVXLC]{1,7}|I?ll?)\s*[-–—]\s?\S|§|(?:Art|Artigo|Article|Section|Cl[aá]usula|Par[aá]grafo)\b\.?\s+\S+")
+_CAPTION = re.compile(r"(?:fig(?:ure|ura)?\.?|table|tab\.|tabela|quadro|gr[aá]fico|chart|exhibit)\s*\d+[a-z]?\s*[.:–—|-]", re.I)
+_CLOSING_PUNCTUATION = (".", "!", "?", ":", ";", ",", "…")
+_BARE_NUMBER = re.compile(r"[-–—\s]*\d{1,4}[-–—\s]*")
+_MAX_HEADING_CHARACTERS = 160
+_MAX_CONTINUATION_PITCH = 2.8
+"""Letter heights from line to line within which a sentence may run on, also in double-spaced text."""
+
+
+@dataclass(slots=True)
+class TextLine:
+    text: str
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    size: float
+    bold: bool
+    mono: bool
+    runs: list[TextRun]
+
+    @staticmethod
+    def from_row(row: LayoutRow) -> TextLine:
+        x0, y0, x1, y1 = compute_bounds(row.runs)
+        widest = max(row.runs, key=lambda run: run.width)
+        runs = row.runs
+        return TextLine(row.text, x0, y0, x1, y1, widest.size, all(run.bold for run in runs), all(run.mono for run in runs), runs)
+
+
+@dataclass(slots=True)
+class TextBlock:
+    """Lines that make one block."""
+
+    kind: BlockKind
+    lines: list[TextLine]
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class RegionMetrics:
+    """What is usual in a region: letter height of the body, edges, distance from line to line."""
+
+    body_height: float
+    left: float
+    right: float
+    pitch: float
+    has_fonts: bool
+    """False for OCR, where nothing is known of fonts and heights are rough."""
+
+
+def measure_region(lines: Sequence[TextLine], body_height: float, has_fonts: bool) -> RegionMetrics:
+    line_steps = [lower_line.y0 - upper_line.y0 for upper_line, lower_line in pairwise(lines) if 0 < lower_line.y0 - upper_line.y0 < 3 * body_height]
+    pitch = statistics.median(line_steps) if line_steps else 1.3 * body_height
+    return RegionMetrics(body_height, min(line.x0 for line in lines), max(line.x1 for line in lines), pitch, has_fonts)
+
+
+def build_text_blocks(lines: Sequence[TextLine], metrics: RegionMetrics) -> Iterator[TextBlock]:
+    for group in _group_lines(lines, metrics):
+        yield _build_text_block(group, metrics)
+
+
+def _group_lines(lines: Sequence[TextLine], metrics: RegionMetrics) -> Iterator[list[TextLine]]:
+    group: list[TextLine] = []
+    for line in lines:
+        if group and _is_block_break(group, line, metrics):
+            yield group
+            group = []
+        group.append(line)
+    if group:
+        yield group
+
+
+def _is_block_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMetrics) -> bool:
+    """True where a new block begins with `line`."""
+    last = group[-1]
+    if last.mono and line.mono and metrics.has_fonts:
+        return line.y0 - last.y0 > 4 * metrics.pitch
+    size_differs = abs(line.size - last.size) > (0.08 if metrics.has_fonts else 0.3) * max(line.size, last.size)
+    if size_differs or line.bold != last.bold or line.mono != last.mono:
+        return not (_ITEM.match(group[0].text) and not size_differs and not line.bold)
+    if _BARE_NUMBER.fullmatch(line.text) or _BARE_NUMBER.fullmatch(last.text):
+        return True
+    if line.text[:1].islower() and not last.text.endswith((".", "!", "?", ":")) and line.y0 - last.y0 < _MAX_CONTINUATION_PITCH * metrics.body_height:
+        return False
+    if line.y0 - last.y0 > max(1.45 * metrics.pitch, last.y1 - last.y0 + 0.75 * metrics.body_height):
+        return True
+    if (
+        _ITEM.match(line.text)
+        or (_ARTICLE.match(line.text) and last.x1 < metrics.right - 2 * metrics.body_height)
+        or _is_centered(last, metrics) != _is_centered(line, metrics)
+    ):
+        return True
+    return _is_paragraph_break(group, line, metrics)
+
+
+def _is_paragraph_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMetrics) -> bool:
+    last = group[-1]
+    width = metrics.right - metrics.left
+    is_indented = line.x0 - last.x0 > 0.8 * metrics.body_height and line.x0 - metrics.left > 0.8 * metrics.body_height
+    if is_indented and not _ITEM.match(group[0].text) and len(group) > 1:
+        return True
+    is_short = metrics.right - last.x1 > 0.18 * width
+    if metrics.right - last.x1 > 0.35 * width and line.text[:1].isupper() and not last.text.endswith((",", "-")):
+        return True
+    return (
+        is_short
+        and last.text.endswith((".", "!", "?", ":", ";"))
+        and (line.x0 <= metrics.left + 1.2 * metrics.body_height or is_indented)
+        and not line.text[:1].islower()
+    )
+
+
+def _is_centered(line: TextLine, metrics: RegionMetrics) -> bool:
+    """Well in from both edges, by about the same."""
+    left, right = line.x0 - metrics.left, metrics.right - line.x1
+    return min(left, right) > 3 * metrics.body_height and abs(left - right) < 0.15 * (left + right) + metrics.body_height
+
+
+def _build_text_block(group: list[TextLine], metrics: RegionMetrics) -> TextBlock:
+    text = join_lines([line.text for line in group])
+    if metrics.has_fonts and all(line.mono for line in group) and (len(group) > 1 or _looks_like_code(group[0].text)):
+        return TextBlock("code", group, _format_code(group))
+    if _CAPTION.match(text) and len(text) < 600:
+        return TextBlock("caption", group, text)
+    if _is_heading(group, text, metrics):
+        return TextBlock("heading", group, text)
+    if (mark := _ITEM.match(text)) and any(letter.isalpha() for letter in text[mark.end() :]):
+        return TextBlock("list", group, _format_item(text, mark))
+    return TextBlock("paragraph", group, text)
+
+
+def _is_heading(group: Sequence[TextLine], text: str, metrics: RegionMetrics) -> bool:
+    if len(group) > 3 or len(text) > _MAX_HEADING_CHARACTERS or not any(letter.isalpha() for letter in text) or BULLET.match(text):
+        return False
+    size = statistics.median(line.size for line in group)
+    is_numbered = _NUMBERED.match(text) is not None
+    if text.endswith((",", ";", ":")) or (text.endswith(".") and not is_numbered and size < 1.3 * metrics.body_height):
+        return False
+    if not metrics.has_fonts:
+        return size > (1.3 if not is_numbered else 1.1) * metrics.body_height and len(group) <= 2 and len(text) < 100
+    if size > 1.12 * metrics.body_height or (is_numbered and size > 1.03 * metrics.body_height):
+        return True
+    return all(line.bold for line in group) and len(group) <= 2 and size >= 0.95 * metrics.body_height and len(text) <= 110
+
+
+def _looks_like_code(text: str) -> bool:
+    return len(text) > 12 and any(sign in text for sign in ("(", "=", "{", ";", "$ ", "--", "/"))
+
+
+def _format_code(group: Sequence[TextLine]) -> str:
+    """Lines with their indentation, from the width of a letter."""
+    letters = [run.width / max(1, len(run.text)) for line in group for run in line.runs]
+    letter = statistics.median(letters) or 1.0
+    left = min(line.x0 for line in group)
+    return "\n".join(" " * round((line.x0 - left) / letter) + _format_spaced_line(line, letter) for line in group)
+
+
+def _format_spaced_line(line: TextLine, letter: float) -> str:
+    words = [word for run in line.runs for word in run.words]
+    text = words[0].text
+    for previous_word, next_word in pairwise(words):
+        text += " " * max(1, round((next_word.x0 - previous_word.x1) / letter)) + next_word.text
+    return text
+
+
+def _format_item(text: str, mark: re.Match[str]) -> str:
+    marker = mark[0].strip()
+    return f"{marker if marker[-1] in '.)' else '-'} {text[mark.end() :]}"
+
+
+def join_lines(lines: Sequence[str]) -> str:
+    """Lines of prose as one; a word divided at a line's end is put together."""
+    text = ""
+    for line in lines:
+        if text.endswith(("\u00ad", "\ufffe", "\x02")) or (len(text) > 1 and text[-1] in "-\u2010" and text[-2].isalpha() and line[:1].islower()):
+            text = text[:-1] + line
+        else:
+            text = f"{text} {line}" if text else line
+    return text.replace("\u00ad", "").replace("\ufffe", "-").replace("\x02", "-")

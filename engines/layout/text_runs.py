@@ -1,0 +1,157 @@
+"""The layout builder's input: runs of text with boxes, in points or pixels, origin at the top left, the page upright.
+
+A run is what stands together on one line: neighbouring words of a PDF's text layer, or one line box of an OCR engine.
+"""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+
+from schemas.values import Box
+
+JOIN_GAP = 0.85
+"""Runs on a row that are closer than this many letter heights belong together."""
+
+BULLET = re.compile(r"[•◦▪▫■□●○‣⁃∙·➢➔✓✔❖♦►▶*–—-]|o(?=$)|[\uf0a7\uf0b7\uf0d8\uf076]")
+
+_WORD_START = re.compile(r"[\"'“‘«(\[]?[^\W\d_]")
+_NUMBER = re.compile(r"\d{1,2}(?:\.\d{1,2})+\.?|(?:\d{1,3}|[A-Z]|[IVXLC]{1,6})[.)]|\(?[a-z0-9ivx]{1,4}\)|§+|Art\.")
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutWord:
+    text: str
+    x0: float
+    x1: float
+
+
+@dataclass(slots=True)
+class TextRun:
+    words: list[LayoutWord]
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    size: float
+    bold: bool = False
+    mono: bool = False
+    table: list[list[str]] | None = None
+    """cells, where this stands for a whole table that is known already"""
+
+    @property
+    def text(self) -> str:
+        return " ".join(word.text for word in self.words)
+
+    @property
+    def middle(self) -> float:
+        return (self.y0 + self.y1) / 2
+
+    @property
+    def width(self) -> float:
+        return self.x1 - self.x0
+
+    def merge(self, other: TextRun) -> TextRun:
+        wider_run = self if self.width >= other.width else other
+        x0, y0, x1, y1 = compute_bounds((self, other))
+        return TextRun(self.words + other.words, x0, y0, x1, y1, wider_run.size, wider_run.bold, wider_run.mono)
+
+
+@dataclass(slots=True)
+class LayoutRow:
+    """Runs side by side, from left to right."""
+
+    runs: list[TextRun] = field(default_factory=list)
+
+    @property
+    def y0(self) -> float:
+        return min(run.y0 for run in self.runs)
+
+    @property
+    def y1(self) -> float:
+        return max(run.y1 for run in self.runs)
+
+    @property
+    def text(self) -> str:
+        return " ".join(run.text for run in self.runs)
+
+
+@dataclass(frozen=True, slots=True)
+class LayoutPage:
+    """One page's runs. `place` maps a box in the runs' coordinates to shares of the page as people see it; `unit` makes sizes comparable
+    between pages (points a unit)."""
+
+    runs: Sequence[TextRun]
+    to_page_box: Callable[[Box], Box]
+    number: int | None = None
+    unit: float = 1.0
+
+
+def compute_bounds(runs: Iterable[TextRun]) -> Box:
+    boxes = [(run.x0, run.y0, run.x1, run.y1) for run in runs]
+    return min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
+
+
+def compute_body_height(runs: Iterable[TextRun]) -> float:
+    """The letter height that most characters have, to half a unit."""
+    weights: dict[float, int] = {}
+    for run in runs:
+        size = round(run.size * 2) / 2
+        weights[size] = weights.get(size, 0) + sum(len(word.text) for word in run.words)
+    return max(weights, key=lambda size: (weights[size], size)) if weights else 1.0
+
+
+def group_rows(runs: Sequence[TextRun], gap: float = JOIN_GAP) -> list[LayoutRow]:
+    """Runs grouped by height on the page, top down; neighbours closer than `gap` letter heights joined, a bullet joined with what it marks."""
+    return [LayoutRow(_merge_neighbors(members, gap)) for members in group_lines(runs)]
+
+
+def group_lines(runs: Sequence[TextRun]) -> list[list[TextRun]]:
+    """Runs grouped by height on the page, top down, each for itself and from left to right."""
+    line_groups: list[tuple[float, float, list[TextRun]]] = []
+    for run in sorted(runs, key=lambda run: (run.middle, run.x0)):
+        for i in range(len(line_groups) - 1, max(-1, len(line_groups) - 4), -1):
+            y0, y1, members = line_groups[i]
+            if run.table or members[0].table:
+                continue
+            if min(run.y1, y1) - max(run.y0, y0) > 0.5 * min(run.y1 - run.y0, y1 - y0):
+                members.append(run)
+                if run.size >= max(member.size for member in members):
+                    line_groups[i] = (run.y0, run.y1, members)
+                break
+        else:
+            line_groups.append((run.y0, run.y1, [run]))
+    return [sorted(members, key=lambda run: run.x0) for _, _, members in line_groups]
+
+
+def _merge_neighbors(members: list[TextRun], gap: float) -> list[TextRun]:
+    merged: list[TextRun] = []
+    for run in members:
+        last = merged[-1] if merged else None
+        if last and (run.x0 - last.x1 < gap * min(run.size, last.size) or _is_bullet_of(last, run)):
+            merged[-1] = last.merge(run)
+        else:
+            merged.append(run)
+    if len(merged) == 2 and _is_number_of(*merged):
+        return [merged[0].merge(merged[1])]
+    return merged
+
+
+def _is_bullet_of(bullet: TextRun, text: TextRun) -> bool:
+    return len(bullet.words) == 1 and BULLET.fullmatch(bullet.words[0].text) is not None and text.x0 - bullet.x1 < 5 * text.size
+
+
+def _is_number_of(number: TextRun, text: TextRun) -> bool:
+    """A section's or item's number, alone on the row with the words it counts."""
+    return (
+        len(number.words) == 1
+        and text.x0 - number.x1 < 8 * text.size
+        and _NUMBER.fullmatch(number.text) is not None
+        and _WORD_START.match(text.text) is not None
+    )
+
+
+def compute_line_height(rows: Sequence[LayoutRow]) -> float:
+    return statistics.median(row.y1 - row.y0 for row in rows) if rows else 1.0

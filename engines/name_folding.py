@@ -1,0 +1,36 @@
+"""One key for the spellings of a name."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+COMPANY_FORMS = frozenset(
+    ["inc", "incorporated", "corp", "corporation", "co", "company", "ltd", "limited", "llc", "llp", "lp", "plc", "lda", "ltda", "sa", "sas", "sarl", "eireli", "me", "epp", "cia", "gmbh", "ag", "kg", "se", "nv", "bv", "spa", "srl", "ab", "oy", "as", "pty", "pte", "kk", "sociedade"]
+)  # fmt: skip
+_DOTTED = re.compile(r"\b(?:\w[.]\s?){2,}|\b\w/\w\b")
+_APOSTROPHES = re.compile(r"['’`´]s\b|['’`´]")
+_PUNCTUATION = re.compile(r"[\W_]+")
+
+
+def fold_name(name: str) -> str:
+    """Case, accents, spaces, punctuation and company forms taken out: `Acme, S.A.` and `ACME  SA` are both `acme`. A name of nothing else keeps its words."""
+    plain = unicodedata.normalize("NFKD", name).casefold()
+    plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
+    plain = _DOTTED.sub(lambda found: re.sub(r"[./\s]", "", found[0]) + " ", _APOSTROPHES.sub("", plain))
+    words = _PUNCTUATION.sub(" ", plain).split()
+    return " ".join(_strip_company_forms(words))
+
+
+def _strip_company_forms(words: list[str]) -> list[str]:
+    end = len(words)
+    while end > 1 and words[end - 1] in COMPANY_FORMS:
+        end -= 1
+    return words[:end]
+
+
+class FoldingNameNormalizer:
+    """The port."""
+
+    def normalize(self, name: str) -> str:
+        return fold_name(name)

@@ -1,0 +1,166 @@
+"""What runs in the OCR child: one page image to blocks.
+
+The engine's own orientation classifier is off (it turns good lines upside down). A page that lies on its side shows by line boxes that are
+taller than wide; which way up a page is shows when its longest lines are read upside down, too, and score better.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from engines.layout import LayoutPage, LayoutWord, TextRun, build_blocks, compute_pages_body_height
+from schemas.values import Box
+
+Image = NDArray[np.uint8]
+
+_MAX_TRIED_LINES = 6
+_UPRIGHT_BONUS = 0.03
+_MIN_SKEW_RADIANS = math.radians(0.15)
+_PAGE_HEIGHT_POINTS = 842.0
+"""height of A4: sizes on pages of unknown resolution are told as if they were A4"""
+
+
+@dataclass(frozen=True, slots=True)
+class RapidOcrSettings:
+    """`side`: pixels of the longer side at which lines are looked for. `threads`: of this process."""
+
+    side: int
+    threads: int
+
+
+@dataclass(frozen=True, slots=True)
+class RecognizedLine:
+    """A line: its four corners (clockwise from the top left, pixels), its text, its score."""
+
+    corners: NDArray[np.float32]
+    text: str
+    score: float
+
+
+def read_page(image: bytes, settings: RapidOcrSettings) -> bytes:
+    """JSON list of drafts, boxes as shares of the image as given."""
+    pixels = cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR)
+    if pixels is None:
+        raise ValueError("the page image cannot be decoded")
+    turns, lines = _find_upright(pixels.astype(np.uint8), settings)
+    blocks = _build_blocks(lines, pixels.shape[1], pixels.shape[0], turns) if lines else []
+    return json.dumps([block.record() for block in blocks], ensure_ascii=False).encode()
+
+
+def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[RecognizedLine]]:
+    """Clockwise quarter turns that set the page upright, and its lines then."""
+    lines = _recognize_lines(pixels, settings)
+    if not lines:
+        return 0, []
+    sideways = sum(len(line.text) for line in lines if _is_tall(line)) > 0.5 * sum(len(line.text) for line in lines)
+    longest = sorted(lines, key=lambda line: -max(_compute_extent(line.corners)))[:_MAX_TRIED_LINES]
+    crops = [_crop(pixels, line.corners) for line in longest]
+    scores = {turn: statistics.mean(_score_recognition(_rotate(crop, turn), settings) for crop in crops) for turn in ((1, 3) if sideways else (2,))}
+    if not sideways:
+        scores[0] = statistics.mean(line.score for line in longest) + _UPRIGHT_BONUS
+    turn = max(scores, key=lambda turn: scores[turn])
+    return (0, lines) if turn == 0 else (turn, _recognize_lines(_rotate(pixels, turn), settings))
+
+
+def _is_tall(line: RecognizedLine) -> bool:
+    width, height = _compute_extent(line.corners)
+    return height > 1.5 * width
+
+
+def _compute_extent(corners: NDArray[np.float32]) -> tuple[float, float]:
+    spread = corners.max(axis=0) - corners.min(axis=0)
+    return float(spread[0]), float(spread[1])
+
+
+def _crop(pixels: Image, corners: NDArray[np.float32]) -> Image:
+    low, high = np.maximum(corners.min(axis=0), 0).astype(int), corners.max(axis=0).astype(int) + 1
+    return pixels[low[1] : high[1], low[0] : high[0]]
+
+
+def _score_recognition(crop: Image, settings: RapidOcrSettings) -> float:
+    if crop.size == 0:
+        return 0.0
+    result = _get_engine(settings)(np.ascontiguousarray(crop), use_det=False, use_cls=False, use_rec=True)
+    return float(result.scores[0]) if result.scores and result.txts[0].strip() else 0.0
+
+
+def _rotate(pixels: Image, turns: int) -> Image:
+    return np.ascontiguousarray(np.rot90(pixels, -turns))
+
+
+def _recognize_lines(pixels: Image, settings: RapidOcrSettings) -> list[RecognizedLine]:
+    result = _get_engine(settings)(pixels, use_det=True, use_cls=False, use_rec=True)
+    if result.boxes is None or result.txts is None:
+        return []
+    return [RecognizedLine(np.asarray(box, np.float32), text, float(score)) for box, text, score in zip(result.boxes, result.txts, result.scores, strict=True)]
+
+
+@cache
+def _get_engine(settings: RapidOcrSettings) -> Any:
+    from rapidocr import RapidOCR
+
+    cv2.setNumThreads(settings.threads)
+    return RapidOCR(
+        params={
+            "Global.use_cls": False,
+            "Global.log_level": "error",
+            "Det.limit_type": "max",
+            "Det.limit_side_len": settings.side,
+            "EngineConfig.onnxruntime.intra_op_num_threads": settings.threads,
+            "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+        }
+    )
+
+
+def _build_blocks(lines: Sequence[RecognizedLine], width: int, height: int, turns: int) -> list[Any]:
+    upright_width, upright_height = (width, height) if turns % 2 == 0 else (height, width)
+    skew = _estimate_skew(lines)
+    cosine, sine = math.cos(-skew), math.sin(-skew)
+    rotation = np.array([[cosine, -sine], [sine, cosine]], np.float32)
+
+    def share(box: Box) -> Box:
+        """Straightened pixels back to shares of the image as given."""
+        corners = np.array([[box[0], box[1]], [box[2], box[1]], [box[2], box[3]], [box[0], box[3]]], np.float32) @ rotation
+        points = [_to_original_point(x / upright_width, y / upright_height, turns) for x, y in corners]
+        xs, ys = [min(max(float(x), 0.0), 1.0) for x, _ in points], [min(max(float(y), 0.0), 1.0) for _, y in points]
+        return round(min(xs), 4), round(min(ys), 4), round(max(xs), 4), round(max(ys), 4)
+
+    runs = [_build_run(line, rotation) for line in lines]
+    page = LayoutPage(runs, share, unit=_PAGE_HEIGHT_POINTS / upright_height)
+    return build_blocks(page, compute_pages_body_height([page]), has_fonts=False)
+
+
+def _to_original_point(x: float, y: float, turns: int) -> tuple[float, float]:
+    """A point of the upright page in the page as given, both as shares."""
+    for _ in range(turns):
+        x, y = y, 1 - x
+    return x, y
+
+
+def _estimate_skew(lines: Sequence[RecognizedLine]) -> float:
+    """Median angle of the longer lines, in radians; 0 below what matters."""
+    angles = []
+    for line in lines:
+        direction = line.corners[1] - line.corners[0]
+        if len(line.text) >= 8 and direction[0] > 0:
+            angles.append(math.atan2(float(direction[1]), float(direction[0])))
+    angle = statistics.median(angles) if angles else 0.0
+    return angle if abs(angle) > _MIN_SKEW_RADIANS else 0.0
+
+
+def _build_run(line: RecognizedLine, rotation: NDArray[np.float32]) -> TextRun:
+    corners = line.corners @ rotation.T
+    low, high = corners.min(axis=0), corners.max(axis=0)
+    x0, y0, x1, y1 = float(low[0]), float(low[1]), float(high[0]), float(high[1])
+    size = float(np.linalg.norm(line.corners[3] - line.corners[0]))
+    return TextRun([LayoutWord(line.text.strip(), x0, x1)], x0, y0, x1, y1, size)

@@ -1,0 +1,41 @@
+"""Lines that are drawn on a PDF page: thin paths, and the edges of boxes."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Iterator
+
+import pypdfium2 as pdfium
+import pypdfium2.raw as c
+
+RulingLine = tuple[float, float, float, float]
+"""left, bottom, right, top in page space; thin in one direction"""
+
+_MAX_OBJECTS = 6000
+_MAX_THICKNESS = 3.0
+_MIN_LENGTH = 4.0
+
+
+def find_ruling_lines(page: pdfium.PdfPage) -> list[RulingLine]:
+    """None on a page of more than 6,000 objects: that is a drawing."""
+    count = c.FPDFPage_CountObjects(page.raw)
+    return list(_iter_ruling_lines(page, count)) if count <= _MAX_OBJECTS else []
+
+
+def _iter_ruling_lines(page: pdfium.PdfPage, count: int) -> Iterator[RulingLine]:
+    left, bottom, right, top = (ctypes.c_float() for _ in range(4))
+    width, height = page.get_size()
+    for i in range(count):
+        item = c.FPDFPage_GetObject(page.raw, i)
+        if c.FPDFPageObj_GetType(item) != c.FPDF_PAGEOBJ_PATH or not c.FPDFPageObj_GetBounds(item, left, bottom, right, top):
+            continue
+        yield from _iter_edges(left.value, bottom.value, right.value, top.value, width * height)
+
+
+def _iter_edges(left: float, bottom: float, right: float, top: float, area: float) -> Iterator[RulingLine]:
+    width, height = right - left, top - bottom
+    if min(width, height) <= _MAX_THICKNESS:
+        if max(width, height) >= _MIN_LENGTH:
+            yield left, bottom, right, top
+    elif width * height < 0.8 * area:
+        yield from ((left, bottom, right, bottom), (left, top, right, top), (left, bottom, left, top), (right, bottom, right, top))

@@ -1,0 +1,183 @@
+"""Spreadsheets (XLSX, XLS, ODS) by calamine and CSV by the standard library: a summary of each sheet, then its tables with their cells' addresses."""
+
+from __future__ import annotations
+
+import csv
+import datetime
+import io
+import zipfile
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from python_calamine import CalamineError, PasswordError, SheetTypeEnum, load_workbook
+
+from engines.parse import text
+from engines.parse.archive import make_corrupt_error
+from engines.parse.limits import spend
+from engines.parse.number_formats import CellFormats, format_number, read_formats
+from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
+from schemas.errors import LimitExceeded, UnreadableDocument
+
+MAX_CELLS = 5_000_000
+_MAX_CAPTION_ROWS = 5
+"""More rows than these, of one cell each, are a table with one column."""
+Rows = list[list[str]]
+
+
+def read_workbook(path: Path) -> ParsedPart:
+    """Raises UnreadableDocument (ENCRYPTED_DOCUMENT, CORRUPT_DOCUMENT), LimitExceeded (TOO_MANY_CELLS)."""
+    parsed_part = ParsedPart()
+    try:
+        formats = read_formats(path) if zipfile.is_zipfile(path) else {}
+        with load_workbook(str(path)) as workbook:
+            for sheet in workbook.sheets_metadata:
+                if sheet.typ == SheetTypeEnum.WorkSheet:
+                    parsed_part.blocks += _read_sheet(workbook.get_sheet_by_name(sheet.name), formats.get(sheet.name, {}))
+    except PasswordError as error:
+        raise UnreadableDocument("the workbook is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.") from error
+    except CalamineError as error:
+        raise make_corrupt_error(f"the workbook cannot be read: {error}") from error
+    return parsed_part
+
+
+def read_csv(data: bytes) -> ParsedPart:
+    decoded = text.decode_text(data)
+    csv.field_size_limit(2**31 - 1)
+    rows = list(csv.reader(io.StringIO(decoded.text), delimiter=_detect_delimiter(decoded.text[:65536]), strict=False))
+    _check_cell_count(len(rows) * max(map(len, rows), default=0))
+    return ParsedPart(list(_build_blocks(rows, None, 0, 0)), notices=list(decoded.notices))
+
+
+def _detect_delimiter(sample: str) -> str:
+    """The one of `, ; tab |` that splits most rows into the same number of fields, more than one."""
+    return max(",;\t|", key=lambda delimiter: _score_delimiter(sample, delimiter))
+
+
+def _score_delimiter(sample: str, delimiter: str) -> float:
+    widths = Counter(len(row) for row in list(csv.reader(io.StringIO(sample), delimiter=delimiter))[:200] if row)
+    width, rows = widths.most_common(1)[0] if widths else (1, 0)
+    return rows / max(1, sum(widths.values())) * min(width, 20) if width > 1 else 0.0
+
+
+def _check_cell_count(cells: int) -> None:
+    if cells > MAX_CELLS:
+        raise LimitExceeded(f"the sheet has {cells} cells, more than {MAX_CELLS}", code="TOO_MANY_CELLS", remedy="Split the sheet into smaller files.")
+
+
+def _read_sheet(sheet: Any, formats: CellFormats) -> Iterator[ParsedBlock]:
+    yield ParsedBlock("heading", sheet.name, level=1, sheet=sheet.name)
+    if sheet.start is not None:
+        _check_cell_count(sheet.height * sheet.width)
+        top, left = sheet.start
+        rows: Rows = []
+        # Its rows begin at the sheet's first one, although its columns begin at the first that is used.
+        for i, row in enumerate(islice(sheet.iter_rows(), top, None), top):
+            rows.append([_format_value(value, formats.get((i, j))) for j, value in enumerate(row, left)])
+            spend(sum(map(len, rows[-1])))
+        yield from _build_blocks(rows, sheet.name, top, left)
+
+
+def _format_value(value: Any, code: str | None) -> str:
+    if code and isinstance(value, (int, float)) and not isinstance(value, bool) and (formatted := format_number(float(value), code)) is not None:
+        return formatted
+    match value:
+        case bool():
+            return "TRUE" if value else "FALSE"
+        case float() if value.is_integer() and abs(value) < 1e15:
+            return str(int(value))
+        case float():
+            return f"{value:.12g}"
+        case datetime.datetime():
+            return value.date().isoformat() if value.time() == datetime.time() else value.isoformat(sep=" ", timespec="seconds")
+        case datetime.date() | datetime.time():
+            return value.isoformat()
+    return str(value)
+
+
+def _build_blocks(rows: Rows, sheet: str | None, top: int, left: int) -> Iterator[ParsedBlock]:
+    width = max((len(row) for row in rows), default=0)
+    rows = [row + [""] * (width - len(row)) for row in rows]
+    blocks = [block for area in _split_areas(rows, top, left, 2) for block in _build_area_blocks(*area, sheet)]
+    if blocks:
+        yield _build_summary(rows, blocks, sheet, top, left)
+    yield from blocks
+
+
+def _build_summary(rows: Rows, blocks: list[ParsedBlock], sheet: str | None, top: int, left: int) -> ParsedBlock:
+    """Describe the sheet for search: size, and the names of the largest table's columns.
+
+    The words are ours and not the document's, so they stand in a comment and no answer quotes them.
+    """
+    tables = [block for block in blocks if block.kind == "table"]
+    largest = max(tables, key=lambda block: len(block.text), default=None)
+    names = [cell.strip() for cell in largest.text.split("\n", 1)[0].strip("| ").split(" | ") if cell.strip()] if largest else []
+    filled = sum(any(cell.strip() for cell in row) for row in rows) - bool(names)
+    words = f"Sheet {sheet}: " if sheet else ""
+    words += f"{_format_count(filled, 'row')}, {_format_count(len(rows[0]), 'column')}."
+    if names:
+        words += f" Columns: {', '.join(names)[:1500]}."
+    comment = f"<!-- {words.replace('--', '- -')} -->"
+    return ParsedBlock("summary", comment, sheet=sheet, cells=_format_cell_range(top, left, top + len(rows) - 1, left + len(rows[0]) - 1))
+
+
+def _format_count(number: int, noun: str) -> str:
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def _split_areas(rows: Rows, top: int, left: int, depth: int) -> Iterator[tuple[Rows, int, int]]:
+    """Parts of a sheet that blank rows and blank columns hold apart, with the place of each."""
+    for start, end in _find_filled_ranges([any(cell.strip() for cell in row) for row in rows]):
+        band = rows[start:end]
+        used = [any(row[j].strip() for row in band) for j in range(len(band[0]))]
+        parts = [(a, b) for a, b in _find_filled_ranges(used)]
+        if not all(b - a > 1 for a, b in parts):
+            parts = [(parts[0][0], parts[-1][1])]
+        for a, b in parts:
+            part = [row[a:b] for row in band]
+            if depth and len(parts) > 1:
+                yield from _split_areas(part, top + start, left + a, depth - 1)
+            else:
+                yield part, top + start, left + a
+
+
+def _find_filled_ranges(is_used: list[bool]) -> Iterator[tuple[int, int]]:
+    start = None
+    for i, filled in enumerate([*is_used, False]):
+        if filled and start is None:
+            start = i
+        elif not filled and start is not None:
+            yield start, i
+            start = None
+
+
+def _build_area_blocks(rows: Rows, top: int, left: int, sheet: str | None) -> Iterator[ParsedBlock]:
+    """Lines above a table that fill one cell only are its captions; the rest is the table."""
+    first = next((i for i, row in enumerate(rows) if sum(bool(cell.strip()) for cell in row) > 1), None)
+    caption_count = len(rows) if first is None else first
+    if caption_count == len(rows) > _MAX_CAPTION_ROWS:
+        caption_count = 0
+    for i, row in enumerate(rows[:caption_count]):
+        words = " ".join(" ".join(row).split())
+        yield ParsedBlock("paragraph", words, sheet=sheet, cells=_format_cell_range(top + i, left, top + i, left + len(row) - 1))
+    if rows[caption_count:]:
+        body, end = format_table(rows[caption_count:], int(has_header(rows[caption_count:], by_convention=True)))
+        yield ParsedBlock(
+            "table", body, header_end=end, sheet=sheet, cells=_format_cell_range(top + caption_count, left, top + len(rows) - 1, left + len(rows[0]) - 1)
+        )
+
+
+def _format_cell_range(top: int, left: int, bottom: int, right: int) -> str:
+    first, last = f"{_format_column(left)}{top + 1}", f"{_format_column(right)}{bottom + 1}"
+    return first if first == last else f"{first}:{last}"
+
+
+def _format_column(column: int) -> str:
+    name = ""
+    column += 1
+    while column:
+        column, remainder = divmod(column - 1, 26)
+        name = chr(65 + remainder) + name
+    return name

@@ -1,0 +1,128 @@
+"""What readers of single formats produce: blocks without offsets, and how parts of a document travel between processes."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
+
+from schemas.values import BlockKind, Box, Notice
+
+
+@dataclass(slots=True)
+class ParsedBlock:
+    """A block whose place in the Markdown is not yet known. A heading's text has no `#` marks; every other text is Markdown as it will stand."""
+
+    kind: BlockKind
+    text: str
+    level: int | None = None
+    language: str | None = None
+    header_end: int | None = None
+    """of a table: offset in `text` where its header rows, with the delimiter row, end"""
+    page: int | None = None
+    box: Box | None = None
+    element: str | None = None
+    sheet: str | None = None
+    cells: str | None = None
+    size: float | None = None
+    """of a heading whose level is to be found: its letters' height, in a unit that holds for the whole document"""
+
+    def to_record(self) -> dict[str, Any]:
+        return {name: value for name in _FIELD_NAMES if (value := getattr(self, name)) is not None}
+
+    @staticmethod
+    def from_record(record: dict[str, Any]) -> ParsedBlock:
+        box = record.get("box")
+        return ParsedBlock(**{**record, "box": tuple(box) if box else None})
+
+
+_FIELD_NAMES = tuple(field.name for field in fields(ParsedBlock))
+
+
+@dataclass(slots=True)
+class ParsedPart:
+    """One part of a document. `unread` are pages that only OCR can read; they are none once the part is complete."""
+
+    blocks: list[ParsedBlock] = field(default_factory=list)
+    title: str | None = None
+    language: str | None = None
+    date: str | None = None
+    ocr_pages: list[int] = field(default_factory=list)
+    unread: list[int] = field(default_factory=list)
+    notices: list[Notice] = field(default_factory=list)
+
+    def encode(self) -> bytes:
+        record = {
+            "drafts": [block.to_record() for block in self.blocks],
+            "title": self.title,
+            "language": self.language,
+            "date": self.date,
+            "ocr_pages": self.ocr_pages,
+            "unread": self.unread,
+            "notices": [notice.model_dump() for notice in self.notices],
+        }
+        return json.dumps(record, ensure_ascii=False, separators=(",", ":")).encode(errors="replace")
+
+    @staticmethod
+    def decode(data: bytes) -> ParsedPart:
+        record = json.loads(data)
+        blocks = [ParsedBlock.from_record(block) for block in record.pop("drafts")]
+        notices = [Notice(**notice) for notice in record.pop("notices")]
+        return ParsedPart(blocks=blocks, notices=notices, **record)
+
+    def insert_page_blocks(self, page: int, blocks: Iterable[ParsedBlock]) -> None:
+        """Put what OCR found on `page` among the drafts of the other pages."""
+        blocks = [replace(block, page=page) for block in blocks]
+        preceding = [block for block in self.blocks if (block.page or 0) < page]
+        following = [block for block in self.blocks if (block.page or 0) >= page]
+        self.blocks = [*preceding, *blocks, *following]
+        self.unread = [unread_page for unread_page in self.unread if unread_page != page]
+        self.ocr_pages = sorted({*self.ocr_pages, page})
+
+
+_VALUE_START = re.compile(r"[\s(+\-–~<>≤≥]*(?:[A-Z]{2,3}\s|[A-Z]{0,3}[$€£¥]\s?)?[+\-–]?[.,]?\d")
+"""A cell that begins with a number, an amount or a date."""
+_YEAR_LABEL = re.compile(r"\s*(?:FY\s?|[QH][1-4]\s)?(?:19|20)\d\d\s*[*†]?\s*")
+"""Names a column in reports, although it begins with a digit."""
+_MIN_VALUE_SHARE = 0.6
+
+
+def has_header(rows: Sequence[Sequence[str]], *, by_convention: bool) -> bool:
+    """Tell whether the first row names the columns.
+
+    A column speaks for it where values stand below a name, against it where a value stands on top of values. `by_convention` decides
+    where no column speaks: spreadsheets and printed tables begin with names, tables of a web page say so by `th`.
+    """
+    evidence = [_weigh_header_evidence([row[i] if i < len(row) else "" for row in rows]) for i in range(len(rows[0]))]
+    if len(rows) < 2 or min(evidence) < 0:
+        return False
+    return by_convention or max(evidence) > 0
+
+
+def _weigh_header_evidence(column: Sequence[str]) -> int:
+    first, cells_below = column[0], [cell for cell in column[1:] if cell.strip()]
+    if not first.strip() or not cells_below:
+        return 0
+    values = sum(bool(_VALUE_START.match(cell)) for cell in cells_below) >= _MIN_VALUE_SHARE * len(cells_below)
+    if not _VALUE_START.match(first):
+        return int(values)
+    if _YEAR_LABEL.fullmatch(first) and not all(_YEAR_LABEL.fullmatch(cell) for cell in cells_below):
+        return int(values)
+    return -1 if values else 0
+
+
+def format_table(rows: Sequence[Sequence[str]], header_row_count: int = 1) -> tuple[str, int]:
+    """Format rows as a Markdown pipe table; return it with the offset where its header rows end.
+
+    Cells hold no line breaks; `|` is escaped. Without headers the header row, which Markdown demands, is blank.
+    """
+    width = max(len(row) for row in rows)
+    lines = ["| " + " | ".join(_escape_cell(row[i]) if i < len(row) else "" for i in range(width)) + " |" for row in rows]
+    head = [*(lines[:header_row_count] or ["|" + "  |" * width]), "|" + " --- |" * width]
+    return "\n".join(head + lines[header_row_count:]), len("\n".join(head))
+
+
+def _escape_cell(text: str) -> str:
+    return " ".join(text.split()).replace("\\|", "|").replace("|", "\\|")

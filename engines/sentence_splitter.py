@@ -1,0 +1,63 @@
+"""Sentence ends by rules, for English and Portuguese (and well enough for their neighbours)."""
+
+from __future__ import annotations
+
+import re
+from itertools import pairwise
+
+VERSION = 1
+
+_ABBREVIATIONS = frozenset(
+    """a adj al alt apr approx apto art arts aug av bldg ca cap cel cf ch cia co col corp d.c dec dep dept des dr dra drs e.g ed eds eng engª esq est etc ex exa exma
+    exmo exp feb fig figs fl fls fr gen gov hon i.e inc inst jan jr jul jun lei lt ltd ltda maj mar max máx méd min mín mr mrs ms mt n no nº nos nov nr núm num obs
+    oct op p p.m a.m pag pág págs par ph.d pp proc prof profa pt r res rev rod s sec sen sep sept sr sra srs srta st sta sto suppl tab tel ten trad u.k u.s univ v vol
+    vols vs §""".split()  # noqa: SIM905
+)
+_CANDIDATE = re.compile(
+    r"""(?<![.!?…])(?P<stop>[.!?…]++)(?P<close>["'”’»)\]*_`]*+)(?P<space>\s++)   # a stop, what closes, white space
+      | [。！？]++["'”’」』)]*+\s*+                                      # stops that need no space
+      | \n\s*\n+                                                    # a blank line
+      | \n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])                     # the next item of a list
+    """,
+    re.X,
+)
+_ITEM = re.compile(r"(?:[-*+•]|\d{1,3}[.)])[ \t]")
+_SENTENCE_OPENING = re.compile(r"""["'“‘«(\[*_`¿¡—–-]*(?:[^\W\d_a-zà-öø-ÿ]|\d|§|[^\W\d_](?=[A-Z]))""")
+_LAST_WORD = re.compile(r"[^\s(\[\"“'‘«/]+$")
+
+
+class RuleSentenceSplitter:
+    """Implements Sentences: a stop ends a sentence when a capital, a digit or an opening mark follows and no abbreviation, initial or list number precedes."""
+
+    def split(self, text: str) -> list[tuple[int, int]]:
+        ends = [match.end() for match in _CANDIDATE.finditer(text) if match.end() < len(text) and _is_sentence_end(text, match)]
+        edges = [0, *ends, len(text)]
+        return [(start, end) for start, end in pairwise(edges) if end > start]
+
+
+def _is_sentence_end(text: str, match: re.Match[str]) -> bool:
+    if match["stop"] is None:
+        return True
+    if "\n\n" in match["space"] or ("\n" in match["space"] and _ITEM.match(text, match.end())):
+        return True
+    if not _SENTENCE_OPENING.match(text, match.end()):
+        return False
+    return match["stop"] != "." or bool(match["close"]) or not _is_after_abbreviation(text, match.start())
+
+
+def _is_at_line_start(text: str, offset: int) -> bool:
+    """Only digits and blanks stand between the line's start and `at`: looks no further back than the first other sign."""
+    while offset > 0 and (text[offset - 1] in " \t" or text[offset - 1].isdigit()):
+        offset -= 1
+    return offset == 0 or text[offset - 1] == "\n"
+
+
+def _is_after_abbreviation(text: str, dot_offset: int) -> bool:
+    """What stands before the dot: an abbreviation, a single capital, or a number that begins its line."""
+    last_word = _LAST_WORD.search(text, max(0, dot_offset - 24), dot_offset)
+    if last_word is None:
+        return False
+    word = last_word[0]
+    if word.isdigit():
+        return _is_at_line_start(text, dot_offset - len(word))
+    return (len(word) == 1 and word.isupper()) or word.lower().rstrip(".") in _ABBREVIATIONS

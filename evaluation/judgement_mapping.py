@@ -1,0 +1,115 @@
+"""Judgements on the chunks of a generation: a place that was judged belongs to the parent chunk that holds most of it.
+
+A quote is looked for where it was read; then, as a revision or a parser may have moved it, nearest to that; then without regard to case and white space;
+then by the best partial alignment (at least 90 of 100 by Levenshtein's ratio), in texts that are not too long for that.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from rapidfuzz import fuzz
+
+MIN_SIMILARITY = 90.0
+MAX_ALIGNED_CHARS = 200_000
+"""Characters of a text that is aligned at most."""
+MIN_ALIGNED_QUOTE_CHARS = 20
+"""Characters of a quote from which on a near one is taken for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementTarget:
+    """What somebody judged; neither place nor quote: the document as a whole."""
+
+    document_id: UUID
+    revision: int | None
+    char_start: int | None
+    char_end: int | None
+    quote: str | None
+    grade: int
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateParent:
+    id: UUID
+    char_start: int
+    char_end: int
+
+
+@dataclass(frozen=True, slots=True)
+class CandidateDocument:
+    """A document as one generation shows it. `as_judged`: its texts are made as those in which places without a quote were read."""
+
+    document_id: UUID
+    revision: int
+    text: str
+    parents: Sequence[CandidateParent]
+    is_text_as_judged: bool = True
+
+
+Grades = dict[UUID, int]
+"""Parent chunk, or document that was judged as a whole → grade."""
+
+
+def map_judgement(target: JudgementTarget, document: CandidateDocument | None) -> UUID | None:
+    """The parent that was judged, or the document; None where the generation has nothing of the kind."""
+    if document is None:
+        return None
+    if target.quote is None and target.char_start is None:
+        return target.document_id
+    span = locate_judgement(target, document)
+    return _find_best_parent(span, document.parents) if span else None
+
+
+def map_judgements(targets: Sequence[JudgementTarget], documents: Mapping[UUID, CandidateDocument]) -> tuple[Grades, int]:
+    """Grades of what could be found, the highest of each; and how many judgements could."""
+    grades: Grades = {}
+    n_mapped = 0
+    for target in targets:
+        unit = map_judgement(target, documents.get(target.document_id))
+        if unit is not None:
+            n_mapped += 1
+            grades[unit] = max(target.grade, grades.get(unit, 0))
+    return grades, n_mapped
+
+
+def locate_judgement(target: JudgementTarget, document: CandidateDocument) -> tuple[int, int] | None:
+    """Where in the document's text."""
+    start, end = target.char_start or 0, target.char_end or 0
+    if target.quote is None:
+        is_same_text = document.is_text_as_judged and target.revision in (None, document.revision) and start < end <= len(document.text)
+        return (start, end) if is_same_text else None
+    if target.char_start is not None and document.text[start : start + len(target.quote)] == target.quote:
+        return start, start + len(target.quote)
+    return _find_exact(target.quote, document.text, start) or _find_loose(target.quote, document.text, start) or _find_approximate(target.quote, document.text)
+
+
+def _find_exact(quote: str, text: str, near_offset: int) -> tuple[int, int] | None:
+    return _pick_nearest(((match.start(), match.end()) for match in re.finditer(re.escape(quote), text)), near_offset)
+
+
+def _find_loose(quote: str, text: str, near_offset: int) -> tuple[int, int] | None:
+    words = [re.escape(word) for word in quote.split()]
+    return _pick_nearest(((match.start(), match.end()) for match in re.finditer(r"\s+".join(words), text, re.IGNORECASE)), near_offset) if words else None
+
+
+def _find_approximate(quote: str, text: str) -> tuple[int, int] | None:
+    if len(quote) < MIN_ALIGNED_QUOTE_CHARS or len(text) > MAX_ALIGNED_CHARS:
+        return None
+    alignment = fuzz.partial_ratio_alignment(quote, text, score_cutoff=MIN_SIMILARITY)
+    return (alignment.dest_start, alignment.dest_end) if alignment and len(quote) <= len(text) else None
+
+
+def _pick_nearest(spans: Iterator[tuple[int, int]], near_offset: int) -> tuple[int, int] | None:
+    return min(spans, key=lambda place: abs(place[0] - near_offset), default=None)
+
+
+def _find_best_parent(span: tuple[int, int], parents: Sequence[CandidateParent]) -> UUID | None:
+    def shared(parent: CandidateParent) -> int:
+        return min(parent.char_end, span[1]) - max(parent.char_start, span[0])
+
+    best = max(parents, key=shared, default=None)
+    return best.id if best is not None and shared(best) > 0 else None

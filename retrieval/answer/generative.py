@@ -1,0 +1,164 @@
+"""The written answer: a chat model, structured output, only from the contexts. What it cannot prove is taken out."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from retrieval.answer.citations import build_citation
+from retrieval.answer.drafts import AnswerDraft, DraftSentence, strip_citation_marks
+from retrieval.answer.quote_candidates import QuoteCandidate
+from retrieval.answer.support import choose_quotes, find_unsupported_numbers
+from retrieval.context_packing import ContextPassage
+from retrieval.query_plan import QueryPlan
+from schemas.errors import InvalidModelOutput
+from schemas.ports.engines import ChatModel, ChatReply, OnDelta
+from schemas.questions import Citation
+
+MIN_SUPPORT = 0.4
+"""Share of a sentence's words that the quotes it cites must hold together. Where the passages are in another language, only its numbers can be compared."""
+MAX_QUOTES_PER_SENTENCE = 2
+"""Quotes taken from one cited passage."""
+
+MAX_TITLE, MAX_SECTION = 200, 400
+MAX_REMARKS, MAX_REMARK = 5, 300
+CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff]")
+
+
+class ModelAnswer(BaseModel):
+    """What the model is asked for."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    class CitedSentence(BaseModel):
+        model_config = ConfigDict(extra="forbid")
+        text: str
+        citations: list[int]
+
+    sufficient: bool
+    sentences: list[CitedSentence]
+    assumptions: list[str]
+    limitations: list[str]
+
+
+async def generate_answer(
+    contexts: Sequence[ContextPassage], candidates: Sequence[QuoteCandidate], plan: QueryPlan, chat: ChatModel, on_delta: OnDelta | None = None
+) -> AnswerDraft:
+    """Raises what the chat port raises; ModelOutput for an answer of another shape."""
+    reply = await chat.complete(
+        build_system_prompt(plan.language), build_user_prompt(contexts, plan.question), build_answer_schema(), name="answer", on_delta=on_delta
+    )
+    return _verify_answer(_parse_reply(reply), reply, candidates, plan)
+
+
+def build_system_prompt(language: str | None) -> str:
+    template = (files("retrieval") / "prompts" / "answer.md").read_text(encoding="utf-8")
+    return template.replace("{language}", f" ({language})" if language else "")
+
+
+def build_user_prompt(contexts: Sequence[ContextPassage], question: str) -> str:
+    """Write one JSON object, a passage a line: no title, section or text can pass for another passage or for the question."""
+    passages = [
+        {
+            "n": context.n,
+            "title": normalize_whitespace(context.parent.best.chunk.title or "", MAX_TITLE),
+            "section": normalize_whitespace(context.view.section or "", MAX_SECTION),
+            "text": normalize_whitespace(context.text),
+        }
+        for context in contexts
+    ]
+    lines = ",\n".join(json.dumps(passage, ensure_ascii=False) for passage in passages)
+    return f'{{"passages": [\n{lines}\n],\n"question": {json.dumps(normalize_whitespace(question), ensure_ascii=False)}}}'
+
+
+def normalize_whitespace(text: str, max_characters: int | None = None) -> str:
+    """Replace control characters and line breaks by single spaces; keep at most `most` characters."""
+    return " ".join(CONTROL_CHARACTERS.sub(" ", text).split())[:max_characters]
+
+
+def build_answer_schema() -> Mapping[str, Any]:
+    """The JSON schema in the strict form: every property required, no others."""
+    text_list = {"type": "array", "items": {"type": "string"}}
+    sentence = {
+        "type": "object",
+        "properties": {"text": {"type": "string"}, "citations": {"type": "array", "items": {"type": "integer"}}},
+        "required": ["text", "citations"],
+        "additionalProperties": False,
+    }
+    properties = {"sufficient": {"type": "boolean"}, "sentences": {"type": "array", "items": sentence}, "assumptions": text_list, "limitations": text_list}
+    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
+
+
+def _parse_reply(reply: ChatReply) -> ModelAnswer:
+    try:
+        return ModelAnswer.model_validate(dict(reply.data))
+    except ValidationError as error:
+        tokens = reply.usage.input_tokens + reply.usage.output_tokens
+        raise InvalidModelOutput(f"{reply.model} gave an answer of another shape: {error.error_count()} errors", calls=reply.calls, tokens=tokens) from error
+
+
+def _verify_answer(model_answer: ModelAnswer, reply: ChatReply, candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> AnswerDraft:
+    """Sentences with at least one verified citation; the others are counted in the limitations."""
+    citations: dict[tuple[object, int], Citation] = {}
+    cited_sentences = []
+    for sentence in model_answer.sentences if model_answer.sufficient else []:
+        text = strip_citation_marks(sentence.text)
+        if numbers := _cite_sentence(text, set(sentence.citations), candidates, plan, citations):
+            cited_sentences.append(DraftSentence(text, numbers))
+    n_dropped = len(model_answer.sentences) - len(cited_sentences) if model_answer.sufficient else 0
+    limitations = [*_format_remarks(model_answer.limitations), *([f"Sentences without a verified citation were left out: {n_dropped}."] if n_dropped else [])]
+    return AnswerDraft(
+        tuple(cited_sentences),
+        tuple(citations.values()),
+        reply.model,
+        _format_remarks(model_answer.assumptions),
+        tuple(limitations),
+        calls=reply.calls,
+        tokens=reply.usage.input_tokens + reply.usage.output_tokens,
+        reply=reply,
+    )
+
+
+def _format_remarks(remarks: Sequence[str]) -> tuple[str, ...]:
+    """Nothing proves what a model says of its own answer: it is short, and called the model's."""
+    normalized = [normalize_whitespace(remark, MAX_REMARK) for remark in remarks[:MAX_REMARKS]]
+    return tuple(f"Stated by the model: {remark}" for remark in normalized if remark)
+
+
+def _cite_sentence(
+    text: str, context_numbers: set[int], candidates: Sequence[QuoteCandidate], plan: QueryPlan, citations: dict[tuple[object, int], Citation]
+) -> tuple[int, ...]:
+    """Numbers of the citations that prove the sentence (new ones are added), or none. `named` are the contexts that the model names for it."""
+    named_candidates = [item for item in candidates if item.context.n in context_numbers]
+    if not named_candidates or find_unsupported_numbers(
+        text, [plan.question, *{item.context.n: item.context.readable_text for item in named_candidates}.values()]
+    ):
+        return ()
+    quotes, support = choose_quotes(text, named_candidates, MAX_QUOTES_PER_SENTENCE)
+    if support < MIN_SUPPORT:
+        quotes = [_pick_first_of_best(named_candidates)] if _is_foreign(named_candidates, plan.language) else []
+    return tuple(n for item in quotes if (n := _number_citation(item, citations)) is not None)
+
+
+def _is_foreign(passages: Sequence[QuoteCandidate], language: str | None) -> bool:
+    return language is not None and all(item.chunk.language not in (None, language) for item in passages)
+
+
+def _pick_first_of_best(passages: Sequence[QuoteCandidate]) -> QuoteCandidate:
+    """Where words cannot choose: the first sentence of the passage's best child."""
+    return next((item for item in passages if item.chunk.chunk_id == item.context.parent.best.chunk.chunk_id), passages[0])
+
+
+def _number_citation(candidate: QuoteCandidate, citations: dict[tuple[object, int], Citation]) -> int | None:
+    key = (candidate.chunk.chunk_id, candidate.start)
+    if key not in citations:
+        citation = build_citation(len(citations) + 1, candidate)
+        if citation is None:
+            return None
+        citations[key] = citation
+    return citations[key].n

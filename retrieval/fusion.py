@@ -1,0 +1,148 @@
+"""Fusion: one score from the channels, with every number that entered it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+from numpy.typing import NDArray
+
+from schemas.ports.search import ChunkView, Hit
+from schemas.profiles import FusionProfile
+from schemas.questions import Channel, ChannelRank
+
+Floats = NDArray[np.float64]
+
+MIN_CANDIDATES = 20
+"""Candidates below which a mean and a deviation say nothing: then reciprocal ranks are fused."""
+
+
+@dataclass(frozen=True, slots=True)
+class FusedCandidate:
+    """A child chunk with its fused score; `parts` are the addends by name and what they were made of."""
+
+    chunk: ChunkView
+    score: float
+    channel_places: Mapping[Channel, ChannelRank]
+    score_parts: Mapping[str, float]
+
+
+@dataclass(frozen=True, slots=True)
+class Fusion:
+    """Candidates, best first, equal scores in the order of their ids. `numbers` holds method, weights, means and deviations."""
+
+    candidates: tuple[FusedCandidate, ...]
+    numbers: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FusionInput:
+    """What is fused: each channel's hits, which channels gave all they had, and the word-pair scores of chunks."""
+
+    hits: Mapping[Channel, Sequence[Hit]]
+    complete_channels: frozenset[Channel] = frozenset()
+    pair_scores: Mapping[UUID, float] | None = None
+
+
+def fuse_candidates(inputs: FusionInput, chunks: Mapping[UUID, ChunkView], profile: FusionProfile) -> Fusion:
+    """The sum of z-scores, or weighted reciprocal ranks where the profile says so or where deviations say nothing. Does not depend on the order of the hits."""
+    places = {channel: _rank_hits(hits, chunks) for channel, hits in inputs.hits.items() if hits}
+    ids = sorted({chunk_id for places_by_chunk in places.values() for chunk_id in places_by_chunk})
+    if profile.method == "zscore" and len(ids) >= MIN_CANDIDATES:
+        fusion = _fuse_z_scores(ids, places, inputs, chunks, profile)
+        if fusion is not None:
+            return fusion
+    return _fuse_reciprocal_ranks(ids, places, chunks, profile)
+
+
+def _rank_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView]) -> dict[UUID, ChannelRank]:
+    best = {hit.chunk_id: hit.score for hit in sorted(hits, key=lambda hit: hit.score) if hit.chunk_id in chunks}
+    ordered = sorted(best, key=lambda chunk_id: (-best[chunk_id], chunk_id))
+    return {chunk_id: ChannelRank(rank=rank, score=best[chunk_id]) for rank, chunk_id in enumerate(ordered, 1)}
+
+
+def _fuse_z_scores(
+    ids: list[UUID],
+    places: Mapping[Channel, Mapping[UUID, ChannelRank]],
+    inputs: FusionInput,
+    chunks: Mapping[UUID, ChunkView],
+    profile: FusionProfile,
+) -> Fusion | None:
+    """`Σ weight × (score − mean) / deviation` over the union of the candidates; None when every channel's deviation is zero."""
+    total = np.zeros(len(ids))
+    parts: dict[str, Floats] = {}
+    numbers: dict[str, Any] = {"method": "zscore", "candidates": len(ids)}
+    for channel, places_by_chunk in places.items():
+        values = _fill_scores(ids, places_by_chunk, complete=channel in inputs.complete_channels)
+        if channel == "lexical" and profile.bigram and inputs.pair_scores:
+            pairs = np.array([inputs.pair_scores.get(chunk_id, 0.0) for chunk_id in ids])
+            values, parts["word_pairs"] = values + profile.bigram * pairs, pairs
+        mean, deviation = float(values.mean()), float(values.std())
+        weight = get_weight(channel, profile)
+        numbers[channel] = {"weight": weight, "mean": mean, "deviation": deviation}
+        parts[f"{channel}_z"] = compute_z_scores(values)
+        total += weight * parts[f"{channel}_z"]
+    if not any(numbers[channel]["deviation"] for channel in places):
+        return None
+    return _build_fusion(ids, total, parts, places, chunks, numbers)
+
+
+def _fill_scores(ids: list[UUID], places_by_chunk: Mapping[UUID, ChannelRank], *, complete: bool) -> Floats:
+    """Scores of the union. A chunk that the channel missed scores its least hit, an upper bound; or 0 if the channel gave all it had."""
+    default_score = 0.0 if complete else min(channel_place.score for channel_place in places_by_chunk.values())
+    return np.array([places_by_chunk[chunk_id].score if chunk_id in places_by_chunk else default_score for chunk_id in ids])
+
+
+def compute_z_scores(values: Floats) -> Floats:
+    """(value − mean) / deviation; zeros where all values are equal."""
+    deviation = values.std()
+    return (values - values.mean()) / deviation if deviation > 1e-12 else np.zeros(len(values))
+
+
+def _fuse_reciprocal_ranks(
+    ids: list[UUID], places: Mapping[Channel, Mapping[UUID, ChannelRank]], chunks: Mapping[UUID, ChunkView], profile: FusionProfile
+) -> Fusion:
+    """Weighted reciprocal rank fusion (Cormack, Clarke and Büttcher 2009) as a share of the most that the channels that answered can give."""
+    max_sum = sum(get_weight(channel, profile) / (profile.rrf_k + 1) for channel in places) or 1.0
+    parts = {
+        f"{channel}_rrf": np.array(
+            [
+                get_weight(channel, profile) / (profile.rrf_k + places_by_chunk[chunk_id].rank) / max_sum if chunk_id in places_by_chunk else 0.0
+                for chunk_id in ids
+            ]
+        )
+        for channel, places_by_chunk in places.items()
+    }
+    total = np.sum(list(parts.values()), axis=0) if parts else np.zeros(len(ids))
+    numbers: dict[str, Any] = {"method": "rrf", "candidates": len(ids), "k": profile.rrf_k, "most": max_sum}
+    numbers.update({channel: {"weight": get_weight(channel, profile)} for channel in places})
+    return _build_fusion(ids, total, parts, places, chunks, numbers)
+
+
+def get_weight(channel: Channel, profile: FusionProfile) -> float:
+    return {"lexical": profile.lexical, "semantic": profile.semantic, "graph": profile.graph}[channel]
+
+
+def _build_fusion(
+    ids: list[UUID],
+    total: Floats,
+    parts: Mapping[str, Floats],
+    places: Mapping[Channel, Mapping[UUID, ChannelRank]],
+    chunks: Mapping[UUID, ChunkView],
+    numbers: Mapping[str, Any],
+) -> Fusion:
+    scores, names = total.tolist(), tuple(parts)
+    columns = zip(*(values.tolist() for values in parts.values()), strict=True)
+    candidates = [
+        FusedCandidate(
+            chunks[chunk_id],
+            score,
+            {channel: places_by_chunk[chunk_id] for channel, places_by_chunk in places.items() if chunk_id in places_by_chunk},
+            dict(zip(names, row, strict=True)),
+        )
+        for chunk_id, score, row in zip(ids, scores, columns, strict=True)
+    ]
+    return Fusion(tuple(sorted(candidates, key=lambda item: (-item.score, item.chunk.chunk_id))), numbers)

@@ -1,0 +1,222 @@
+"""The walk back: from a citation, or a document, to the bytes that were uploaded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from retrieval.lineage import hops
+from retrieval.lineage.evidence_reader import BlobEvidence, EventEvidence, read_blob, read_event, read_transcript
+from retrieval.passage_codec import hash_text
+from schemas.errors import NotFound
+from schemas.events import ChunksEmbedded, DocumentAccepted, DocumentChunked, DocumentTranscribed, Event
+from schemas.lineage import CitationLineage, DocumentLineage, Hop, list_broken_hops
+from schemas.ports.engines import BlobStore
+from schemas.ports.lineage import LineageStore, PartPosition, RevisionLineage, StoredChunk
+from schemas.ports.log import EventLog
+from schemas.ports.rerun import RecordedTexts
+from schemas.principals import Principal
+from schemas.questions import Citation
+from schemas.run_records import RecordedChunk
+from schemas.values import Transcript
+from streams.codec import Codec
+
+
+@dataclass(frozen=True, slots=True)
+class RevisionEvidence:
+    """All that is known of one revision: its row, its facts, its text, its bytes."""
+
+    row: RevisionLineage
+    received: EventEvidence
+    accepted: EventEvidence
+    transcribed: tuple[PartPosition, EventEvidence] | None
+    chunked: Sequence[tuple[PartPosition, EventEvidence]]
+    embedded: Sequence[tuple[PartPosition, EventEvidence]]
+    transcript: Transcript | None
+    text_blob: BlobEvidence | None
+    content: BlobEvidence
+
+    @property
+    def verified_transcript(self) -> Transcript | None:
+        """The text, where it has the hash that its event names: only then may others be blamed for differing from it."""
+        data = self.transcribed[1].event.data if self.transcribed and self.transcribed[1].event else None
+        fits = self.transcript is not None and isinstance(data, DocumentTranscribed) and hash_text(self.transcript.markdown) == data.text_sha256
+        return self.transcript if fits else None
+
+
+@dataclass(frozen=True, slots=True)
+class LineageTracer:
+    """Raises NotFound for what is not known, TransientError where log, tables or blobs are away."""
+
+    tables: LineageStore
+    texts: RecordedTexts
+    log: EventLog
+    codec: Codec
+    blobs: BlobStore
+
+    async def trace_document(self, caller: Principal, document_id: UUID) -> DocumentLineage:
+        """Of the revision that answers, else of the latest."""
+        row = await self._fetch_revision(caller, document_id, None, None)
+        evidence = await self._collect_evidence(row, row.generation)
+        document_hops = [*_check_to_text(evidence, None), *_check_chunked_parts(evidence), *_check_embedded_parts(evidence)]
+        return DocumentLineage(
+            document_id=document_id,
+            external_id=row.external_id,
+            title=row.title,
+            revision=row.revision,
+            order=list(row.order),
+            generation=row.generation,
+            source=row.source,
+            event_id=row.event_id,
+            content_sha256=row.content_sha256,
+            hops=document_hops,
+            verified=not list_broken_hops(document_hops),
+            broken=list_broken_hops(document_hops),
+        )
+
+    async def trace_citation(self, caller: Principal, generation: str, citation: Citation, recorded: RecordedChunk) -> CitationLineage:
+        """`read` is the chunk as the answer's record names it."""
+        row = await self._fetch_revision(caller, recorded.document_id, recorded.order, generation)
+        evidence = await self._collect_evidence(row, generation)
+        stored_chunk = await self.tables.fetch_chunk(generation, recorded.document_id, recorded.order, recorded.id)
+        citation_hops = await self._trace_chunk(caller, generation, citation, recorded, stored_chunk, evidence)
+        start, end = _get_span(citation, recorded)
+        return CitationLineage(
+            n=citation.n,
+            quote=citation.quote,
+            chunk_id=citation.chunk_id,
+            document_id=citation.document_id,
+            external_id=citation.external_id,
+            title=citation.title,
+            revision=row.revision,
+            generation=generation,
+            char_start=start,
+            char_end=end,
+            pages=citation.pages,
+            spans=citation.spans,
+            content_sha256=row.content_sha256,
+            hops=citation_hops,
+            verified=not list_broken_hops(citation_hops),
+            broken=list_broken_hops(citation_hops),
+        )
+
+    async def _trace_chunk(
+        self, caller: Principal, generation: str, citation: Citation, recorded: RecordedChunk, stored_chunk: StoredChunk | None, evidence: RevisionEvidence
+    ) -> list[Hop]:
+        location, text = f"table child_chunks ({generation}) {recorded.id}", stored_chunk.text if stored_chunk else None
+        if stored_chunk is None:
+            location, text = f"table chunk_history {recorded.id}", (await self.texts.fetch_texts(caller, [recorded])).get(recorded.id)
+        chunk_hop = hops.check_chunk(location, text, recorded, citation)
+        vectors = [
+            _check_embedded(evidence, part, (recorded.id, stored_chunk)) for part in evidence.embedded if stored_chunk and _has_vector(part[1], recorded.id)
+        ]
+        parts = [part for part in evidence.chunked if _has_chunk(part[1], recorded.id)]
+        chunk_and_text = (recorded, text if text is not None else "")
+        chunked = [_check_chunked(evidence, part, chunk_and_text) for part in parts] or [_check_missing_part(evidence, generation)]
+        return [chunk_hop, *vectors, *chunked, *reversed(_check_to_text(evidence, hops.QuotePosition(citation.quote, *_get_span(citation, recorded))))]
+
+    async def _fetch_revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionLineage:
+        row = await self.tables.fetch_revision(caller, document_id, order, generation)
+        if row is None:
+            raise NotFound(f"no document {document_id}", remedy="It may have been erased; `anabranch documents list` shows those that are there.")
+        return row
+
+    async def _collect_evidence(self, row: RevisionLineage, generation: str | None) -> RevisionEvidence:
+        part_positions = await self.tables.fetch_part_positions(row.document_id, row.order, generation)
+        accepted, received, content, *part_events = await asyncio.gather(
+            self._read_event(row.accepted_position),
+            self._read_received(row),
+            read_blob(self.blobs, row.blob),
+            *(self._read_event(located_part.position) for located_part in part_positions),
+        )
+        assert isinstance(accepted, EventEvidence) and isinstance(received, EventEvidence) and isinstance(content, BlobEvidence)
+        pairs = [(part_position, event) for part_position, event in zip(part_positions, part_events, strict=True) if isinstance(event, EventEvidence)]
+        steps = {step: [pair for pair in pairs if pair[0].step == step] for step in ("transcribed", "chunked", "embedded")}
+        transcribed = steps["transcribed"][0] if steps["transcribed"] else None
+        transcript, text_blob = await self._read_text(transcribed[1]) if transcribed else (None, None)
+        return RevisionEvidence(row, received, accepted, transcribed, steps["chunked"], steps["embedded"], transcript, text_blob, content)
+
+    async def _read_event(self, position: Any) -> EventEvidence:
+        return await read_event(self.log, self.codec, position)
+
+    async def _read_received(self, row: RevisionLineage) -> EventEvidence:
+        if row.received_position is None:
+            return EventEvidence("raw", gone_reason="where the door read it is no longer known")
+        evidence = await self._read_event(row.received_position)
+        return EventEvidence(evidence.location, gone_reason="gone: topic raw keeps its records for a time only") if evidence.gone_reason else evidence
+
+    async def _read_text(self, evidence: EventEvidence) -> tuple[Transcript | None, BlobEvidence | None]:
+        data = evidence.event.data if evidence.event else None
+        return await read_transcript(self.blobs, data) if isinstance(data, DocumentTranscribed) else (None, None)
+
+
+def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None) -> list[Hop]:
+    """From the bytes to the Markdown."""
+    accepted = evidence.accepted.event if evidence.accepted.event and isinstance(evidence.accepted.event.data, DocumentAccepted) else None
+    document_hops = [
+        hops.build_blob_hop("blob", evidence.content, "the uploaded bytes, by their hash"),
+        hops.check_received(evidence.received, evidence.row, accepted),
+        hops.check_accepted(evidence.accepted, evidence.row, evidence.received.event),
+    ]
+    document_hops += [hops.check_text(evidence.text_blob)] if evidence.text_blob else []
+    if evidence.transcribed:
+        part_position, event = evidence.transcribed
+        document_hops.append(hops.check_transcribed(event, evidence.row, part_position.event_id, accepted, evidence.transcript, quote))
+    else:
+        document_hops.append(Hop(name="transcribed", place="ocr_done", verified=None, detail="no table knows where its text stands in the log"))
+    return document_hops
+
+
+def _check_chunked_parts(evidence: RevisionEvidence) -> list[Hop]:
+    return [_check_chunked(evidence, part, None) for part in evidence.chunked]
+
+
+def _check_embedded_parts(evidence: RevisionEvidence) -> list[Hop]:
+    return [_check_embedded(evidence, part, None) for part in evidence.embedded]
+
+
+def _check_chunked(evidence: RevisionEvidence, part: tuple[PartPosition, EventEvidence], chunk: tuple[RecordedChunk, str] | None) -> Hop:
+    return hops.check_chunked(part[1], part[0].event_id, _get_event(evidence.transcribed), chunk, evidence.verified_transcript)
+
+
+def _check_embedded(evidence: RevisionEvidence, part: tuple[PartPosition, EventEvidence], chunk: tuple[UUID, StoredChunk] | None) -> Hop:
+    return hops.check_embedded(part[1], part[0].event_id, [event for pair in evidence.chunked if (event := _get_event(pair))], chunk)
+
+
+def _check_missing_part(evidence: RevisionEvidence, generation: str) -> Hop:
+    """The part that should hold the chunk: one that cannot be read is to blame, else none holds it. Another generation may have cut the text otherwise."""
+    for part in evidence.chunked:
+        hop = _check_chunked(evidence, part, None)
+        if hop.verified is not True:
+            return hop
+    if not evidence.chunked or evidence.chunked[0][0].generation != generation:
+        return Hop(
+            name="chunked", place="chunked", verified=None, detail=f"no table knows any more where the parts of generation {generation} stand in the log"
+        )
+    return Hop(name="chunked", place=_format_locations(evidence.chunked), verified=False, detail="no part of the revision holds the chunk")
+
+
+def _format_locations(parts: Sequence[tuple[PartPosition, EventEvidence]]) -> str:
+    return ", ".join(evidence.location for _, evidence in parts)
+
+
+def _get_event(part: tuple[PartPosition, EventEvidence] | None) -> Event[Any] | None:
+    return part[1].event if part else None
+
+
+def _has_chunk(evidence: EventEvidence, chunk_id: UUID) -> bool:
+    data = evidence.event.data if evidence.event else None
+    return isinstance(data, DocumentChunked) and any(child.id == chunk_id for child in hops.iterate_children(data))
+
+
+def _has_vector(evidence: EventEvidence, chunk_id: UUID) -> bool:
+    data = evidence.event.data if evidence.event else None
+    return isinstance(data, ChunksEmbedded) and any(vector.chunk_id == chunk_id for vector in data.vectors)
+
+
+def _get_span(citation: Citation, recorded: RecordedChunk) -> tuple[int, int]:
+    starts, ends = [span.char_start for span in citation.spans], [span.char_end for span in citation.spans]
+    return min(starts, default=recorded.char_start), max(ends, default=recorded.char_end)

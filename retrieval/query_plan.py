@@ -1,0 +1,91 @@
+"""Plan: what a question asks with, by rules."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from retrieval.words import extract_content_words, guess_language, guess_likelier_language, split_words, truncate_to_content_words
+from schemas.ports.engines import LanguageDetector, NameNormalizer
+
+MAX_CONTENT_WORDS = 64
+"""Content words of a question that count: what follows the last of them is not read."""
+MAX_NAME_WORDS = 4
+"""Words of a name that is looked for without capitals or quotes."""
+_MAX_NAME_CANDIDATE_WORDS = 64
+_QUOTED = re.compile('["“”„«»]([^"“”„«»]{2,120})["“”„«»]')
+_JOINERS = "of|the|de|da|do|das|dos|del|la|van|von|der|&"
+_NAME_WORD = r"[^\W\d_a-zà-öø-ÿ][\w'’.&-]*"
+_CAPITALISED = re.compile(rf"(?<!\w){_NAME_WORD}(?:[ ](?:(?:{_JOINERS})[ ])?{_NAME_WORD})*")
+
+
+@dataclass(frozen=True, slots=True)
+class QueryPlan:
+    """`names` are the folded keys that may be entities, with what a match of each is worth: 1 written as a name, less for plain words."""
+
+    question: str
+    language: str | None
+    language_sure: bool
+    keywords: tuple[str, ...]
+    written_names: tuple[str, ...]
+    names: dict[str, float]
+
+    @property
+    def has_topic(self) -> bool:
+        """False for function words alone ("What is it?"). Capitals make a topic of one ("the WHO") only where not every word has them."""
+        return bool(self.keywords) or (bool(self.written_names) and not (self.question.istitle() or self.question.isupper()))
+
+
+def plan_query(question: str, requested_language: str | None, languages: LanguageDetector, names: NameNormalizer) -> QueryPlan:
+    language, is_sure = detect_question_language(question, requested_language, languages)
+    question = truncate_to_content_words(question, MAX_CONTENT_WORDS, language)
+    written_keys = tuple(dict.fromkeys(find_written_names(question)))
+    return QueryPlan(
+        question,
+        language,
+        is_sure,
+        tuple(dict.fromkeys(extract_content_words(question, language))),
+        written_keys,
+        weigh_name_keys(question, written_keys, names),
+    )
+
+
+def detect_question_language(question: str, requested: str | None, languages: LanguageDetector) -> tuple[str | None, bool]:
+    """The language and whether it is sure: given or clearly told by the function words. Detected or barely told, it is not (both err on short questions)."""
+    if requested:
+        return requested.lower().split("-")[0], True
+    guessed_language = guess_language(question)
+    return (guessed_language, True) if guessed_language else (languages.detect(question) or guess_likelier_language(question), False)
+
+
+def find_written_names(question: str) -> Iterator[str]:
+    """Spans that are written as names: quoted, or capitalised (the first word only if another capitalised one follows)."""
+    yield from (match.group(1).strip() for match in _QUOTED.finditer(question))
+    for match in _CAPITALISED.finditer(question):
+        name = match.group().rstrip(".'’-&")
+        if match.start() == 0 and " " not in name:
+            continue
+        yield name
+        if match.start() == 0:
+            yield name.split(" ", 1)[1]
+
+
+def weigh_name_keys(question: str, written: tuple[str, ...], names: NameNormalizer) -> dict[str, float]:
+    """Folded keys: written names count 1, phrases of two to four words .8, single content words .5."""
+    keys: dict[str, float] = {}
+    for name in written:
+        _raise_weight(keys, names.normalize(name), 1.0)
+    question_words = split_words(question)[:_MAX_NAME_CANDIDATE_WORDS]
+    topic_words = set(extract_content_words(question))
+    for length in range(MAX_NAME_WORDS, 0, -1):
+        for start in range(len(question_words) - length + 1):
+            name_words = question_words[start : start + length]
+            if name_words[0] in topic_words and name_words[-1] in topic_words and (length > 1 or len(name_words[0]) > 3):
+                _raise_weight(keys, names.normalize(" ".join(name_words)), 0.5 if length == 1 else 0.8)
+    return keys
+
+
+def _raise_weight(keys: dict[str, float], key: str, weight: float) -> None:
+    if key:
+        keys[key] = max(weight, keys.get(key, 0.0))

@@ -1,6 +1,0 @@
-"""How many events a second may be asked for: from one in a quarter of an hour on; more than the tables can keep as a number is no pace."""
-
-from __future__ import annotations
-
-SLOWEST = 0.001
-FASTEST = 1_000_000

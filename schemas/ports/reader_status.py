@@ -1,0 +1,32 @@
+"""Why a reader stands still, told to whoever looks."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from schemas.errors import AnabranchError
+
+ALL_PARTITIONS = -1
+"""In place of a partition: all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    reader: str
+    """The consumer group."""
+    topic: str
+    partition: int
+    code: str
+    detail: str
+    remedy: str
+    since: datetime
+
+
+class ReaderStatus(Protocol):
+    """Notes hold for a while only: whoever stands still renews them. Every call may raise DatabaseUnavailable."""
+
+    async def set_paused(self, reader: str, topic: str, partition: int, reason: AnabranchError) -> None: ...
+
+    async def clear_paused(self, reader: str, topic: str, partition: int) -> None: ...

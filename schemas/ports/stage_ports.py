@@ -1,0 +1,106 @@
+"""What a reaction may use."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from schemas.generations import Generation
+from schemas.ports.engines import BlobStore, Chunker, Embedder, Extractor, Fetcher, LanguageDetector, Parser
+from schemas.ports.erasure import Eraser
+from schemas.ports.ledger import Memo
+from schemas.records import Position
+
+ANY_SOURCE = "*"
+
+
+@dataclass(frozen=True, slots=True)
+class IngressLimits:
+    """What the door lets in. Sizes are bytes."""
+
+    max_bytes: int = 512 * 1024 * 1024
+    inline_bytes: int = 700_000
+    max_pages: int = 3_000
+    tenants_by_source: Mapping[str, frozenset[str]] = field(default_factory=lambda: {ANY_SOURCE: frozenset({"default"})})
+    """ce_source of a foreign producer → tenants it may write for; ANY stands for sources that are not named."""
+    takeover_by_source: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """ce_source → sources whose documents it may change too; ANY stands for all."""
+    sources_by_topic: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    """Topic of a producer of its own → sources that may write on it, and on no other."""
+
+
+@dataclass(frozen=True, slots=True)
+class LatestRevision:
+    """What the tables say of a document's newest revision."""
+
+    is_numbered: bool
+    external_id: str | None
+    order: tuple[int, ...] | None
+
+
+class DocumentOwners(Protocol):
+    """By which source each document came. All raise DatabaseUnavailable."""
+
+    async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None: ...
+
+    async def claim_ownership(self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]) -> str:
+        """Make `source` the owner where there is none, or where the owner is one of `allowed` (ANY: whoever it is). Returns the owner after that."""
+
+
+class LatestRevisions(Protocol):
+    async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class NewlyVisibleRevision:
+    """A revision, and the event that brought it."""
+
+    tenant: str
+    document_id: UUID
+    external_id: str | None
+    event_id: str
+    source: str
+    accepted_id: UUID
+    n_chunks: int
+
+
+class GenerationSwitches(Protocol):
+    async def fetch_newly_visible(self, generation: str, previous: str) -> list[NewlyVisibleRevision]:
+        """What the one shows and the other, which answered before, never did. Raises DatabaseUnavailable."""
+
+
+AssignOrder = Callable[[Position, datetime], list[int]]
+"""The order of an event that has no number of its own, from where and when it was appended; its first number is the log's epoch."""
+
+
+@dataclass(frozen=True, slots=True)
+class StagePorts:
+    """The second argument of every `react`: engines of this generation, the blob store, the memo."""
+
+    generation: Generation
+    blobs: BlobStore
+    memo: Memo
+    fetcher: Fetcher
+    parser: Parser
+    chunker: Chunker
+    extractor: Extractor
+    embedder: Embedder
+    language_detector: LanguageDetector
+    latest_revisions: LatestRevisions
+    limits: IngressLimits
+    assign_order: AssignOrder
+    source_epochs: dict[str, int] = field(default_factory=dict)
+    owners: DocumentOwners | None = None
+    """Where stage `receive` runs."""
+    eraser: Eraser | None = None
+    """Where stage `erase` runs."""
+    generation_switches: GenerationSwitches | None = None
+    """Where stage `announce` runs."""
+
+
+def make_blob_key(tenant: str, document_id: UUID, sha256: str) -> str:
+    """Where a document's bytes lie; never shared between documents."""
+    return f"{tenant}/{document_id}/{sha256}"

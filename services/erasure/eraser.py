@@ -1,0 +1,160 @@
+"""Erasing documents for good: withdrawn first, then their keys destroyed, then, when nothing of them is under way any more, every trace removed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TypeVar
+from uuid import UUID
+
+import structlog
+
+from anabranch.composition.encryption import overwrite_destroyed_shares
+from anabranch.composition.storage import Storage
+from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested, KeysDestroyed
+from schemas.ids import content_id
+from schemas.records import Record
+from services.erasure.document_blobs import find_document_blobs
+from services.erasure.drain import DrainBarrier
+from services.erasure.receipt import build_receipt
+from sql.compaction import compact_lexical
+from sql.erasure import AFFECTED_TABLES, RESENT_COUNT, UNSCRUBBED_PREFIX, WAL_MARKER, PgErasure
+from sql.generations import PgGenerations
+from sql.keystore import PgKeystore
+from sql.scrubber import scrub_tables, vacuum_tables
+from streams.payload_keys import CACHE_TTL_S
+from streams.publisher import build_root_event
+from streams.submission import build_raw_record
+from streams.topics import CONTROL
+
+log = structlog.get_logger(__name__)
+CE_SOURCE = "anabranch/erase"
+REASON_PREFIX = "erasure "
+"""What the reason of a withdrawal begins with that an erasure states; the receipt's id follows."""
+POLL_S = 0.2
+MAX_ROUNDS = 5
+KEY_CACHE_MARGIN_S = 0.5
+DOCUMENTS_PER_BATCH = 200
+"""Documents of one transaction."""
+KEYS_PER_EVENT = 2_000
+"""Of one event."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class DocumentEraser:
+    """`schemas.ports.erasure.Eraser` over log, tables and blobs. Each step may be repeated; counts are kept beside."""
+
+    storage: Storage
+    clock: Callable[[], datetime]
+    is_readable: Callable[[str], bool]
+    """Whose events are not sealed now."""
+    versioned_blobs: bool = False
+    """Whether the blob store may keep versions of what was deleted."""
+
+    async def erase(self, request: ErasureRequested) -> ErasureCompleted:
+        tables = PgErasure(self.storage.pool)
+        if not await tables.is_done(request.receipt_id):
+            if not await tables.has_begun(request.receipt_id):
+                await self._wait_for_sent_events(tables, request)
+            documents = await tables.begin(request.receipt_id, request.tenant, request.scope, request.subject)
+            await self._erase_documents(tables, request, documents)
+            await tables.mark_done(request.receipt_id)
+        return await build_receipt(
+            request, self.storage, tables, self.clock(), readable_now=self.is_readable(request.tenant), versioned_blobs=self.versioned_blobs
+        )
+
+    async def _wait_for_sent_events(self, tables: PgErasure, request: ErasureRequested) -> None:
+        """Only who has come is found by collection or tenant. A document that may answer is withdrawn at once, however long an engine is at work: what is on its
+        way of it is older than its withdrawal, or is found by a further round."""
+        if request.scope != "document" or not await tables.fetch_unwithdrawn_orders(request.tenant, [UUID(request.subject)]):
+            await DrainBarrier(self.storage).wait_for_arrivals()
+
+    async def _erase_documents(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
+        """What comes again meanwhile may be under a key that is gone, or want bytes that are: it is erased as well. Whoever never stops sending is withdrawn
+        in the end, and the receipt says so."""
+        remaining: Sequence[UUID] = documents
+        for _ in range(MAX_ROUNDS):
+            await self._run_round(tables, request, remaining)
+            remaining = list(await tables.fetch_unwithdrawn_orders(request.tenant, remaining))
+            if not remaining:
+                break
+            log.info("erasing what came meanwhile", receipt=str(request.receipt_id), documents=len(remaining))
+        await self._withdraw(tables, request, remaining)
+        await tables.add_counts(request.receipt_id, {RESENT_COUNT: len(remaining)})
+        await self._compact_statistics()
+        await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)  # also those that a killed worker had destroyed only in the table
+        await self._scrub(tables, request)
+
+    async def _run_round(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
+        await self._withdraw(tables, request, documents)
+        await self._destroy_keys(tables, request, [*documents, *await tables.fetch_event_ids(documents, before=await tables.fetch_time())])
+        await asyncio.sleep(CACHE_TTL_S + KEY_CACHE_MARGIN_S)  # by then no process opens anything with them any more
+        drain_barrier = DrainBarrier(self.storage)
+        if await drain_barrier.has_builds():
+            await self._delete_data(tables, request, documents, await drain_barrier.wait_for_serving())
+        before = await drain_barrier.wait_for_all()
+        await self._destroy_keys(tables, request, documents)  # what the door had still before it was sealed with new ones
+        await self._delete_data(tables, request, documents, before)
+        await tables.erase_late_jobs(documents, before=await drain_barrier.wait_for_all())
+
+    async def _withdraw(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
+        """By the door, as anybody would: so that it has its place in the order, and reaches every generation. Where events are readable it is said of each
+        document, so that the log alone tells which were erased."""
+        is_readable = await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
+        orders = await (tables.fetch_latest_orders(request.tenant, documents) if is_readable else tables.fetch_unwithdrawn_orders(request.tenant, documents))
+        for batch in _split_batches(list(orders.items()), DOCUMENTS_PER_BATCH):
+            await self.storage.log.append([await self._build_withdrawal(request, document, order) for document, order in batch])
+        while await tables.has_pending_withdrawal(orders):
+            await asyncio.sleep(POLL_S)
+
+    async def _build_withdrawal(self, request: ErasureRequested, document: UUID, order: Sequence[int]) -> Record:
+        data = DocumentWithdrawn(tenant=request.tenant, document_id=str(document), reason=f"{REASON_PREFIX}{request.receipt_id}")
+        event_id = f"erase/{request.receipt_id}/{document}/{'.'.join(map(str, order))}"
+        return await build_raw_record(data, event_id, time=self.clock(), codec=self.storage.codec, document_id=document)
+
+    async def _destroy_keys(self, tables: PgErasure, request: ErasureRequested, subjects: Iterable[UUID]) -> None:
+        """Told before it is done: a start applies what was told."""
+        keystore = PgKeystore(self.storage.pool)
+        for keys in _split_batches(await keystore.fetch_current_ids(request.tenant, list(subjects)), KEYS_PER_EVENT):
+            await tables.record_items(request.receipt_id, "keys", keys)
+            destruction = KeysDestroyed(receipt_id=request.receipt_id, tenant=request.tenant, keys=keys)
+            event = build_root_event(destruction, content_id("event", "key.destroyed", *map(str, keys)), CE_SOURCE, self.clock, tenant=request.tenant)
+            await self.storage.log.append([await self.storage.codec.encode(event, CONTROL, str(request.receipt_id))])
+            await keystore.destroy(request.tenant, keys)
+            await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)
+
+    async def _delete_data(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], before: datetime) -> None:
+        """What cites the documents goes first: without them nobody would find it again."""
+        traces = await tables.find_citing_records(request.tenant, documents, all_of_tenant=request.scope == "tenant")
+        await self._destroy_keys(tables, request, [*traces.runs, *traces.feedback])
+        await tables.erase_citing_records(request.receipt_id, traces)
+        is_readable = await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
+        uploads = await self.storage.blobs.list_blobs(f"uploads/{request.tenant}/")
+        for batch in _split_batches(documents, DOCUMENTS_PER_BATCH):
+            keys = await find_document_blobs(self.storage.blobs, tables, request, batch, uploads, before)
+            await tables.record_items(request.receipt_id, "blobs", [content_id("blob", key) for key in keys])
+            await self.storage.blobs.delete(keys)
+            await tables.erase_rows(request.receipt_id, request.tenant, batch, before=before, readable=is_readable)
+
+    async def _scrub(self, tables: PgErasure, request: ErasureRequested) -> None:
+        """Rewrite tables on the embedded server. On an external server only vacuum them; the receipt names what remains."""
+        if self.storage.key_file is None:
+            await vacuum_tables(self.storage.pool, AFFECTED_TABLES)
+            return
+        scrub_result = await scrub_tables(self.storage.pool)
+        unscrubbed_tables = {f"{UNSCRUBBED_PREFIX}{table}": 1 for table in scrub_result.remaining_tables}
+        await tables.add_counts(request.receipt_id, {**unscrubbed_tables, WAL_MARKER: int(scrub_result.is_wal_remaining)})
+
+    async def _compact_statistics(self) -> None:
+        """Words that were in these documents only go from the statistics when their counts are folded."""
+        for generation in await PgGenerations(self.storage.pool).fetch_undropped():
+            while await compact_lexical(self.storage.pool, generation.name):
+                await asyncio.sleep(0)
+
+
+def _split_batches(items: Sequence[T], max_size: int) -> Iterator[list[T]]:
+    for start in range(0, len(items), max_size):
+        yield list(items[start : start + max_size])

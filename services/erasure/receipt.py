@@ -1,0 +1,106 @@
+"""The receipt of an erasure: what was removed, and, as truly as it can be told, what remains and until when."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime
+
+from anabranch.composition.storage import Storage
+from schemas.events import ErasureCompleted, ErasureRequested
+from schemas.ports.log import EventLog
+from sql.erasure import DONE_MARKER, EVENT_COUNT, RESENT_COUNT, SOURCE_COUNT, SUBJECT_COUNT, UNSCRUBBED_PREFIX, WAL_MARKER, PgErasure
+from sql.keystore import PgKeystore
+from sql.log import PgLog
+from streams.topics import OUTCOMES, RAW
+
+ENCRYPTED_TOPICS = "topics accepted, ocr_done, chunked, entities, embedded, queries, feedback and dead_letters, and those of other generations"
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRetention:
+    """`until` is None where the topic forgets nothing."""
+
+    topic: str
+    until: datetime | None
+
+    def __str__(self) -> str:
+        end = f"until {self.until.isoformat()}" if self.until else "for ever"
+        return f"topic {self.topic}, {_TOPIC_CONTENTS[self.topic]}, {end}"
+
+
+_TOPIC_CONTENTS = {RAW: "as its producers sent it", OUTCOMES: "external ids, counts and reasons"}
+
+
+async def build_receipt(
+    request: ErasureRequested, storage: Storage, tables: PgErasure, now: datetime, *, readable_now: bool, versioned_blobs: bool
+) -> ErasureCompleted:
+    counts = await tables.fetch_counts(request.receipt_id)
+    special_counts = {counter: counts.pop(counter, 0) for counter in (EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER)}
+    write_ahead = bool(counts.pop(WAL_MARKER, 0))
+    unscrubbed = sorted(counter.removeprefix(UNSCRUBBED_PREFIX) for counter in counts if counter.startswith(UNSCRUBBED_PREFIX))
+    counts = {counter: count for counter, count in counts.items() if not counter.startswith(UNSCRUBBED_PREFIX)}
+    since = await PgKeystore(storage.pool).fetch_readable_since(request.tenant)
+    raw = await _fetch_topic_retention(storage.log, RAW, now)
+    outcomes = None if isinstance(storage.log, PgLog) else await _fetch_topic_retention(storage.log, OUTCOMES, now)
+    destroyed = "keys" in counts or not readable_now
+    return ErasureCompleted(
+        receipt_id=request.receipt_id,
+        tenant=request.tenant,
+        documents=special_counts[SUBJECT_COUNT],
+        removed=counts,
+        events=special_counts[EVENT_COUNT] if destroyed and not readable_now else 0,
+        method="keys destroyed" if destroyed else "nothing",
+        remains=[
+            *_describe_log_remains(raw, outcomes, since, readable_now),
+            *_describe_database_remains(unscrubbed, write_ahead, is_scrubbed=storage.key_file is not None),
+            *_describe_copies(request, versioned_blobs),
+            *_describe_document_remains(special_counts[SOURCE_COUNT], special_counts[RESENT_COUNT]),
+        ],
+        raw_until=raw.until,
+        completed_at=now,
+    )
+
+
+async def _fetch_topic_retention(log: EventLog, topic: str, now: datetime) -> TopicRetention:
+    """Of records that are there now."""
+    retention = await log.fetch_max_retention(topic)
+    return TopicRetention(topic, now + retention if retention is not None else None)
+
+
+def _describe_log_remains(raw: TopicRetention, outcomes: TopicRetention | None, since: datetime | None, readable_now: bool) -> Iterator[str]:
+    yield str(raw)
+    if outcomes is not None:
+        yield str(outcomes)
+    if readable_now:
+        yield f"{ENCRYPTED_TOPICS}: this tenant keeps its events readable"
+    elif since is not None:
+        yield f"{ENCRYPTED_TOPICS}: what was written while this tenant kept its events readable, which began at {since.isoformat()} at the latest"
+
+
+def _describe_database_remains(unscrubbed: list[str], write_ahead: bool, *, is_scrubbed: bool) -> Iterator[str]:
+    if not is_scrubbed:
+        yield (
+            "Postgres: deleted rows and wrapped keys in its files and write-ahead log until it uses their room again; "
+            "the master key opens those keys until `anabranch keys rewrap` replaces it"
+        )
+    if unscrubbed:
+        yield f"Postgres: deleted rows of {', '.join(unscrubbed)} in free space of their files until it is used again, or `anabranch db scrub` has run"
+    if write_ahead:
+        yield "Postgres: what was deleted in its write-ahead log until that is removed: a replication slot, or a setting, holds it"
+
+
+def _describe_copies(request: ErasureRequested, versioned_blobs: bool) -> Iterator[str]:
+    yield "copies that were made before: backups, replicas and snapshots of database, key file, blobs and disks"
+    if versioned_blobs:
+        yield "blob store: earlier versions of the deleted objects, where its bucket keeps versions"
+    if request.scope != "tenant":
+        yield "questions and feedback that repeat words of it, and whose answers did not use it"
+    yield "log files of the processes: ids of documents and events, external ids, idempotency keys"
+
+
+def _describe_document_remains(seen_count: int, resent_count: int) -> Iterator[str]:
+    if seen_count:
+        yield f"sources: {seen_count} of these documents are still there where they were taken from, and the readers remember their names"
+    if resent_count:
+        yield f"{resent_count} of these documents were sent again all the while: what came last is withdrawn, and is erased when it is asked for once more"

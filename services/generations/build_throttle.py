@@ -1,0 +1,46 @@
+"""How fast a generation is built beside the one that answers."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+
+BURST_S = 0.5
+
+
+@dataclass(slots=True)
+class BuildThrottle:
+    """Shared by the readers of one generation. `events_per_second` is None where there is no limit."""
+
+    events_per_second: float | None = None
+    resumed: asyncio.Event = field(default_factory=asyncio.Event)
+    next_admission_at: float = 0.0
+
+    def __post_init__(self) -> None:
+        self.resumed.set()
+
+    def configure(self, *, paused: bool, events_per_second: float | None) -> None:
+        """Another speed holds at once, also for those that wait already."""
+        if events_per_second != self.events_per_second:
+            self.events_per_second, self.next_admission_at = events_per_second, 0.0
+        if paused:
+            self.resumed.clear()
+        else:
+            self.resumed.set()
+
+    def limit_batch(self, event_count: int) -> int:
+        """How many to take at once, so that a slow pace is an even one."""
+        return event_count if self.events_per_second is None else max(1, min(event_count, int(self.events_per_second * BURST_S)))
+
+    async def wait_for_capacity(self, event_count: int) -> None:
+        """Wait while the build is paused, and until so many events may be taken."""
+        await self.resumed.wait()
+        rate = self.events_per_second
+        if rate is None:
+            return
+        clock = asyncio.get_running_loop().time
+        now = clock()
+        self.next_admission_at = max(self.next_admission_at, now - BURST_S) + event_count / rate
+        while (remaining_s := self.next_admission_at - clock()) > 0 and self.events_per_second == rate:
+            await asyncio.sleep(min(remaining_s, BURST_S))
+        await self.resumed.wait()

@@ -1,0 +1,190 @@
+"""Building a generation beside the one that answers: load, index, catch up, and for a rebuild check, switch and drop.
+
+Nothing of it is remembered here: how far the load has come are its readers' places in the log, so a worker that was killed goes on where it was."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from anabranch.composition.storage import Storage
+from schemas.errors import AnabranchError, PermanentError, TransientError
+from schemas.generations import Generation
+from services.generations.decisions import GenerationDecisions
+from services.generations.removal import finish_drop
+from services.generations.retention import check_retained
+from services.generations.stage_assignments import StageAssignment, assign_stages, resolve_topic_generation
+from sql.checksum import find_differing_tables
+from sql.generation_builds import GenerationBuild, PgGenerationBuilds
+from sql.generation_removal import begin_generation_drop, list_unremoved_generations
+from sql.generation_switch import switch_generation
+from sql.generations import PgGenerations
+from sql.pool import Pool
+from sql.secondary_indexes import build_indexes
+from sql.vector_index import ensure_vector_index
+from streams.stage import Stage
+
+log = structlog.get_logger(__name__)
+POLL_S = 0.2
+MAX_CHECKS = 60
+CHECK_INTERVAL_S = 0.5
+DROP_GRACE_S = 3.0
+"""By then every worker has seen that a generation is dropped."""
+EndOffsets = dict[int, int]
+
+
+@dataclass(slots=True)
+class GenerationBuilder:
+    """Any number of workers may run one: of each generation, one builds."""
+
+    storage: Storage
+    build_pool: Pool
+    stages: Sequence[Stage]
+    decisions: GenerationDecisions
+    sync_builds: Callable[[], Awaitable[None]]
+    """Adds up what was asked of engines here."""
+    build_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    removal_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
+    dropped_since: dict[str, float] = field(default_factory=dict)
+    """Dropped generations whose tables are still there, since when they were seen."""
+
+    async def run(self) -> None:
+        """Until cancelled. A lost database or log is waited for."""
+        try:
+            while True:
+                await asyncio.sleep(POLL_S)
+                try:
+                    await self._reconcile()
+                except TransientError as error:
+                    log.warning("building waits", code=error.code, detail=error.detail)
+        finally:
+            await _cancel_tasks([*self.build_tasks.values(), *self.removal_tasks.values()])
+
+    async def _reconcile(self) -> None:
+        builds = await PgGenerationBuilds(self.storage.pool).list_by_name()
+        await _cancel_tasks([task for name, task in self.build_tasks.items() if name not in builds])
+        self.build_tasks, self.removal_tasks = _select_running(self.build_tasks), _select_running(self.removal_tasks)
+        for name in await self._list_removable():
+            self.removal_tasks[name] = asyncio.create_task(self._remove(name))
+        for name, build in builds.items():
+            if _is_unfinished(build) and name not in self.build_tasks:
+                self.build_tasks[name] = asyncio.create_task(self._run_build(build))
+
+    async def _list_removable(self) -> list[str]:
+        """Dropped generations that every worker has stopped reading for."""
+        now = asyncio.get_running_loop().time()
+        self.dropped_since = {name: self.dropped_since.get(name, now) for name in await list_unremoved_generations(self.storage.pool)}
+        return [name for name, since in self.dropped_since.items() if now - since >= DROP_GRACE_S and name not in self.removal_tasks]
+
+    async def _remove(self, name: str) -> None:
+        try:
+            async with PgGenerationBuilds(self.build_pool).try_lock(name) as is_owner:
+                if is_owner and not (removal := await finish_drop(self.build_pool, self.storage.log, name)).removed:
+                    log.info("tables of a dropped generation are still held", generation=name, holder=removal.held_by)
+        except TransientError as error:
+            log.warning("removing a generation waits", generation=name, code=error.code, detail=error.detail)
+
+    async def _run_build(self, build: GenerationBuild) -> None:
+        build_store = PgGenerationBuilds(self.build_pool)
+        try:
+            async with build_store.try_lock(build.generation.name) as is_owner:
+                if is_owner:
+                    await self._build(build, build_store)
+        except TransientError as error:
+            log.warning("a build waits", generation=build.generation.name, code=error.code, detail=error.detail)
+        except AnabranchError as error:
+            log.error("a build failed", generation=build.generation.name, code=error.code, detail=error.detail)
+            await build_store.record_failure(build.generation.name, error)
+
+    async def _build(self, build: GenerationBuild, build_store: PgGenerationBuilds) -> None:
+        generation = build.generation
+        if generation.state == "building":
+            await build_store.set_phase(generation.name, "loading")
+            await self._wait_until_settled(generation)
+            await build_store.set_phase(generation.name, "indexing")
+            await self._build_indexes(generation)
+            await build_store.set_phase(generation.name, "catching up")
+            barrier = await self._wait_until_settled(generation)
+            await self.sync_builds()
+            await build_store.mark_built(generation.name, events=await self._count_events(generation), rows=await build_store.count_rows(generation.name))
+            await self.decisions.publish_built(
+                generation.name, {topic: ends for topic, ends in barrier.items() if resolve_topic_generation(topic) != generation.name}
+            )
+            await self._wait_until_built(generation.name)
+        if build.purpose == "rebuild":
+            await self._replace_live(generation.name, build_store)
+
+    async def _wait_until_settled(self, generation: Generation) -> Mapping[str, EndOffsets]:
+        """Wait until every event that is in the log now, and all that follows from it, is settled; returns the barrier."""
+        assignments = await self._list_assignments(generation)
+        topics = {assignment.topic for assignment in assignments}
+        barrier = {topic: await self.storage.fetch_ends(topic) for topic in sorted(topics)}
+        for assignment in assignments:
+            if resolve_topic_generation(assignment.topic) == generation.name:
+                barrier[assignment.topic] = await self.storage.fetch_ends(assignment.topic)
+            while await self.storage.count_pending(assignment.group, assignment.topic, barrier[assignment.topic]):
+                await asyncio.sleep(POLL_S)
+        return barrier
+
+    async def _list_assignments(self, generation: Generation) -> list[StageAssignment]:
+        """Those of the generation itself, each after the one whose facts it reads."""
+        assignments = assign_stages(await PgGenerations(self.storage.pool).fetch_undropped(), self.stages)
+        return [assignment for assignment in assignments if assignment.generation.name == generation.name and assignment.suppresses_outcomes]
+
+    async def _build_indexes(self, generation: Generation) -> None:
+        async for name in build_indexes(self.build_pool, generation.name):
+            log.info("index built", index=name)
+        if await ensure_vector_index(self.build_pool, generation):
+            log.info("vector index built", generation=generation.name)
+
+    async def _count_events(self, generation: Generation) -> int:
+        return sum([await self.storage.count_records(assignment.topic) for assignment in await self._list_assignments(generation)])
+
+    async def _wait_until_built(self, name: str) -> None:
+        """Until stage control has heard that it is built."""
+        generations = PgGenerations(self.storage.pool)
+        while (generation := await generations.fetch(name)) is not None and generation.state == "building":
+            await asyncio.sleep(POLL_S)
+
+    async def _replace_live(self, name: str, build_store: PgGenerationBuilds) -> None:
+        build = await build_store.get(name)
+        live = await PgGenerations(self.storage.pool).fetch_live()
+        if build is None or live is None or build.generation.state != "shadow":
+            return
+        await build_store.set_phase(name, "checking")
+        await check_retained(self.storage, live.name, read_by=name)
+        await self._check_same_content(live.name, name)
+        await switch_generation(self.build_pool, name, self.decisions.publish_promoted)
+        await build_store.set_phase(name, "built")
+        if not build.keep:
+            await begin_generation_drop(self.build_pool, live.name, self.decisions.publish_dropped)
+
+    async def _check_same_content(self, live: str, name: str) -> None:
+        """What is under way differs for a moment; what goes on differing is wrong. Raises PermanentError."""
+        for _ in range(MAX_CHECKS):
+            differing_tables = await find_differing_tables(self.build_pool, live, name)
+            if not differing_tables:
+                return
+            await asyncio.sleep(CHECK_INTERVAL_S)
+        raise PermanentError(
+            f"generation {name} differs from {live} in {', '.join(differing_tables)}",
+            code="REBUILD_DIFFERS",
+            remedy="`anabranch db checksum --all` shows the live one's sums; keep both and report this.",
+        )
+
+
+def _select_running(tasks: Mapping[str, asyncio.Task[None]]) -> dict[str, asyncio.Task[None]]:
+    return {name: task for name, task in tasks.items() if not task.done()}
+
+
+async def _cancel_tasks(tasks: Sequence[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _is_unfinished(build: GenerationBuild) -> bool:
+    return build.error is None and (build.generation.state == "building" or (build.purpose == "rebuild" and build.generation.state == "shadow"))

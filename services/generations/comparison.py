@@ -1,0 +1,218 @@
+"""Asking two generations the same questions."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from pydantic import ValidationError
+
+from evaluation.comparison import RESULT_DEPTH, SIDES, ComparedQuestion, FailedQuestion, JudgementCounts, SideResult, build_comparison_report
+from evaluation.comparison_request import ComparisonRequest, GoldenJudgement
+from evaluation.judgement_mapping import CandidateDocument, CandidateParent, JudgementTarget, map_judgements
+from evaluation.ranking_overlap import RankedPassage
+from retrieval.dry_run import DryRun
+from schemas.errors import AnabranchError, InvalidRequest, NotFound, TransientError
+from schemas.generations import Generation
+from schemas.judgements import GradedPassage
+from schemas.ports.engines import BlobStore
+from schemas.ports.ledger import GenerationStore
+from schemas.principals import Principal
+from schemas.questions import QueryRequest, SearchRequest
+from services.query.retriever_pool import RetrieverPool
+from sql.feedback import PgFeedback
+from sql.generation_summaries import PgGenerationSummaries
+from sql.passages import PgPassages
+
+REPLAYED_FIELDS = ("query", "mode", "profile", "filters", "channels", "language")
+"""Of a request that was made before; the rest is the comparison's."""
+
+
+@dataclass(slots=True)
+class ComparisonQuery:
+    id: str
+    source: str
+    request: SearchRequest
+    run_id: UUID | None = None
+    judgements: list[JudgementTarget] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class ComparedGeneration:
+    """One of the two, with its documents that were judged."""
+
+    generation: Generation
+    documents: Mapping[UUID, CandidateDocument]
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationComparer:
+    retrievers: RetrieverPool
+    generations: GenerationStore
+    feedback: PgFeedback
+    passages: PgPassages
+    summaries: PgGenerationSummaries
+    blobs: BlobStore
+
+    async def compare(self, tenant: str, a: str, b: str, request: ComparisonRequest) -> dict[str, Any]:
+        """The report. Questions are asked one after the other, so that a latency is one question's, of the two generations in turn. Raises NotFound,
+        InvalidRequest for a generation that is still being built, and what keeps both from being asked at all."""
+        pair = [await self._fetch_generation(name) for name in (a, b)]
+        queries, failed = await self._load_queries(tenant, request, [generation.name for generation in pair])
+        sides = [await self._load_side(tenant, generation, pair[0], queries) for generation in pair]
+        await self._warm_up(tenant, queries, sides)
+        replayed: list[ComparedQuestion] = []
+        for index, query in enumerate(queries):
+            try:
+                replayed.append(await self._run_query(tenant, query, sides, is_reversed=bool(index % 2)))
+            except AnabranchError as error:
+                failed[query.id] = FailedQuestion(query.request.query, error.code, error.detail)
+        index_bytes = {side: await self.summaries.fetch_bytes(side_generation.name) for side, side_generation in zip(SIDES, pair, strict=True)}
+        names = {side: side_generation.name for side, side_generation in zip(SIDES, pair, strict=True)}
+        return build_comparison_report(names, replayed, _count_mapped(queries, sides), index_bytes, failed)
+
+    async def _warm_up(self, tenant: str, queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]) -> None:
+        """With the first question that can be asked, so that no latency is that of a cold start. Raises why, where none can."""
+        failures: list[AnabranchError] = []
+        for query in queries:
+            try:
+                await self._run_query(tenant, query, sides)
+            except TransientError:
+                raise  # the others would wait as long
+            except AnabranchError as error:
+                failures.append(error)
+            else:
+                return
+        if failures:
+            raise failures[0]
+
+    async def _fetch_generation(self, name: str) -> Generation:
+        async with self.retrievers.acquire(name):
+            generation = await self.generations.fetch(name)
+        if generation is None:
+            raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
+        return generation
+
+    async def _load_queries(self, tenant: str, request: ComparisonRequest, names: Sequence[str]) -> tuple[list[ComparisonQuery], dict[str, FailedQuestion]]:
+        failed: dict[str, FailedQuestion] = {}
+        past_queries = await self.feedback.fetch_requests(tenant, request.since, request.until, request.queries) if request.queries else []
+        judgements_by_text: dict[str, list[JudgementTarget]] = defaultdict(list)
+        for query, judged in await self.feedback.fetch_judgements(tenant, request.since, request.until):
+            judgements_by_text[query].append(_judgement_from_feedback(judged))
+        document_ids = await self._resolve_document_names(tenant, request, names)
+        queries = [
+            ComparisonQuery(
+                f"golden:{number}",
+                "golden",
+                _build_request(golden.model_dump(exclude={"judgements"}), request),
+                None,
+                _judgements_from_golden(golden.judgements, document_ids),
+            )
+            for number, golden in enumerate(request.golden, 1)
+        ]
+        for run_id, past_request in past_queries:
+            try:
+                queries.append(ComparisonQuery(f"real:{run_id}", "real", _build_request(past_request, request), run_id))
+            except ValidationError as error:
+                failed[f"real:{run_id}"] = FailedQuestion(
+                    str(past_request.get("query")), InvalidRequest.code, f"{error.error_count()} fields are not taken any more"
+                )
+        for query in judgements_by_text.keys() - {comparison_query.request.query for comparison_query in queries}:
+            queries.append(ComparisonQuery(f"feedback:{query}", "feedback", _build_request({"query": query}, request)))
+        for comparison_query in queries:
+            comparison_query.judgements += judgements_by_text.get(comparison_query.request.query, [])
+        return queries, failed
+
+    async def _resolve_document_names(self, tenant: str, request: ComparisonRequest, generation_names: Sequence[str]) -> dict[str, UUID]:
+        """Name → document, of what either generation shows; of several with one file name the newest."""
+        external_ids = sorted(
+            {
+                judgement.external_id
+                for golden in request.golden
+                for judgement in golden.judgements
+                if judgement.external_id is not None and judgement.document_id is None
+            }
+        )
+        documents = (
+            [document for generation_name in generation_names for document in await self.passages.fetch_documents(generation_name, tenant, [], external_ids)]
+            if external_ids
+            else []
+        )
+        return {name: document.id for document in documents for name in document.names}
+
+    async def _load_side(self, tenant: str, generation: Generation, reference: Generation, queries: Sequence[ComparisonQuery]) -> ComparedGeneration:
+        ids = sorted({judged.document_id for query in queries for judged in query.judgements})
+        visible_documents = await self.passages.fetch_documents(generation.name, tenant, ids, []) if ids else []
+        has_judged_text = generation.how.get("transcribe") == reference.how.get("transcribe")
+        documents = {}
+        for document in visible_documents:
+            parents = [
+                CandidateParent(parent.id, parent.char_start, parent.char_end)
+                for parent in await self.passages.fetch_parent_spans(generation.name, document.id)
+            ]
+            text = document.markdown if document.markdown is not None else (await self.blobs.get(document.blob_key or "")).decode()
+            documents[document.id] = CandidateDocument(document.id, document.revision, text, parents, has_judged_text)
+        return ComparedGeneration(generation, documents)
+
+    async def _run_query(self, tenant: str, query: ComparisonQuery, sides: Sequence[ComparedGeneration], *, is_reversed: bool = False) -> ComparedQuestion:
+        """Each of the two first by turns."""
+        answers: dict[str, SideResult] = {}
+        match_words = sides[0].generation.how.get("transcribe") != sides[1].generation.how.get("transcribe")
+        for name, side in sorted(zip(SIDES, sides, strict=True), reverse=is_reversed, key=lambda item: item[0]):
+            dry_run = await self._dry_run(tenant, query.request, side.generation.name)
+            answers[name] = await self._grade_answer(dry_run, query, side, match_words)
+        return ComparedQuestion(query.id, query.request.query, query.source, answers["A"], answers["B"], query.run_id)
+
+    async def _dry_run(self, tenant: str, request: SearchRequest, generation: str) -> DryRun:
+        async with self.retrievers.acquire(generation) as (name, retriever):
+            return await retriever.dry_run(Principal("comparison", tenant), request.model_copy(update={"generation": name}))
+
+    async def _grade_answer(self, dry_run: DryRun, query: ComparisonQuery, side: ComparedGeneration, match_words: bool) -> SideResult:
+        parents = await self.passages.fetch_parents(side.generation.name, [item.parent_id for item in dry_run.passages])
+        passages = [
+            RankedPassage(parent.id, parent.document_id, parent.char_start, parent.char_end, _split_words(parent.text) if match_words else frozenset())
+            for item in dry_run.passages
+            if (parent := parents.get(item.parent_id)) is not None
+        ]
+        grades, _ = map_judgements(query.judgements, side.documents)
+        trace = dry_run.trace
+        return SideResult(passages, dry_run.refused, trace.timings_ms.get("total", 0.0), trace.model_calls, trace.tokens, grades)
+
+
+def _build_request(values: Mapping[str, Any], comparison: ComparisonRequest) -> SearchRequest:
+    """Raises ValidationError for what was asked of an earlier version and is not taken any more."""
+    past_values = {name: values[name] for name in REPLAYED_FIELDS if values.get(name) is not None}
+    profile_override = {"profile": comparison.profile} if comparison.profile else {}
+    kind = QueryRequest if comparison.answers else SearchRequest
+    return kind.model_validate({**past_values, **profile_override, "k": RESULT_DEPTH})
+
+
+def _judgement_from_feedback(judged: GradedPassage) -> JudgementTarget:
+    return JudgementTarget(judged.document_id, judged.revision, judged.char_start, judged.char_end, judged.quote, judged.grade)
+
+
+def _judgements_from_golden(judgements: Iterable[GoldenJudgement], document_ids: Mapping[str, UUID]) -> list[JudgementTarget]:
+    """One of a document that neither generation shows stays, unmapped."""
+    return [
+        JudgementTarget(
+            judgement.document_id or document_ids.get(judgement.external_id or "", UUID(int=0)),
+            judgement.revision,
+            judgement.span.char_start if judgement.span else None,
+            judgement.span.char_end if judgement.span else None,
+            judgement.quote,
+            judgement.grade,
+        )
+        for judgement in judgements
+    ]
+
+
+def _count_mapped(queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]) -> JudgementCounts:
+    counts = {name: sum(map_judgements(query.judgements, side.documents)[1] for query in queries) for name, side in zip(SIDES, sides, strict=True)}
+    return JudgementCounts(sum(len(query.judgements) for query in queries), counts)
+
+
+def _split_words(text: str) -> frozenset[str]:
+    return frozenset(text.casefold().split())

@@ -1,0 +1,46 @@
+"""Decisions about generations, on their way into topic `control`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from anabranch.composition.overrides import NO_OVERRIDES
+from schemas.events import EventData, GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
+from schemas.generations import Generation
+from schemas.ports.log import EventLog
+from streams.codec import Codec
+from streams.publisher import build_root_event
+from streams.topics import CONTROL
+
+CE_SOURCE = "anabranch/generations"
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationDecisions:
+    """Each call is a decision of its own and returns its offset once the log has it. Raises LogUnavailable."""
+
+    log: EventLog
+    codec: Codec
+    clock: Callable[[], datetime] = NO_OVERRIDES.clock
+    fresh_id: Callable[[], UUID] = NO_OVERRIDES.fresh_id
+
+    async def publish_created(self, generation: Generation, base: str, purpose: Literal["rebuild", "reindex"]) -> int:
+        return await self._publish(GenerationCreated(generation=generation, base=base, purpose=purpose), generation.name)
+
+    async def publish_built(self, generation: str, barrier: dict[str, dict[int, int]]) -> int:
+        return await self._publish(GenerationBuilt(generation=generation, barrier=barrier), generation)
+
+    async def publish_promoted(self, generation: str, previous: str) -> int:
+        return await self._publish(GenerationPromoted(generation=generation, previous=previous), generation)
+
+    async def publish_dropped(self, generation: str) -> int:
+        return await self._publish(GenerationDropped(generation=generation), generation)
+
+    async def _publish(self, decision: EventData, generation: str) -> int:
+        event = build_root_event(decision, self.fresh_id(), CE_SOURCE, self.clock)
+        [position] = await self.log.append([await self.codec.encode(event, CONTROL, generation)])
+        return position.offset

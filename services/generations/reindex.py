@@ -1,0 +1,184 @@
+"""Another generation beside the live one: from the same facts, or with another configuration."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+from anabranch.composition.engines import Engines, prepare_engines
+from anabranch.composition.overrides import NO_OVERRIDES, Overrides
+from anabranch.composition.storage import Storage
+from anabranch.config.generation_overrides import load_overrides, resolve_generation_settings, store_overrides
+from anabranch.config.index_config import add_engine_fingerprints, build_index_config, check_index_settings, diff_settings
+from anabranch.config.loader import override_settings
+from anabranch.config.settings import Settings
+from anabranch.identity.approvals import check_settings_approved
+from processors import get_stage_versions
+from schemas.errors import ConfigurationError, InvalidRequest, NotFound, PermanentError, TransientError
+from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
+from services.generations.decisions import GenerationDecisions
+from services.generations.reindex_plan import OUTPUT_TOPICS, ReindexPlan, ReindexPlanner, find_changed_stages
+from services.generations.retention import check_retained
+from services.projection_wait import wait_until_projected
+from sql.generation_builds import GenerationBuild, PgGenerationBuilds
+from sql.generations import PgGenerations
+from streams.topics import get_partition_counts
+
+
+async def start_rebuild(
+    storage: Storage, decisions: GenerationDecisions, *, keep_previous: bool, events_per_second: float | None = None, settings: Settings | None = None
+) -> str:
+    """State that the live generation is to be built anew from the log; returns the new one's name. Workers do the rest, and switch. One that is under way
+    already is gone on with. In the data folder of `settings` it is kept what the live one was made with, for the new one too. Raises TransientError with code
+    NO_GENERATION, PermanentError with code NOT_RETAINED and the missing range."""
+    live = await fetch_live_generation(storage)
+    build_store = PgGenerationBuilds(storage.pool)
+    async with build_store.lock_decision():
+        unfinished = [
+            build for build in (await build_store.list_by_name()).values() if build.purpose == "rebuild" and build.generation.state in ("building", "shadow")
+        ]
+        if unfinished:
+            return unfinished[0].generation.name
+        await check_retained(storage, live.name)
+        name = await build_store.allocate_name(keep=keep_previous, events_per_second=events_per_second)
+        if settings is not None:
+            store_overrides(settings, name, load_overrides(settings, live.name))
+        await decisions.publish_created(live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild")
+        await _wait_for_generation(storage, name)
+    return name
+
+
+async def _wait_for_generation(storage: Storage, name: str) -> None:
+    async def is_projected() -> bool:
+        return await PgGenerations(storage.pool).fetch(name) is not None
+
+    await wait_until_projected(is_projected)
+
+
+@dataclass(frozen=True, slots=True)
+class ReindexService:
+    """`sets` are settings as `section.key=value`, on top of those that the live generation was made with."""
+
+    settings: Settings
+    storage: Storage
+    decisions: GenerationDecisions
+    overrides: Overrides = NO_OVERRIDES
+
+    async def plan_build(self, settings: Sequence[str]) -> ReindexPlan:
+        """Raises InvalidRequest (code NOTHING_CHANGES, SETTING_NOT_APPROVED, or what is wrong with a setting), TransientError with code NO_GENERATION. Nothing is changed, no engine asked."""
+        async with self._prepare_target(settings) as (live, config, engines):
+            return await self._build_plan(live, config, engines)
+
+    async def start_reindex(self, settings: Sequence[str], *, events_per_second: float | None = None) -> tuple[str, ReindexPlan]:
+        """The new generation's name, once the decision is in the log; workers build it. The same errors, and PermanentError with code NOT_RETAINED where the log
+        no longer holds what the live generation was made from."""
+        async with self._prepare_target(settings) as (live, config, engines):
+            plan = await self._build_plan(live, config, engines)
+        if not plan.is_covered:
+            raise PermanentError(
+                f"topic {plan.topic} holds {plan.estimate.event_count} of the {plan.estimate.expected_event_count} events that {live.name} was made from",
+                code="NOT_RETAINED",
+                remedy="Change an earlier stage too, or send the missing documents again.",
+            )
+        build_store = PgGenerationBuilds(self.storage.pool)
+        async with build_store.lock_decision():
+            name = await build_store.allocate_name(events_per_second=events_per_second)
+            generation = _build_generation(live, name, config, plan.stages)
+            await self._create_topics(generation)
+            store_overrides(self.settings, name, [*load_overrides(self.settings, live.name), *settings])
+            await self.decisions.publish_created(generation, live.name, "reindex")
+            await _wait_for_generation(self.storage, name)
+        return name, plan
+
+    async def start_rebuild(self, *, keep_previous: bool, events_per_second: float | None = None) -> str:
+        return await start_rebuild(self.storage, self.decisions, keep_previous=keep_previous, events_per_second=events_per_second, settings=self.settings)
+
+    async def get_build(self, name: str) -> dict[str, Any]:
+        """Raises NotFound."""
+        build = await PgGenerationBuilds(self.storage.pool).get(name)
+        if build is None:
+            raise NotFound(f"no generation {name!r} is there or on its way", remedy="`anabranch generations list` shows them.")
+        return _format_build(build)
+
+    async def get_build_or_pending(self, name: str) -> dict[str, Any]:
+        """Of one that was decided on just now: stage control may not have heard of it yet."""
+        build = await PgGenerationBuilds(self.storage.pool).get(name)
+        return _format_build(build) if build else {"generation": name, "state": "building"}
+
+    async def change_pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
+        """`paused` and `events_per_second`; what is left out stays as it is. Raises NotFound, InvalidRequest for one that answers or stands by."""
+        if (build := await self.get_build(name))["state"] not in ("building", "shadow"):
+            remedy = "One that answers reads what comes as it comes; one that stands by for nothing is given up by `anabranch generations drop`."
+            raise InvalidRequest(f"generation {name} is not being built, it is {build['state']}", code="GENERATION_IS_BUILT", remedy=remedy)
+        await PgGenerationBuilds(self.storage.pool).set_pace(name, pace)
+        return await self.get_build(name)
+
+    @asynccontextmanager
+    async def _prepare_target(self, sets: Sequence[str]) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
+        """Raises InvalidRequest for settings that nothing can be made with."""
+        check_settings_approved(self.settings.data_dir, sets)
+        live = await fetch_live_generation(self.storage)
+        async with AsyncExitStack() as stack:
+            with _as_invalid_request():
+                settings = override_settings(resolve_generation_settings(self.settings, live.name), sets)
+                check_index_settings(sets)
+                target = build_index_config(settings, live.config)
+                engines = await stack.enter_async_context(prepare_engines(settings, target, self.overrides))
+                config = add_engine_fingerprints(target, engines)
+            yield live, config, engines
+
+    async def _build_plan(self, live: Generation, config: IndexConfig, engines: Engines) -> ReindexPlan:
+        stages = find_changed_stages(live, compute_chain_fingerprints(config, get_stage_versions()))
+        if not stages:
+            remedy = "`anabranch config schema` lists the settings; `anabranch rebuild` makes the same index anew."
+            raise InvalidRequest(f"with these settings the index would be the same as {live.name}", code="NOTHING_CHANGES", remedy=remedy)
+        plan = await ReindexPlanner(self.storage, live, engines).plan(stages, config.embed.dimension)
+        return replace(plan, settings=diff_settings(live.config, config))
+
+    async def _create_topics(self, generation: Generation) -> None:
+        base_partitions = get_partition_counts(self.settings.kafka.partitions)
+        own_topics = {topic: base_partitions[name] for name, topic in generation.topics.items() if topic.endswith(f".{generation.name}")}
+        await self.storage.log.create_topics(own_topics, retention_ms={})
+
+
+async def fetch_live_generation(storage: Storage) -> Generation:
+    live = await PgGenerations(storage.pool).fetch_live()
+    if live is None:
+        raise TransientError("no generation is live", code="NO_GENERATION", remedy="Start a worker: it makes the first one.")
+    return live
+
+
+@contextmanager
+def _as_invalid_request() -> Iterator[None]:
+    """What would stop a process at its start is, in a request, the client's mistake."""
+    try:
+        yield
+    except ConfigurationError as error:
+        raise InvalidRequest(error.detail, code=error.code, remedy=error.remedy) from error
+
+
+def _build_generation(live: Generation, name: str, config: IndexConfig, stages: Sequence[str]) -> Generation:
+    own_topics = {OUTPUT_TOPICS[stage]: f"{OUTPUT_TOPICS[stage]}.{name}" for stage in stages}
+    return Generation(
+        name=name, config=config, how=compute_chain_fingerprints(config, get_stage_versions()), topics={**live.topics, **own_topics}, state="building"
+    )
+
+
+def _format_build(build: GenerationBuild) -> dict[str, Any]:
+    return {
+        "generation": build.generation.name,
+        "state": build.generation.state,
+        "base": build.base,
+        "purpose": build.purpose,
+        "phase": build.phase,
+        "paused": build.paused,
+        "events_per_second": build.events_per_second,
+        "engine_calls": dict(build.engine_calls),
+        "events": build.events,
+        "rows": build.rows,
+        "error": build.error,
+        "started_at": build.started_at,
+        "built_at": build.built_at,
+    }

@@ -1,0 +1,209 @@
+"""What another configuration of the index would take, before anything is done: by the log, the memo and the tables, and by asking no engine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+from uuid import UUID
+
+from anabranch.composition.engines import Engines
+from anabranch.composition.storage import Storage
+from processors import STAGES
+from processors.chunk import pack_parts
+from processors.embed import make_embedding_key
+from processors.extract import list_memo_keys
+from processors.transcribe import load_transcript, make_part_key
+from schemas.errors import NewerVersion, PermanentError
+from schemas.events import DocumentAccepted, DocumentChunked, DocumentTranscribed, Event
+from schemas.generations import Generation
+from schemas.ports.engines import LocalFile
+from schemas.ports.ledger import MemoKey
+from schemas.values import ParentChunk
+from sql.engine_results import PgEngineResultCache
+from sql.index_size import IndexSize, fetch_visible_orders, measure_index
+
+STAGE_ORDER = ("transcribe", "chunk", "extract", "embed")
+"""Stages that make facts, each after those whose facts it reads."""
+OUTPUT_TOPICS = {stage.name: stage.output_topic for stage in STAGES if stage.output_topic is not None}
+INPUT_TOPICS = {stage.name: stage.topic for stage in STAGES}
+LOOKUP_BATCH_SIZE = 1_000
+SECONDS_PER_INPUT: Mapping[str, tuple[float, float]] = {"parse": (0.01, 1.0), "extract": (0.002, 3.0), "embed": (0.004, 0.08)}
+"""Of one input, from a quick engine to a slow one, with as many at once as the stages ask."""
+EVENTS_PER_SECOND = (60.0, 600.0)
+"""Projected, with their indexes built afterwards."""
+
+
+def find_changed_stages(live: Generation, fingerprints: Mapping[str, str]) -> list[str]:
+    """Those whose facts would come out otherwise, the first first."""
+    return [stage for stage in STAGE_ORDER if live.how.get(stage) != fingerprints[stage]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReindexEstimate:
+    """`events` are those of current revisions in the topic that the first changed stage reads; `expected` is how many there should be."""
+
+    event_count: int
+    expected_event_count: int
+    engine_calls: Mapping[str, int]
+    memo_hit_count: int
+    token_count: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReindexPlan:
+    live: Generation
+    stages: Sequence[str]
+    estimate: ReindexEstimate
+    size: IndexSize
+    dimension: int
+    settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Those of the index that change: from what, to what."""
+
+    @property
+    def topic(self) -> str:
+        base_topic = INPUT_TOPICS[self.stages[0]]
+        return self.live.topics.get(base_topic, base_topic)
+
+    @property
+    def is_covered(self) -> bool:
+        return self.estimate.event_count >= self.estimate.expected_event_count
+
+    def to_dict(self) -> dict[str, Any]:
+        low, high = self._estimate_minutes()
+        return {
+            "first_changed_stage": self.stages[0],
+            "stages": list(self.stages),
+            "settings": self.settings,
+            "topic": self.topic,
+            "events": self.estimate.event_count,
+            "engine_calls": {engine: calls for engine, calls in self.estimate.engine_calls.items() if calls},
+            "memo_hits": self.estimate.memo_hit_count,
+            "tokens": self.estimate.token_count,
+            "bytes": self.size.other_bytes + self.size.vector_bytes * self.dimension // self.live.config.embed.dimension,
+            "minutes": {"low": low, "high": high},
+            "covered_by_retention": self.is_covered,
+        }
+
+    def _estimate_minutes(self) -> tuple[float, float]:
+        """All is projected anew, whatever the first stage."""
+        projected_count = self.size.documents + 3 * self.size.parts
+        return tuple(  # type: ignore[return-value]
+            round((projected_count / rate + sum(SECONDS_PER_INPUT[engine][bound] * calls for engine, calls in self.estimate.engine_calls.items())) / 60, 2)
+            for bound, rate in ((0, EVENTS_PER_SECOND[1]), (1, EVENTS_PER_SECOND[0]))
+        )
+
+
+@dataclass(slots=True)
+class MemoLookup:
+    """Different ones, and how many of them the memo does not know."""
+
+    memo: PgEngineResultCache
+    pending: dict[str, set[MemoKey]] = field(default_factory=dict)
+    engine_calls: dict[str, int] = field(default_factory=dict)
+    seen: set[tuple[UUID, str, bytes]] = field(default_factory=set)
+    hit_count: int = 0
+
+    async def add(self, engine: str, keys: Iterable[MemoKey]) -> None:
+        new_keys = [key for key in keys if (key.document_id, key.engine, key.input_sha256) not in self.seen]
+        self.seen.update((key.document_id, key.engine, key.input_sha256) for key in new_keys)
+        pending = self.pending.setdefault(engine, set())
+        pending.update(new_keys)
+        if len(pending) >= LOOKUP_BATCH_SIZE:
+            await self._look_up(engine)
+
+    async def flush(self) -> None:
+        for engine in self.pending:
+            await self._look_up(engine)
+
+    async def _look_up(self, engine: str) -> None:
+        keys = list(self.pending[engine])
+        known_count = await self.memo.count_cached(keys) if keys else 0
+        self.engine_calls[engine] = self.engine_calls.get(engine, 0) + len(keys) - known_count
+        self.hit_count += known_count
+        self.pending[engine] = set()
+
+
+@dataclass(slots=True)
+class ReindexPlanner:
+    storage: Storage
+    live: Generation
+    engines: Engines
+
+    async def plan(self, stages: Sequence[str], dimension: int) -> ReindexPlan:
+        size = await measure_index(self.storage.pool, self.live.name)
+        return ReindexPlan(self.live, stages, await self._estimate(stages, size), size, dimension)
+
+    async def _estimate(self, stages: Sequence[str], size: IndexSize) -> ReindexEstimate:
+        lookup = MemoLookup(PgEngineResultCache(self.storage.pool))
+        if stages[0] == "transcribe":
+            events = await self._estimate_parsing(lookup)
+            # What a parser will find is not known before: as much as the last one, and nothing of it asked before.
+            calls = {**lookup.engine_calls, "extract": size.passages, "embed": size.texts}
+            return ReindexEstimate(events, size.documents, calls, lookup.hit_count, size.tokens)
+        if stages[0] == "chunk":
+            events, tokens = await self._estimate_chunking(lookup)
+            return ReindexEstimate(events, size.documents, lookup.engine_calls, lookup.hit_count, tokens)
+        events = await self._estimate_chunk_engines(lookup, stages)
+        return ReindexEstimate(events, size.parts, lookup.engine_calls, lookup.hit_count, size.tokens)
+
+    async def _estimate_parsing(self, lookup: MemoLookup) -> int:
+        event_count = 0
+        async for event in self._read_visible_events("transcribe"):
+            data = event.data
+            if not isinstance(data, DocumentAccepted):
+                continue
+            event_count += 1
+            async with self.storage.blobs.open_local(data.blob.key) as path:
+                file = LocalFile(path, data.filename, data.media_type, data.blob.size, data.title, data.language)
+                plan = await self.engines.parser.plan(file)
+            await lookup.add("parse", [make_part_key(data, file, plan, part, self.engines.parser.fingerprint) for part in plan.parts])
+        await lookup.flush()
+        return event_count
+
+    async def _estimate_chunking(self, lookup: MemoLookup) -> tuple[int, int]:
+        """The chunker costs nothing but time, so it is run."""
+        event_count = token_count = 0
+        async for event in self._read_visible_events("chunk"):
+            data = event.data
+            assert isinstance(data, DocumentTranscribed)
+            event_count += 1
+            transcript = await load_transcript(data, self.storage.blobs)
+            parents = await asyncio.to_thread(self.engines.chunker.chunk, data.document_id, data.title, transcript)
+            token_count += sum(child.tokens for parent in parents for child in parent.children)
+            for group in pack_parts(parents):
+                await self._add_lookups(lookup, data, group, ("extract", "embed"))
+        await lookup.flush()
+        return event_count, token_count
+
+    async def _estimate_chunk_engines(self, lookup: MemoLookup, stages: Sequence[str]) -> int:
+        event_count = 0
+        async for event in self._read_visible_events(stages[0]):
+            assert isinstance(event.data, DocumentChunked)
+            event_count += 1
+            await self._add_lookups(lookup, event.data, event.data.parents, stages)
+        await lookup.flush()
+        return event_count
+
+    async def _add_lookups(
+        self, lookup: MemoLookup, data: DocumentChunked | DocumentTranscribed, parents: Sequence[ParentChunk], stages: Sequence[str]
+    ) -> None:
+        if "extract" in stages:
+            await lookup.add("extract", list_memo_keys(data.tenant, data.document_id, data.language, parents, self.engines.extractor.fingerprint))
+        if "embed" in stages:
+            children = [child for parent in parents for child in parent.children]
+            await lookup.add("embed", [make_embedding_key(data.tenant, data.document_id, child, self.engines.embedder.fingerprint) for child in children])
+
+    async def _read_visible_events(self, stage: str) -> AsyncIterator[Event[Any]]:
+        """Facts of visible revisions that the stage would read, each once."""
+        visible = await fetch_visible_orders(self.storage.pool, self.live.name)
+        base_topic, seen_ids = INPUT_TOPICS[stage], set[UUID]()
+        async for stored in self.storage.log.read(self.live.topics.get(base_topic, base_topic)):
+            try:
+                event = await self.storage.codec.decode(stored)
+            except (PermanentError, NewerVersion):
+                continue
+            if event.id not in seen_ids and visible.get(event.data.document_id) == tuple(event.data.order):
+                seen_ids.add(event.id)
+                yield event

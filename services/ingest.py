@@ -1,0 +1,259 @@
+"""Documents from the API on their way into the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol
+from urllib.parse import urlsplit
+from uuid import UUID
+
+from api.services import IngestReceipt, IngestRequest, PlannedEvent
+from engines.disk import DiskReserve
+from processors.pinning import check_storage_key
+from schemas.amendments import normalize_readers
+from schemas.errors import CredentialsInUrl, Forbidden, ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
+from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
+from schemas.ids import make_document_id, make_received_id, sha256_hex, sha256_of_file
+from schemas.ports.engines import BlobStore
+from schemas.ports.log import EventLog
+from schemas.ports.search import DocumentCatalog
+from schemas.principals import Principal
+from schemas.staging import upload_staging_prefix
+from schemas.urls import has_user_info
+from schemas.values import Amendment, BlobRef, DocumentFields, Notice
+from streams.codec import Codec
+from streams.submission import API_SOURCE, build_raw_record
+
+REQUEST_TIMEOUT_S = 45.0
+"""So long a request waits, once its bytes are here."""
+RETRY_INGEST = "send it again, under the same Idempotency-Key if you gave one."
+RETRY_AMEND = "ask GET /v1/documents/{id} whether it was taken, and send it again if not."
+RETRY_WITHDRAW = "send it again: a document that is withdrawn already stays so."
+
+
+class JobStore(Protocol):
+    async def open(
+        self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None, asked_by: str | None
+    ) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class IngestService:
+    """`api.services.IngestPort` over the log. A job's id is that of its event, so the same Idempotency-Key is the same job."""
+
+    log: EventLog
+    blobs: BlobStore
+    documents: DocumentCatalog
+    jobs: JobStore
+    codec: Codec
+    max_bytes: int
+    clock: Callable[[], datetime]
+    fresh_id: Callable[[], UUID]
+    disk: DiskReserve
+    timeout_s: float = REQUEST_TIMEOUT_S
+
+    def plan_event(self, caller: Principal, idempotency_key: str | None) -> PlannedEvent:
+        """A caller that is limited to readers has keys of its own: it must neither meet another's event nor learn of it."""
+        key = idempotency_key if idempotency_key is None or caller.readers is None else f"{caller.id}/{idempotency_key}"
+        return PlannedEvent(key or str(self.fresh_id()), key is not None)
+
+    async def stage_upload(self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+        """Under a key that follows from event and bytes, so that the same request again is the same event; the door removes it."""
+        self.disk.check()
+        return await self.blobs.put_stream(_build_staged_prefix(tenant, event), chunks, limit=self.max_bytes, media_type=media_type)
+
+    async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
+        """Not where the caller chose the id: an earlier request of the same id and bytes may still need them."""
+        if not event.has_idempotency_key:
+            await self.blobs.delete([upload.key])
+
+    async def submit_document(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> IngestReceipt:
+        if request.storage_key is not None and caller.readers is not None:
+            remedy = "Send the file itself."
+            raise Forbidden(
+                "storage_key names what anyone in the tenant has uploaded, and you are limited to readers.", code="LIMITED_TO_READERS", remedy=remedy
+            )
+        if upload is None:
+            self.disk.check()
+        content, sha256 = await self._resolve_content(caller.tenant, request, upload, event)
+        async with _limit_time(self.timeout_s, RETRY_INGEST):
+            return await self._accept_document(caller, _with_private_external_id(caller, request, sha256), content, sha256, event)
+
+    async def _accept_document(self, caller: Principal, request: IngestRequest, content: Content, sha256: str | None, event: PlannedEvent) -> IngestReceipt:
+        tenant = caller.tenant
+        new_document_id = make_document_id(tenant, "", request.external_id or request.source_uri or request.url or sha256 or "")
+        await self._check_write_access(caller, new_document_id, request.external_id)
+        earlier_status = await self._fetch_earlier_status(caller, event, new_document_id, sha256)
+        if request.text is not None:
+            await self.blobs.put(content.storage_key or "", request.text.encode())
+        is_duplicate = sha256 is not None and await self._is_duplicate(caller, new_document_id, sha256, request)
+        fields = request.model_dump(include=set(DocumentFields.model_fields)) | ({"media_type": "text/markdown"} if _is_unnamed_text(request) else {})
+        data = DocumentReceived.model_validate(fields | {"tenant": tenant, "external_id": request.external_id, "content": content, "force": request.force})
+        job = await self._publish(caller, data, event.event_id, new_document_id)
+        if earlier_status and earlier_status["stages"][0]["state"] == "done" and content.storage_key and request.storage_key is None:
+            # It was let in before and its bytes are pinned: nobody will come for these.
+            await self.blobs.delete([content.storage_key])
+        return IngestReceipt(
+            document_id=new_document_id,
+            ingestion_job_id=job,
+            external_id=request.external_id,
+            content_sha256=sha256,
+            duplicate=is_duplicate,
+            warnings=[Notice(code="DUPLICATE", detail="The document has these bytes and these fields already; nothing is done again.")]
+            if is_duplicate and not request.force
+            else [],
+        )
+
+    async def amend_document(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
+        async with _limit_time(self.timeout_s, RETRY_AMEND):
+            return await self._publish_amendment(caller, document_id, amendment)
+
+    async def _publish_amendment(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
+        document = await self.documents.fetch_document(caller, document_id)
+        if document is None or document.get("state") == "withdrawn":
+            raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
+        if not amendment.stated_fields():
+            raise InvalidRequest("an amendment that says nothing", code="NOTHING_TO_AMEND", remedy="Give title, collection, tags, metadata or readers.")
+        data = DocumentAmended(tenant=caller.tenant, document_id=str(document_id), **amendment.stated_fields())
+        return await self._publish(caller, data, str(self.fresh_id()), document_id, document.get("external_id"))
+
+    async def withdraw_document(self, caller: Principal, document_id: UUID) -> UUID:
+        async with _limit_time(self.timeout_s, RETRY_WITHDRAW):
+            return await self._publish_withdrawal(caller, document_id)
+
+    async def _publish_withdrawal(self, caller: Principal, document_id: UUID) -> UUID:
+        document = await self.documents.fetch_document(caller, document_id)
+        if document is None:
+            raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
+        data = DocumentWithdrawn(tenant=caller.tenant, document_id=str(document_id))
+        return await self._publish(caller, data, str(self.fresh_id()), document_id, document.get("external_id"))
+
+    async def _publish(
+        self, caller: Principal, data: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str, document: UUID, external_id: str | None = None
+    ) -> UUID:
+        record = await build_raw_record(data, event_id, time=self.clock(), codec=self.codec, document_id=document)
+        await self.log.append([record])
+        job = make_received_id(data.tenant, API_SOURCE, event_id)
+        await self.jobs.open(
+            job_id=job,
+            tenant=data.tenant,
+            document_id=document,
+            event_id=event_id,
+            source=API_SOURCE,
+            external_id=data.external_id or external_id,
+            asked_by=caller.id,
+        )
+        return job
+
+    async def _resolve_content(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> tuple[Content, str | None]:
+        """Text is not stored yet."""
+        given_fields = [name for name in ("url", "text", "storage_key") if getattr(request, name) is not None]
+        for name, url in (("url", request.url), ("source_uri", request.source_uri)):
+            if url is not None and has_user_info(url):
+                raise CredentialsInUrl(f"{name} holds a user name or password")
+        if len(given_fields) + (upload is not None) != 1:
+            names = ", ".join(given_fields + (["file"] if upload else [])) or "nothing"
+            raise InvalidRequest(f"one document a request: a file, url, text or storage_key; got {names}", remedy="Send exactly one of them.")
+        if request.url is not None:
+            return Content(url=_validate_url(request.url)), None
+        if request.storage_key is not None:
+            return Content(storage_key=request.storage_key), await self._hash_stored_blob(tenant, request.storage_key)
+        if not (upload.size if upload else request.text):
+            raise UnreadableDocument("the document has 0 bytes", code="EMPTY_DOCUMENT", remedy="Send the content; to remove a document, withdraw it.")
+        if upload:
+            return Content(storage_key=upload.key), upload.sha256
+        payload = (request.text or "").encode()
+        self._check_size(len(payload))
+        return Content(storage_key=_build_staged_prefix(tenant, event) + sha256_hex(payload)), sha256_hex(payload)
+
+    async def _hash_stored_blob(self, tenant: str, key: str) -> str:
+        check_storage_key(key, tenant)
+        size = await self.blobs.get_size(key)
+        if size is None:
+            raise NotFound(f"there is no blob under storage_key {key!r}", code="NO_SUCH_BLOB", remedy="Upload the file first.")
+        self._check_size(size)
+        async with self.blobs.open_local(key) as path:
+            return await asyncio.to_thread(sha256_of_file, path)
+
+    def _check_size(self, size: int) -> None:
+        if size > self.max_bytes:
+            remedy = "Split it, or raise ANABRANCH_INGEST__MAX_BYTES."
+            raise LimitExceeded(f"the document has {size} bytes, the limit is {self.max_bytes}", code="TOO_LARGE", remedy=remedy)
+
+    async def _check_write_access(self, caller: Principal, document: UUID, external_id: str | None) -> None:
+        """Raises InvalidRequest where the name is taken by a document that the caller may not read."""
+        if caller.readers is None or await self.documents.fetch_document(caller, document) is not None:
+            return
+        if await self.documents.fetch_document(replace(caller, readers=None), document) is not None:
+            raise InvalidRequest(f"external_id {external_id!r} cannot be used.", code="EXTERNAL_ID_TAKEN", remedy="Choose another external_id.")
+
+    async def _is_duplicate(self, caller: Principal, document: UUID, sha256: str, request: IngestRequest) -> bool:
+        """Whether the document has these bytes, and what the request says of it."""
+        # Readers are shown to unlimited callers only; _check_may_write has refused documents that this caller may not read.
+        current = await self.documents.fetch_document(replace(caller, readers=None), document)
+        if current is None or current.get("content_sha256") != sha256 or current.get("state") in ("withdrawn", "failed"):
+            return False
+        optional_fields = {name: getattr(request, name) for name in ("title", "language", "document_date") if getattr(request, name) is not None}
+        requested_fields = {"collection": request.collection, "tags": request.tags, "metadata": request.metadata, **optional_fields}
+        current_readers, requested_readers = normalize_readers(current.get("readers")), normalize_readers(request.readers)
+        return current_readers == requested_readers and all(current.get(name) == value for name, value in requested_fields.items())
+
+    async def _fetch_earlier_status(self, caller: Principal, event: PlannedEvent, document: UUID, sha256: str | None) -> Mapping[str, Any] | None:
+        """What became of the same event when it came before. Its Idempotency-Key with another document is a mistake, told at once and not only by a
+        dead letter."""
+        if not event.has_idempotency_key:
+            return None
+        earlier_status = await self.documents.fetch_status(caller, event_id=event.event_id, source=API_SOURCE)
+        if earlier_status is not None and _is_other_document(earlier_status, document, sha256):
+            raise InvalidRequest(
+                f"Idempotency-Key {event.event_id!r} came before with another document",
+                code="IDEMPOTENCY_KEY_REUSED",
+                remedy="Give each change a key of its own.",
+            )
+        return earlier_status
+
+
+@asynccontextmanager
+async def _limit_time(timeout_s: float, retry_hint: str) -> AsyncIterator[None]:
+    """Raises LogUnavailable where log and tables take longer; `again` tells what to do then."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            yield
+    except TimeoutError as error:
+        remedy = f"`anabranch doctor` says what is stuck; then {retry_hint}"
+        raise LogUnavailable(f"log and tables did not take it within {timeout_s:g} s; they may all the same", remedy=remedy) from error
+
+
+def _build_staged_prefix(tenant: str, event: PlannedEvent) -> str:
+    return upload_staging_prefix(tenant, make_received_id(tenant, API_SOURCE, event.event_id))
+
+
+def _is_other_document(earlier_status: Mapping[str, Any], document: UUID, sha256: str | None) -> bool:
+    if str(earlier_status.get("document_id")) != str(document):
+        return True
+    return bool(sha256 and earlier_status.get("content_sha256") and earlier_status["content_sha256"] != sha256)
+
+
+def _with_private_external_id(caller: Principal, request: IngestRequest, sha256: str | None) -> IngestRequest:
+    """Without an external id, documents of the same bytes or address are one. Those of a caller that is limited to readers are its own: it must not learn
+    whether another user's document has the same."""
+    if caller.readers is None or request.external_id is not None:
+        return request
+    name = sha256_hex((request.source_uri or request.url or sha256 or "").encode())
+    return request.model_copy(update={"external_id": f"{sha256_hex(caller.id.encode())[:16]}/{name}"})
+
+
+def _is_unnamed_text(request: IngestRequest) -> bool:
+    return request.text is not None and request.filename is None and request.media_type is None
+
+
+def _validate_url(url: str) -> str:
+    """Only what can be told without looking the name up; the door checks the address that is connected to."""
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ForbiddenAddress(f"url {url!r} is no http or https address")
+    return url

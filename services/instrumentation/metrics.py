@@ -1,0 +1,161 @@
+"""Prometheus metrics of one process. Labels never hold tenant, document, query or user."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info, Metric
+from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
+from prometheus_client.registry import Collector
+
+from anabranch.composition.overrides import utc_now
+from engines.resilience import CircuitState
+from schemas.judgements import FeedbackRequest
+from schemas.questions import QueryResponse, SearchResponse, Trace
+from schemas.records import Record
+from services.instrumentation.ingest_latency import IngestLatency
+
+STAGE_SECONDS = (0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300)
+QUERY_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5, 10, 30, 120)
+INGEST_SECONDS = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 15, 60, 300, 1800, 7200)
+SCORES = tuple(step / 10 for step in range(-5, 16))
+
+
+class Metrics:
+    """All metrics of this program, in a registry of their own; also the `Instrumentation` of the stages."""
+
+    def __init__(self, version: str, clock: Callable[[], datetime] = utc_now) -> None:
+        self.registry = CollectorRegistry()
+        own: dict[str, Any] = {"registry": self.registry}
+        self.events = Counter("anabranch_events", "Events that this process has put into the log", ["topic", "type"], **own)
+        self.end_to_end = Histogram(
+            "anabranch_ingest_end_to_end_seconds", "From a document's event in the log until it is searchable", buckets=INGEST_SECONDS, **own
+        )
+        self.ingest_latency = IngestLatency(clock, self.end_to_end.observe)
+        self.stage_events = Counter("anabranch_stage_events", "Events that a stage finished", ["stage", "outcome"], **own)
+        self.stage_duration = Histogram("anabranch_stage_duration_seconds", "Time of one reaction", ["stage"], buckets=STAGE_SECONDS, **own)
+        self.stage_inflight = Gauge("anabranch_stage_inflight", "Events in a reaction now", ["stage"], **own)
+        self.stage_retries = Counter("anabranch_stage_retries", "Tries that failed and were repeated", ["stage", "reason"], **own)
+        self.engine_calls = Counter("anabranch_engine_calls", "Inputs that an engine was asked about, and that no memo knew", ["engine"], **own)
+        self.dead_letters = Counter("anabranch_dead_letters", "Events buried", ["stage", "error"], **own)
+        self.consumer_lag = Gauge("anabranch_consumer_lag_events", "Events that a stage has not acknowledged", ["stage"], **own)
+        self.consumer_lag_seconds = Gauge("anabranch_consumer_lag_seconds", "Age of the oldest event that a stage has not acknowledged", ["stage"], **own)
+        self.dead_letters_open = Gauge("anabranch_dead_letters", "Dead letters that are there", ["stage"], registry=None)
+        self.registry.register(_GaugeCollector(self.dead_letters_open))
+        self.generations = Gauge("anabranch_generation_info", "1 for each generation that is not dropped", ["id", "state"], **own)
+        self.documents = Gauge("anabranch_documents", "Documents by state", ["state"], **own)
+        self.query_duration = Histogram("anabranch_query_duration_seconds", "Time of a question", ["kind", "profile"], buckets=QUERY_SECONDS, **own)
+        self.query_stage_duration = Histogram(
+            "anabranch_query_stage_duration_seconds", "Time of one step of a question", ["stage"], buckets=QUERY_SECONDS, **own
+        )
+        self.channel_failures = Counter("anabranch_channel_failures", "Channels lost to a question", ["channel", "reason"], **own)
+        self.channel_contribution = Counter(
+            "anabranch_channel_contribution", "Passages in answers' contexts and search results that a channel had found", ["channel"], **own
+        )
+        self.judge_failures = Counter("anabranch_judge_failures", "Checks that an answer did not pass", ["check"], **own)
+        self.feedback = Counter("anabranch_feedback", "What people said of answers", ["kind"], **own)
+        self.tokens = Counter("anabranch_tokens", "Tokens by the count of the model's server", ["model", "kind"], **own)
+        self.breaker = Gauge("anabranch_breaker_state", "Circuit of a model server: 0 closed, 1 half open, 2 open", ["target"], **own)
+        self.streams = Gauge("anabranch_sse_clients", "Answers that are being streamed now", **own)
+        self.rerank_score = Histogram("anabranch_rerank_score", "Best score of a question's rerank", buckets=SCORES, **own)
+        self.cache_requests = Counter(
+            "anabranch_cache_requests", "What was looked for in a cache: hit, miss, or stale by a change", ["cache", "outcome"], **own
+        )
+        self.answers = Counter("anabranch_answers", "Questions by outcome", ["outcome"], **own)
+        self.usage_lost = Counter("anabranch_usage_events_lost", "Facts about questions that the log did not take", **own)
+        self.refused_busy = Counter("anabranch_requests_refused_busy", "Requests answered 503 because a pool was full", ["pool"], **own)
+        self.authentication_failures = Counter("anabranch_authentication_failures", "Requests refused for want of a valid credential", **own)
+        Info("anabranch_build", "This program", registry=self.registry).info({"version": version})
+
+    def count_finished(self, stage: str, dead_letter_code: str | None) -> None:
+        self.stage_events.labels(stage, "buried" if dead_letter_code else "done").inc()
+        if dead_letter_code:
+            self.dead_letters.labels(stage, dead_letter_code).inc()
+
+    def count_retry(self, stage: str, reason: str) -> None:
+        self.stage_retries.labels(stage, reason).inc()
+
+    def adjust_in_flight(self, stage: str, change: int) -> None:
+        self.stage_inflight.labels(stage).inc(change)
+
+    def observe_duration(self, stage: str, seconds: float) -> None:
+        self.stage_duration.labels(stage).observe(seconds)
+
+    def count_engine_inputs(self, engine: str, input_count: int) -> None:
+        self.engine_calls.labels(engine).inc(input_count)
+
+    def count_published(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self.events.labels(record.topic, record.headers.get("ce_type", b"").decode()).inc()
+        self.ingest_latency.record_published(records)
+
+    def watch(self, section: str) -> ServerWatch:
+        return ServerWatch(self, section)
+
+    def record_feedback(self, feedback: FeedbackRequest) -> None:
+        kinds = {"useful": feedback.useful is True, "not_useful": feedback.useful is False, "graded": bool(feedback.list_grades())}
+        for kind, is_given in (kinds | {"corrected": feedback.corrected_answer is not None, "note": feedback.note is not None}).items():
+            if is_given:
+                self.feedback.labels(kind).inc()
+
+    def record_cache_lookup(self, cache: str, outcome: str) -> None:
+        self.cache_requests.labels(cache, outcome).inc()
+
+    def record_failed_query(self) -> None:
+        self.answers.labels("error").inc()
+
+    def record_query(self, kind: str, seconds: float, response: SearchResponse | QueryResponse) -> str:
+        """One question that came to an end: `answered` or `refused`."""
+        refused = isinstance(response, QueryResponse) and response.refused
+        outcome = "refused" if refused else "answered"
+        self.answers.labels(outcome).inc()
+        self._record_trace(kind, seconds, response.trace)
+        for result in response.contexts if isinstance(response, QueryResponse) else response.results:
+            for channel in result.channels:
+                self.channel_contribution.labels(channel).inc()
+        for check in response.judge.checks if isinstance(response, QueryResponse) and response.judge else ():
+            if check.result == "fail":
+                self.judge_failures.labels(check.name).inc()
+        return outcome
+
+    def _record_trace(self, kind: str, seconds: float, trace: Trace) -> None:
+        self.query_duration.labels(kind, trace.profile).observe(seconds)
+        for step, milliseconds in trace.timings_ms.items():
+            self.query_stage_duration.labels(step).observe(milliseconds / 1000)
+        for channel, reason in trace.channels_failed.items():
+            self.channel_failures.labels(channel, reason).inc()
+        if trace.max_rerank_score is not None:
+            self.rerank_score.observe(trace.max_rerank_score)
+
+    def format_exposition(self) -> tuple[bytes, str]:
+        return generate_latest(self.registry), CONTENT_TYPE_LATEST
+
+
+@dataclass(frozen=True, slots=True)
+class _GaugeCollector(Collector):
+    """In Prometheus text `x` and `x_total` are two families; a registry that compares names takes them for one."""
+
+    gauge: Gauge
+
+    def collect(self) -> Iterable[Metric]:
+        return self.gauge.collect()
+
+
+CIRCUIT_VALUES: dict[CircuitState, int] = {"closed": 0, "half-opened": 1, "opened": 2}
+
+
+@dataclass(frozen=True, slots=True)
+class ServerWatch:
+    """`engines.resilience.ServerInstrumentation` for the server of one section."""
+
+    metrics: Metrics
+    section: str
+
+    def record_circuit_state(self, state: CircuitState) -> None:
+        self.metrics.breaker.labels(self.section).set(CIRCUIT_VALUES[state])
+
+    def record_tokens(self, model: str, kind: Literal["input", "output"], number: int) -> None:
+        self.metrics.tokens.labels(model, kind).inc(number)

@@ -1,0 +1,82 @@
+"""How far each reader has read."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from datetime import datetime
+from typing import Any
+
+from anabranch.composition.storage import Storage
+from processors import STAGES, transcribe
+from schemas.errors import ConfigurationError
+from services.generations.first_generation import FIRST_GENERATION
+from services.generations.stage_assignments import StageAssignment, assign_stages, resolve_topic_generation
+from sql.event_times import fetch_oldest_unread_time
+from sql.generations import PgGenerations
+from sql.log import PgLog
+from streams.stage_consumer import format_group_name
+
+DOCUMENT_STAGE = transcribe.STAGE.name
+"""Reads for all generations, as the shared stages do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConsumerKey:
+    """`generation` is None where it reads for all."""
+
+    stage: str
+    generation: str | None
+    topic: str
+    group: str
+
+
+async def list_consumers(storage: Storage) -> list[ConsumerKey]:
+    """Of all generations that are not dropped; before the first is made, those that will be. Raises DatabaseUnavailable."""
+    generations = await PgGenerations(storage.pool).fetch_undropped()
+    if not generations:
+        return [ConsumerKey(stage.name, None, stage.topic, format_group_name(stage.name, None)) for stage in STAGES]
+    return [_to_consumer_key(assignment) for assignment in assign_stages(generations, STAGES, storage.producer_topics)]
+
+
+def _to_consumer_key(assignment: StageAssignment) -> ConsumerKey:
+    reads_all_generations = assignment.stage.serves_all_generations or assignment.stage.name == DOCUMENT_STAGE
+    return ConsumerKey(assignment.stage.name, None if reads_all_generations else assignment.generation.name, assignment.topic, assignment.group)
+
+
+async def fetch_stage_lags(storage: Storage) -> list[dict[str, Any]]:
+    """A line a stage, as the live generation has it: of several readers the one that is further behind. See `reader_lag`."""
+    live, lines = await PgGenerations(storage.pool).fetch_live(), dict[str, dict[str, Any]]()
+    for consumer in await list_consumers(storage):
+        if live is None or consumer.generation in (None, live.name):
+            line, previous = await fetch_consumer_lag(storage, consumer), lines.get(consumer.stage)
+            lines[consumer.stage] = line if previous is None or line["lag"] > previous["lag"] else previous
+    return list(lines.values())
+
+
+async def fetch_consumer_lag(storage: Storage, consumer: ConsumerKey) -> dict[str, Any]:
+    """`{stage, generation, topic, group, lag, acknowledged, end}`, the topic's partitions together; `lag` counts records that the group has not acknowledged. A
+    generation's own topic that is not made yet holds none."""
+    try:
+        return {**asdict(consumer), **await _fetch_offsets(storage, consumer)}
+    except ConfigurationError as error:
+        if error.code != "NO_TOPIC" or resolve_topic_generation(consumer.topic) == FIRST_GENERATION:
+            raise
+        return {**asdict(consumer), "lag": 0, "acknowledged": 0, "end": 0}
+
+
+async def _fetch_offsets(storage: Storage, consumer: ConsumerKey) -> dict[str, int]:
+    # In this order: where nothing waits, what was acknowledged is all that there was.
+    lag = await storage.count_pending(consumer.group, consumer.topic)
+    acknowledged = await storage.log.fetch_committed_offsets(consumer.group, consumer.topic)
+    end = sum(following for _, following in (await storage.log.fetch_offset_bounds(consumer.topic)).values())
+    return {"lag": lag, "acknowledged": sum(acknowledged.values()), "end": end}
+
+
+async def fetch_oldest_pending_time(storage: Storage, group: str, topic: str) -> datetime | None:
+    """When the log took in the oldest record that the group has not acknowledged."""
+    if isinstance(storage.log, PgLog):
+        return await fetch_oldest_unread_time(storage.pool, group, topic)
+    ends, acknowledged = await storage.log.fetch_offset_bounds(topic), await storage.log.fetch_committed_offsets(group, topic)
+    start = {partition: max(first, acknowledged.get(partition, first)) for partition, (first, _) in ends.items()}
+    end = {partition: min(start[partition] + 1, following) for partition, (_, following) in ends.items()}
+    return min([stored.appended_at async for stored in storage.log.read(topic, start, end)], default=None)

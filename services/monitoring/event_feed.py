@@ -1,0 +1,223 @@
+"""The log as it grows, for people who watch: in pages, or as a stream that ends when the server stops."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing, suppress
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from api.event_feed import FeedMessage, LogEntry, LogPage
+from schemas.errors import AnabranchError, CursorAhead, TransientError
+from schemas.ports.feed import RecordFeed
+from schemas.ports.ledger import GenerationStore
+from schemas.ports.search import DocumentCatalog
+from schemas.principals import Principal
+from services.monitoring.log_entries import LogEntryBuilder
+from streams.topics import get_partition_counts
+
+PAGE_SIZE = 200
+MAX_BACKLOG = 2_000
+"""Events that a reader may be behind; one who is further is told how many it missed, and goes on from now."""
+MAX_COUNTED = 1_000_000
+"""Of more missed events than that it is said that they are at least so many."""
+MAX_SCANNED = 5_000
+"""Events that one page looks at for those that are asked for."""
+IDLE_S = 15.0
+EVENT_TYPE = re.compile(r"[\w.\-]+\.v\d+", re.ASCII)
+MAX_STREAMS = 64
+
+
+class DocumentEvents(Protocol):
+    async def list_document_events(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
+
+
+FetchStatus = Callable[[Principal, UUID], Awaitable[dict[str, Any] | None]]
+
+
+def build_status_fetcher(documents: DocumentCatalog) -> FetchStatus:
+    """Of a document's latest revision."""
+
+    async def fetch_status(caller: Principal, document_id: UUID) -> dict[str, Any] | None:
+        return await documents.fetch_status(caller, document_id=document_id)
+
+    return fetch_status
+
+
+@dataclass(slots=True)
+class EventFeed:
+    """See `api.event_feed.EventFeedPort`. Streams read the log themselves, each from its own place, so a slow reader holds one page in memory and nobody else up."""
+
+    feed: RecordFeed
+    entries: LogEntryBuilder
+    generations: GenerationStore
+    events: DocumentEvents
+    fetch_status: FetchStatus
+    poll_s: float = 0.5
+    max_backlog: int = MAX_BACKLOG
+    max_streams: int = MAX_STREAMS
+    open_streams: int = 0
+    closing: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def close_streams(self) -> None:
+        self.closing.set()
+
+    async def list_document_events(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return await self.events.list_document_events(caller, document_id, after=after, limit=limit)
+
+    async def read_page(
+        self, caller: Principal, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None
+    ) -> LogPage:
+        expanded_topics = await self._expand_topics(topics)
+        cursor, missed, at_least, scanned_count = await self._resolve_cursor(after, expanded_topics), 0, False, 0
+        items: list[LogEntry] = []
+        while len(items) < limit and scanned_count < MAX_SCANNED:
+            batch = await self.feed.read_page(cursor, expanded_topics, min(PAGE_SIZE, limit - len(items)))
+            cursor, scanned_count = batch.cursor, scanned_count + len(batch.records)
+            missed, at_least = missed + batch.missed_count, at_least or batch.missed_is_lower_bound
+            eligible = [record for record in batch.records if since is None or record.stored_record.appended_at >= since]
+            items += [entry for _, entry in await self.entries.build_entries(eligible, caller, document) if entry is not None]
+            if not batch.records:
+                return LogPage(items=items, next=cursor, end=True, missed=missed, at_least=at_least)
+        return LogPage(items=items, next=cursor, end=False, missed=missed, at_least=at_least)
+
+    async def follow(self, caller: Principal, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[FeedMessage, None]:
+        if self.open_streams >= self.max_streams:
+            raise TransientError(
+                f"{self.open_streams} streams are open", code="TOO_MANY_STREAMS", remedy="Close one: a stream serves many views. Or poll GET /v1/events."
+            )
+        self.open_streams += 1
+        try:
+            cursor, reset = await self._resolve_start(after or "now", await self._expand_topics(topics))
+            yield FeedMessage(event="open", data={"after": cursor}, cursor=cursor)
+            if reset:
+                yield reset
+            feed_stream = _FeedStream(self, caller, topics, document, cursor)
+            while not self.closing.is_set():
+                async with aclosing(feed_stream.read_messages()) as step:
+                    async for message in step:
+                        yield message
+                        if self.closing.is_set():
+                            break
+                if not feed_stream.has_more:
+                    await self._wait_for_poll()
+            yield FeedMessage(event="bye", data={})
+        finally:
+            self.open_streams -= 1
+
+    async def _wait_for_poll(self) -> None:
+        with suppress(TimeoutError):
+            async with asyncio.timeout(self.poll_s):
+                await self.closing.wait()
+
+    async def _resolve_start(self, after: str, topics: Sequence[str]) -> tuple[str, FeedMessage | None]:
+        """A reader whose place is of another log goes on from now, and is told."""
+        try:
+            return await self._resolve_cursor(after, topics), None
+        except CursorAhead as error:
+            now = await self.feed.fetch_end_cursor(topics)
+            return now, _build_reset_message(error, after, now)
+
+    async def _resolve_cursor(self, after: str, topics: Sequence[str]) -> str:
+        if after == "now":
+            return await self.feed.fetch_end_cursor(topics)
+        cursor = await self.feed.fetch_begin_cursor() if after == "begin" else after
+        await self.feed.count_following(cursor, topics, 1)  # refuses what is no place
+        return cursor
+
+    async def _expand_topics(self, topics: Sequence[str] | None) -> list[str]:
+        """Each with those that generations of their own write."""
+        bases = list(topics or get_partition_counts(1))
+        generation_topics = [generation.topics.get(base, base) for generation in await self.generations.fetch_undropped() for base in bases]
+        return list(dict.fromkeys([*bases, *generation_topics]))
+
+
+class _FeedStream:
+    """Where one stream is."""
+
+    def __init__(self, feed: EventFeed, caller: Principal, topics: Sequence[str] | None, document: UUID | None, cursor: str) -> None:
+        self._feed, self._caller, self._topics, self._document, self._cursor = feed, caller, topics, document, cursor
+        self._last_status, self._idle_s = "", 0.0
+        self.has_more = False
+        """More is there already."""
+
+    async def read_messages(self) -> AsyncGenerator[FeedMessage, None]:
+        """What there is to tell, a page at most. Trouble is told, and over when it is."""
+        self._idle_s += self._feed.poll_s
+        try:
+            async with aclosing(self._read_page()) as messages:
+                async for message in messages:
+                    self._idle_s = 0.0
+                    yield message
+        except AnabranchError as error:
+            self._idle_s, self.has_more = 0.0, False
+            yield FeedMessage(event="error", data={"code": error.code, "detail": error.detail, "remedy": error.remedy})
+        if self._idle_s >= IDLE_S:
+            self._idle_s = 0.0
+            yield FeedMessage(event="idle", data={}, cursor=self._cursor)
+
+    async def _read_page(self) -> AsyncGenerator[FeedMessage, None]:
+        """The place moves with what is told: whatever fails in between, nothing is passed over and nothing told again."""
+        feed, topics = self._feed.feed, await self._feed._expand_topics(self._topics)
+        try:
+            page = await feed.read_page(self._cursor, topics, PAGE_SIZE)
+        except CursorAhead as error:
+            previous_cursor, self._cursor = self._cursor, await feed.fetch_end_cursor(topics)
+            yield _build_reset_message(error, previous_cursor, self._cursor)
+            return
+        if page.missed_count:
+            yield _build_dropped_message(page.missed_count, page.missed_is_lower_bound, self._cursor, page.start_cursor)
+            self._cursor = page.start_cursor
+        for record, entry in await self._feed.entries.build_entries(page.records, self._caller, self._document):
+            self._cursor = record.cursor
+            if entry is not None:
+                yield FeedMessage(event=_choose_message_name(entry.type), data=entry.model_dump(mode="json"), cursor=record.cursor)
+            if self._feed.closing.is_set():
+                return
+        self._cursor, self.has_more = page.cursor, page.has_more
+        if self.has_more and (skipped := await self._skip_backlog(topics)):
+            yield skipped
+        if (status := await self._fetch_changed_status()) is not None:
+            yield status
+
+    async def _skip_backlog(self, topics: Sequence[str]) -> FeedMessage | None:
+        """Go on from now where too much is waiting."""
+        feed, previous_cursor = self._feed.feed, self._cursor
+        if await feed.count_following(previous_cursor, topics, self._feed.max_backlog + 1) <= self._feed.max_backlog:
+            return None
+        now = await feed.fetch_end_cursor(topics)
+        backlog = await feed.count_following(previous_cursor, topics, MAX_COUNTED)
+        missed = backlog - await feed.count_following(now, topics, MAX_COUNTED)
+        # It may have stood here for long, while others took in what it was told before.
+        first_page = await feed.read_page(previous_cursor, topics, 0)
+        self._cursor = now
+        return _build_dropped_message(missed + first_page.missed_count, first_page.missed_is_lower_bound or backlog >= MAX_COUNTED, previous_cursor, now)
+
+    async def _fetch_changed_status(self) -> FeedMessage | None:
+        if self._document is None:
+            return None
+        status = await self._feed.fetch_status(self._caller, self._document)
+        text = json.dumps(status, default=str)
+        if status is None or text == self._last_status:
+            return None
+        self._last_status = text
+        return FeedMessage(event="status", data=json.loads(text))
+
+
+def _choose_message_name(event_type: str | None) -> str:
+    """Of a message. What a producer calls its event stands there only in the form of a fact's type, so that it neither ends the line nor is taken for a
+    message of ours."""
+    return event_type if event_type is not None and EVENT_TYPE.fullmatch(event_type) else "unreadable"
+
+
+def _build_dropped_message(missed: int, at_least: bool, after: str, cursor: str) -> FeedMessage:
+    return FeedMessage(event="dropped", data={"missed": missed, "at_least": at_least, "after": after}, cursor=cursor)
+
+
+def _build_reset_message(error: CursorAhead, after: str, now: str) -> FeedMessage:
+    return FeedMessage(event="reset", data={"code": error.code, "detail": error.detail, "remedy": error.remedy, "after": after}, cursor=now)

@@ -1,0 +1,64 @@
+"""What a worker's metrics say of the whole, looked up from time to time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import partial
+from typing import Any
+
+import structlog
+from prometheus_client import Gauge
+
+from anabranch.composition.overrides import utc_now
+from anabranch.composition.storage import Storage
+from schemas.errors import TransientError
+from services.instrumentation.metrics import Metrics
+from services.monitoring.consumer_lag import fetch_oldest_pending_time, fetch_stage_lags
+from sql.documents import PgDocuments
+from sql.event_times import fetch_received_times
+from sql.generations import PgGenerations
+from sql.listings import PgListings
+
+log = structlog.get_logger(__name__)
+INTERVAL_S = 15.0
+
+
+@dataclass(frozen=True, slots=True)
+class GaugeUpdater:
+    storage: Storage
+    metrics: Metrics
+    interval_s: float = INTERVAL_S
+    clock: Callable[[], datetime] = utc_now
+
+    async def run(self) -> None:
+        """Until cancelled. What cannot be looked up now keeps its last value."""
+        while True:
+            try:
+                await self.update()
+            except TransientError as error:
+                log.warning("gauges wait", code=error.code, detail=error.detail)
+            await asyncio.sleep(self.interval_s)
+
+    async def _fetch_oldest_age_s(self, line: Mapping[str, Any]) -> float:
+        oldest_at = await fetch_oldest_pending_time(self.storage, line["group"], line["topic"])
+        return max(0.0, (self.clock() - oldest_at).total_seconds()) if oldest_at else 0.0
+
+    async def update(self) -> None:
+        for line in await fetch_stage_lags(self.storage):
+            self.metrics.consumer_lag.labels(line["stage"]).set(line["lag"])
+            self.metrics.consumer_lag_seconds.labels(line["stage"]).set(await self._fetch_oldest_age_s(line) if line["lag"] else 0)
+        pool = self.storage.pool
+        _replace_samples(self.metrics.dead_letters_open, {(stage,): number for stage, number in (await PgListings(pool).count_dead_letters(None)).items()})
+        _replace_samples(self.metrics.generations, {(generation.name, generation.state): 1 for generation in await PgGenerations(pool).fetch_undropped()})
+        _replace_samples(self.metrics.documents, {(state,): number for state, number in (await PgDocuments(pool).fetch_counts(None)).items()})
+        await self.metrics.ingest_latency.measure(partial(fetch_received_times, pool))
+
+
+def _replace_samples(gauge: Gauge, samples: Mapping[tuple[str, ...], float]) -> None:
+    """What is not among them any more goes."""
+    gauge.clear()
+    for labels, number in samples.items():
+        gauge.labels(*labels).set(number)

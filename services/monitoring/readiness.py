@@ -1,0 +1,90 @@
+"""What the API needs, each by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from anabranch.composition.storage import Storage, build_disk_reserve
+from anabranch.config.settings import Settings
+from anabranch.version import get_program_version
+from api.services import DependencyStatus
+from engines.disk import MIB
+from schemas.errors import AnabranchError, NoSpace, NotFound
+from schemas.principals import Principal
+from services.query.retriever_pool import RetrieverPool
+from sql.documents import PgDocuments
+from sql.generations import PgGenerations
+from sql.listings import PgListings
+from streams.topics import RAW
+
+CHECK_TIMEOUT_S = 5.0
+PROBE_KEY = "uploads/_probe"
+DEAD_LETTERS_PATH = "/v1/dead-letters"
+
+
+@dataclass(frozen=True, slots=True)
+class ReadinessService:
+    settings: Settings
+    storage: Storage
+    retrievers: RetrieverPool
+
+    async def check_all(self) -> Sequence[DependencyStatus]:
+        checks = {"database": self._check_database, "log": self._check_log, "blobs": self._check_blobs, "generation": self._check_generation}
+        results = await asyncio.gather(*(_run_check(name, check) for name, check in checks.items()))
+        return [*results, self._check_disk()]
+
+    def _check_disk(self) -> DependencyStatus:
+        """A full disk ends uploads only: what is there still answers questions."""
+        reserve = build_disk_reserve(self.settings)
+        free = reserve.get_free_bytes()
+        if free < reserve.reserve_bytes:
+            return DependencyStatus("disk", True, reserve.format_shortage(free), NoSpace.remedy)
+        return DependencyStatus("disk", True, f"{free // MIB} MiB free")
+
+    async def summarize_health(self, caller: Principal) -> dict[str, Any]:
+        """Counts are of the whole tenant, and not for callers that are limited to readers."""
+        lines = await self.check_all()
+        live = await PgGenerations(self.storage.pool).fetch_live()
+        is_unlimited = caller.readers is None
+        dead_letters = await PgListings(self.storage.pool).count_dead_letters(caller.tenant) if is_unlimited else {}
+        return {
+            "status": "ok" if all(line.ok for line in lines) else "degraded",
+            "version": get_program_version(),
+            "log": self.settings.log_kind,
+            "generation": live.name if live else None,
+            "documents": await PgDocuments(self.storage.pool).fetch_counts(caller.tenant) if is_unlimited else {},
+            "dead_letters": {"total": sum(dead_letters.values()), "stages": dead_letters, "list": DEAD_LETTERS_PATH},
+            "dependencies": {line.name: line.ok for line in lines},
+        }
+
+    async def _check_database(self) -> str:
+        await PgGenerations(self.storage.pool).fetch_undropped()
+        return "answers"
+
+    async def _check_log(self) -> str:
+        partitions = len(await self.storage.log.fetch_offset_bounds(RAW))
+        return f"{self.settings.log_kind}, {partitions} partitions of {RAW}"
+
+    async def _check_blobs(self) -> str:
+        await self.storage.blobs.get_size(PROBE_KEY)
+        return "answers"
+
+    async def _check_generation(self) -> str:
+        live = await PgGenerations(self.storage.pool).fetch_live()
+        if live is None:
+            raise NotFound("no generation is live yet", remedy="Start a worker: it makes the first one.")
+        async with self.retrievers.acquire(None) as (name, _):
+            return name
+
+
+async def _run_check(name: str, check: Callable[[], Awaitable[str]]) -> DependencyStatus:
+    try:
+        async with asyncio.timeout(CHECK_TIMEOUT_S):
+            return DependencyStatus(name, True, await check())
+    except AnabranchError as error:
+        return DependencyStatus(name, False, error.detail, error.remedy)
+    except TimeoutError:
+        return DependencyStatus(name, False, f"no answer within {CHECK_TIMEOUT_S:.0f} s", "`anabranch doctor` looks closer.")

@@ -1,0 +1,111 @@
+"""Facts about questions, published beside the answers: never in their way, and counted where they are lost."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+
+import structlog
+
+from schemas.errors import PermanentError, TransientError
+from schemas.events import EventData, QueryAnswered, QueryReceived
+from schemas.ids import content_id
+from schemas.ports.log import EventLog
+from schemas.records import Record
+from streams.codec import Codec
+from streams.publisher import build_root_event
+from streams.topics import MAX_EVENT_BYTES, QUERIES
+
+log = structlog.get_logger(__name__)
+CE_SOURCE = "anabranch/api"
+
+
+@dataclass(slots=True)
+class QueryEventBuffer:
+    """`offer` never waits. What is offered while the log takes what came before goes into it together. While the log is away the newest `most` facts are kept,
+    older ones are lost; so is one that is too large for the log."""
+
+    event_log: EventLog
+    codec: Codec
+    clock: Callable[[], datetime]
+    on_lost: Callable[[int], None]
+    max_pending: int = 2_000
+    batch_size: int = 64
+    retry_s: float = 1.0
+    pending: deque[EventData] = field(default_factory=deque)
+    new_event: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def offer(self, event: EventData) -> None:
+        self.pending.append(event)
+        while len(self.pending) > self.max_pending:
+            self.pending.popleft()
+            self.on_lost(1)
+        self.new_event.set()
+
+    async def run(self) -> None:
+        """Until cancelled."""
+        while True:
+            while not self.pending:
+                self.new_event.clear()
+                await self.new_event.wait()
+            if not await self._try_send():
+                await asyncio.sleep(self.retry_s)
+
+    async def flush(self) -> None:
+        """One last try for what is left."""
+        while self.pending and await self._try_send():
+            continue
+        if self.pending:
+            self.on_lost(len(self.pending))
+
+    async def _try_send(self) -> bool:
+        try:
+            await self._send_batch()
+            return True
+        except TransientError as error:
+            log.warning("facts about questions wait for the log", code=error.code, waiting=len(self.pending))
+        except Exception:
+            # Who stopped here would record no question any more.
+            log.exception("facts about questions wait: the log does not take them", waiting=len(self.pending))
+        return False
+
+    async def _send_batch(self) -> None:
+        """A group stays at the head of the queue until the log has it: what is sent twice after a cancelled try has the same ids."""
+        batch = [self.pending[index] for index in range(min(self.batch_size, len(self.pending)))]
+        results = await asyncio.gather(*map(self._encode, batch), return_exceptions=True)
+        self._drop_unwritable([event for event, record in zip(batch, results, strict=True) if record is None])
+        records: list[Record] = []
+        for record in results:
+            if isinstance(record, BaseException):
+                raise record
+            if record is not None:
+                records.append(record)
+        await self.event_log.append(records)
+        for event in batch:
+            if self.pending and self.pending[0] is event:
+                self.pending.popleft()
+
+    async def _encode(self, event: EventData) -> Record | None:
+        assert isinstance(event, QueryReceived | QueryAnswered)
+        identity = content_id("usage", event.run_id, event.name)
+        envelope = build_root_event(event, identity, CE_SOURCE, self.clock, tenant=event.tenant, correlation_id=str(event.run_id))
+        try:
+            record = await self.codec.encode(envelope, QUERIES, str(event.run_id))
+        except (PermanentError, ValueError) as error:
+            log.warning("a fact about a question cannot be written", run=str(event.run_id), error=str(error))
+            return None
+        if len(record.value or b"") <= MAX_EVENT_BYTES:
+            return record
+        log.warning("a fact about a question is too large for the log", run=str(event.run_id), bytes=len(record.value or b""))
+        return None
+
+    def _drop_unwritable(self, unwritable: Sequence[EventData]) -> None:
+        """Once, however often the rest of their group is tried."""
+        for event in unwritable:
+            indexes = [index for index, pending_event in enumerate(self.pending) if pending_event is event]
+            if indexes:
+                del self.pending[indexes[0]]
+                self.on_lost(1)

@@ -1,0 +1,93 @@
+"""What people say of answers, on its way into the log."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+from uuid import UUID
+
+from schemas.errors import NotFound
+from schemas.events import FeedbackGiven
+from schemas.ids import content_id
+from schemas.judgements import FeedbackReceipt, FeedbackRequest, GradedPassage, QuotedPassage
+from schemas.ports.log import EventLog
+from schemas.principals import Principal
+from services.instrumentation.metrics import Metrics
+from streams.codec import Codec
+from streams.publisher import build_root_event
+from streams.topics import FEEDBACK
+
+CE_SOURCE = "anabranch/api"
+RUN_WAIT_S = 2.0
+
+
+class QueryLookup(Protocol):
+    async def fetch_passages(self, caller: Principal, chunk_ids: Sequence[UUID]) -> Mapping[UUID, QuotedPassage]: ...
+
+    async def fetch_question(self, caller: Principal, run_id: UUID) -> str | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class FeedbackService:
+    """Chunks are turned into passages while they are there: a judgement outlives them."""
+
+    log: EventLog
+    lookup: QueryLookup
+    codec: Codec
+    clock: Callable[[], datetime]
+    fresh_id: Callable[[], UUID]
+    has_answered: Callable[[str, UUID], bool]
+    """Whether this process made the run, which the tables may not have yet."""
+
+    async def submit(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
+        """Returns once the log has it. Raises NotFound for an unknown run and for chunks that answer in no generation, LogUnavailable."""
+        judgements = await self._resolve_judgements(caller, request.list_grades())
+        run_query = await self._resolve_query(caller, request.run_id) if request.run_id else None
+        query = request.query or run_query
+        feedback = FeedbackGiven(
+            feedback_id=self.fresh_id(),
+            tenant=caller.tenant,
+            given_at=self.clock(),
+            run_id=request.run_id,
+            query=query,
+            useful=request.useful,
+            judgements=judgements,
+            corrected_answer=request.corrected_answer,
+            note=request.note,
+        )
+        await self._publish(feedback)
+        return FeedbackReceipt(feedback_id=feedback.feedback_id, judgements=len(judgements))
+
+    async def _resolve_query(self, caller: Principal, run_id: UUID) -> str | None:
+        """None for a run of this process that the tables do not have yet. One of another process may be on its way: it is waited for."""
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + RUN_WAIT_S
+        while (query := await self.lookup.fetch_question(caller, run_id)) is None and not self.has_answered(caller.tenant, run_id):
+            if loop.time() > deadline:
+                raise NotFound(f"There is no run {run_id}.", remedy="Take `run_id` from an answer. GET /v1/runs lists the runs that have reached the tables.")
+            await asyncio.sleep(RUN_WAIT_S / 20)
+        return query
+
+    async def _resolve_judgements(self, caller: Principal, grades: Mapping[UUID, int]) -> list[GradedPassage]:
+        passages = await self.lookup.fetch_passages(caller, list(grades)) if grades else {}
+        if unknown := [str(chunk) for chunk in grades if chunk not in passages]:
+            raise NotFound(f"no chunk {', '.join(unknown)}", remedy="Take `chunk_id` from a result; a document that changed since has other chunks.")
+        return [GradedPassage(**passages[chunk].model_dump(), grade=grade) for chunk, grade in grades.items()]
+
+    async def _publish(self, feedback: FeedbackGiven) -> None:
+        event = build_root_event(feedback, content_id("feedback", feedback.feedback_id), CE_SOURCE, self.clock, tenant=feedback.tenant)
+        await self.log.append([await self.codec.encode(event, FEEDBACK, str(feedback.run_id or feedback.feedback_id))])
+
+
+@dataclass(frozen=True, slots=True)
+class MeteredFeedback:
+    inner: FeedbackService
+    metrics: Metrics
+
+    async def submit(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
+        receipt = await self.inner.submit(caller, request)
+        self.metrics.record_feedback(request)
+        return receipt

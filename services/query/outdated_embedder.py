@@ -1,0 +1,24 @@
+"""In place of the embedder of a generation that another version of this program embedded."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from anabranch.config.index_config import make_outdated_error
+from schemas.generations import Generation
+from schemas.ports.engines import QueryEmbedding, TextEmbedding
+
+
+class OutdatedEmbedder:
+    """Vectors of this program say nothing beside those of the generation: it gives none. Every question raises GenerationMismatch with code GENERATION_OUTDATED."""
+
+    def __init__(self, generation: Generation) -> None:
+        self._generation = generation
+        embed = generation.config.embed
+        self.model, self.dimension, self.state_dimension, self.fingerprint = embed.model, embed.dimension, embed.state_dimension, embed.fingerprint
+
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        raise make_outdated_error(self._generation, ["embed"])
+
+    async def embed_query(self, text: str) -> QueryEmbedding:
+        raise make_outdated_error(self._generation, ["embed"])

@@ -1,0 +1,133 @@
+"""Retrievers for every generation that can be asked, made before somebody asks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass, field
+
+import structlog
+
+from retrieval.pipeline import Retriever
+from schemas.errors import AnabranchError, InvalidRequest, NotFound, TransientError
+from schemas.generations import EmbedConfig, Generation
+from schemas.ports.ledger import GenerationStore
+
+log = structlog.get_logger(__name__)
+FIRST_POLL_S = 0.05
+POLL_S = 1.0
+PrepareRetriever = Callable[[Generation], AbstractAsyncContextManager[Retriever]]
+
+
+@dataclass(slots=True)
+class PooledRetriever:
+    """One retriever, for all generations with the same embedding."""
+
+    stack: AsyncExitStack
+    retriever: Retriever | None = None
+    error: AnabranchError | None = None
+    user_count: int = 0
+
+
+@dataclass(slots=True)
+class RetrieverPool:
+    generations: GenerationStore
+    prepare_retriever: PrepareRetriever
+    retrievers: dict[EmbedConfig, PooledRetriever] = field(default_factory=dict)
+    prepare_lock: asyncio.Lock = field(default_factory=asyncio.Lock)
+
+    @asynccontextmanager
+    async def acquire(self, name: str | None) -> AsyncIterator[tuple[str, Retriever]]:
+        """The generation that is to be asked (None: the live one) and who asks it, for as long as the context is open. Raises NotFound, InvalidRequest for one
+        that is still being built, TransientError with code NO_GENERATION until a worker has made one, and what `prepare` raised."""
+        generation = await self._resolve_generation(name)
+        pooled = await self._get_or_prepare(generation)
+        if pooled.retriever is None:
+            assert pooled.error is not None
+            raise pooled.error
+        pooled.user_count += 1
+        try:
+            yield generation.name, pooled.retriever
+        finally:
+            pooled.user_count -= 1
+
+    async def run(self) -> None:
+        """Prepares for what can be asked, lets go of what nobody asks any more; until cancelled."""
+        while True:
+            await asyncio.sleep(POLL_S if await self.refresh() else FIRST_POLL_S)
+
+    async def refresh(self) -> bool:
+        """Once; whether anything can be asked."""
+        queryable = await self._list_queryable()
+        for generation in queryable:
+            await self._get_or_prepare(generation)
+        await self._close_unused({generation.config.embed for generation in queryable})
+        return bool(queryable)
+
+    async def close(self) -> None:
+        for pooled in self.retrievers.values():
+            await pooled.stack.aclose()
+
+    async def _resolve_generation(self, name: str | None) -> Generation:
+        if name is None:
+            live = await self.generations.fetch_live()
+            if live is None:
+                raise TransientError("there is no generation to ask yet", code="NO_GENERATION", remedy="Start a worker: it makes the first one.")
+            return live
+        named = await self.generations.fetch(name)
+        if named is None or named.state == "dropped":
+            raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
+        if named.state == "building":
+            raise InvalidRequest(f"generation {name} is still being built", code="GENERATION_NOT_BUILT", remedy="Ask the live one until then.")
+        return named
+
+    async def _get_or_prepare(self, generation: Generation) -> PooledRetriever:
+        """At once where it is there; else made, one at a time. What could not be made for a reason that may pass is tried again."""
+        embed_config = generation.config.embed
+        if (pooled := self.retrievers.get(embed_config)) and not isinstance(pooled.error, TransientError):
+            return pooled
+        async with self.prepare_lock:
+            if (pooled := self.retrievers.get(embed_config)) and not isinstance(pooled.error, TransientError):
+                return pooled
+            self.retrievers[embed_config] = await self._prepare(generation)
+            return self.retrievers[embed_config]
+
+    async def _prepare(self, generation: Generation) -> PooledRetriever:
+        pooled = PooledRetriever(AsyncExitStack())
+        try:
+            pooled.retriever = await pooled.stack.enter_async_context(self.prepare_retriever(generation))
+        except AnabranchError as error:
+            log.error("questions cannot be answered", generation=generation.name, code=error.code, detail=error.detail, remedy=error.remedy)
+            pooled.error = error
+        return pooled
+
+    async def _list_queryable(self) -> list[Generation]:
+        try:
+            return [generation for generation in await self.generations.fetch_undropped() if generation.state != "building"]
+        except TransientError:
+            return []
+
+    async def _close_unused(self, used_configs: set[EmbedConfig]) -> None:
+        for embed_config in [
+            embed_config for embed_config, pooled in self.retrievers.items() if used_configs and embed_config not in used_configs and not pooled.user_count
+        ]:
+            await self.retrievers.pop(embed_config).stack.aclose()
+
+
+@asynccontextmanager
+async def open_retriever_pool(generations: GenerationStore, prepare_retriever: PrepareRetriever) -> AsyncIterator[RetrieverPool]:
+    """At once where a generation is live, and then raising what `prepare` raises; else as soon as one is."""
+    pool = RetrieverPool(generations, prepare_retriever)
+    refresh_task: asyncio.Task[None] | None = None
+    try:
+        if await generations.fetch_live() is not None:
+            async with pool.acquire(None):
+                """It is there, or has raised."""
+        refresh_task = asyncio.create_task(pool.run())
+        yield pool
+    finally:
+        if refresh_task is not None:
+            refresh_task.cancel()
+            await asyncio.gather(refresh_task, return_exceptions=True)
+        await pool.close()

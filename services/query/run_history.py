@@ -1,0 +1,117 @@
+"""Past questions: answered again as they were, and compared with another answer or with now."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractAsyncContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+from retrieval.pipeline import Retriever
+from retrieval.recorded_run import RecordedRun, parse_run
+from retrieval.rerun import rerun_run
+from retrieval.run_diff import DiffFacts, compare_runs, get_passages
+from schemas.errors import NotFound
+from schemas.events import EventData, QueryAnswered
+from schemas.ports.engines import SentenceSplitter
+from schemas.ports.ledger import GenerationStore
+from schemas.ports.rerun import CurrentDocuments, RecordedTexts
+from schemas.principals import Principal
+from schemas.questions import QueryRequest
+from schemas.run_diffs import RunDiff
+
+MAX_RECENT_RUNS = 10_000
+
+
+class RunLookup(Protocol):
+    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None: ...
+
+
+class RunTables(RecordedTexts, CurrentDocuments, Protocol): ...
+
+
+@dataclass(slots=True)
+class QueryEventTap:
+    """Passes facts of questions on, and keeps the answers of those runs that somebody waits for."""
+
+    publish: Callable[[EventData], None]
+    awaited: dict[UUID, QueryAnswered | None] = field(default_factory=dict)
+    recent_runs: dict[tuple[str, UUID], None] = field(default_factory=dict)
+    """The latest runs, the oldest first."""
+
+    def offer(self, event: EventData) -> None:
+        self.publish(event)
+        if isinstance(event, QueryAnswered):
+            self.recent_runs[event.tenant, event.run_id] = None
+            if len(self.recent_runs) > MAX_RECENT_RUNS:
+                del self.recent_runs[next(iter(self.recent_runs))]
+        if isinstance(event, QueryAnswered) and event.run_id in self.awaited:
+            self.awaited[event.run_id] = event
+
+    def has_answered(self, tenant: str, run_id: UUID) -> bool:
+        return (tenant, run_id) in self.recent_runs
+
+    @contextmanager
+    def capture(self, run_id: UUID) -> Iterator[None]:
+        self.awaited[run_id] = None
+        try:
+            yield
+        finally:
+            del self.awaited[run_id]
+
+
+@dataclass(frozen=True, slots=True)
+class RunHistory:
+    """Raises NotFound for a run that is not there, or of which too little was recorded."""
+
+    runs: RunLookup
+    tables: RunTables
+    generations: GenerationStore
+    acquire_retriever: Callable[[str | None], AbstractAsyncContextManager[tuple[str, Retriever]]]
+    event_tap: QueryEventTap
+    sentences: SentenceSplitter
+    fresh_id: Callable[[], UUID]
+
+    async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
+        """`{run_id, kind, same, differences[], missing[], response}`."""
+        row = await self._fetch_run(caller, run_id)
+        result = await rerun_run(row, caller, self.tables, self.sentences)
+        return {
+            "run_id": run_id,
+            "kind": row["kind"],
+            "same": result.same,
+            "differences": list(result.differences),
+            "missing": list(result.missing),
+            "response": result.response.model_dump(mode="json"),
+        }
+
+    async def diff_run(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> RunDiff:
+        """Against another run, or against the same question asked now, which becomes a run of its own."""
+        earlier = parse_run(await self._fetch_run(caller, run_id))
+        later = parse_run(await self._fetch_run(caller, other_run_id)) if other_run_id else await self._run_again(caller, earlier)
+        names = {earlier.response.generation, later.response.generation}
+        documents = sorted({passage.document_id for run in (earlier, later) for passage in get_passages(run)})
+        generations = {name: passage for name in names if (passage := await self.generations.fetch(name)) is not None}
+        return compare_runs(earlier, later, DiffFacts(generations, await self.tables.fetch_current(caller, documents)))
+
+    async def _fetch_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
+        row = await self.runs.get_run(caller, run_id)
+        if row is None:
+            raise NotFound(f"no run {run_id}", remedy="It may not have reached the log yet; `anabranch runs list` shows those that have.")
+        return row
+
+    async def _run_again(self, caller: Principal, earlier: RecordedRun) -> RecordedRun:
+        """By the live generation and today's profile of that name."""
+        run_id = self.fresh_id()
+        with self.event_tap.capture(run_id):
+            async with self.acquire_retriever(None) as (name, retriever):
+                request = earlier.request.model_copy(update={"generation": name})
+                if isinstance(request, QueryRequest):
+                    await retriever.query(caller, request.model_copy(update={"stream": False}), run_id)
+                else:
+                    await retriever.search(caller, request, run_id)
+            answered = self.event_tap.awaited[run_id]
+        assert answered is not None  # every question publishes its answer before it returns
+        kind = "query" if isinstance(request, QueryRequest) else "search"
+        return parse_run({**answered.model_dump(mode="json"), "kind": kind, "request": request.model_dump(mode="json")})

@@ -1,0 +1,66 @@
+"""What the door has let in, as the log tells it: claims of the door are not views, so this is how they are made again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from anabranch.composition.storage import Storage
+from schemas.errors import DataErased, KeyLost, PermanentError
+from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved
+from schemas.records import StoredRecord
+from sql.inbox import ERASED_PAYLOAD
+from streams.topics import ACCEPTED, DEAD_LETTERS
+
+
+@dataclass(slots=True)
+class AcceptedEvents:
+    payload_hashes: dict[UUID, str] = field(default_factory=dict)
+    """Internal id of a producer's event → hash of its payload, or ERASED: of what was erased it is known that it came."""
+    owners: dict[UUID, tuple[str, str]] = field(default_factory=dict)
+    """Document → tenant and source of its newest accepted revision."""
+    erased_records: list[StoredRecord] = field(default_factory=list)
+    """Accepted, and erased since."""
+
+
+async def load_accepted_events(storage: Storage, start_offsets: Mapping[str, Mapping[int, int]] | None = None) -> AcceptedEvents:
+    """All of it, or what came at or behind the offsets of these topics, by partition. Of what nobody has the key any more it is not known: the door takes it once more,
+    if topic `raw` still holds it."""
+    accepted, starts = AcceptedEvents(), start_offsets or {}
+    async for stored in storage.log.read(DEAD_LETTERS, starts.get(DEAD_LETTERS)):
+        try:
+            await storage.codec.decode(stored)
+        except KeyLost:
+            continue
+        except DataErased:
+            accepted.payload_hashes |= _mark_cause_erased(stored)
+        except PermanentError:
+            continue
+    async for stored in storage.log.read(ACCEPTED, starts.get(ACCEPTED)):
+        try:
+            event = await storage.codec.decode(stored)
+        except KeyLost:
+            continue
+        except DataErased:
+            accepted.payload_hashes |= _mark_cause_erased(stored)
+            accepted.erased_records.append(stored)
+            continue
+        except PermanentError:
+            continue
+        if isinstance(event.data, DocumentAccepted | AmendmentAccepted | DocumentRemoved) and event.causation_id is not None:
+            accepted.payload_hashes[event.causation_id] = event.data.payload_sha256
+            if isinstance(event.data, DocumentAccepted):
+                accepted.owners[event.data.document_id] = (event.data.tenant, event.data.origin.source)
+    return accepted
+
+
+def parse_encryption_key(stored: StoredRecord) -> dict[UUID, str]:
+    """The key that a record was sealed with, and its tenant."""
+    key, tenant = (stored.record.headers.get(name, b"").decode() for name in ("ce_keyid", "ce_tenant"))
+    return {UUID(key): tenant} if key else {}
+
+
+def _mark_cause_erased(stored: StoredRecord) -> dict[UUID, str]:
+    cause = stored.record.headers.get("ce_causationid")
+    return {UUID(cause.decode()): ERASED_PAYLOAD} if cause else {}

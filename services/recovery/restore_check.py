@@ -1,0 +1,189 @@
+"""Whether the tables are as far as what was read of the log. A backup of them that is older has missed what came since: readers go back to where it ends, and what
+cannot be made good by reading again is refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Collection, Mapping
+from dataclasses import dataclass
+from uuid import UUID
+
+import structlog
+
+from anabranch.composition.storage import Storage
+from processors import STAGES, control, receive, transcribe
+from schemas.errors import ConfigurationError, LogUnavailable
+from schemas.records import StoredRecord
+from services.generations.first_generation import FIRST_GENERATION
+from services.generations.stage_assignments import StageAssignment, assign_stages
+from services.recovery.accepted_events import load_accepted_events
+from services.recovery.lost_keys import LostKeys, find_lost_keys, find_unrecoverable_keys
+from sql.document_owners import restore_owners
+from sql.erasure_receipts import PgErasureReceipts
+from sql.generations import PgGenerations
+from sql.keystore import PgKeystore
+from sql.log import PgLog
+from sql.offset_store import ConsumerOffsets
+from sql.recovery import restore_inbox
+from streams.codec import get_base_topic
+from streams.stage_consumer import format_group_name
+from streams.topics import ACCEPTED, DEAD_LETTERS, RAW
+
+log = structlog.get_logger(__name__)
+GroupTopic = tuple[str, str]
+"""A consumer group and its topic."""
+MissedRanges = Mapping[GroupTopic, Mapping[int, tuple[int, int]]]
+"""By partition, from where to where the tables have not seen what their group acknowledged."""
+CONTROL_GROUP: GroupTopic = (format_group_name(control.STAGE.name, None), control.STAGE.topic)
+INGRESS_GROUP: GroupTopic = (format_group_name(receive.STAGE.name, None), receive.STAGE.topic)
+TRANSCRIBE_GROUP: GroupTopic = (format_group_name(transcribe.STAGE.name, FIRST_GENERATION), transcribe.STAGE.topic)
+UNREPEATABLE_TYPES = ("generation.", "erasure.", "key.")
+"""Decisions by what their types begin with: what followed from them is done already, and not to these tables."""
+REMEDY = "Make an empty database, restore only schema `keystore` into it, and run `anabranch rebuild` with no server running."
+RETRY_S = 1.0
+
+
+async def check_tables_current(storage: Storage, erasures: Mapping[UUID, int]) -> None:
+    """`erasures` are the receipts for which keys were destroyed, each with the offset at which that was said first. Raises ConfigurationError with code TABLES_RESTORED
+    where reading again from where the tables end would not do. Decisions first: they tell which groups there are."""
+    await _check_erasures(storage, erasures)
+    if not isinstance(storage.log, PgLog):
+        decisions = await compare_offsets(storage, {CONTROL_GROUP})
+        generations = await PgGenerations(storage.pool).fetch_undropped()
+        await decisions.check_decisions(empty=not generations)
+        await (await compare_offsets(storage, _to_group_topics(assign_stages(generations, STAGES, storage.producer_topics)))).rewind_missed()
+
+
+async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> None:
+    """Raises where stage control has acknowledged some of them, and these tables know nothing of it."""
+    if not erasures:
+        return
+    acknowledged = (await _fetch_acknowledged(storage, CONTROL_GROUP)).get(0, 0)
+    missing_count = await PgErasureReceipts(storage.pool).count_unknown([receipt for receipt, offset in erasures.items() if offset < acknowledged])
+    if missing_count:
+        raise _build_restored_error(f"these tables are older than what was read of the log: {missing_count} erasures are not in them")
+
+
+async def compare_offsets(storage: Storage, group_topics: Collection[GroupTopic]) -> OffsetComparison:
+    """The log is asked first: other workers go on meanwhile, and their tables then know of at least as much."""
+    acknowledged = {group_topic: await _fetch_acknowledged(storage, group_topic) for group_topic in group_topics}
+    return OffsetComparison(storage, acknowledged, await storage.offset_store.fetch_all())
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetComparison:
+    """Of places of groups of Kafka: those that the groups have acknowledged, and those that the tables know."""
+
+    storage: Storage
+    acknowledged: Mapping[GroupTopic, Mapping[int, int]]
+    stored: ConsumerOffsets
+
+    async def check_decisions(self, *, empty: bool) -> None:
+        """`empty` are tables without any generation."""
+        if not empty and self.stored:
+            await self._check_missed_decisions(self._find_missed(CONTROL_GROUP))
+        elif empty and self.acknowledged[CONTROL_GROUP].get(0):
+            raise _build_restored_error("these tables are empty, and of the log much was read already")
+
+    async def rewind_missed(self) -> None:
+        """Tables of a version that knew no places are taken for those that the groups have read for."""
+        if not self.stored:
+            await self.storage.offset_store.import_offsets(self.acknowledged)
+            return
+        missed_ranges = {group_topic: missed for group_topic in self.acknowledged if (missed := self._find_missed(group_topic))}
+        if not missed_ranges:
+            return
+        await self._check_retained(missed_ranges)
+        lost = await find_lost_keys(self.storage, self._read_missed(missed_ranges))
+        await self._check_keys_recoverable(lost)
+        await self._rewind(missed_ranges)
+        await PgKeystore(self.storage.pool).mark_lost(lost.tenants)
+
+    def _find_missed(self, group_topic: GroupTopic) -> dict[int, tuple[int, int]]:
+        stored = self.stored.get(group_topic, {})
+        return {partition: (stored.get(partition, 0), end) for partition, end in self.acknowledged[group_topic].items() if stored.get(partition, 0) < end}
+
+    async def _check_missed_decisions(self, missed: Mapping[int, tuple[int, int]]) -> None:
+        if not missed:
+            return
+        start, end = ({partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1))
+        async for stored in self.storage.log.read(control.STAGE.topic, start, end):
+            if not self.storage.codec.is_own_record(stored):
+                continue
+            event_type = stored.record.headers.get("ce_type", b"").decode()
+            if event_type.startswith(UNREPEATABLE_TYPES):
+                raise _build_restored_error(
+                    f"these tables are older than what was read of the log: {event_type} at {stored.position.offset} of topic control is not in them"
+                )
+
+    async def _check_retained(self, missed_ranges: MissedRanges) -> None:
+        """What the door has read is told by what it let in."""
+        for group_topic in missed_ranges:
+            _, topic = group_topic
+            if get_base_topic(topic) == RAW:
+                continue
+            log_ends = await self.storage.log.fetch_offset_bounds(topic)
+            for partition, (start, _) in missed_ranges[group_topic].items():
+                if start < (first := log_ends[partition][0]):
+                    detail = f"these tables are older than what was read of the log: topic {topic}, partition {partition}, does not hold {start} to {first - 1} any more"
+                    raise _build_restored_error(detail, remedy="Restore a backup that is newer.")
+
+    async def _read_missed(self, missed_ranges: MissedRanges) -> AsyncIterator[StoredRecord]:
+        """And what was accepted since: a slow document keeps its stage from acknowledging others, of which stages after it have read."""
+        for (_, topic), missed in missed_ranges.items():
+            start, end = ({partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1))
+            async for stored in self.storage.log.read(topic, start, {**dict.fromkeys(await self.storage.log.fetch_offset_bounds(topic), 0), **end}):
+                yield stored
+        async for stored in self.storage.log.read(ACCEPTED, self._resume_offsets(TRANSCRIBE_GROUP)):
+            yield stored
+
+    def _resume_offsets(self, group_topic: GroupTopic) -> dict[int, int]:
+        stored = self.stored.get(group_topic, {})
+        return {partition: min(stored.get(partition, 0), end) for partition, end in self.acknowledged[group_topic].items()}
+
+    async def _check_keys_recoverable(self, lost: LostKeys) -> None:
+        """The keystore lies in the same database, and may have been restored with the tables, or from a backup that is older than theirs."""
+        if unrecoverable := await find_unrecoverable_keys(self.storage, lost, self._resume_offsets(INGRESS_GROUP)):
+            raise ConfigurationError(
+                f"the keystore lacks {len(unrecoverable)} keys that were made since its backup, and the documents that they sealed do not come in once more: "
+                "topic raw does not hold them any more, or these tables are newer than that backup",
+                code="TABLES_RESTORED",
+                remedy=f"Restore the newest backup of schema `keystore`, and start again. Where there is none that has them: {REMEDY}",
+            )
+
+    async def _rewind(self, missed_ranges: MissedRanges) -> None:
+        """Readers go back by themselves to what the tables know; if that is nothing, to the beginning. What the door let in it would fetch once more: it is told."""
+        for (group, topic), missed in missed_ranges.items():
+            log.warning("tables from a backup: what they miss is read again", group=group, topic=topic, missed=missed)
+        if any(get_base_topic(topic) == RAW for _, topic in missed_ranges):
+            accepted = await load_accepted_events(self.storage, {topic: self._find_lowest_stored(topic) for topic in (ACCEPTED, DEAD_LETTERS)})
+            await restore_inbox(self.storage.pool, list(accepted.payload_hashes.items()))
+            await restore_owners(self.storage.pool, accepted.owners)
+        for group_topic, missed in missed_ranges.items():
+            await self.storage.offset_store.store_offsets(*group_topic, {partition: start for partition, (start, _) in missed.items()})
+
+    def _find_lowest_stored(self, topic: str) -> Mapping[int, int]:
+        """The lowest that any group has come to."""
+        lowest: dict[int, int] = {}
+        for (_, stored_topic), offsets in self.stored.items():
+            if stored_topic == topic:
+                lowest |= {partition: min(offset, lowest.get(partition, offset)) for partition, offset in offsets.items()}
+        return lowest
+
+
+def _to_group_topics(assignments: list[StageAssignment]) -> set[GroupTopic]:
+    return {(assignment.group, assignment.topic) for assignment in assignments}
+
+
+async def _fetch_acknowledged(storage: Storage, group_topic: GroupTopic) -> dict[int, int]:
+    """A broker that only just came back says so later."""
+    while True:
+        try:
+            return await storage.log.fetch_committed_offsets(*group_topic)
+        except LogUnavailable as error:
+            log.warning("waiting", group=group_topic[0], code=error.code, detail=error.detail)
+            await asyncio.sleep(RETRY_S)
+
+
+def _build_restored_error(detail: str, remedy: str = REMEDY) -> ConfigurationError:
+    return ConfigurationError(detail, code="TABLES_RESTORED", remedy=remedy)

@@ -1,0 +1,239 @@
+"""Empty tables filled from the log, in place: no generation answers, so nothing is disturbed. No stage reacts, no engine is asked, nothing is published."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import timedelta
+from typing import Any
+from uuid import UUID
+
+from anabranch.composition.encryption import reapply_key_destruction
+from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.config.settings import Settings
+from processors import STAGES, announce, control, erase
+from schemas.errors import ConfigurationError, DataErased, NewerVersion, PermanentError
+from schemas.events import DocumentRemoved, EventData, KeysDestroyed
+from schemas.ports.ledger import ProjectedEvent
+from schemas.records import StoredRecord
+from services.erasure.eraser import REASON_PREFIX
+from services.generations.first_generation import find_current_generation
+from services.generations.stage_assignments import StageAssignment, assign_stages
+from services.recovery.accepted_events import load_accepted_events, parse_encryption_key
+from sql.document_owners import restore_owners
+from sql.erasure import PgErasure
+from sql.erasure_receipts import PgErasureReceipts
+from sql.generation_builds import PgGenerationBuilds
+from sql.generations import PgGenerations
+from sql.keystore import PgKeystore
+from sql.ledger import PgLedger
+from sql.log import PgLog
+from sql.recovery import reset_reader_cursor, restore_inbox
+from sql.secondary_indexes import build_indexes
+from sql.vector_index import ensure_vector_index
+from streams.payload_keys import KEY_MISSING
+from streams.stage import Stage, project_nothing
+from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES, RETENTION_MS
+
+BATCH_SIZE = 256
+POOL_SIZE = 4
+
+
+async def recover_tables(settings: Settings, dsn: str) -> dict[str, Any] | None:
+    """`{events, rows, seconds, rows_per_second, engine_calls}`; None where there are tables already, or a log that no generation was ever made on.
+
+    Raises LogUnavailable, DatabaseUnavailable, NewerVersion. A call that was cut off leaves tables that are begun: empty the database and call again.
+    """
+    async with prepare_storage(settings, dsn, pool_size=POOL_SIZE, name="anabranch rebuild", relaxed_commits=True) as storage:
+        generations = PgGenerations(storage.pool)
+        if await generations.list_names() or await find_current_generation(generations, storage.log, storage.codec) is None:
+            return None
+        await reapply_key_destruction(storage.log, storage.codec, storage.pool, storage.key_file)
+        await _check_keys(storage)
+        started_at = time.perf_counter()
+        recovery = TableRecovery(storage)
+        await recovery.run()
+        seconds = time.perf_counter() - started_at
+        build_store = PgGenerationBuilds(storage.pool)
+        rows = sum([await build_store.count_rows(generation.name) for generation in await generations.fetch_undropped()])
+        return {
+            "events": recovery.event_count,
+            "rows": rows,
+            "seconds": round(seconds, 2),
+            "rows_per_second": round(rows / max(seconds, 0.01)),
+            "engine_calls": 0,
+        }
+
+
+async def _check_keys(storage: Storage) -> None:
+    """Events whose keys were destroyed are passed over; where none of the others can be read, it is the keys that are missing."""
+    unreadable = 0
+    async for stored in storage.log.read(ACCEPTED):
+        try:
+            await storage.codec.decode(stored)
+        except DataErased:
+            continue
+        except PermanentError:
+            unreadable += 1
+            continue
+        return
+    if unreadable:
+        raise ConfigurationError(
+            f"none of {unreadable} accepted documents in the log can be read with the keys in this database",
+            code="KEYSTORE_MISSING",
+            remedy="Restore schema `keystore` from its backup, then rebuild.",
+        )
+
+
+@dataclass(slots=True)
+class TableRecovery:
+    storage: Storage
+    event_count: int = 0
+    erased_documents: dict[tuple[str, str], set[UUID]] = field(default_factory=dict)
+    """(tenant, receipt) → documents that an erasure withdrew, and whose events are readable all the same."""
+    destroyed_keys: dict[str, UUID] = field(default_factory=dict)
+    """Key → receipt of the erasure that destroyed it."""
+    unreadable_documents: dict[UUID, set[UUID]] = field(default_factory=dict)
+    """Receipt → documents of which it destroyed a key."""
+    lost_keys: dict[UUID, str] = field(default_factory=dict)
+    """Keys that the keystore does not have, each with its tenant: it comes from a backup from before them."""
+
+    async def run(self) -> None:
+        await self._apply_decisions()
+        generations = await PgGenerations(self.storage.pool).fetch_undropped()
+        assignments = assign_stages(generations, STAGES, self.storage.producer_topics)
+        for assignment in _select_projecting(assignments):
+            await self._project_topic(assignment)
+        await self._restore_ingress()
+        await PgErasure(self.storage.pool).add_subjects(self.unreadable_documents)
+        await self._reapply_erasures()
+        for generation in generations:
+            async for _ in build_indexes(self.storage.pool, generation.name):
+                continue
+            await ensure_vector_index(self.storage.pool, generation)
+        await PgKeystore(self.storage.pool).mark_lost(self.lost_keys)
+        for assignment in assignments:
+            await (self._place_cursor(assignment) if isinstance(self.storage.log, PgLog) else self._store_offsets(assignment))
+
+    async def _apply_decisions(self) -> None:
+        """All of them, also those that stage control had not come to: they tell which generations there are."""
+        ledger = PgLedger(self.storage.pool, None)
+        async for stored in self.storage.log.read(control.STAGE.topic):
+            await self._claim(control.STAGE, ledger, [stored])
+
+    async def _project_topic(self, assignment: StageAssignment) -> None:
+        """Up to where the readers' group had come: what it has not acknowledged, its readers will claim, and react to."""
+        ledger = PgLedger(self.storage.pool, None if assignment.stage.serves_all_generations else assignment.generation)
+        batch: list[StoredRecord] = []
+        async for stored in self.storage.log.read(assignment.topic, end=await self._fetch_barrier(assignment)):
+            batch.append(stored)
+            if len(batch) >= BATCH_SIZE:
+                await self._claim(assignment.stage, ledger, batch)
+                batch = []
+        if batch:
+            await self._claim(assignment.stage, ledger, batch)
+
+    async def _fetch_barrier(self, assignment: StageAssignment) -> Mapping[int, int]:
+        ends = await self.storage.fetch_ends(assignment.topic)
+        acknowledged = await self.storage.log.fetch_committed_offsets(assignment.group, assignment.topic)
+        return {partition: acknowledged.get(partition, 0) for partition in ends} if acknowledged else ends
+
+    async def _claim(self, stage: Stage, ledger: PgLedger, batch: Sequence[StoredRecord]) -> None:
+        events = [event for stored in batch if (event := await self._to_projected(stage, stored)) is not None]
+        self.event_count += len(events)
+        if events:
+            await ledger.claim(stage.name, stage.ordering_policy, events)
+
+    async def _to_projected(self, stage: Stage, stored: StoredRecord) -> ProjectedEvent | None:
+        """None for what was buried when it came first, and for what was erased: there is nothing to project."""
+        try:
+            event = await self.storage.codec.decode(stored)
+            self._record_erasure(event.data)
+            self._record_destruction(event.data)
+            return ProjectedEvent(event, tuple(stage.project(event)))
+        except NewerVersion:
+            raise
+        except PermanentError as error:
+            if error.code == KEY_MISSING:
+                self.lost_keys |= parse_encryption_key(stored)
+            return None
+
+    def _record_erasure(self, data: EventData) -> None:
+        if isinstance(data, DocumentRemoved) and data.reason and data.reason.startswith(REASON_PREFIX):
+            self.erased_documents.setdefault((data.tenant, data.reason.removeprefix(REASON_PREFIX)), set()).add(data.document_id)
+
+    def _record_destruction(self, data: EventData) -> None:
+        if isinstance(data, KeysDestroyed):
+            self.destroyed_keys.update((str(key), data.receipt_id) for key in data.keys)
+
+    def _record_unreadable(self, stored: StoredRecord) -> None:
+        """Its row does not come back, and an erasure that is not done has its blobs still to find."""
+        headers = stored.record.headers
+        receipt, document = self.destroyed_keys.get(headers.get("ce_keyid", b"").decode()), headers.get("ce_document")
+        if receipt is not None and document:
+            self.unreadable_documents.setdefault(receipt, set()).add(UUID(document.decode()))
+
+    async def _reapply_erasures(self) -> None:
+        """What was erased of a tenant whose events stay readable has come back with them. Whoever names a receipt that there is not erases nothing."""
+        receipts, tables = PgErasureReceipts(self.storage.pool), PgErasure(self.storage.pool)
+        completed = {(tenant, str(receipt)) for tenant in {tenant for tenant, _ in self.erased_documents} for receipt in await receipts.list_completed(tenant)}
+        for tenant, receipt in sorted(completed & self.erased_documents.keys()):
+            documents = sorted(self.erased_documents[tenant, receipt])
+            await tables.erase_citing_records(UUID(receipt), await tables.find_citing_records(tenant, documents, all_of_tenant=False))
+            await tables.erase_rows(UUID(receipt), tenant, documents, before=await tables.fetch_time(), readable=True)
+
+    async def _restore_ingress(self) -> None:
+        accepted = await load_accepted_events(self.storage)
+        for stored in accepted.erased_records:
+            self._record_unreadable(stored)
+        await restore_inbox(self.storage.pool, list(accepted.payload_hashes.items()))
+        await restore_owners(self.storage.pool, accepted.owners)
+
+    async def _store_offsets(self, assignment: StageAssignment) -> None:
+        """What its group has acknowledged is in the tables now. The door begins at the start again: it knows what it has let in."""
+        acknowledged = await self.storage.log.fetch_committed_offsets(assignment.group, assignment.topic)
+        await self.storage.offset_store.store_offsets(
+            assignment.group, assignment.topic, dict.fromkeys(acknowledged, 0) if assignment.stage.ordering_policy == "door" else acknowledged
+        )
+
+    async def _place_cursor(self, assignment: StageAssignment) -> None:
+        """The door begins at the start again: it knows what it has let in."""
+        stage, generation = assignment.stage, assignment.generation
+        if stage.ordering_policy == "door":
+            return
+        claiming_generation = "" if stage.serves_all_generations else generation.name
+        await reset_reader_cursor(
+            self.storage.pool,
+            assignment.group,
+            assignment.topic,
+            claiming_generation,
+            stage.name,
+            _list_output_topics(assignment),
+            max_age=_resolve_outcome_retention(stage),
+        )
+
+
+def _list_output_topics(assignment: StageAssignment) -> list[str]:
+    """Topics in which one would find what a reaction stated; none where it states nothing."""
+    stage, topics = assignment.stage, assignment.generation.topics
+    if stage.react is None:
+        return []
+    if stage.name == announce.STAGE.name:
+        return [OUTCOMES, DEAD_LETTERS]
+    output = CONTROL if stage.name == erase.STAGE.name else stage.output_topic and topics.get(stage.output_topic, stage.output_topic)
+    return [output, OUTCOMES, DEAD_LETTERS] if output else []
+
+
+def _resolve_outcome_retention(stage: Stage) -> timedelta | None:
+    """Of what only outcomes tell nothing can be found once they are forgotten; nobody waits for it any more."""
+    return timedelta(milliseconds=RETENTION_MS[OUTCOMES]) if stage.name == announce.STAGE.name else None
+
+
+def _select_projecting(assignments: Sequence[StageAssignment]) -> list[StageAssignment]:
+    """One for each generation and stage that writes rows."""
+    by_stage: dict[tuple[str, str], StageAssignment] = {}
+    for assignment in assignments:
+        if assignment.stage.project is not project_nothing and assignment.stage.name != control.STAGE.name:
+            by_stage.setdefault((assignment.generation.name, assignment.stage.name), assignment)
+    return list(by_stage.values())

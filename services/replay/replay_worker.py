@@ -1,0 +1,233 @@
+"""Replays and redrives at work: any number of workers may look for one; of each, one works on it, and goes on where another stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections import Counter
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+import structlog
+
+from anabranch.composition.storage import Storage
+from schemas.errors import AnabranchError, NotFound, PermanentError, TransientError
+from schemas.events import DeadLetterClosed, Event
+from schemas.ids import content_id
+from schemas.records import Record, StoredRecord
+from services.replay.record_filter import RecordFilter
+from sql.replays import LEASE_S, OpenDeadLetter, PgReplays, Replay, ReplayCounts
+from streams.publisher import build_root_event
+from streams.reprocess import ReprocessResult, reprocess
+from streams.runner import StageRunner
+from streams.stage_consumer import format_group_name
+from streams.topics import DEAD_LETTERS
+
+log = structlog.get_logger(__name__)
+CE_SOURCE = "anabranch/replay"
+POLL_S = 0.5
+BATCH_SIZE = 32
+ListRunners = Callable[[], dict[tuple[str, str | None], StageRunner]]
+"""What this process hosts now: (stage, generation; None for what all share) → its runner."""
+
+
+@dataclass(slots=True)
+class ReplayWorker:
+    storage: Storage
+    list_runners: ListRunners
+    clock: Callable[[], datetime]
+    owner: UUID
+
+    async def run(self) -> None:
+        """Until cancelled. A lost database or log is waited for."""
+        while True:
+            await asyncio.sleep(POLL_S)
+            try:
+                while await self.run_once():
+                    continue
+            except TransientError as error:
+                log.warning("replaying waits", code=error.code, detail=error.detail)
+
+    async def run_once(self) -> bool:
+        """Whether there was anything to do."""
+        replays = PgReplays(self.storage.pool)
+        replay = await replays.acquire(self.owner, list(self.list_runners()))
+        if replay is None:
+            return False
+        runner = self.list_runners().get((replay.stage, replay.generation))
+        if runner is None:
+            return False
+        lease_renewal = asyncio.create_task(self._renew_lease(replays, replay.id))
+        try:
+            is_finished = await (self._redrive(replays, replay, runner) if replay.kind == "redrive" else self._replay(replays, replay, runner))
+        except TransientError:
+            raise
+        except AnabranchError as error:
+            await replays.finish(self.owner, replay.id, f"{error.code}: {error.detail}")
+        except Exception as error:
+            log.exception("a bug in a replay", replay=str(replay.id))
+            await replays.finish(self.owner, replay.id, f"BUG: {type(error).__name__}: {error}")
+        else:
+            if is_finished:
+                await replays.finish(self.owner, replay.id, None)
+        finally:
+            lease_renewal.cancel()
+        return True
+
+    async def _renew_lease(self, replays: PgReplays, replay_id: UUID) -> None:
+        """Hold on to it, however long a batch takes; where that fails it runs out, and another goes on from the last batch."""
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            try:
+                await replays.renew_lease(self.owner, replay_id)
+            except TransientError as error:
+                log.warning("a replay is not kept", replay=str(replay_id), code=error.code, detail=error.detail)
+
+    async def _redrive(self, replays: PgReplays, replay: Replay, runner: StageRunner) -> bool:
+        tally, batch_size = replay.counts, _limit_batch(replay)
+        pending_ids = list(replay.dead_letter_ids or ())[tally.read :]
+        for start in range(0, len(pending_ids), batch_size):
+            batch_ids = pending_ids[start : start + batch_size]
+            candidates = await replays.list_open_dead_letters(replay.tenant, {"event_ids": batch_ids, "stage": replay.stage})
+            dead_letters = [dead_letter for dead_letter in candidates if dead_letter.generation == replay.selection.get("buried_in")]
+            records = [stored for dead_letter in dead_letters if (stored := await self._fetch_dead_letter_record(dead_letter)) is not None]
+            results = await self._reprocess(replays, replay, runner, records, {})
+            await self._close_processed(dead_letters, results)
+            _add_to_tally(tally, results, len(batch_ids))
+            tally.dead_lettered += len(dead_letters) - len(records)
+            if not await replays.record_progress(self.owner, replay.id, {}, tally):
+                return False
+            await self._throttle(replay, len(results))
+        return True
+
+    async def _replay(self, replays: PgReplays, replay: Replay, runner: StageRunner) -> bool:
+        offsets, tally = {**replay.positions}, replay.counts
+        await self._check_retained(replay)
+        record_filter = await load_record_filter(replays, replay.tenant, replay.selection)
+        acknowledged = await self.storage.log.fetch_committed_offsets(format_group_name(replay.stage, replay.generation), replay.topic or "")
+        async for batch in _read_batches(self.storage, replay, _limit_batch(replay)):
+            matching = [stored for stored in batch if record_filter.matches(stored)]
+            results = await self._reprocess(replays, replay, runner, matching, acknowledged)
+            offsets |= {stored.position.partition: stored.position.offset + 1 for stored in batch}
+            _add_to_tally(tally, results, len(batch))
+            if not await replays.record_progress(self.owner, replay.id, offsets, tally):
+                return False
+            await self._throttle(replay, len(results))
+        return True
+
+    async def _check_retained(self, replay: Replay) -> None:
+        """While it waited, or was paused, retention went on."""
+        expired = await self.storage.log.fetch_expired_offsets(replay.topic or "")
+        for partition, start in ({**replay.starts, **replay.positions}).items():
+            first = min(expired.get(partition, 0), replay.ends.get(partition, 0))
+            if start < first:
+                raise PermanentError(
+                    f"topic {replay.topic}, partition {partition}, no longer holds offsets {start} to {first - 1}",
+                    code="NOT_RETAINED",
+                    remedy="Start another replay, of what is left.",
+                )
+
+    async def _reprocess(
+        self, replays: PgReplays, replay: Replay, runner: StageRunner, records: Sequence[StoredRecord], acknowledged: Mapping[int, int]
+    ) -> list[ReprocessResult]:
+        """`read`: by partition, up to where the stage itself has read."""
+        if not records:
+            return []
+
+        async def reopen(events: Sequence[Event[Any]]) -> None:
+            if runner.stage.ordering_policy == "door":
+                await replays.reopen_ingress_events({event.id: event.payload_sha256 for event in events})
+            else:
+                generation = "" if runner.stage.serves_all_generations else replay.generation or ""
+                await replays.delete_claims(generation, runner.stage.name, [event.id for event in events])
+
+        return await reprocess(
+            runner, records, reopen, replay.id, has_ended=lambda stored: stored.position.offset < acknowledged.get(stored.position.partition, 0)
+        )
+
+    async def _fetch_dead_letter_record(self, dead_letter: OpenDeadLetter) -> StoredRecord | None:
+        """At its own place, or from the copy that was kept where the topic has forgotten it. None where neither is left: the letter stays as it is."""
+        stored = await self.storage.log.read_at(dead_letter.position)
+        if stored is not None:
+            return stored
+        if dead_letter.record_key is None or dead_letter.headers_key is None or dead_letter.appended_at is None:
+            log.warning(
+                "a buried event is no longer in the log", fact=str(dead_letter.event_id), topic=dead_letter.position.topic, offset=dead_letter.position.offset
+            )
+            return None
+        try:
+            headers, value = json.loads(await self.storage.blobs.get(dead_letter.headers_key)), await self.storage.blobs.get(dead_letter.record_key)
+        except NotFound as error:
+            log.warning("what was kept of a buried event is gone", fact=str(dead_letter.event_id), detail=error.detail)
+            return None
+        header_bytes = {name: base64.b64decode(text) for name, text in headers.items()}
+        return StoredRecord(Record(dead_letter.position.topic, None, value, header_bytes), dead_letter.position, dead_letter.appended_at)
+
+    async def _close_processed(self, dead_letters: Sequence[OpenDeadLetter], results: Sequence[ReprocessResult]) -> None:
+        """What went through this time is closed; what was buried again stays open with its new reason."""
+        outcomes = {result.stored_record.position: result.outcome for result in results}
+        processed = [dead_letter for dead_letter in dead_letters if outcomes.get(dead_letter.position) in ("replayed", "superseded")]
+        await close_dead_letters(
+            self.storage, processed, lambda dead_letter: "superseded" if outcomes[dead_letter.position] == "superseded" else "redriven", "", self.clock
+        )
+
+    async def _throttle(self, replay: Replay, count: int) -> None:
+        if replay.per_second:
+            await asyncio.sleep(count / replay.per_second)
+
+
+async def close_dead_letters(
+    storage: Storage, dead_letters: Sequence[OpenDeadLetter], resolve_outcome: Callable[[OpenDeadLetter], str], reason: str, clock: Callable[[], datetime]
+) -> None:
+    """Say on the log that nothing is left to do about these."""
+    now = clock()
+    records = []
+    for dead_letter in dead_letters:
+        closure = DeadLetterClosed.model_validate(
+            {"stage": dead_letter.stage, "generation": dead_letter.generation, "event_id": dead_letter.event_id, "tenant": dead_letter.tenant}
+            | {"how": resolve_outcome(dead_letter), "reason": reason, "closed_at": now}
+        )
+        identity = content_id("event", "burial.closed", dead_letter.event_id, dead_letter.stage, dead_letter.generation or "", now.isoformat())
+        records.append(
+            await storage.codec.encode(
+                build_root_event(closure, identity, CE_SOURCE, clock, tenant=dead_letter.tenant), DEAD_LETTERS, str(dead_letter.event_id)
+            )
+        )
+    if records:
+        await storage.log.append(records)
+
+
+def _limit_batch(replay: Replay) -> int:
+    """Records of one batch: of a slow replay no more than a second's, so that it is soon paused."""
+    return min(BATCH_SIZE, max(1, int(replay.per_second))) if replay.per_second else BATCH_SIZE
+
+
+async def load_record_filter(replays: PgReplays, tenant: str, criteria: Mapping[str, Any]) -> RecordFilter:
+    collection = criteria.get("collection")
+    return RecordFilter.from_criteria(criteria, tenant, None if collection is None else await replays.list_collection_documents(tenant, collection))
+
+
+async def _read_batches(storage: Storage, replay: Replay, batch_size: int) -> AsyncIterator[list[StoredRecord]]:
+    """What it has still to read."""
+    assert replay.topic is not None
+    batch: list[StoredRecord] = []
+    last = {partition: following - 1 for partition, following in replay.positions.items()}
+    async for stored in storage.log.read(replay.topic, replay.starts, replay.ends, resume_after=last):
+        batch.append(stored)
+        if len(batch) == batch_size:
+            yield batch
+            batch = []
+    if batch:
+        yield batch
+
+
+def _add_to_tally(tally: ReplayCounts, results: Sequence[ReprocessResult], read_count: int) -> None:
+    tally.read += read_count
+    counts = Counter(result.outcome for result in results)
+    tally.replayed += counts["replayed"]
+    tally.superseded += counts["superseded"]
+    tally.dead_lettered += counts["buried"]

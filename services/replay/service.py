@@ -1,0 +1,234 @@
+"""Dead letters and replays as people handle them: what is there, read it once more, give it up."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, cast
+from uuid import UUID
+
+from anabranch.composition.storage import Storage
+from api.replay_requests import DeadLetterSelection, DiscardRequest, OffsetRange, RedriveRequest, ReplayRequest
+from processors import STAGES
+from schemas.errors import InvalidRequest, NotFound
+from schemas.generations import Generation
+from schemas.ports.log import EventLog
+from schemas.records import Position, StoredRecord
+from services.replay.replay_worker import close_dead_letters, load_record_filter
+from sql.generations import PgGenerations
+from sql.replays import OpenDeadLetter, PgReplays, Replay, ReplayCounts
+from streams.stage import Stage
+
+NO_DEAD_LETTERS_REMEDY = "GET /v1/dead-letters lists what there is."
+FULL_RANGE, EMPTY_RANGE = OffsetRange(partition=0), OffsetRange(partition=0, end=0)
+
+
+@dataclass(frozen=True, slots=True)
+class ReplayService:
+    """`api.services.ReplayPort`."""
+
+    storage: Storage
+    clock: Callable[[], datetime]
+    fresh_id: Callable[[], UUID]
+
+    async def list_causes(self, tenant: str) -> list[dict[str, Any]]:
+        return await PgReplays(self.storage.pool).list_dead_letter_causes(tenant)
+
+    async def redrive(self, tenant: str, request: RedriveRequest) -> dict[str, Any]:
+        """One replay a stage and generation. What no generation reads any more is left out, unless it is asked for by its id."""
+        criteria = request.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second"})
+        dead_letters = await self._fetch_dead_letters(tenant, request)
+        groups: dict[tuple[str, str | None], list[OpenDeadLetter]] = {}
+        for dead_letter in dead_letters:
+            groups.setdefault((dead_letter.stage, dead_letter.generation), []).append(dead_letter)
+        targets = {group: await self._resolve_target(group_letters[0]) for group, group_letters in groups.items()}
+        unreadable = {group: groups.pop(group) for group, target in targets.items() if isinstance(target, InvalidRequest)}
+        if unreadable and (request.event_ids or not groups):
+            raise next(target for target in targets.values() if isinstance(target, InvalidRequest))
+        stages = Counter(dead_letter.stage for group_letters in groups.values() for dead_letter in group_letters)
+        body: dict[str, Any] = {"events": stages.total(), "stages": dict(stages), "left_out": sum(map(len, unreadable.values())), "replays": []}
+        if request.dry_run:
+            return body
+        for (stage, failed_generation), group_letters in groups.items():
+            replay_criteria, event_ids = criteria | {"buried_in": failed_generation}, tuple(dead_letter.event_id for dead_letter in group_letters)
+            target = targets[stage, failed_generation]
+            assert not isinstance(target, InvalidRequest)
+            replay = self._build_replay(tenant, "redrive", stage, target, replay_criteria, request.per_second, letters=event_ids)
+            await PgReplays(self.storage.pool).insert(replay, len(group_letters))
+            body["replays"].append(replay.id)
+        return body
+
+    async def _resolve_target(self, dead_letter: OpenDeadLetter) -> str | InvalidRequest | None:
+        """The generation that reads it now: its own, or the live one, if it shares the topic of one that was dropped; else why none does."""
+        if dead_letter.generation is None:
+            return None
+        own_generation = await PgGenerations(self.storage.pool).fetch(dead_letter.generation)
+        if own_generation is not None and own_generation.state != "dropped":
+            return own_generation.name
+        live = await self._fetch_generation(None)
+        if dead_letter.position.topic in {live.topics.get(stage.topic, stage.topic) for stage in STAGES if stage.name == dead_letter.stage}:
+            return live.name
+        detail = f"generation {dead_letter.generation}, in which event {dead_letter.event_id} was buried, was dropped, and no other reads {dead_letter.position.topic}"
+        return InvalidRequest(detail, code="GENERATION_GONE", remedy="Discard its dead letters, or redrive others by their ids or stage.")
+
+    async def discard_dead_letters(self, tenant: str, request: DiscardRequest) -> dict[str, Any]:
+        dead_letters = await self._fetch_dead_letters(tenant, request)
+        if not request.dry_run:
+            await close_dead_letters(self.storage, dead_letters, lambda dead_letter: "discarded", request.reason, self.clock)
+        return {"events": len(dead_letters)}
+
+    async def start_replay(self, tenant: str, request: ReplayRequest) -> dict[str, Any]:
+        stage = _resolve_stage(request)
+        generation = None if stage.serves_all_generations else await self._fetch_generation(request.generation)
+        topic = generation.topics.get(stage.topic, stage.topic) if generation else stage.topic
+        starts, ends = resolve_offset_range(topic, await self.storage.log.fetch_offset_bounds(topic), request.offsets)
+        total = await self.storage.count_records(topic, ends) - await self.storage.count_records(topic, starts)
+        missing = await find_missing_ranges(self.storage.log, topic, request, self.clock())
+        estimate = {"missing": missing, "stage": stage.name, "topic": topic, "events_read": total, "starts": starts, "ends": ends}
+        criteria = request.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second", "stage", "generation"})
+        if request.dry_run:
+            matches = (await load_record_filter(PgReplays(self.storage.pool), tenant, criteria)).matches
+            count = sum([matches(stored) async for stored in self.storage.log.read(topic, starts, ends)])
+            return {**estimate, "replay_id": None, "events_chosen": count}
+        if missing:
+            raise build_not_retained_error(topic, missing, starts, ends)
+        replay = self._build_replay(
+            tenant, "replay", stage.name, generation.name if generation else None, criteria, request.per_second, topic=topic, starts=starts, ends=ends
+        )
+        await PgReplays(self.storage.pool).insert(replay, total)
+        return {**estimate, "replay_id": replay.id}
+
+    async def list_replays(self, tenant: str, limit: int) -> list[dict[str, Any]]:
+        return [_format_replay(row) for row in await PgReplays(self.storage.pool).list_replays(tenant, None, limit)]
+
+    async def get_replay(self, tenant: str, replay_id: UUID) -> dict[str, Any]:
+        rows = await PgReplays(self.storage.pool).list_replays(tenant, replay_id, 1)
+        if not rows:
+            raise NotFound(f"no replay {replay_id}", remedy="GET /v1/replays lists them.")
+        return _format_replay(rows[0])
+
+    async def set_replay_state(self, tenant: str, replay_id: UUID, state: str) -> dict[str, Any]:
+        """`paused`, `running` (again) or `cancelled`."""
+        allowed_states = {"paused": ["running"], "running": ["paused", "failed"], "cancelled": ["running", "paused", "failed"]}[state]
+        if not await PgReplays(self.storage.pool).set_state(tenant, replay_id, allowed_states, state):
+            replay_body = await self.get_replay(tenant, replay_id)
+            raise InvalidRequest(
+                f"replay {replay_id} is {replay_body['state']}", code="WRONG_STATE", remedy=f"Only one that is {' or '.join(allowed_states)} can be {state}."
+            )
+        return await self.get_replay(tenant, replay_id)
+
+    async def _fetch_dead_letters(self, tenant: str, selection: DeadLetterSelection) -> list[OpenDeadLetter]:
+        dead_letters = await PgReplays(self.storage.pool).list_open_dead_letters(tenant, dict(selection))
+        missing = set(selection.event_ids or ()) - {dead_letter.event_id for dead_letter in dead_letters}
+        if missing or not dead_letters:
+            missing_ids = [", ".join(map(str, sorted(missing)))] if missing else []
+            document_note = [f"of document {selection.document_id}"] if selection.document_id else []
+            raise NotFound(" ".join(["no open dead letter", *missing_ids, *document_note]), code="NO_SUCH_DEAD_LETTER", remedy=NO_DEAD_LETTERS_REMEDY)
+        return dead_letters
+
+    async def _fetch_generation(self, name: str | None) -> Generation:
+        generations = PgGenerations(self.storage.pool)
+        generation = await (generations.fetch(name) if name else generations.fetch_live())
+        if generation is None or generation.state == "dropped":
+            raise NotFound(f"no generation {name or 'answers yet'}", remedy="GET /v1/generations lists them.")
+        return generation
+
+    def _build_replay(
+        self, tenant: str, kind: str, stage: str, generation: str | None, criteria: Mapping[str, Any], rate: float | None, **range_fields: Any
+    ) -> Replay:
+        fields: dict[str, Any] = {"letters": None, "topic": None, "starts": {}, "ends": {}, "places": {}} | range_fields
+        return Replay(
+            id=self.fresh_id(),
+            tenant=tenant,
+            kind=kind,
+            stage=stage,
+            generation=generation,
+            selection=criteria,
+            per_second=rate,
+            counts=ReplayCounts(),
+            **fields,
+        )
+
+
+def resolve_offset_range(topic: str, log_ends: Mapping[int, tuple[int, int]], requested: Sequence[OffsetRange]) -> tuple[dict[int, int], dict[int, int]]:
+    """Where to start and to end in each partition: what is asked for, cut to what the log has. Nothing is read of a partition that is left out.
+    Raises InvalidRequest where it asks for offsets of a partition that is not there."""
+    if unknown := {offsets.partition for offsets in requested} - log_ends.keys():
+        raise InvalidRequest(f"topic {topic} has no partition {min(unknown)}", remedy=f"It has {len(log_ends)}, from 0.")
+    by_partition = {offsets.partition: offsets for offsets in requested}
+    starts, ends = {}, {}
+    for partition, (first, following) in log_ends.items():
+        offsets = by_partition.get(partition, EMPTY_RANGE if by_partition else FULL_RANGE)
+        starts[partition] = min(max(first, offsets.start or 0), following)
+        ends[partition] = max(starts[partition], following if offsets.end is None else min(following, offsets.end))
+    return starts, ends
+
+
+async def find_missing_ranges(log: EventLog, topic: str, request: ReplayRequest, now: datetime) -> list[dict[str, int]]:
+    """`{partition, start, end}` (the end excluded) of what is asked for and retention has dropped. By time nothing is, where the beginning is younger than
+    anything that retention drops, or the first that is left came no later."""
+    by_partition = {offsets.partition: offsets for offsets in request.offsets}
+    expired, missing = await log.fetch_expired_offsets(topic), []
+    if expired and await _is_retained(log, topic, request.since, now):
+        return []
+    for partition, first in sorted(expired.items()):
+        offsets = by_partition.get(partition, EMPTY_RANGE if by_partition else FULL_RANGE)
+        start, end = offsets.start or 0, first if offsets.end is None else min(first, offsets.end)
+        if start < end and not await _is_at_or_after(log, Position(topic, partition, first), request.since):
+            missing.append({"partition": partition, "start": start, "end": end})
+    return missing
+
+
+async def _is_retained(log: EventLog, topic: str, since: datetime | None, now: datetime) -> bool:
+    """Whether the topic still keeps all that was appended from a moment on, by its settings alone: of a partition where little comes, or nothing is left,
+    its records cannot tell."""
+    retention = await log.fetch_min_retention(topic) if since is not None else None
+    return since is not None and retention is not None and since >= now - retention
+
+
+async def _is_at_or_after(log: EventLog, first_retained: Position, since: datetime | None) -> bool:
+    """Whether a moment is not before the first record that is left."""
+    if since is None:
+        return False
+    ends = await log.fetch_offset_bounds(first_retained.topic)
+    end_offsets = dict.fromkeys(ends, 0) | {first_retained.partition: ends[first_retained.partition][1]}
+    async with aclosing(
+        cast(AsyncGenerator[StoredRecord, None], log.read(first_retained.topic, {first_retained.partition: first_retained.offset}, end_offsets))
+    ) as records:
+        first = await anext(records, None)
+    return first is not None and first.appended_at <= since
+
+
+def build_not_retained_error(topic: str, missing: Sequence[Mapping[str, int]], starts: Mapping[int, int], ends: Mapping[int, int]) -> InvalidRequest:
+    """`starts` and `ends`: of what is asked for, what is left."""
+    missing_ranges = "; ".join(f"partition {range_['partition']}: offsets {range_['start']} to {range_['end'] - 1}" for range_ in missing)
+    retained_ranges = " ".join(f"--offsets {partition}:{start}-{ends[partition]}" for partition, start in sorted(starts.items()) if start < ends[partition])
+    return InvalidRequest(
+        f"topic {topic} no longer holds all that is asked for, its retention has passed: {missing_ranges}",
+        code="NOT_RETAINED",
+        remedy=f"Ask for what is left ({retained_ranges}), or for a later time (--since)."
+        if retained_ranges
+        else "Nothing of it is left: ask for other offsets, or send the documents again.",
+    )
+
+
+def _resolve_stage(request: ReplayRequest) -> Stage:
+    """Raises InvalidRequest."""
+    stages = {stage.name: stage for stage in STAGES if stage.react is not None and stage.name != "erase"}
+    stage = stages.get(request.stage)
+    if stage is None:
+        raise InvalidRequest(f"no stage {request.stage!r} that could be replayed", code="UNKNOWN_STAGE", remedy=f"The stages are {', '.join(stages)}.")
+    if stage.ordering_policy == "door" and (request.document_ids or request.collection):
+        remedy = "Replay stage transcribe for some documents, or choose by time or offsets."
+        raise InvalidRequest("events of topic raw do not tell their document before they are read", remedy=remedy)
+    return stage
+
+
+def _format_replay(row: dict[str, Any]) -> dict[str, Any]:
+    """With what is left, and how long it will take: a range, since events differ."""
+    rate, remaining = row["rate"], row["total"] - row["read"]
+    eta = {"low": 0.7 * remaining / rate, "high": 1.5 * remaining / rate} if rate and row["state"] == "running" else None
+    return {"replay_id": row.pop("id"), **row, "left": remaining, "eta_s": eta}

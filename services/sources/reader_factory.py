@@ -1,0 +1,207 @@
+"""Readers of sources, over the real storage."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from uuid import uuid4
+
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.storage import Storage, build_kafka_settings
+from anabranch.config.settings import Settings
+from anabranch.identity.approvals import load_allowed_folders
+from engines.http_fetcher import HttpFetcher
+from processors import STAGES
+from schemas.errors import ConfigurationError
+from schemas.events import DocumentWithdrawn
+from schemas.ids import make_document_id
+from schemas.ports.log import EventLog, Subscriber
+from schemas.records import Record
+from schemas.sources import DebeziumSource, DeclaredSource, FolderSource, PostgresSource, RowMapping, SourceSpec, UrlsSource
+from services.generations.stage_assignments import assign_stages
+from services.sources.service import SourceService, check_folder, check_table, format_dsn_setting
+from services.sources.supervisor import SourceEpochs, SourceReader, SourceSupervisor
+from sql.generations import PgGenerations
+from sql.replication_slot import PgChangeReader
+from sql.source_state import PgSourceStore
+from sql.sources import PgSources
+from streams.runner import Backoff
+from streams.sources.change_applier import ChangeApplier
+from streams.sources.change_dead_letters import ChangeDeadLetters
+from streams.sources.folder_reader import FolderReader
+from streams.sources.item_state import STATUS_KEY, ItemStates
+from streams.sources.raw_producer import RawProducer
+from streams.sources.table_reader import TableReader
+from streams.sources.topic_reader import TopicReader
+from streams.sources.urls_reader import UrlsReader
+from streams.submission import build_raw_record
+
+PAGE_SIZE = 500
+CAUGHT_UP_POLL_S = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class SourceReaderFactory:
+    """Opens a reader for a declared source."""
+
+    settings: Settings
+    storage: Storage
+    clock: Callable[[], datetime]
+
+    @property
+    def store(self) -> PgSourceStore:
+        return PgSourceStore(self.storage.pool)
+
+    @property
+    def declarations(self) -> PgSources:
+        return PgSources(self.storage.pool)
+
+    @asynccontextmanager
+    async def open(self, source: DeclaredSource) -> AsyncIterator[SourceReader]:
+        match source.spec.takes:
+            case DebeziumSource() as topic:
+                async with self._open_topics() as (topics, subscriber):
+                    yield await self._open_topic_reader(source, topic, topics, subscriber)
+            case PostgresSource() as table:
+                reader = self._open_change_reader(source.spec, table)
+                try:
+                    yield TableReader(source, table, self._build_applier(source.spec, table.mapping), self.store, reader)
+                finally:
+                    await reader.close()
+            case FolderSource() as folder:
+                allowed = self.list_allowed_folders()
+                check_folder(folder, allowed)
+                yield FolderReader(folder, self._build_item_state(source), self.storage.blobs, self.settings.ingest.max_bytes, self.clock, allowed)
+            case UrlsSource() as urls:
+                yield UrlsReader(urls, self._build_item_state(source), self._build_fetcher(), self.clock)
+
+    async def wait_until_caught_up(self, source: DeclaredSource) -> None:
+        """At once where the source has a memory. Else when every stage that leads to an answer has passed what its topic holds now: in a database that is
+        just being made again from the log, everything would look new."""
+        if await self.store.has_state(source.spec.name):
+            return
+        assignments = assign_stages(await PgGenerations(self.storage.pool).fetch_undropped(), STAGES)
+        awaited = [
+            assignment
+            for assignment in assignments
+            if assignment.stage.fails_document and not assignment.stage.serves_all_generations and not assignment.suppresses_outcomes
+        ]
+        barriers = {assignment.topic: await self.storage.fetch_ends(assignment.topic) for assignment in awaited}
+        for assignment in awaited:
+            while await self.storage.count_pending(assignment.group, assignment.topic, barriers[assignment.topic]):
+                await asyncio.sleep(CAUGHT_UP_POLL_S)
+
+    async def close_down(self, source: DeclaredSource) -> None:
+        """A removed source: its slot goes, its documents if they shall, and what was remembered of it."""
+        if isinstance(source.spec.takes, PostgresSource):
+            await self._drop_slot(source.spec, source.spec.takes)
+        if source.withdraw:
+            await self._withdraw_all(source.spec)
+        await self.store.delete_state(source.spec.name)
+
+    async def _drop_slot(self, spec: SourceSpec, table: PostgresSource) -> None:
+        """Where nobody says what the address is, and nothing was read, there is none of ours."""
+        if self._resolve_dsn(spec) is None and set(await self.store.fetch_notes(spec.name)) <= {STATUS_KEY}:
+            return
+        reader = self._open_change_reader(spec, table)
+        try:
+            await reader.drop_slot()
+        finally:
+            await reader.close()
+
+    async def _withdraw_all(self, spec: SourceSpec) -> None:
+        after = ""
+        while external_ids := await self.declarations.fetch_external_ids(spec.ce_source, after, PAGE_SIZE):
+            await self.storage.log.append([await self._build_withdrawal(spec, name) for name in external_ids])
+            after = external_ids[-1]
+
+    async def _build_withdrawal(self, spec: SourceSpec, external_id: str) -> Record:
+        """By the document's id, as through the API: after whatever its source said last."""
+        withdrawn_id = make_document_id(spec.tenant, spec.ce_source, external_id)
+        data = DocumentWithdrawn(tenant=spec.tenant, document_id=str(withdrawn_id), reason="its source was removed")
+        return await build_raw_record(
+            data, f"removed/{spec.name}/{withdrawn_id}/{uuid4()}", time=self.clock(), codec=self.storage.codec, document_id=withdrawn_id
+        )
+
+    async def _open_topic_reader(self, source: DeclaredSource, change_topic: DebeziumSource, topics: EventLog, subscriber: Subscriber) -> TopicReader:
+        spec = source.spec
+        group = f"{self.settings.kafka.topic_prefix}anabranch.source.{spec.name}.{await self.store.fetch_state_id(spec.name)}"
+        dead_letters = ChangeDeadLetters(spec, self.storage.codec, self.storage.blobs, self.storage.log, self.clock)
+        return TopicReader(
+            source, change_topic, self._build_applier(spec, change_topic.mapping), topics, subscriber, group, dead_letters, self.store, Backoff()
+        )
+
+    @asynccontextmanager
+    async def _open_topics(self) -> AsyncIterator[tuple[EventLog, Subscriber]]:
+        """Topics by the names that the broker has. On the Postgres log they lie beside ours."""
+        if self.settings.log_kind == "postgres":
+            yield self.storage.log, self.storage.subscriber
+            return
+        from streams.kafka.kafka_log import KafkaLog
+        from streams.kafka.subscriber import FaustSubscriber
+
+        foreign = replace(build_kafka_settings(self.settings.kafka), topic_prefix="")
+        topics = KafkaLog(foreign)
+        try:
+            yield topics, FaustSubscriber(foreign, session_timeout_s=self.settings.kafka.session_timeout_s, offset_store=self.storage.offset_store)
+        finally:
+            await topics.close()
+
+    async def fetch_ends(self, topic: str) -> dict[int, int]:
+        """Where a change topic ends now, by partition. Raises ConfigurationError where there is none of the name."""
+        async with self._open_topics() as (topics, _):
+            return {partition: end for partition, (_, end) in (await topics.fetch_offset_bounds(topic)).items()}
+
+    def _open_change_reader(self, spec: SourceSpec, table: PostgresSource) -> PgChangeReader:
+        check_table(table)
+        dsn = self._resolve_dsn(spec)
+        if dsn is None:
+            remedy = f"Set {format_dsn_setting(spec.name)} of the worker to its address."
+            raise ConfigurationError(f"nobody says where the database of source {spec.name} is", code="SOURCE_ADDRESS", remedy=remedy)
+        return PgChangeReader(dsn, *table.schema_and_table, format_slot_name(spec.name, table))
+
+    def _resolve_dsn(self, spec: SourceSpec) -> str | None:
+        """Read the database URL from the settings only: declaring a source does not permit choosing a database."""
+        secret = self.settings.sources.get(spec.name.replace("-", "_"))
+        return secret.get_secret_value() if secret else None
+
+    def list_allowed_folders(self) -> list[Path]:
+        """Whoever may declare a source does not choose which files of this machine are read."""
+        return load_allowed_folders(self.settings.ingest.folders, self.settings.data_dir)
+
+    def _build_applier(self, spec: SourceSpec, mapping: RowMapping) -> ChangeApplier:
+        return ChangeApplier(self.store, self._build_delivery(spec), mapping, self.storage.log)
+
+    def _build_delivery(self, spec: SourceSpec) -> RawProducer:
+        return RawProducer(spec, self.storage.codec, self.storage.blobs, self.clock)
+
+    def _build_item_state(self, source: DeclaredSource) -> ItemStates:
+        return ItemStates(source, self.store, self.declarations, self._build_delivery(source.spec), self.storage.log, self.clock)
+
+    def _build_fetcher(self) -> HttpFetcher:
+        ingest = self.settings.ingest
+        return HttpFetcher(self.storage.blobs, allowed_hosts=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s)
+
+
+def format_slot_name(name: str, table: PostgresSource) -> str:
+    return table.slot or f"anabranch_{name}".replace("-", "_")
+
+
+def build_source_service(settings: Settings, storage: Storage, overrides: Overrides) -> SourceService:
+    factory = SourceReaderFactory(settings, storage, overrides.clock)
+    has_kafka = settings.log_kind == "kafka"
+    return SourceService(
+        *(storage.log, storage.codec, factory.declarations, factory.fetch_ends, has_kafka, factory.list_allowed_folders, settings.ingest.sources),
+        overrides.clock,
+        overrides.fresh_id,
+    )
+
+
+def build_source_supervisor(settings: Settings, storage: Storage, source_epochs: SourceEpochs, overrides: Overrides) -> SourceSupervisor:
+    """What the worker with the door hosts beside it."""
+    factory = SourceReaderFactory(settings, storage, overrides.clock)
+    return SourceSupervisor(factory.declarations, factory.store, factory.open, factory.wait_until_caught_up, factory.close_down, uuid4(), source_epochs)

@@ -1,0 +1,197 @@
+"""Sources through the API: decisions on their way into `control`, and what has become of them."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path, PurePath
+from typing import Any, Protocol
+from urllib.parse import parse_qs, urlsplit
+from uuid import UUID
+
+from schemas.errors import AnabranchError, ConfigurationError, InvalidRequest, NotFound
+from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset
+from schemas.ports.log import EventLog
+from schemas.principals import Principal
+from schemas.sources import DebeziumSource, FolderSource, PostgresSource, SequenceReset, SourceRequest, SourceSpec, UrlsSource
+from services.projection_wait import PROJECTION_TIMEOUT_S, wait_until_projected
+from streams.codec import OWN_SOURCE_PREFIX, Codec
+from streams.publisher import build_root_event
+from streams.topics import CONTROL
+
+CE_SOURCE = "anabranch/sources"
+RESERVED_SCHEMAS = ("anabranch", "keystore", "credentials", "supabase_migrations", "information_schema")
+
+
+class SourceOverview(Protocol):
+    async def list_overview(self) -> list[dict[str, Any]]: ...
+
+    async def has_numbered_documents(self, ce_source: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class SourceService:
+    """`api.services.SourcePort` over the log. A decision holds as soon as stage `control` has read it; that is waited for, for so long."""
+
+    log: EventLog
+    codec: Codec
+    tables: SourceOverview
+    fetch_ends: Callable[[str], Awaitable[dict[int, int]]]
+    has_kafka: bool
+    list_allowed_folders: Callable[[], Sequence[Path]]
+    """That may be watched, with everything below them."""
+    producer_tenants: Mapping[str, Collection[str]]
+    """ce_source → tenants that it may write for (`INGEST__SOURCES`)."""
+    clock: Callable[[], datetime]
+    fresh_id: Callable[[], UUID]
+    projection_timeout_s: float = PROJECTION_TIMEOUT_S
+
+    async def list_sources(self, tenant: str) -> list[dict[str, Any]]:
+        return [_format_source(row) for row in await self.tables.list_overview() if _belongs_to(row, tenant) and not row["removed"]]
+
+    async def get_source(self, tenant: str, name: str) -> dict[str, Any]:
+        return _format_source(await self._fetch_declared(tenant, name))
+
+    async def add_source(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
+        """Raises InvalidRequest for a name that is taken and for what cannot be read here."""
+        existing = next((row for row in await self.tables.list_overview() if row["name"] == request.name), None)
+        if existing is not None and not (existing["removed"] and _belongs_to(existing, tenant)):
+            # Names are unique on the server: settings, replication slots and readers go by them. The answer does not tell whose it is.
+            remedy = f"Take another name. If `anabranch source list` shows it, `anabranch source remove {request.name}` frees it for this tenant."
+            raise InvalidRequest(f"The name {request.name!r} is taken.", code="SOURCE_EXISTS", remedy=remedy)
+        self._check_request(request)
+        spec = SourceSpec(**dict(request), tenant=tenant)
+        await self._publish_decision(
+            SourceAdded(source=spec, epoch=existing["epoch"] + 1 if existing else 1), spec.name, lambda row: _belongs_to(row, tenant) and not row["removed"]
+        )
+        return {"status": "accepted", "name": spec.name, "ce_source": spec.ce_source}
+
+    async def remove_source(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
+        source_row = await self._fetch_declared(tenant, name)
+        await self._publish_decision(SourceRemoved(source=name, withdraw=withdraw, tenant=tenant), name, lambda row: bool(row["removed"]))
+        return {"status": "accepted", "name": name, "documents": source_row["documents"], "withdrawn": source_row["documents"] if withdraw else 0}
+
+    async def reset_source(self, caller: Principal, name: str) -> dict[str, Any]:
+        """`name` may be the ce_source of another producer that numbers its changes."""
+        row = next((row for row in await self.tables.list_overview() if row["name"] == name), None)
+        if row is not None and row["spec"] is not None:
+            await self._fetch_declared(caller.tenant, name)
+        elif not self._can_reset_producer(caller, name) or (row is None and not await self.tables.has_numbered_documents(name)):
+            raise _build_unknown_error(name)
+        epoch = (row["epoch"] if row else 1) + 1
+        begins = await self._fetch_begin_offsets(row)
+        reset = SourceReset(source=name, reset=SequenceReset(epoch=epoch, begins=begins), tenant=caller.tenant)
+        await self._publish_decision(reset, name, lambda row: bool(row["epoch"] >= epoch))
+        return {"status": "accepted", "name": name, "epoch": epoch, "begins": begins}
+
+    def _can_reset_producer(self, caller: Principal, ce_source: str) -> bool:
+        """A reset concerns every tenant that the producer writes for. Names of our own are reset by the name of the declared source."""
+        if ce_source.startswith(OWN_SOURCE_PREFIX):
+            return False
+        return caller.has_role("operator") or set(self.producer_tenants.get(ce_source, ())) == {caller.tenant}
+
+    async def _fetch_begin_offsets(self, row: Mapping[str, Any] | None) -> dict[int, int]:
+        if row is None or row["spec"] is None:
+            return {}
+        reading = SourceSpec.model_validate(row["spec"]).takes
+        if not isinstance(reading, DebeziumSource):
+            return {}
+        try:
+            return await self.fetch_ends(reading.topic)
+        except ConfigurationError:
+            return {}  # a topic that is not there yet holds nothing of before
+
+    async def _fetch_declared(self, tenant: str, name: str) -> Mapping[str, Any]:
+        for row in await self.tables.list_overview():
+            if row["name"] == name and _belongs_to(row, tenant) and not row["removed"]:
+                return row
+        raise _build_unknown_error(name)
+
+    def _check_request(self, request: SourceRequest) -> None:
+        match request.takes:
+            case DebeziumSource() if not self.has_kafka:
+                raise InvalidRequest(
+                    "change topics are read from Kafka, and the log here is a Postgres table",
+                    code="NEEDS_KAFKA",
+                    remedy="Read the table itself with `anabranch source add postgres`, or set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS in another data folder.",
+                )
+            case PostgresSource(dsn=str()):
+                raise InvalidRequest(
+                    "The address of a database is not taken from a request.",
+                    code="DSN_IN_REQUEST",
+                    remedy=f"Leave `dsn` out and set {format_dsn_setting(request.name)} where the worker runs.",
+                )
+            case PostgresSource() as table:
+                check_table(table, InvalidRequest)
+            case UrlsSource(urls=urls) if any(_has_password(url) for url in urls):
+                raise InvalidRequest(
+                    "an address holds a password, which would stand in the log for ever", code="PASSWORD_IN_LOG", remedy="Name pages without one."
+                )
+            case FolderSource(path=path) if not PurePath(path).is_absolute():
+                raise InvalidRequest(
+                    f"{path} is no absolute path", code="RELATIVE_PATH", remedy="Name the folder from the root, as the worker's machine has it."
+                )
+            case FolderSource() as folder:
+                check_folder(folder, self.list_allowed_folders(), InvalidRequest)
+
+    async def _publish_decision(self, decision: EventData, name: str, is_applied: Callable[[Mapping[str, Any]], bool]) -> None:
+        event = build_root_event(decision, self.fresh_id(), CE_SOURCE, self.clock)
+        await self.log.append([await self.codec.encode(event, CONTROL, name)])
+
+        async def is_projected() -> bool:
+            return any(row["name"] == name and is_applied(row) for row in await self.tables.list_overview())
+
+        await wait_until_projected(is_projected, timeout_s=self.projection_timeout_s)
+
+
+def check_folder(folder: FolderSource, allowed: Sequence[Path], error: type[AnabranchError] = ConfigurationError) -> None:
+    if not any(Path(folder.path).resolve().is_relative_to(root) for root in allowed):
+        remedy = "Run `anabranch source add folder` where the server's data folder is (--data), or name it in ANABRANCH_INGEST__FOLDERS of API and worker."
+        raise error(f"Folder {folder.path} may not be watched.", code="FORBIDDEN_FOLDER", remedy=remedy)
+
+
+def check_table(table: PostgresSource, error: type[AnabranchError] = ConfigurationError) -> None:
+    """The tables of this program and of Postgres are no documents: among them are keys, and what is read of them would come back as a change of them."""
+    schema, _ = table.schema_and_table
+    if schema in RESERVED_SCHEMAS or schema.startswith("pg_"):
+        raise error(f"Tables of schema {schema!r} are not indexed.", code="FORBIDDEN_TABLE", remedy="Name a table of your own.")
+
+
+def format_dsn_setting(name: str) -> str:
+    """Where a worker finds the address of a source's database."""
+    return f"ANABRANCH_SOURCES__{name}".upper().replace("-", "_")
+
+
+def _belongs_to(row: Mapping[str, Any], tenant: str) -> bool:
+    return row["spec"] is not None and row["spec"].get("tenant") == tenant
+
+
+def _build_unknown_error(name: str) -> NotFound:
+    remedy = "`anabranch source list` shows the sources of the tenant. A producer that ANABRANCH_INGEST__SOURCES does not bind to one tenant needs an operator."
+    return NotFound(f"no source {name}", code="NO_SUCH_SOURCE", remedy=remedy)
+
+
+def _has_password(dsn: str) -> bool:
+    try:
+        parts = urlsplit(dsn)
+        return bool(parts.password) or "password" in parse_qs(parts.query) or "password=" in dsn
+    except ValueError:
+        return True
+
+
+def _format_source(row: Mapping[str, Any]) -> dict[str, Any]:
+    spec = SourceSpec.model_validate(row["spec"])
+    status = row["status"] or {"state": "starting"}
+    return {
+        **spec.model_dump(mode="json", exclude={"tenant"}),
+        "kind": spec.takes.kind,
+        "ce_source": spec.ce_source,
+        "epoch": row["epoch"],
+        "state": status["state"],
+        "documents": row["documents"],
+        "owed": row["owed"],
+        "unsure": row["unsure"],
+        "last_change_at": row["last_change_at"],
+        "status": status,
+    }

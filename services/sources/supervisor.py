@@ -1,0 +1,153 @@
+"""Keeping the readers of all declared sources at work: started, stopped and begun anew as the decisions on `control` say."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+from uuid import UUID
+
+import structlog
+
+from schemas.errors import AnabranchError, TransientError
+from schemas.ports.sources import SourceStore
+from schemas.sources import DebeziumSource, DeclaredSource
+
+log = structlog.get_logger(__name__)
+POLL_S = 0.5
+LEASE_S = 10.0
+RETRY_S = 5.0
+
+
+class SourceReader(Protocol):
+    async def run(self) -> None:
+        """Until cancelled, or until something stops it."""
+
+
+class SourceDeclarations(Protocol):
+    async def fetch_sources(self) -> list[DeclaredSource]: ...
+
+    async def fetch_epochs(self) -> dict[str, int]: ...
+
+
+@dataclass(slots=True)
+class SourceEpochs:
+    """What the door reads of sources: the epoch of those that began anew."""
+
+    epochs: dict[str, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class SourceSupervisor:
+    """`run` returns only by being cancelled; a source that fails is told of in its status and tried again."""
+
+    declarations: SourceDeclarations
+    store: SourceStore
+    open_reader: Callable[[DeclaredSource], AbstractAsyncContextManager[SourceReader]]
+    wait_until_caught_up: Callable[[DeclaredSource], Awaitable[None]]
+    """Returns when the tables hold what the log did: a reader without memory compares with them."""
+    close_down: Callable[[DeclaredSource], Any]
+    """What is left to do for a source that is removed; may be called again."""
+    owner: UUID
+    source_epochs: SourceEpochs
+    running_sources: dict[str, tuple[DeclaredSource, asyncio.Task[None]]] = field(default_factory=dict)
+
+    async def run(self) -> None:
+        try:
+            while True:
+                try:
+                    await self._reconcile()
+                except TransientError as error:
+                    log.warning("sources are not looked at", code=error.code, detail=error.detail)
+                await asyncio.sleep(POLL_S)
+        finally:
+            await self._stop(list(self.running_sources))
+
+    async def _reconcile(self) -> None:
+        sources = {source.spec.name: source for source in await self.declarations.fetch_sources()}
+        self.source_epochs.epochs.update(await self.declarations.fetch_epochs())
+        await self._stop([name for name, (source, _) in self.running_sources.items() if sources.get(name) != source])
+        for name, source in sources.items():
+            if name not in self.running_sources:
+                self.running_sources[name] = (source, asyncio.create_task(self._supervise(source)))
+
+    async def _stop(self, source_names: list[str]) -> None:
+        tasks = [self.running_sources.pop(name)[1] for name in source_names]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _supervise(self, source: DeclaredSource) -> None:
+        """One source, for as long as it is declared like this."""
+        while True:
+            try:
+                await self._run_source(source)
+                return
+            except AnabranchError as error:
+                await self._report_failure(source, error.code, error.detail, error.remedy)
+            except Exception as error:
+                log.exception("a bug in the reader of a source", source=source.spec.name)
+                await self._report_failure(
+                    source, "BUG", f"{type(error).__name__}: {error}", "This is a defect of the program: report it with the worker's log."
+                )
+            await asyncio.sleep(RETRY_S)
+
+    async def _run_source(self, source: DeclaredSource) -> None:
+        if source.removed:
+            await self._run_exclusively(source, lambda: self.close_down(source))
+            return
+        await self.wait_until_caught_up(source)
+        async with self.open_reader(source) as source_reader:
+            if isinstance(source.spec.takes, DebeziumSource):
+                await source_reader.run()
+            else:
+                await self._run_exclusively(source, source_reader.run)
+
+    async def _run_exclusively(self, source: DeclaredSource, run: Callable[[], Any]) -> None:
+        """While no other worker does."""
+        name = source.spec.name
+        while not await self.store.acquire_lease(name, self.owner, LEASE_S):
+            await asyncio.sleep(POLL_S)
+        reading, lease_renewal = asyncio.ensure_future(run()), asyncio.create_task(self._renew_lease(name))
+        try:
+            await asyncio.wait({reading, lease_renewal}, return_when=asyncio.FIRST_COMPLETED)
+            for task in (reading, lease_renewal):
+                if task.done():
+                    task.result()
+        finally:
+            await asyncio.shield(self._stop_and_release(name, reading, lease_renewal))
+
+    async def _stop_and_release(self, name: str, *tasks: asyncio.Future[Any]) -> None:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await self._release_lease(name)
+
+    async def _renew_lease(self, name: str) -> None:
+        """Returns when another worker took over, or when the tables were away for too long to know."""
+        missed_renewals = 0
+        while missed_renewals < 2:
+            await asyncio.sleep(LEASE_S / 4)
+            try:
+                if not await self.store.acquire_lease(name, self.owner, LEASE_S):
+                    break
+                missed_renewals = 0
+            except TransientError:
+                missed_renewals += 1
+        raise TransientError(f"another worker reads source {name} now, or may", code="LEASE_LOST", remedy="Nothing: one of them goes on.")
+
+    async def _release_lease(self, name: str) -> None:
+        try:
+            await self.store.release_lease(name, self.owner)
+        except TransientError as error:
+            log.debug("the hold runs out by itself", source=name, detail=error.detail)
+
+    async def _report_failure(self, source: DeclaredSource, code: str, detail: str, remedy: str) -> None:
+        log.warning("source stopped, and is tried again", source=source.spec.name, code=code, detail=detail, remedy=remedy)
+        status: Mapping[str, Any] = {"state": "failed", "code": code, "detail": detail, "remedy": remedy}
+        try:
+            await self.store.set_note(source.spec.name, "status", status)
+        except TransientError as error:
+            log.debug("status not kept", source=source.spec.name, detail=error.detail)

@@ -1,0 +1,269 @@
+"""Hosting of every generation that is not dropped: a new one is read within a second, a dropped one no more."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+import structlog
+
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.ports import build_ports
+from anabranch.composition.storage import Storage
+from anabranch.config.index_config import make_outdated_error
+from anabranch.config.settings import Settings
+from schemas.errors import AnabranchError, TransientError
+from schemas.generations import Generation
+from schemas.ports.ledger import Ledger
+from schemas.ports.log import EventLog, Subscriber
+from schemas.ports.reader_status import ALL_PARTITIONS
+from schemas.records import StoredRecord
+from services.generations.build_throttle import BuildThrottle
+from services.generations.stage_assignments import (
+    RETRANSCRIBE,
+    SERVING_STATES,
+    StageAssignment,
+    assign_stages,
+    emit_outcomes_only,
+    emits_index_events,
+    restrict_to_document_changes,
+)
+from services.instrumentation.outcome_log import OutcomeLoggingLog, OutcomeSuppressingLog
+from services.instrumentation.publish_listener import NotifyingLog
+from services.sources.supervisor import SourceEpochs
+from services.worker.engine_registry import EngineRegistry
+from services.worker.role_ledgers import DeduplicatingLedger, OutcomesOnlyLedger
+from sql.generation_builds import PgGenerationBuilds
+from sql.generations import PgGenerations
+from sql.ledger import PgLedger
+from sql.pool import Pool
+from sql.reader_status import PgReaderStatus
+from sql.revisions import PgRevisions
+from streams.instrumentation import Instrumentation
+from streams.partition_sink import STATUS_RENEWAL_S, PartitionLimits
+from streams.publisher import Publisher
+from streams.runner import StageRunner, WorkItem
+from streams.stage import Stage
+from streams.stage_consumer import StageConsumer
+
+log = structlog.get_logger(__name__)
+POLL_S = 0.5
+FIRST_POLL_S = 0.05
+"""While there is no generation yet."""
+
+
+@dataclass(slots=True)
+class ConsumerSupervisor:
+    """`builds` are the connections of generations that are being built: they take none from those that answer."""
+
+    settings: Settings
+    storage: Storage
+    stages: Sequence[Stage]
+    initial_generation: Generation
+    engine_registry: EngineRegistry
+    build_pool: Pool
+    instrumentation: Instrumentation
+    overrides: Overrides
+    subscriber: Subscriber
+    source_epochs: SourceEpochs
+    bounds: PartitionLimits = field(default_factory=PartitionLimits)
+    assignment_tasks: dict[tuple[object, ...], tuple[StageAssignment, asyncio.Task[None]]] = field(default_factory=dict)
+    consumers: dict[tuple[object, ...], StageConsumer] = field(default_factory=dict)
+    throttles: dict[str, BuildThrottle] = field(default_factory=dict)
+    unavailable: set[str] = field(default_factory=set)
+    """Generations whose engines this process cannot prepare."""
+    delegated: dict[tuple[object, ...], StageAssignment] = field(default_factory=dict)
+    """Readers whose facts another version of this program makes."""
+    pauses_renewed_at: float | None = None
+
+    async def run(self) -> None:
+        """Until cancelled. Raises what stopped a reader of a generation that answers; one that is only being built takes nothing with it."""
+        try:
+            async with asyncio.TaskGroup() as group:
+                await self._reconcile([], group)
+                while True:
+                    await asyncio.sleep(POLL_S if await self._poll(group) else FIRST_POLL_S)
+        finally:
+            with suppress(TransientError):
+                await self.sync_builds()
+                await self._end_delegation(list(self.delegated))
+
+    async def _poll(self, group: asyncio.TaskGroup) -> bool:
+        """Once; whether there is any generation. A lost database changes nothing."""
+        try:
+            generations = await PgGenerations(self.storage.pool).fetch_undropped()
+            await self.sync_builds()
+            await self._retry_stopped()
+            if generations:
+                await self._reconcile(generations, group)
+                await self._renew_pauses({generation.name: generation for generation in generations})
+        except TransientError:
+            return bool(self.assignment_tasks)
+        return bool(generations)
+
+    async def _reconcile(self, generations: Sequence[Generation], group: asyncio.TaskGroup) -> None:
+        """Before there is any generation in the tables, what all share is read already: stage control makes the first."""
+        assignments = assign_stages(generations or [self.initial_generation], self.stages, self.storage.producer_topics)
+        wanted_assignments = {assignment.key: assignment for assignment in assignments if generations or assignment.stage.serves_all_generations}
+        await self._stop_consumers([key for key in self.assignment_tasks if key not in wanted_assignments])
+        await self._end_delegation([key for key in self.delegated if key not in wanted_assignments])
+        for key, assignment in wanted_assignments.items():
+            if key not in self.assignment_tasks and key not in self.delegated and (consumer := await self._build_consumer(assignment)) is not None:
+                self.assignment_tasks[key] = (assignment, group.create_task(self._consume(assignment, consumer)))
+                self.consumers[key] = consumer
+
+    def list_runners(self) -> dict[tuple[str, str | None], StageRunner]:
+        """(stage, generation; None for what all share) → its runner, where it does all that the stage does."""
+        active = [
+            (self.assignment_tasks[key][0], consumer) for key, consumer in self.consumers.items() if key in self.assignment_tasks and key not in self.delegated
+        ]
+        return {
+            (assignment.stage.name, None if assignment.stage.serves_all_generations else assignment.generation.name): consumer.runner
+            for assignment, consumer in active
+        }
+
+    async def _stop_consumers(self, keys: Sequence[tuple[object, ...]]) -> None:
+        tasks = [self.assignment_tasks.pop(key)[1] for key in keys]
+        for key in keys:
+            del self.consumers[key]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _retry_stopped(self) -> None:
+        """What stopped here and was told to go on is hosted anew."""
+        stopped = self.unavailable | {assignment.generation.name for assignment, task in self.assignment_tasks.values() if task.done()}
+        builds = await PgGenerationBuilds(self.storage.pool).list_by_name() if stopped else {}
+        for name in stopped & {name for name, build in builds.items() if build.error is None}:
+            self.unavailable.discard(name)
+            await self._stop_consumers([key for key, (assignment, task) in self.assignment_tasks.items() if assignment.generation.name == name and task.done()])
+
+    async def _consume(self, assignment: StageAssignment, consumer: StageConsumer) -> None:
+        try:
+            await consumer.run()
+        except Exception as error:
+            if not assignment.suppresses_outcomes:
+                raise
+            log.error("a generation that is being built cannot go on", generation=assignment.generation.name, stage=assignment.stage.name, error=repr(error))
+            await self._record_failure(assignment.generation.name, error)
+
+    async def _build_consumer(self, assignment: StageAssignment) -> StageConsumer | None:
+        """None where this process has not what the generation needs; another one may."""
+        generation = assignment.generation
+        if generation.name in self.unavailable:
+            return None
+        try:
+            engines = await self.engine_registry.get_counting(generation)
+        except AnabranchError as error:
+            if generation.state in SERVING_STATES:
+                raise
+            self.unavailable.add(generation.name)
+            log.error("a generation cannot be built here", generation=generation.name, code=error.code, detail=error.detail, remedy=error.remedy)
+            await self._record_failure(generation.name, error)
+            return None
+        pool, event_log = (
+            (self.build_pool, OutcomeSuppressingLog(self.storage.log)) if assignment.suppresses_outcomes else (self.storage.pool, self.storage.log)
+        )
+        if emits_index_events(assignment) and assignment.emitting_stage in await self.engine_registry.find_outdated_stages(generation):
+            self._delegate(assignment)
+            if (restricted := restrict_to_document_changes(assignment)) is None:
+                return None
+            assignment = restricted
+        ports = build_ports(self.settings, self.storage, generation, engines, self.overrides, self.source_epochs)
+        codec = self.storage.codec
+        ledger = _build_ledger(assignment, pool)
+        publisher = Publisher(assignment.emitting_stage, generation, codec, self.overrides.clock)
+        runner_args: tuple[Any, ...] = (
+            assignment.stage,
+            ledger,
+            _instrument_log(event_log, self.instrumentation),
+            ports,
+            publisher,
+            codec,
+            self.instrumentation,
+        )
+        throttle = await self._load_throttle(generation.name) if assignment.suppresses_outcomes else None
+        lost_attempts = self.settings.worker.lost_attempts
+        runner = (
+            ThrottledRunner(throttle, *runner_args, max_abandoned_attempts=lost_attempts)
+            if throttle
+            else StageRunner(*runner_args, max_abandoned_attempts=lost_attempts)
+        )
+        return StageConsumer(runner, self.subscriber, assignment.topic, self.bounds, group=assignment.group, reader_status=PgReaderStatus(self.storage.pool))
+
+    def _delegate(self, assignment: StageAssignment) -> None:
+        """What waits is not touched: a worker of the version that made the generation may go on with it, beside this one or after it."""
+        self.delegated[assignment.key], self.pauses_renewed_at = assignment, None
+        reason = make_outdated_error(assignment.generation, [assignment.emitting_stage])
+        log.warning("a stage is left to another version of this program", stage=assignment.emitting_stage, detail=reason.detail, remedy=reason.remedy)
+
+    async def _end_delegation(self, keys: Sequence[tuple[object, ...]]) -> None:
+        """Nothing of these waits for this process any more."""
+        for assignment in [self.delegated.pop(key) for key in keys]:
+            await PgReaderStatus(self.storage.pool).clear_paused(assignment.group, assignment.topic, ALL_PARTITIONS)
+
+    async def _renew_pauses(self, generations: Mapping[str, Generation]) -> None:
+        now = asyncio.get_running_loop().time()
+        if self.pauses_renewed_at is not None and now - self.pauses_renewed_at < STATUS_RENEWAL_S:
+            return
+        for assignment in self.delegated.values():
+            reason = make_outdated_error(generations[assignment.generation.name], [assignment.emitting_stage])
+            await PgReaderStatus(self.storage.pool).set_paused(assignment.group, assignment.topic, ALL_PARTITIONS, reason)
+        self.pauses_renewed_at = now
+
+    async def _load_throttle(self, generation: str) -> BuildThrottle:
+        """As it was told before the first event is read."""
+        if generation not in self.throttles:
+            build = await PgGenerationBuilds(self.storage.pool).get(generation)
+            throttle = BuildThrottle()
+            if build is not None:
+                throttle.configure(paused=build.paused, events_per_second=build.events_per_second)
+            self.throttles[generation] = throttle
+        return self.throttles[generation]
+
+    async def sync_builds(self) -> None:
+        """Of generations that are being built: take their pace, add up what they asked of engines."""
+        if not self.throttles:
+            return
+        build_store = PgGenerationBuilds(self.storage.pool)
+        for name, build in (await build_store.list_by_name()).items():
+            if name in self.throttles:
+                self.throttles[name].configure(paused=build.paused, events_per_second=build.events_per_second)
+                await build_store.add_engine_calls(name, self.engine_registry.take_input_counts(name))
+
+    async def _record_failure(self, generation: str, error: Exception) -> None:
+        try:
+            await PgGenerationBuilds(self.storage.pool).record_failure(generation, error)
+        except TransientError:
+            log.warning("why a build stopped could not be kept", generation=generation)
+
+
+def _build_ledger(assignment: StageAssignment, pool: Pool) -> Ledger:
+    ledger = PgLedger(pool, assignment.generation)
+    if assignment.stage.react is emit_outcomes_only:
+        return OutcomesOnlyLedger(ledger)
+    return DeduplicatingLedger(ledger, PgRevisions(pool)) if assignment.stage.name == RETRANSCRIBE else ledger
+
+
+class ThrottledRunner(StageRunner):
+    """A runner that claims no faster than it may, and not at all while its build is paused."""
+
+    def __init__(self, throttle: BuildThrottle, *runner_args: Any, max_abandoned_attempts: int) -> None:
+        super().__init__(*runner_args, max_abandoned_attempts=max_abandoned_attempts)
+        self.throttle = throttle
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
+        works: list[WorkItem] = []
+        while records:
+            batch_size = self.throttle.limit_batch(len(records))
+            await self.throttle.wait_for_capacity(batch_size)
+            works += await super().claim(records[:batch_size])
+            records = records[batch_size:]
+        return works
+
+
+def _instrument_log(event_log: EventLog, instrumentation: Instrumentation) -> EventLog:
+    return NotifyingLog(OutcomeLoggingLog(event_log), instrumentation.count_published)

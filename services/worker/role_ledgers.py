@@ -1,0 +1,75 @@
+"""Ledgers of stages that do less than all: what they leave is somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from schemas.events import EventDeadLettered
+from schemas.generations import Generation
+from schemas.ports.ledger import ClaimResult, ClaimStatus, Ledger, OrderingPolicy, ProjectedEvent
+from sql.revisions import PgRevisions
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomesOnlyLedger:
+    """Of a stage that says only what became of documents: the facts that follow are still owed. When the generation that states them is dropped,
+    its heir finds them so, however far its own projection has read."""
+
+    inner: Ledger
+
+    @property
+    def generation(self) -> Generation:
+        return self.inner.generation
+
+    async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
+        return await self.inner.claim(stage, ordering, events)
+
+    async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
+        await self.inner.record_attempt(stage, event_ids)
+
+    async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
+        await self.inner.withdraw_attempt(stage, event_ids)
+
+    async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
+        if completed:
+            await self.inner.withdraw_attempt(stage, completed)
+        if dead_letters:
+            await self.inner.complete(stage, (), dead_letters)
+
+    async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
+        await self.inner.prune(stage, topic, partition, before_offset)
+
+
+@dataclass(frozen=True, slots=True)
+class DeduplicatingLedger:
+    """Of a stage that makes texts anew: a revision that says what is shown already needs none of its own."""
+
+    inner: Ledger
+    revisions: PgRevisions
+
+    @property
+    def generation(self) -> Generation:
+        return self.inner.generation
+
+    async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
+        claimed = await self.inner.claim(stage, ordering, events)
+        revisions = [(event.event.data.document_id, tuple(event.event.data.order)) for event in events]
+        repeated = await self.revisions.find_unchanged(revisions)
+        return [
+            replace(claim_result, status=ClaimStatus.DONE) if revision in repeated else claim_result
+            for claim_result, revision in zip(claimed, revisions, strict=True)
+        ]
+
+    async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
+        await self.inner.record_attempt(stage, event_ids)
+
+    async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
+        await self.inner.withdraw_attempt(stage, event_ids)
+
+    async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
+        await self.inner.complete(stage, completed, dead_letters)
+
+    async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
+        await self.inner.prune(stage, topic, partition, before_offset)

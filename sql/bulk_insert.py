@@ -1,0 +1,81 @@
+"""Rows into a generation's derived tables, many at a time. Writing a row again changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from pgvector import HalfVector
+
+from schemas.events import Event
+from schemas.ports.ledger import ProjectedEvent
+from schemas.rows import Row
+from sql.derived_tables import DERIVED_TABLES, OWNER_COLUMNS, DerivedTable, RowValues
+from sql.encoding import encode_json_text, format_array
+from sql.pool import Connection
+
+COPY_MIN_ROWS = 40
+"""From so many rows on COPY is quicker than an insert."""
+
+
+async def copy_rows(connection: Connection, generation: str, events: Sequence[ProjectedEvent]) -> None:
+    """Raises UniqueViolationError where rows are there already (a part that is repeated, claims that were forgotten): then roll back and insert them."""
+    for kind, rows in _group_rows(generation, events).items():
+        if len(rows) >= COPY_MIN_ROWS:
+            await _copy_into_partition(connection, f"{DERIVED_TABLES[kind].name}_{generation}", DERIVED_TABLES[kind], rows)
+        else:
+            await _insert_into_table(connection, DERIVED_TABLES[kind], rows)
+
+
+async def insert_rows(connection: Connection, generation: str, events: Sequence[ProjectedEvent]) -> None:
+    """The slow way; rows that are there already stay as they are."""
+    for kind, rows in _group_rows(generation, events).items():
+        await _insert_into_table(connection, DERIVED_TABLES[kind], rows)
+
+
+def _group_rows(generation: str, events: Iterable[ProjectedEvent]) -> dict[type[Row], list[RowValues]]:
+    """Values by kind of row, in the tables' order, each row once."""
+    rows_by_kind: dict[type[Row], dict[RowValues, RowValues]] = {kind: {} for kind in DERIVED_TABLES}
+    for event in events:
+        for row in event.rows:
+            if type(row) in rows_by_kind:
+                values = _to_values(generation, row, event.event)
+                rows_by_kind[type(row)].setdefault(_extract_key(DERIVED_TABLES[type(row)], values), values)
+    return {kind: list(rows.values()) for kind, rows in rows_by_kind.items() if rows}
+
+
+def _to_values(generation: str, row: Any, event: Event[Any]) -> RowValues:
+    return (generation, row.document_id, list(row.order), row.tenant, *DERIVED_TABLES[type(row)].to_values(row, event))
+
+
+def _extract_key(table: DerivedTable, values: RowValues) -> RowValues:
+    return (values[1], tuple(values[2]), *values[len(OWNER_COLUMNS) : len(OWNER_COLUMNS) + table.n_keys])
+
+
+async def _copy_into_partition(connection: Connection, partition: str, table: DerivedTable, rows: Sequence[RowValues]) -> None:
+    """Straight into the partition."""
+    await connection.copy_records_to_table(partition, schema_name="anabranch", records=rows, columns=[*OWNER_COLUMNS, *table.columns])
+
+
+async def _insert_into_table(connection: Connection, table: DerivedTable, rows: Sequence[RowValues]) -> None:
+    types = {**OWNER_COLUMNS, **table.columns}
+    parameters = ", ".join(f"${n}::{'text' if _is_passed_as_text(kind) else kind}[]" for n, kind in enumerate(types.values(), 1))
+    selected = ", ".join(f"{name}::{kind}" for name, kind in types.items())
+    names = ", ".join(types)
+    columns = [[_to_literal(kind, value) for value in column] for kind, column in zip(types.values(), zip(*rows, strict=True), strict=True)]
+    await connection.execute(
+        f"insert into {table.name} ({names}) select {selected} from unnest({parameters}) r ({names}) order by document_id, ord on conflict do nothing", *columns
+    )
+
+
+def _is_passed_as_text(kind: str) -> bool:
+    """Types that cannot be elements of an array parameter."""
+    return kind.endswith("[]") or kind in ("jsonb", "halfvec", "regconfig")
+
+
+def _to_literal(kind: str, value: Any) -> Any:
+    if value is None or not _is_passed_as_text(kind) or kind == "regconfig":
+        return value
+    if kind == "jsonb":
+        return encode_json_text(value)
+    return format_array(value) if kind.endswith("[]") else HalfVector(value).to_text()

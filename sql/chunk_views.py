@@ -1,0 +1,68 @@
+"""Rows of chunks as what the read side works with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from uuid import UUID
+
+import asyncpg
+
+from schemas.ports.search import ChunkView, ParentView
+from schemas.principals import ReaderScope
+from sql.lexeme_positions import LexemePositions
+from sql.pool import Connection
+from sql.query_loader import load_query
+
+
+async def fetch_chunks(connection: Connection, generation: str, ids: Sequence[UUID], names: ReaderScope) -> dict[UUID, ChunkView]:
+    rows = await connection.fetch(load_query("chunks"), generation, list(ids), None, names)
+    return {row["id"]: to_chunk_view(row) for row in rows}
+
+
+async def fetch_children(connection: Connection, generation: str, parent_ids: Sequence[UUID], names: ReaderScope) -> list[ChunkView]:
+    rows = await connection.fetch(load_query("chunks"), generation, None, list(parent_ids), names)
+    return [to_chunk_view(row) for row in rows]
+
+
+async def fetch_parents(connection: Connection, generation: str, ids: Sequence[UUID], names: ReaderScope) -> dict[UUID, ParentView]:
+    rows = await connection.fetch(load_query("parents"), generation, list(ids), names)
+    return {row["id"]: to_parent_view(row) for row in rows}
+
+
+def to_chunk_view(row: asyncpg.Record) -> ChunkView:
+    return ChunkView(
+        chunk_id=row["id"],
+        parent_id=row["parent_id"],
+        document_id=row["document_id"],
+        order=tuple(row["ord"]),
+        revision=row["revision"],
+        external_id=row["external_id"],
+        title=row["title"],
+        source_uri=row["source_uri"],
+        language=row["language"],
+        kind=row["kind"],
+        text=row["text"],
+        prefix=row["prefix"],
+        char_start=row["char_start"],
+        char_end=row["char_end"],
+        spans=row["spans"],
+        ordinal=row["ordinal"],
+        positions=LexemePositions(row["words"]),
+        background_dense=row["background_dense"],
+        background_maxsim=row["background_maxsim"],
+        states=(row["blob_key"], row["blob_offset"], row["blob_length"]) if row["blob_key"] is not None else None,
+    )
+
+
+def to_parent_view(row: asyncpg.Record) -> ParentView:
+    return ParentView(
+        parent_id=row["id"],
+        document_id=row["document_id"],
+        text=row["text"],
+        section=row["section"],
+        char_start=row["char_start"],
+        char_end=row["char_end"],
+        pages=row["pages"],
+        tokens=row["tokens"],
+        ordinal=row["ordinal"],
+    )

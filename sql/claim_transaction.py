@@ -1,0 +1,175 @@
+"""The first transaction, inside: what was claimed before, what counts, and the rows of what does."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from uuid import UUID
+
+from schemas.generations import Generation
+from schemas.ports.ledger import ClaimResult, ClaimStatus, OrderingPolicy, ProjectedEvent, VisibilityChange
+from schemas.records import is_repeat
+from sql import amendments, revision_policy
+from sql.document_state import States, add_stubs, collect_tenants, has_completing_parts, load_visible_revisions, lock_documents
+from sql.inbox import ERASED_PAYLOAD, InboxEntry, Verdict, claim_events, record_redelivery, record_revived_revisions, record_visibility_changes
+from sql.invalidation import ALL_GENERATIONS, record_index_change
+from sql.keystore import fetch_destroyed_keys
+from sql.pool import Connection
+from sql.shared_rows import write_shared_rows
+from sql.visibility import activate_complete_revisions, archive_late_texts, withdraw_revisions
+from sql.visibility_lock import share_visibility_lock
+
+SHARED_GENERATION = ""
+"""The generation of claims that are made once for all generations."""
+
+
+InboxEntries = Mapping[UUID, InboxEntry]
+"""Claims that are known to be there. Those that are not known make Collision be raised, and then all begins again."""
+RowWriter = Callable[[Connection, str, Sequence[ProjectedEvent]], Awaitable[None]]
+
+
+async def claim_shared(
+    connection: Connection, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent], known_entries: InboxEntries
+) -> list[ClaimResult]:
+    """At the door, and for decisions: only the claim decides."""
+    erased_results = await _find_erased(connection, events)
+    await record_redelivery(connection, SHARED_GENERATION, stage, known_entries)
+    new_events = [event for event in _select_new(events, known_entries) if event.event.id not in erased_results]
+    if new_events:
+        await claim_events(connection, SHARED_GENERATION, stage, ordering, [Verdict(event, ClaimStatus.PENDING) for event in new_events])
+        await write_shared_rows(connection, [row for event in new_events for row in event.rows])
+    entries = {
+        **known_entries,
+        **{event.event.id: InboxEntry(ClaimResult(ClaimStatus.PENDING), event.event.payload_sha256, event.event.position) for event in new_events},
+    }
+    return [erased_results.get(event.event.id) or _to_result(ordering, event, entries[event.event.id]) for event in events]
+
+
+async def claim_documents(
+    connection: Connection,
+    generation: Generation,
+    stage: str,
+    ordering: OrderingPolicy,
+    events: Sequence[ProjectedEvent],
+    known_entries: InboxEntries,
+    write_rows: RowWriter,
+) -> list[ClaimResult]:
+    """Under the documents' locks. Raises MissingDocuments or Collision: roll back and begin again."""
+    if ordering == "visible" and has_completing_parts(events):
+        await share_visibility_lock(connection, generation.name)
+    if ordering == "latest":
+        await add_stubs(connection, events)
+    states = await lock_documents(connection, generation, ordering, events)
+    if ordering == "latest":
+        await load_visible_revisions(connection, generation.name, states)
+        await amendments.load_statements(connection, events, states)
+    await record_redelivery(connection, generation.name, stage, known_entries)
+    results = {identity: entry.result for identity, entry in known_entries.items()}
+    batch = _RevisionBatch(connection, generation, stage, ordering, states, write_rows)
+    erased_results = await _find_erased(connection, events)
+    new_events = [event for event in _select_new(events, known_entries) if event.event.id not in erased_results]
+    for group in _split_batches(new_events):
+        results |= await batch.claim(group)
+    if any(event.rows for event in new_events):
+        await record_index_change(connection, ALL_GENERATIONS if ordering == "latest" else generation.name, collect_tenants(new_events).values())
+    results |= erased_results
+    if ordering == "latest":
+        results |= await _attach_revived(connection, generation.name, stage, results)
+        titles = {event.event.id: amendments.resolve_amended_title(states[event.event.data.document_id]) for event in events}
+        results |= {identity: replace(results[identity], amended_title=title) for identity, title in titles.items() if title is not None}
+    return [results[event.event.id] for event in events]
+
+
+@dataclass(frozen=True, slots=True)
+class _RevisionBatch:
+    """Events of which no two speak of different revisions of the same document."""
+
+    connection: Connection
+    generation: Generation
+    stage: str
+    ordering: OrderingPolicy
+    states: States
+    write_rows: RowWriter
+
+    async def claim(self, events: Sequence[ProjectedEvent]) -> dict[UUID, ClaimResult]:
+        verdicts = [self._decide(event) for event in events]
+        await claim_events(self.connection, self.generation.name, self.stage, self.ordering, verdicts)
+        visibility_changes = await (self._write_revisions(verdicts) if self.ordering == "latest" else self._write_parts(verdicts))
+        return {
+            identity: replace(verdict.result, visibility_change=visibility_changes.get(identity))
+            for verdict in verdicts
+            for identity in (verdict.event.event.id,)
+        }
+
+    def _decide(self, event: ProjectedEvent) -> Verdict:
+        state = self.states[event.event.data.document_id]
+        if self.ordering == "latest":
+            return revision_policy.decide_revision(event, state, self.generation.how.get("transcribe"))
+        return Verdict(event, ClaimStatus.SUPERSEDED if state.is_superseded(tuple(event.event.data.order)) else ClaimStatus.PENDING)
+
+    async def _write_revisions(self, verdicts: Sequence[Verdict]) -> dict[UUID, VisibilityChange]:
+        await revision_policy.write_revisions(self.connection, verdicts, self.states)
+        if withdrawn_orders := revision_policy.collect_withdrawals(verdicts):
+            rows = await self.connection.fetch("select name from generations where state <> 'dropped' order by name")
+            await withdraw_revisions(self.connection, [row["name"] for row in rows], withdrawn_orders)
+        visibility_changes = {verdict.event.event.id: verdict.visibility_change for verdict in verdicts if verdict.visibility_change}
+        await record_visibility_changes(self.connection, self.generation.name, self.stage, visibility_changes)
+        revived_orders = {verdict.event.event.id: verdict.revived_order for verdict in verdicts if verdict.revived_order}
+        await record_revived_revisions(self.connection, self.generation.name, self.stage, revived_orders)
+        return visibility_changes
+
+    async def _write_parts(self, verdicts: Sequence[Verdict]) -> dict[UUID, VisibilityChange]:
+        await self.write_rows(self.connection, self.generation.name, [verdict.event for verdict in verdicts if verdict.claim is ClaimStatus.PENDING])
+        await archive_late_texts(self.connection, [verdict for verdict in verdicts if not self.states[verdict.event.event.data.document_id].is_erased])
+        return await activate_complete_revisions(self.connection, self.generation.name, self.stage, verdicts, self.states)
+
+
+async def _find_erased(connection: Connection, events: Sequence[ProjectedEvent]) -> dict[UUID, ClaimResult]:
+    """Whoever opened an event just before its key was destroyed may come late: of what was erased nothing is written, and nothing is owed. To be asked under the
+    documents' locks, which an erasure takes before it removes what there is."""
+    keys = {event.event.id: event.event.key for event in events if event.event.key is not None}
+    destroyed_keys = await fetch_destroyed_keys(connection, set(keys.values()))
+    return {identity: ClaimResult(ClaimStatus.DONE) for identity, key in keys.items() if key in destroyed_keys}
+
+
+async def _attach_revived(connection: Connection, generation: str, stage: str, results: Mapping[UUID, ClaimResult]) -> dict[UUID, ClaimResult]:
+    """Those of late withdrawals, with the revisions that they brought back."""
+    late_withdrawals = [identity for identity, claimed in results.items() if claimed.status is ClaimStatus.SUPERSEDED]
+    revived_rows = await revision_policy.fetch_revived_revisions(connection, generation, stage, late_withdrawals) if late_withdrawals else {}
+    return {identity: replace(results[identity], revived_revision=row) for identity, row in revived_rows.items()}
+
+
+def _to_result(ordering: OrderingPolicy, event: ProjectedEvent, entry: InboxEntry) -> ClaimResult:
+    return _resolve_ingress_claim(event, entry) if ordering == "door" else entry.result
+
+
+def _resolve_ingress_claim(event: ProjectedEvent, entry: InboxEntry) -> ClaimResult:
+    """What was erased is not let in again, whoever has it read once more."""
+    if entry.payload_sha256 == ERASED_PAYLOAD:
+        return ClaimResult(ClaimStatus.DONE)
+    if entry.payload_sha256 != event.event.payload_sha256:
+        return ClaimResult(ClaimStatus.DUPLICATE)
+    return ClaimResult(ClaimStatus.DONE) if is_repeat(event.event.position, entry.position) else entry.result
+
+
+def _select_new(events: Sequence[ProjectedEvent], entries: InboxEntries) -> list[ProjectedEvent]:
+    """Those never claimed, each once."""
+    new_by_id: dict[UUID, ProjectedEvent] = {}
+    for event in events:
+        if event.event.id not in entries:
+            new_by_id.setdefault(event.event.id, event)
+    return list(new_by_id.values())
+
+
+def _split_batches(events: Sequence[ProjectedEvent]) -> Iterator[list[ProjectedEvent]]:
+    """Cut where a document comes up with another order, so that revisions of one batch follow each other as if they had come alone."""
+    batch: list[ProjectedEvent] = []
+    orders: dict[UUID, list[int]] = {}
+    for event in events:
+        data = event.event.data
+        if orders.setdefault(data.document_id, data.order) != data.order:
+            yield batch
+            batch, orders = [], {data.document_id: data.order}
+        batch.append(event)
+    if batch:
+        yield batch

@@ -1,0 +1,136 @@
+"""Where a document is: its revision's rows, folded into one line a stage. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+StatusRow = Mapping[str, Any]
+StageLine = dict[str, Any]
+
+STAGES = ("receive", "transcribe", "chunk", "extract", "embed", "graph", "index")
+FAILED, DONE, RUNNING, WAITING, SKIPPED = "failed", "done", "running", "waiting", "skipped"
+FINAL_STATES = frozenset({"failed", "superseded", "withdrawn"})
+"""States of a revision in which a stage that has not come to its end never will."""
+
+
+def build_stage_lines(revision: StatusRow) -> list[StageLine]:
+    """What the tables show of each stage, then what its worker noted, then its dead letter."""
+    table_states = _derive_states(revision)
+    job_rows = _group_by_stage(revision["jobs"])
+    dead_letters = _group_by_stage(revision["burials"])
+    lines = [
+        _apply_dead_letter(_apply_job_rows(_build_line(stage, *table_states[stage]), job_rows.get(stage, ())), dead_letters.get(stage, ()), revision)
+        for stage in STAGES
+    ]
+    return [_mark_skipped(line) if revision["state"] in FINAL_STATES else line for line in lines]
+
+
+def build_ingress_line(row: StatusRow) -> StageLine:
+    """The door, of an event that no revision has come of."""
+    if row["burial"] is not None:
+        return _apply_dead_letter(_build_line("receive", WAITING, None), [row["burial"]], None)
+    return _build_line("receive", DONE if row["passed_on"] else RUNNING if row["log_topic"] else WAITING, _extract_position(row, "log_"))
+
+
+def resolve_ingress_state(row: StatusRow) -> str:
+    if row["burial"] is not None:
+        return "failed"
+    if row["withdraws"]:
+        return "withdrawn"
+    if row["amends"]:
+        return "searchable"
+    return "superseded" if row["passed_on"] and row["overtaken"] else "accepted"
+
+
+def _derive_states(revision: StatusRow) -> dict[str, tuple[str, StageLine | None]]:
+    part_rows = {row["kind"]: row for row in revision["settled"]}
+    is_unchanged = revision["unchanged"]
+    has_text = revision["text_topic"] is not None
+    chunks, vectors, entities = (_is_complete(part_rows.get(kind)) for kind in ("chunks", "vectors", "entities"))
+    after_text = DONE if is_unchanged or chunks else RUNNING if has_text else WAITING
+    return {
+        "receive": (DONE, _extract_position(revision, "door_") | {"started_at": revision["received_at"].isoformat()}),
+        "transcribe": (DONE if has_text or is_unchanged else RUNNING, _extract_position(revision, "log_")),
+        "chunk": (after_text, _extract_position(revision, "text_") if has_text else None),
+        "extract": (_resolve_state(is_unchanged or entities, chunks or bool(part_rows)), part_rows.get("chunks")),
+        "embed": (_resolve_state(is_unchanged or vectors, bool(part_rows)), part_rows.get("chunks")),
+        "graph": (_resolve_state(is_unchanged or entities, "entities" in part_rows), part_rows.get("entities")),
+        "index": (_resolve_state(revision["state"] == "searchable", "vectors" in part_rows), part_rows.get("vectors")),
+    }
+
+
+def _is_complete(part_row: StatusRow | None) -> bool:
+    return part_row is not None and part_row["have"] >= part_row["parts"]
+
+
+def _resolve_state(is_done: bool, has_begun: bool) -> str:
+    return DONE if is_done else RUNNING if has_begun else WAITING
+
+
+def _build_line(stage: str, state: str, position_row: StatusRow | None) -> StageLine:
+    position = position_row or {}
+    return {
+        "stage": stage,
+        "state": state,
+        "attempts": 0 if state == WAITING else 1,
+        "topic": position.get("topic"),
+        "partition": position.get("partition"),
+        "offset": position.get("offset"),
+        "started_at": position.get("started_at"),
+        "duration_ms": None,
+        "error": None,
+    }
+
+
+def _extract_position(row: StatusRow, prefix: str) -> StageLine:
+    return {name: row[f"{prefix}{name}"] for name in ("topic", "partition", "offset")}
+
+
+def _apply_job_rows(line: StageLine, job_rows: Sequence[StatusRow]) -> StageLine:
+    """Parts of one stage as one line: as long as the parts together took from the first start to the last end."""
+    if not job_rows:
+        return line
+    starts = [datetime.fromisoformat(job_row["started_at"]) for job_row in job_rows]
+    ends = [start + timedelta(milliseconds=job_row["duration_ms"] or 0) for start, job_row in zip(starts, job_rows, strict=True)]
+    first = job_rows[0]
+    return line | {
+        "state": _merge_states(line["state"], [job_row["state"] for job_row in job_rows]),
+        "attempts": max(job_row["attempts"] for job_row in job_rows),
+        "topic": first["topic"],
+        "partition": first["partition"],
+        "offset": first["offset"],
+        "started_at": min(starts).isoformat(),
+        "duration_ms": round((max(ends) - min(starts)).total_seconds() * 1000, 1),
+        "error": next((job_row["error"] for job_row in job_rows if job_row["error"]), None),
+    }
+
+
+def _merge_states(table_state: str, states: Iterable[str]) -> str:
+    """One part that failed fails the stage; what the tables show to be done is done, whatever a worker noted last."""
+    if FAILED in (distinct_states := set(states)):
+        return FAILED
+    if table_state == DONE or distinct_states == {DONE}:
+        return DONE
+    return RUNNING
+
+
+def _apply_dead_letter(line: StageLine, dead_letters: Sequence[StatusRow], revision: StatusRow | None) -> StageLine:
+    """A burial that was made good by a later try is history."""
+    if not dead_letters or (line["state"] == DONE and revision is not None and revision["state"] == "searchable"):
+        return line
+    last = dead_letters[-1]
+    error = {name: last[name] for name in ("code", "detail", "remedy")}
+    return line | {"state": FAILED, "error": error} | {name: last[name] for name in ("attempts", "topic", "partition", "offset")}
+
+
+def _mark_skipped(line: StageLine) -> StageLine:
+    return line | {"state": SKIPPED} if line["state"] in (WAITING, RUNNING) else line
+
+
+def _group_by_stage(rows: Iterable[StatusRow]) -> dict[str, list[StatusRow]]:
+    grouped: dict[str, list[StatusRow]] = {}
+    for row in rows:
+        grouped.setdefault(row["stage"], []).append(row)
+    return grouped

@@ -1,0 +1,38 @@
+"""What engines have answered, so that asking again costs nothing and gives the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from schemas.ports.ledger import MemoKey
+from sql.errors import translate_database_errors
+from sql.pool import Pool
+from sql.query_loader import load_query
+
+
+class PgEngineResultCache:
+    """Memo over the table `memo`."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def fetch(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]:
+        if not keys:
+            return {}
+        with translate_database_errors():
+            rows = await self._pool.fetch(load_query("engine_results"), *_to_columns(keys))
+        return {keys[row["n"] - 1]: row["answer"] for row in rows}
+
+    async def count_cached(self, keys: Sequence[MemoKey]) -> int:
+        """How many of these different questions have an answer."""
+        with translate_database_errors():
+            return int(await self._pool.fetchval(load_query("count_engine_results"), *_to_columns(keys)))
+
+    async def store(self, results: Mapping[MemoKey, bytes]) -> None:
+        if results:
+            with translate_database_errors():
+                await self._pool.execute(load_query("insert_engine_results"), *_to_columns(list(results)), list(results.values()))
+
+
+def _to_columns(keys: Sequence[MemoKey]) -> tuple[list[object], ...]:
+    return ([key.tenant for key in keys], [key.document_id for key in keys], [key.engine for key in keys], [key.input_sha256 for key in keys])

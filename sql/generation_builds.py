@@ -1,0 +1,145 @@
+"""How generations are being built: pace, phase, cost, and what stopped them. Operational; where a build has come to are its readers' places in the log."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from schemas.errors import AnabranchError
+from schemas.generations import Generation
+from sql.derived_tables import PARTITIONED_TABLES
+from sql.errors import translate_database_errors
+from sql.pool import Pool
+from sql.query_loader import load_query
+
+BUILD_DECISION_LOCK = "a generation to build"
+PACE_FIELDS = ("paused", "events_per_second")
+
+
+@dataclass(frozen=True, slots=True)
+class GenerationBuild:
+    """`phase` is loading, indexing, catching up, checking or built. `events` and `rows` are known when it is built."""
+
+    generation: Generation
+    base: str | None
+    purpose: str
+    phase: str
+    paused: bool
+    events_per_second: float | None
+    keep: bool
+    error: Mapping[str, Any] | None
+    started_at: datetime | None
+    built_at: datetime | None
+    events: int | None
+    rows: int | None
+    engine_calls: Mapping[str, int]
+
+
+class PgGenerationBuilds:
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def get(self, name: str) -> GenerationBuild | None:
+        return next(iter(await self._fetch_builds(name)), None)
+
+    async def list_by_name(self) -> dict[str, GenerationBuild]:
+        """Of all generations that are not dropped."""
+        return {build.generation.name: build for build in await self._fetch_builds(None)}
+
+    @asynccontextmanager
+    async def lock_decision(self) -> AsyncIterator[None]:
+        """One decision to build a generation after the other, for as long as the context is open."""
+        with translate_database_errors():
+            async with self._pool.acquire(timeout=60) as connection:
+                # However long the others take: that is no table that somebody forgot to unlock.
+                await connection.execute("select set_config('lock_timeout', '0', true), pg_advisory_lock(hashtext($1))", BUILD_DECISION_LOCK)
+                try:
+                    yield
+                finally:
+                    await connection.execute("select pg_advisory_unlock(hashtext($1))", BUILD_DECISION_LOCK)
+
+    async def allocate_name(self, *, keep: bool = False, events_per_second: float | None = None) -> str:
+        """The next of g1, g2, …: given to nobody else any more, also when nothing comes of it. With `keep` what a rebuild replaces shall stand by."""
+        with translate_database_errors():
+            return str(await self._pool.fetchval(load_query("allocate_generation_name"), keep, events_per_second))
+
+    async def set_pace(self, generation: str, pace: Mapping[str, Any]) -> None:
+        """`paused` and `events_per_second`; what is left out stays as it is. One that is told to go on does so after what stopped it, too."""
+        if pace:
+            changes = {name: pace[name] for name in PACE_FIELDS if name in pace}
+            await self._upsert(generation, **changes, **({"error": None} if changes.get("paused") is False else {}))
+
+    async def set_phase(self, generation: str, phase: str) -> None:
+        await self._upsert(generation, phase=phase, error=None)
+
+    async def mark_built(self, generation: str, *, events: int, rows: int) -> None:
+        with translate_database_errors():
+            await self._pool.execute(
+                "update generation_builds set phase = 'built', events = $2, rows = $3, built_at = coalesce(built_at, clock_timestamp()) where generation = $1",
+                generation,
+                events,
+                rows,
+            )
+
+    async def record_failure(self, generation: str, error: Exception) -> None:
+        anabranch_error = error if isinstance(error, AnabranchError) else None
+        problem = (
+            {"code": anabranch_error.code, "detail": anabranch_error.detail, "remedy": anabranch_error.remedy}
+            if anabranch_error
+            else {"code": "BUG", "detail": repr(error), "remedy": ""}
+        )
+        await self._upsert(generation, error=problem)
+
+    async def add_engine_calls(self, generation: str, calls: Mapping[str, int]) -> None:
+        """Add to what engines were asked for it."""
+        if not calls:
+            return
+        with translate_database_errors():
+            await self._pool.executemany(
+                "insert into generation_engine_calls as c (generation, engine, inputs) values ($1, $2, $3) "
+                "on conflict (generation, engine) do update set inputs = c.inputs + excluded.inputs",
+                [(generation, engine, inputs) for engine, inputs in calls.items()],
+            )
+
+    async def count_rows(self, generation: str) -> int:
+        """In all of its partitions, lexical statistics aside."""
+        count_expression = " + ".join(f"(select count(*) from {table}_{generation})" for table in PARTITIONED_TABLES if not table.endswith("_deltas"))
+        with translate_database_errors():
+            return int(await self._pool.fetchval(f"select {count_expression}"))
+
+    @asynccontextmanager
+    async def try_lock(self, generation: str) -> AsyncIterator[bool]:
+        """Whether nobody else works on this build now; for as long as the context is open, nobody else does."""
+        key = f"build {generation}"
+        with translate_database_errors():
+            async with self._pool.acquire(timeout=60) as connection:
+                acquired = await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", key)
+                try:
+                    yield bool(acquired)
+                finally:
+                    if acquired:
+                        await connection.execute("select pg_advisory_unlock(hashtext($1))", key)
+
+    async def _fetch_builds(self, name: str | None) -> list[GenerationBuild]:
+        with translate_database_errors():
+            rows = await self._pool.fetch(load_query("builds"), name)
+        return [_parse_build(dict(row)) for row in rows]
+
+    async def _upsert(self, generation: str, **values: Any) -> None:
+        names = ", ".join(values)
+        placeholders = ", ".join(f"${number}" for number, _ in enumerate(values, 2))
+        assignments = ", ".join(f"{name} = excluded.{name}" for name in values)
+        with translate_database_errors():
+            await self._pool.execute(
+                f"insert into generation_builds (generation, {names}) values ($1, {placeholders}) on conflict (generation) do update set {assignments}",
+                generation,
+                *values.values(),
+            )
+
+
+def _parse_build(row: dict[str, Any]) -> GenerationBuild:
+    generation_fields = {name: row.pop(name) for name in ("name", "config", "how", "topics", "state")}
+    return GenerationBuild(Generation.model_validate(generation_fields), **row)

@@ -1,0 +1,130 @@
+"""Giving a generation up for good, beside whatever reads and writes the others."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+import asyncpg
+
+from schemas.errors import DatabaseUnavailable, NotFound, PermanentError
+from sql.derived_tables import PARTITIONED_TABLES
+from sql.errors import translate_database_errors
+from sql.partitions import drop_partitions
+from sql.pool import Connection, Pool
+from sql.query_loader import load_query
+from sql.recorded_texts import archive_run_texts
+
+LOCK_CLASS = 0x64726F70
+"""Of advisory locks: their second number is the generation's."""
+LOCK_TIMEOUT = "500ms"
+QUERY_DRAIN_S = 10.0
+"""What was asked before the drop may take so long."""
+REMOVAL_TIMEOUT_S = 3.0
+POLL_S = 0.05
+
+PublishDrop = Callable[[str], Awaitable[int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """`removed` once no table of the generation is left; until then `held_by` may say who keeps one open. Its rows may be gone earlier."""
+
+    removed: bool
+    held_by: dict[str, Any] | None = None
+
+
+async def begin_generation_drop(pool: Pool, name: str, publish: PublishDrop) -> None:
+    """No question and no worker uses it any more. The decision is in the log first. Raises NotFound, PermanentError with code GENERATION_IS_LIVE,
+    LogUnavailable, DatabaseUnavailable; then nothing has changed."""
+    with translate_database_errors():
+        async with pool.acquire(timeout=60) as connection, connection.transaction():
+            # No switch to it meanwhile.
+            await connection.execute("select from live_generation for update")
+            row = await connection.fetchrow(load_query("begin_drop"), name)
+            if row is None or row["state"] == "dropped":
+                raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
+            if row["live"]:
+                remedy = "Promote another one first, or roll back."
+                raise PermanentError(f"generation {name} is the one that answers", code="GENERATION_IS_LIVE", remedy=remedy)
+            await publish(name)
+            await connection.execute(load_query("mark_generation_dropped"), name)
+
+
+async def remove_generation_tables(pool: Pool, name: str, *, timeout_s: float = REMOVAL_TIMEOUT_S) -> Removal:
+    """Take the tables of a dropped generation away: emptied within seconds also while a transaction that has read other generations stays open, detached
+    and dropped when it ends. What is left after `patience_s` a later call finishes. Raises DatabaseUnavailable."""
+    with translate_database_errors():
+        async with pool.acquire(timeout=60) as connection, _try_lock(connection, name) as acquired:
+            if acquired and await _has_tables(pool, name):
+                await _remove_tables(pool, connection, name, timeout_s)
+    has_tables = await _has_tables(pool, name)
+    return Removal(not has_tables, await _find_blocking_transaction(pool, name) if has_tables else None)
+
+
+@asynccontextmanager
+async def _try_lock(connection: Connection, name: str) -> AsyncIterator[bool]:
+    """False while somebody else is at it."""
+    acquired = await connection.fetchval("select pg_try_advisory_lock($1, hashtext($2))", LOCK_CLASS, name)
+    try:
+        yield acquired
+    finally:
+        if acquired:
+            await connection.execute("select pg_advisory_unlock($1, hashtext($2))", LOCK_CLASS, name)
+
+
+async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_s: float) -> None:
+    await _wait_for_queries(connection, await connection.fetchval("select clock_timestamp()"))
+    await archive_run_texts(connection, name)
+    for table in PARTITIONED_TABLES:
+        await _truncate_partition(connection, f"{table}_{name}")
+    # The last: while another generation's partition is on its way out of the same table.
+    with suppress(TimeoutError, DatabaseUnavailable, asyncpg.ObjectNotInPrerequisiteStateError):
+        async with asyncio.timeout(timeout_s):
+            await drop_partitions(pool, name)
+
+
+async def list_unremoved_generations(pool: Pool) -> list[str]:
+    """Generations that are given up and have tables left. Raises DatabaseUnavailable."""
+    with translate_database_errors():
+        names = await pool.fetch("select name from generations where state = 'dropped' order by name")
+    return [row["name"] for row in names if await _has_tables(pool, row["name"])]
+
+
+async def _wait_for_queries(connection: Connection, started_before: datetime) -> None:
+    """A table that is emptied is empty for all, whatever snapshot they read: wait for those of ours who may not have come to it yet."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(QUERY_DRAIN_S):
+            while await connection.fetchval(load_query("running_transactions"), started_before):
+                await asyncio.sleep(POLL_S)
+
+
+async def _truncate_partition(connection: Connection, partition: str) -> None:
+    """Unless it is gone, or somebody reads it: then it goes as a whole, later."""
+    with suppress(asyncpg.LockNotAvailableError, asyncpg.UndefinedTableError):
+        async with connection.transaction():
+            await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'; truncate anabranch.{partition}")
+
+
+async def _has_tables(pool: Pool, name: str) -> bool:
+    with translate_database_errors():
+        return bool(
+            await pool.fetchval(
+                "select exists (select from pg_class where relnamespace = 'anabranch'::regnamespace and relname = any ($1::text[]))",
+                _format_partition_names(name),
+            )
+        )
+
+
+async def _find_blocking_transaction(pool: Pool, name: str) -> dict[str, Any] | None:
+    with translate_database_errors():
+        row = await pool.fetchrow(load_query("partition_blocker"), _format_partition_names(name), list(PARTITIONED_TABLES))
+    return dict(row) if row else None
+
+
+def _format_partition_names(name: str) -> list[str]:
+    return [f"{table}_{name}" for table in PARTITIONED_TABLES]

@@ -1,0 +1,127 @@
+"""Claims: which events a stage has handled, and what came of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from schemas.ports.ledger import ATTEMPTS_RECORDED_BY_CLAIM, ClaimResult, ClaimStatus, OrderingPolicy, ProjectedEvent, VisibilityChange
+from schemas.records import Position
+from schemas.rows import OrderKey, PartCompletedRow
+from sql.encoding import encode_json_text, format_array
+from sql.pool import Connection, Pool
+from sql.query_loader import load_query
+
+ERASED_PAYLOAD = "erased"
+"""In the place of a payload's hash: the door knows the event, and nothing of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What an event comes to, decided under the locks before anything is written."""
+
+    event: ProjectedEvent
+    claim: ClaimStatus
+    visibility_change: VisibilityChange | None = None
+    is_unchanged: bool = False
+    needs_write: bool = True
+    """False for an event whose rows are there already."""
+    revived_order: OrderKey | None = None
+    """What a late withdrawal brought back."""
+
+    @property
+    def result(self) -> ClaimResult:
+        return ClaimResult(self.claim, self.visibility_change, self.is_unchanged)
+
+
+@dataclass(frozen=True, slots=True)
+class InboxEntry:
+    """A claim of before, with the hash of the payload that it was made for and the place where that stands."""
+
+    result: ClaimResult
+    payload_sha256: str | None
+    position: Position | None
+
+
+class ClaimCollision(Exception):
+    """Another transaction has claimed one of the events meanwhile."""
+
+
+async def fetch_inbox_entries(connection: Pool | Connection, generation: str, stage: str, ids: Sequence[UUID]) -> dict[UUID, InboxEntry]:
+    rows = await connection.fetch(load_query("inbox_entries"), generation, stage, ids)
+    return {row["event_id"]: InboxEntry(_parse_result(row), row["payload_sha256"], _parse_position(row)) for row in rows}
+
+
+async def record_redelivery(connection: Connection, generation: str, stage: str, known_entries: Mapping[UUID, InboxEntry]) -> None:
+    pending = [identity for identity, entry in known_entries.items() if entry.result.status is not ClaimStatus.DONE]
+    if pending:
+        await connection.execute(load_query("record_redelivery"), generation, stage, pending, ATTEMPTS_RECORDED_BY_CLAIM)
+
+
+async def claim_events(connection: Connection, generation: str, stage: str, ordering: OrderingPolicy, verdicts: Sequence[Verdict]) -> None:
+    """Raises Collision, and then nothing may be written."""
+    rows = [_to_values(ordering, verdict) for verdict in verdicts]
+    claimed_rows = await connection.fetch(load_query("claim_events"), generation, stage, *map(list, zip(*rows, strict=True)))
+    if len(claimed_rows) < len(verdicts):
+        raise ClaimCollision
+
+
+async def record_visibility_changes(connection: Connection, generation: str, stage: str, changes: Mapping[UUID, VisibilityChange]) -> None:
+    if changes:
+        await connection.execute(
+            load_query("record_visibility_changes"), generation, stage, list(changes), [encode_json_text(_encode_visibility_change(change)) for change in changes.values()]
+        )
+
+
+async def record_revived_revisions(connection: Connection, generation: str, stage: str, revived_orders: Mapping[UUID, OrderKey]) -> None:
+    if revived_orders:
+        await connection.execute(
+            load_query("record_revived_revisions"), generation, stage, list(revived_orders), [format_array(order) for order in revived_orders.values()]
+        )
+
+
+def _to_values(ordering: OrderingPolicy, verdict: Verdict) -> tuple[Any, ...]:
+    event = verdict.event.event
+    position = event.position
+    assert position is not None, f"event {event.id} was not read from a log"
+    has_document = ordering in ("latest", "visible")
+    return (
+        event.id,
+        position.topic,
+        position.partition,
+        position.offset,
+        verdict.claim.value,
+        event.payload_sha256 if ordering == "door" else None,
+        verdict.is_unchanged,
+        event.data.document_id if has_document else None,
+        format_array(event.data.order) if has_document else None,
+        getattr(event.data, "part", 1) if has_document else None,
+        "done" if _is_complete(verdict) else "running",
+    )
+
+
+def _is_complete(verdict: Verdict) -> bool:
+    """With its entities written, nothing more is owed to an event."""
+    return any(isinstance(row, PartCompletedRow) and row.kind == "entities" for row in verdict.event.rows)
+
+
+def _parse_result(row: asyncpg.Record) -> ClaimResult:
+    change = _decode_visibility_change(row["flip"]) if row["flip"] else None
+    return ClaimResult(ClaimStatus.DONE if row["reacted"] else ClaimStatus(row["claim"]), change, row["unchanged"], abandoned_attempts=row["begun"])
+
+
+def _parse_position(row: asyncpg.Record) -> Position:
+    return Position(row["log_topic"], row["log_partition"], row["log_offset"])
+
+
+def _encode_visibility_change(change: VisibilityChange) -> dict[str, Any]:
+    return {"document_id": str(change.document_id), "order": change.order, "chunks": change.n_chunks, "previous": change.previous}
+
+
+def _decode_visibility_change(value: Mapping[str, Any]) -> VisibilityChange:
+    previous = value["previous"]
+    return VisibilityChange(UUID(value["document_id"]), tuple(value["order"]), value["chunks"], None if previous is None else tuple(previous))

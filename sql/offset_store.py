@@ -1,0 +1,82 @@
+"""Up to where consumer groups have come: see `schemas.ports.offsets`."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from schemas.errors import FatalError
+from sql.errors import translate_database_errors
+from sql.pool import Pool
+from sql.query_loader import load_query
+
+ConsumerOffsets = Mapping[tuple[str, str], Mapping[int, int]]
+"""(Group, topic) → partition → the offset after the last that the tables know of."""
+
+
+class PgOffsetStore:
+    """A `OffsetStore` that remembers what these tables knew already: another database in their place is noticed at the next call."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._expected: dict[tuple[str, str], dict[int, int]] = defaultdict(dict)
+
+    async def fetch_offsets(self, group: str, topic: str) -> dict[int, int]:
+        expected = dict(self._expected[group, topic])
+        with translate_database_errors():
+            rows = await self._pool.fetch("select partition, next_offset from consumer_offsets where reader = $1 and topic = $2", group, topic)
+        stored_offsets = {row["partition"]: row["next_offset"] for row in rows}
+        _check_not_behind(group, topic, expected, stored_offsets)
+        self._raise_expected(group, topic, stored_offsets)
+        return stored_offsets
+
+    async def store_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        expected = self._expected[group, topic]
+        columns = list(offsets), list(offsets.values()), [expected.get(partition, 0) for partition in offsets]
+        with translate_database_errors():
+            behind_rows = await self._pool.fetch(load_query("advance_consumer_offsets"), group, topic, *columns)
+        for row in behind_rows:
+            raise _tables_restored_error(group, topic, row["partition"], row["expected"], row["known"])
+        self._raise_expected(group, topic, offsets)
+
+    async def import_offsets(self, consumer_offsets: ConsumerOffsets) -> None:
+        """All of them or none, as long as nothing else is known of them: who dies in the middle would leave places that look missed."""
+        query = "insert into consumer_offsets (reader, topic, partition, next_offset) values ($1, $2, $3, $4) on conflict do nothing"
+        rows = [(*group_topic, partition, offset) for group_topic, offsets in consumer_offsets.items() for partition, offset in offsets.items()]
+        with translate_database_errors():
+            await self._pool.executemany(query, rows)
+
+    async def fetch_all(self) -> ConsumerOffsets:
+        with translate_database_errors():
+            rows = await self._pool.fetch("select reader, topic, partition, next_offset from consumer_offsets")
+        consumer_offsets: dict[tuple[str, str], dict[int, int]] = {}
+        for row in rows:
+            consumer_offsets.setdefault((row["reader"], row["topic"]), {})[row["partition"]] = row["next_offset"]
+        return consumer_offsets
+
+    async def check_not_restored(self) -> None:
+        """Whether they are still the tables that they were, also where nothing comes that would be noted. Raises as `OffsetStore` says. What is noted while this looks
+        is not asked for: it may have come after the look."""
+        expected = {group_topic: dict(offsets) for group_topic, offsets in self._expected.items()}
+        stored_offsets = await self.fetch_all() if expected else {}
+        for (group, topic), offsets in expected.items():
+            _check_not_behind(group, topic, offsets, stored_offsets.get((group, topic), {}))
+
+    def _raise_expected(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
+        expected = self._expected[group, topic]
+        expected.update({partition: max(offset, expected.get(partition, 0)) for partition, offset in offsets.items()})
+
+
+def _check_not_behind(group: str, topic: str, expected: Mapping[int, int], stored_offsets: Mapping[int, int]) -> None:
+    for partition, offset in expected.items():
+        if stored_offsets.get(partition, 0) < offset:
+            raise _tables_restored_error(group, topic, partition, offset, stored_offsets.get(partition, 0))
+
+
+def _tables_restored_error(group: str, topic: str, partition: int, expected: int, stored: int) -> FatalError:
+    return FatalError(
+        f"the tables know of {stored} events of topic {topic}, partition {partition}, for {group}, and knew of {expected}: "
+        "they were restored from a backup, or a standby took over that was behind",
+        code="TABLES_RESTORED",
+        remedy="Nothing under `up` or where workers are started again by themselves; else start the workers again: they read again what the tables miss.",
+    )

@@ -1,0 +1,57 @@
+"""Where things stand in the documents of a generation: to compare generations by place and not by chunk."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+import asyncpg
+
+from sql.errors import translate_database_errors
+from sql.pool import Pool
+from sql.query_loader import load_query
+
+
+@dataclass(frozen=True, slots=True)
+class VisibleDocument:
+    """A document as a generation shows it; its text inline, or under a blob key."""
+
+    id: UUID
+    names: Sequence[str]
+    """By which people call it."""
+    revision: int
+    markdown: str | None
+    blob_key: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class ParentSpan:
+    id: UUID
+    document_id: UUID
+    char_start: int
+    char_end: int
+    text: str = ""
+
+
+class PgPassages:
+    """Every call may raise DatabaseUnavailable."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+
+    async def fetch_documents(self, generation: str, tenant: str, ids: Sequence[UUID], names: Sequence[str]) -> list[VisibleDocument]:
+        rows = await self._fetch("visible_documents", generation, tenant, list(ids), list(names))
+        return [VisibleDocument(**row) for row in rows]
+
+    async def fetch_parent_spans(self, generation: str, document: UUID) -> list[ParentSpan]:
+        """In the order of the text, without what they say."""
+        return [ParentSpan(row["id"], document, row["char_start"], row["char_end"]) for row in await self._fetch("document_parent_spans", generation, document)]
+
+    async def fetch_parents(self, generation: str, ids: Sequence[UUID]) -> dict[UUID, ParentSpan]:
+        return {row["id"]: ParentSpan(**row) for row in await self._fetch("parent_spans", generation, list(ids))}
+
+    async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:
+        with translate_database_errors():
+            return list(await self._pool.fetch(load_query(name), *parameters))

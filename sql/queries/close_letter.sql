@@ -1,3 +1,0 @@
--- Nothing is left to do about this dead letter; one that was buried again later is open again.
-update dead_letters set closed_at = $6, closed_how = $4, closed_reason = $5
-where event_id = $1 and stage = $2 and generation = $3 and buried_at <= $6

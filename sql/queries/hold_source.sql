@@ -1,3 +1,0 @@
--- One process reads a source, for as long as it says so.
-update source_states set holder = $2, held_until = clock_timestamp() + make_interval(secs => $3)
-where source = $1 and (holder is null or holder = $2 or held_until < clock_timestamp()) returning 1

@@ -1,7 +1,0 @@
--- Part of a statement that takes records out of the log (`gone`): keep their places as one batch, for those who had not read them.
-counted as (
-  update gone_batches set batch = batch + 1 returning batch
-), noted as (
-  insert into gone_events (topic, first_xact, first_position, xact, position, first_batch, batch, records)
-  select topic, xact, position, xact, position, batch, batch, 1 from gone, counted
-)

@@ -1,5 +1,0 @@
--- A reader stands still; `since` is kept while notes of the same reason follow each other within $7 seconds.
-insert into reader_pauses as p (reader, topic, partition, code, detail, remedy) values ($1, $2, $3, $4, $5, $6)
-on conflict (reader, topic, partition) do update set
-  code = excluded.code, detail = excluded.detail, remedy = excluded.remedy, noted_at = excluded.noted_at,
-  since = case when p.detail = excluded.detail and p.noted_at > excluded.noted_at - make_interval(secs => $7) then p.since else excluded.since end

@@ -1,5 +1,0 @@
--- What is said of a row from now on.
-insert into source_rows (source, key, tbl, epoch, sequence, step, digest, external_id, live, left_ids, owed)
-values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-on conflict (source, key) do update set tbl = excluded.tbl, epoch = excluded.epoch, sequence = excluded.sequence, step = excluded.step,
-  digest = excluded.digest, external_id = excluded.external_id, live = excluded.live, left_ids = excluded.left_ids, owed = excluded.owed

@@ -1,0 +1,5 @@
+-- A reader stands still; `since` is kept while notes of the same reason follow each other within $7 seconds.
+insert into reader_status as p (reader, topic, partition, code, detail, remedy) values ($1, $2, $3, $4, $5, $6)
+on conflict (reader, topic, partition) do update set
+  code = excluded.code, detail = excluded.detail, remedy = excluded.remedy, updated_at = excluded.updated_at,
+  since = case when p.detail = excluded.detail and p.updated_at > excluded.updated_at - make_interval(secs => $7) then p.since else excluded.since end

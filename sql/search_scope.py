@@ -1,0 +1,56 @@
+"""What the filters of a question leave to be searched."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from schemas.principals import ReaderScope
+from schemas.questions import Filters
+from sql.pool import Connection
+from sql.query_loader import load_query
+
+MAX_LISTED_DOCUMENTS = 2_000
+MAX_LISTED_CHUNKS = 20_000
+"""So many are searched one by one: exactly, and as fast as through an index."""
+
+
+@dataclass(frozen=True, slots=True)
+class SearchScope:
+    """`few` names the documents when they are few; otherwise `filters` are looked up for each hit (None: there are none)."""
+
+    generation: str
+    tenant: str
+    listed_documents: Sequence[UUID] | None = None
+    filters: Filters | None = None
+    readers: ReaderScope = None
+    """Names that the caller goes by; None for one without limits."""
+
+    @property
+    def is_empty(self) -> bool:
+        return self.listed_documents is not None and not self.listed_documents
+
+    def to_parameters(self) -> list[Any]:
+        """$1 to $12 of every search statement."""
+        if self.filters is None:
+            return [self.generation, self.tenant, self.listed_documents, False, *([None] * 7), self.readers]
+        return [self.generation, self.tenant, self.filters.document_ids or None, True, *_to_conditions(self.filters), self.readers]
+
+
+async def resolve_scope(connection: Connection, generation: str, tenant: str, filters: Filters, readers: ReaderScope) -> SearchScope:
+    if filters == Filters() and readers is None:
+        return SearchScope(generation, tenant)
+    rows = await connection.fetch(
+        load_query("search_scope"), generation, tenant, filters.document_ids or None, *_to_conditions(filters), readers, MAX_LISTED_DOCUMENTS + 1
+    )
+    if len(rows) <= MAX_LISTED_DOCUMENTS and (len(rows) == 1 or sum(row["chunks"] for row in rows) <= MAX_LISTED_CHUNKS):
+        return SearchScope(generation, tenant, listed_documents=[row["document_id"] for row in rows], readers=readers)
+    return SearchScope(generation, tenant, filters=filters, readers=readers)
+
+
+def _to_conditions(filters: Filters) -> list[Any]:
+    """An empty filter is null and holds for all."""
+    lists = [filters.collections, filters.tags, filters.external_ids, filters.languages]
+    return [*(values or None for values in lists), filters.date_from, filters.date_to, filters.metadata or None]

@@ -1,0 +1,123 @@
+"""Rows that no generation owns: generations themselves, questions, dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from schemas.rows import (
+    AuditRow,
+    DeadLetterClosedRow,
+    DeadLetterRow,
+    ErasureReceiptRow,
+    ErasureRequestRow,
+    FeedbackRow,
+    GenerationBuiltRow,
+    GenerationDroppedRow,
+    GenerationRow,
+    KeysDestroyedRow,
+    LiveGenerationRow,
+    Row,
+    RunRow,
+    SourceRemovedRow,
+    SourceResetRow,
+    SourceRow,
+)
+from sql.audit import insert_audit_event
+from sql.encoding import replace_nul
+from sql.erasure_receipts import write_erasure_row
+from sql.partitions import create_partitions
+from sql.pool import Connection
+from sql.query_loader import load_query
+from sql.source_declarations import write_source_decision
+
+
+async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None:
+    """One at a time and in order: they are few, and later ones build on earlier ones."""
+    for row in rows:
+        match row:
+            case GenerationRow():
+                await _create_generation(connection, row)
+            case GenerationBuiltRow(generation=name, barrier=barrier):
+                await connection.execute(load_query("mark_generation_built"), name, barrier)
+            case LiveGenerationRow(generation=name, decided_at=offset):
+                await connection.execute(load_query("promote"), name, offset)
+            case GenerationDroppedRow(generation=name):
+                await connection.execute(load_query("mark_generation_dropped"), name)
+            case SourceRow() | SourceRemovedRow() | SourceResetRow():
+                await write_source_decision(connection, row)
+            case ErasureRequestRow() | KeysDestroyedRow() | ErasureReceiptRow():
+                await write_erasure_row(connection, row)
+            case RunRow():
+                await connection.execute(load_query("upsert_run"), *_to_run_values(row))
+            case FeedbackRow():
+                await connection.execute(load_query("insert_feedback"), *_to_feedback_values(row))
+            case AuditRow():
+                await insert_audit_event(connection, row)
+            case DeadLetterClosedRow():
+                await connection.execute(
+                    load_query("close_dead_letter"), *(row.event_id, row.stage, row.generation or "", row.how, replace_nul(row.reason), row.closed_at)
+                )
+            case DeadLetterRow():
+                await connection.execute(load_query("upsert_dead_letter"), *_to_dead_letter_values(row))
+            case _:
+                raise TypeError(f"{type(row).__name__} belongs to a document: its stage must count by `latest` or `visible`")
+
+
+async def _create_generation(connection: Connection, row: GenerationRow) -> None:
+    """The first one answers from the start, and needs its indexes from the start."""
+    values = row.generation.model_dump(mode="json")
+    columns = [values[name] for name in ("name", "config", "how", "topics", "state")]
+    inserted_name = await connection.fetchval(
+        "insert into generations (name, config, how, topics, state, base, purpose) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing returning name",
+        *columns,
+        row.base,
+        row.purpose,
+    )
+    if inserted_name is None:
+        return
+    await create_partitions(connection, row.generation, indexed=row.base is None)
+    if await connection.fetchval("insert into live_generation (name) values ($1) on conflict do nothing returning name", row.generation.name):
+        await connection.execute("update generations set state = 'live' where name = $1", row.generation.name)
+
+
+def _to_run_values(row: RunRow) -> tuple[Any, ...]:
+    return (
+        *(row.run_id, row.tenant, row.kind, row.request, row.received_at, row.generation, row.response, row.answered_at),
+        *(row.candidates, row.numbers, row.basis, row.asked_by),
+    )
+
+
+def _to_feedback_values(row: FeedbackRow) -> tuple[Any, ...]:
+    judgements = [passage.model_dump(mode="json") for passage in row.judgements]
+    return (
+        row.feedback_id,
+        row.tenant,
+        row.given_at,
+        row.run_id,
+        replace_nul(row.query),
+        row.useful,
+        replace_nul(row.corrected_answer),
+        replace_nul(row.note),
+        judgements,
+    )
+
+
+def _to_dead_letter_values(row: DeadLetterRow) -> tuple[Any, ...]:
+    record, headers = (blob.model_dump(mode="json") if blob else None for blob in (row.record, row.headers))
+    return (
+        *(
+            row.event_id,
+            row.stage,
+            row.generation or "",
+            replace_nul(row.buried_type),
+            replace_nul(row.tenant),
+            row.document_id,
+            row.topic,
+            row.partition,
+            row.offset,
+        ),
+        *(row.code, replace_nul(row.detail), replace_nul(row.remedy), replace_nul(row.traceback), row.attempts, record),
+        *(replace_nul(row.producer_event_id), replace_nul(row.producer_source), row.dead_lettered_at, headers, row.appended_at),
+        row.document_summary.model_dump(exclude_none=True) if row.document_summary else None,
+    )

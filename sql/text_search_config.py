@@ -1,0 +1,43 @@
+"""Which text search configuration a document's words are indexed under."""
+
+from __future__ import annotations
+
+# The Snowball configurations that come with every Postgres from 15 on, by BCP 47 primary subtag.
+TEXT_SEARCH_CONFIGS = {
+    "ar": "arabic",
+    "hy": "armenian",
+    "eu": "basque",
+    "ca": "catalan",
+    "da": "danish",
+    "nl": "dutch",
+    "en": "english",
+    "fi": "finnish",
+    "fr": "french",
+    "de": "german",
+    "el": "greek",
+    "hi": "hindi",
+    "hu": "hungarian",
+    "id": "indonesian",
+    "ga": "irish",
+    "it": "italian",
+    "lt": "lithuanian",
+    "ne": "nepali",
+    "no": "norwegian",
+    "nb": "norwegian",
+    "nn": "norwegian",
+    "pt": "portuguese",
+    "ro": "romanian",
+    "ru": "russian",
+    "sr": "serbian",
+    "es": "spanish",
+    "sv": "swedish",
+    "ta": "tamil",
+    "tr": "turkish",
+    "yi": "yiddish",
+}
+DEFAULT_TEXT_SEARCH_CONFIG = "simple"
+
+
+def resolve_text_search_config(language: str | None) -> str:
+    """The configuration for a BCP 47 tag (only its primary subtag counts); `simple`, which neither stems nor drops words, where there is none."""
+    return TEXT_SEARCH_CONFIGS.get((language or "").replace("_", "-").split("-")[0].lower(), DEFAULT_TEXT_SEARCH_CONFIG)

@@ -1,0 +1,171 @@
+"""What cannot be processed is buried with its reason, and its producer is told. Nothing is lost: the record stays where it is, or in a blob where the topic forgets."""
+
+from __future__ import annotations
+
+import json
+import traceback
+from base64 import b64encode
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID
+
+from schemas.errors import AnabranchError
+from schemas.events import DocumentAmended, DocumentFailed, DocumentReceived, DocumentWithdrawn, Event, EventDeadLettered
+from schemas.events.dead_letters import LogPosition
+from schemas.events.raw import is_valid_tenant
+from schemas.ids import content_id
+from schemas.ports.stage_ports import StagePorts
+from schemas.records import StoredRecord
+from schemas.urls import redact_urls
+from schemas.values import DocumentSummary
+from streams.codec import get_base_topic, guess_document_id, guess_producer_attributes, guess_text, resolve_tenant
+from streams.stage import Emission, Stage
+from streams.topics import RAW
+
+MAX_DETAIL_CHARS = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class DeadLetter:
+    """A dead letter in the making."""
+
+    stored_record: StoredRecord
+    event: Event[Any] | None
+    data: EventDeadLettered
+
+    @classmethod
+    def from_error(
+        cls, stored_record: StoredRecord, event: Event[Any] | None, stage: Stage, generation: str | None, error: Exception, attempts: int
+    ) -> DeadLetter:
+        code, detail, remedy, traceback_text = describe_error(error)
+        position, tenant = stored_record.position, event.tenant if event else _guess_tenant(stored_record)
+        data = EventDeadLettered(
+            stage=stage.name,
+            generation=generation,
+            event_id=_resolve_event_id(stored_record, event, code),
+            buried_type=event.data.event_type() if event else guess_producer_attributes(stored_record.record)[2],
+            tenant=tenant,
+            document_id=_resolve_document_id(event) if event else _guess_document_id(stored_record, tenant),
+            place=LogPosition(topic=position.topic, partition=position.partition, offset=position.offset),
+            code=code,
+            detail=detail if len(detail) <= MAX_DETAIL_CHARS else f"{detail[:MAX_DETAIL_CHARS]} …",
+            remedy=remedy,
+            traceback=traceback_text,
+            attempts=attempts,
+            producer_event_id=_resolve_producer(stored_record, event)[0],
+            producer_source=_resolve_producer(stored_record, event)[1],
+            said=_extract_received_fields(stored_record, event),
+        )
+        return cls(stored_record, event, data)
+
+
+def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
+    """Code, detail, remedy, and the traceback where the error is a bug of ours."""
+    match error:
+        case AnabranchError():
+            return error.code, error.detail, error.remedy, None
+        case TimeoutError():
+            return (
+                "DEADLINE_EXCEEDED",
+                "the reaction did not end within its deadline",
+                "Send it again when the machine is less busy, or split the document.",
+                None,
+            )
+        case _:
+            text = "".join(traceback.format_exception(error))
+            return (
+                "BUG",
+                # An OSError quotes a path of this machine.
+                f"{type(error).__name__}: {error.strerror if isinstance(error, OSError) and error.strerror else error}",
+                "This is a defect of the program: report it with the traceback, and send the document again after the fix.",
+                text[-8000:],
+            )
+
+
+async def build_dead_letter_emissions(dead_letter: DeadLetter, stage: Stage, ports: StagePorts) -> list[Emission]:
+    """The dead letter and, where a document fails with it, the outcome for its producer. Bytes of `raw` go into a blob, since that topic forgets."""
+    data = dead_letter.data
+    if get_base_topic(dead_letter.stored_record.position.topic) == RAW:
+        value = dead_letter.stored_record.record.value or b""
+        headers = {name: b64encode(header_value).decode() for name, header_value in dead_letter.stored_record.record.headers.items()}
+        blob_fields = {
+            "record": await ports.blobs.put(f"_buried/{data.event_id}", value),
+            "headers": await ports.blobs.put(f"_buried/{data.event_id}.headers", json.dumps(headers).encode(), media_type="application/json"),
+        }
+        data = data.model_copy(update={**blob_fields, "appended_at": dead_letter.stored_record.appended_at})
+    cause = dead_letter.event or _build_substitute_cause(dead_letter)
+    id_parts = ("buried", stage.name, data.generation or "", str(data.event_id), *([str(data.redriven)] if data.redriven else []))
+    emissions = [Emission(cause, data, id_parts=id_parts)]
+    if stage.fails_document:
+        origin = getattr(cause.data, "origin", None)
+        # However many parts of a revision fail, its producer is told once.
+        outcome_id_parts = ("outcome", DocumentFailed.name, str(origin.accepted_id)) if origin else (*id_parts, "outcome")
+        emissions.append(Emission(cause, _build_outcome(dead_letter), id_parts=outcome_id_parts))
+    return emissions
+
+
+def _resolve_event_id(stored_record: StoredRecord, event: Event[Any] | None, code: str) -> UUID:
+    if event is None:
+        position = stored_record.position
+        return content_id("unreadable", position.topic, position.partition, position.offset)
+    return content_id("duplicate", event.id, event.payload_sha256) if code == "DUPLICATE_ID" else event.id
+
+
+def _resolve_producer(stored_record: StoredRecord, event: Event[Any] | None) -> tuple[str | None, str | None]:
+    origin = getattr(event.data, "origin", None) if event else None
+    if origin is not None:
+        return origin.event_id, origin.source
+    if event is not None:
+        return event.event_id, event.source
+    return guess_producer_attributes(stored_record.record)[:2]
+
+
+def _extract_received_fields(stored_record: StoredRecord, event: Event[Any] | None) -> DocumentSummary | None:
+    """At the door only: behind it the document's row tells."""
+    if get_base_topic(stored_record.position.topic) != RAW:
+        return None
+    fields: dict[str, Any] = {
+        name: getattr(event.data, name, None) if event else guess_text(stored_record.record, name) for name in DocumentSummary.model_fields
+    }
+    fields["tags"] = list(fields["tags"] or ()) if event else []
+    if event and isinstance(event.data, DocumentReceived):
+        fields["source_uri"] = fields["source_uri"] or event.data.content.url
+    fields["source_uri"] = redact_urls(fields["source_uri"]) if fields["source_uri"] else None
+    return DocumentSummary(**fields) if any(fields.values()) else None
+
+
+def _build_outcome(dead_letter: DeadLetter) -> DocumentFailed:
+    letter_data, event_data = dead_letter.data, dead_letter.event.data if dead_letter.event else None
+    origin = getattr(event_data, "origin", None)
+    return DocumentFailed(
+        external_id=origin.external_id if origin else getattr(event_data, "external_id", None) or guess_text(dead_letter.stored_record.record, "external_id"),
+        tenant=letter_data.tenant,
+        document_id=letter_data.document_id if dead_letter.event else None,
+        event_id=letter_data.producer_event_id,
+        source=letter_data.producer_source,
+        code=letter_data.code,
+        detail=letter_data.detail,
+        remedy=letter_data.remedy,
+    )
+
+
+def _guess_tenant(stored_record: StoredRecord) -> str | None:
+    """So that what cannot be read is erased with whose it is; what is no tenant's name has no keys either."""
+    tenant = resolve_tenant(stored_record)
+    return tenant if tenant is not None and is_valid_tenant(tenant) else None
+
+
+def _guess_document_id(stored_record: StoredRecord, tenant: str | None) -> UUID | None:
+    return guess_document_id(stored_record, tenant) if tenant is not None else None
+
+
+def _resolve_document_id(event: Event[Any]) -> UUID | None:
+    """Of an event that could be read, also where it came to nothing at the door."""
+    if isinstance(event.data, DocumentReceived | DocumentAmended | DocumentWithdrawn):
+        return event.data.resolve_document_id(event.source if event.sequence is not None else "")
+    return event.document_id
+
+
+def _build_substitute_cause(dead_letter: DeadLetter) -> Event[Any]:
+    """A cause for what follows from a record that is no fact."""
+    return Event(id=dead_letter.data.event_id, data=dead_letter.data, source="", event_id="", time=None, position=dead_letter.stored_record.position)

@@ -1,0 +1,129 @@
+"""A log of ordered partitions as it grows: Kafka, and the one in memory."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import cast
+
+from schemas.errors import ConfigurationError, CursorAhead, InvalidRequest
+from schemas.ports.feed import FeedPage, FeedRecord
+from schemas.ports.log import EventLog
+from schemas.records import StoredRecord
+
+PAGE_BYTES = 4_000_000
+"""Of payloads, about: a reader who takes nothing keeps a page in memory."""
+Offsets = dict[str, dict[int, int]]
+"""Topic → partition → the next offset. What is not named is read from its first record."""
+
+
+@dataclass(frozen=True, slots=True)
+class OffsetFeed:
+    """See `schemas.ports.feed.RecordFeed`. Only for logs whose offsets grow in reading order within a partition."""
+
+    log: EventLog
+
+    async def fetch_begin_cursor(self) -> str:
+        return _format_cursor({})
+
+    async def fetch_end_cursor(self, topics: Sequence[str]) -> str:
+        return _format_cursor({topic: {partition: end for partition, (_, end) in (await self._fetch_ends(topic)).items()} for topic in topics})
+
+    async def read_page(self, after: str, topics: Sequence[str], limit: int) -> FeedPage:
+        offsets, records = _parse_cursor(after), list[FeedRecord]()
+        ends_by_topic = {topic: await self._fetch_ends(topic) for topic in topics}
+        missed_count = sum(_skip_expired(offsets, topic, partition_ends) for topic, partition_ends in ends_by_topic.items())
+        start_cursor = _format_cursor(offsets)
+        for topic, partition_ends in ends_by_topic.items():
+            ranges = _build_ranges(partition_ends, offsets.get(topic, {}), limit - len(records))
+            remaining_bytes = PAGE_BYTES - sum(record.size_bytes for record in records)
+            if remaining_bytes > 0 and any(start_cursor < end for start_cursor, end in ranges.values()):
+                records += await self._read_topic(topic, ranges, offsets, limit - len(records), remaining_bytes)
+        is_full = len(records) >= limit or sum(record.size_bytes for record in records) >= PAGE_BYTES
+        return FeedPage(records, start_cursor, _format_cursor(offsets), missed_count, has_more=is_full)
+
+    async def count_following(self, after: str, topics: Sequence[str], limit: int) -> int:
+        offsets, total = _parse_cursor(after), 0
+        for topic in topics:
+            partition_ends = await self._fetch_ends(topic)
+            _skip_expired(offsets, topic, partition_ends)
+            topic_offsets = offsets.get(topic, {})
+            total += sum(end - topic_offsets.get(partition, first_offset) for partition, (first_offset, end) in partition_ends.items())
+        return min(total, limit)
+
+    async def _fetch_ends(self, topic: str) -> dict[int, tuple[int, int]]:
+        try:
+            return await self.log.fetch_offset_bounds(topic)
+        except ConfigurationError as error:
+            if error.code != "NO_TOPIC":
+                raise
+            return {}
+
+    async def _read_topic(self, topic: str, ranges: Mapping[int, tuple[int, int]], offsets: Offsets, max_records: int, max_bytes: int) -> list[FeedRecord]:
+        """At most so many, and about so many bytes (`room`); what was read of each partition is its beginning, so the rest comes with the next page."""
+        topic_offsets = offsets.setdefault(topic, {})
+        topic_offsets.update({partition: start for partition, (start, _) in ranges.items()})
+        feed_records = list[FeedRecord]()
+        starts, ends = {p: start for p, (start, _) in ranges.items()}, {p: end for p, (_, end) in ranges.items()}
+        async with aclosing(cast(AsyncGenerator[StoredRecord, None], self.log.read(topic, starts, ends))) as records:
+            async for stored_record in records:
+                topic_offsets[stored_record.position.partition] = stored_record.position.offset + 1
+                feed_records.append(FeedRecord(stored_record, _format_cursor(offsets), len(stored_record.record.value or b"")))
+                max_bytes -= feed_records[-1].size_bytes
+                if len(feed_records) >= max_records or max_bytes <= 0:
+                    return feed_records
+        # The last offsets of a partition may hold no record.
+        topic_offsets.update(ends)
+        return feed_records
+
+
+def _skip_expired(offsets: Offsets, topic: str, ends: Mapping[int, tuple[int, int]]) -> int:
+    """Move a place on to the first records that are there; how many it passes over. What it says of a topic that is gone is forgotten: another may come to bear its
+    name. Raises PlaceAhead."""
+    if not ends:
+        offsets.pop(topic, None)
+    topic_offsets = offsets.get(topic, {})
+    moved_offsets = {partition: max(first_offset, topic_offsets[partition]) for partition, (first_offset, _) in ends.items() if partition in topic_offsets}
+    if partitions_ahead := [partition for partition, offset in moved_offsets.items() if offset > ends[partition][1]]:
+        raise CursorAhead(
+            f"the place is before offset {topic_offsets[partitions_ahead[0]]} of {topic}[{partitions_ahead[0]}], which ends at {ends[partitions_ahead[0]][1]}"
+        )
+    skipped_count = sum(moved_offsets.values()) - sum(topic_offsets[partition] for partition in moved_offsets)
+    topic_offsets.update(moved_offsets)
+    return skipped_count
+
+
+def _build_ranges(ends: Mapping[int, tuple[int, int]], offsets: Mapping[int, int], limit: int) -> dict[int, tuple[int, int]]:
+    """What follows in each partition. Those without news are named too: left out, all of them would be read."""
+    starts = {partition: offsets.get(partition, first) for partition, (first, _) in ends.items()}
+    return {partition: (start, min(ends[partition][1], start + limit)) for partition, start in starts.items()}
+
+
+def _format_cursor(offsets: Offsets) -> str:
+    offsets_by_topic = {
+        topic: {str(partition): offset for partition, offset in sorted(topic_offsets.items())}
+        for topic, topic_offsets in sorted(offsets.items())
+        if topic_offsets
+    }
+    return base64.urlsafe_b64encode(zlib.compress(json.dumps(offsets_by_topic, separators=(",", ":")).encode())).decode()
+
+
+def _validate_offset(value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value < 2**63:
+        raise ValueError(f"{value!r} is no offset")
+    return value
+
+
+def _parse_cursor(cursor: str) -> Offsets:
+    try:
+        offsets_by_topic = json.loads(zlib.decompress(base64.urlsafe_b64decode(cursor.encode())))
+        return {
+            str(topic): {int(partition): _validate_offset(offset) for partition, offset in topic_offsets.items()}
+            for topic, topic_offsets in offsets_by_topic.items()
+        }
+    except (ValueError, zlib.error, AttributeError, TypeError) as error:
+        raise InvalidRequest(f"{cursor[:80]!r} is no place in this log", remedy="Give one that it has told, or begin or now.") from error

@@ -1,0 +1,68 @@
+"""Events read once more at their own place, through the stage's own runner."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from typing import Any
+from uuid import UUID
+
+from schemas.errors import PermanentError
+from schemas.events import DocumentSuperseded, Event
+from schemas.ports.ledger import ClaimStatus
+from schemas.records import StoredRecord
+from streams.runner import StageRunner, WorkItem
+
+ReopenInbox = Callable[[Sequence[Event[Any]]], Awaitable[None]]
+
+
+@dataclass(frozen=True, slots=True)
+class ReprocessResult:
+    """What became of a record: `replayed`, `superseded` or `buried`."""
+
+    stored_record: StoredRecord
+    outcome: str
+
+
+async def reprocess(
+    runner: StageRunner, records: Sequence[StoredRecord], reopen_inbox: ReopenInbox, replay_id: UUID, *, has_ended: Callable[[StoredRecord], bool]
+) -> list[ReprocessResult]:
+    """Claimed anew, reacted to and published under the ids that they always have; with their own order, so that nothing old comes back over what is newer.
+    `reopen` makes the ledger forget that these were done. The producer of what has `ended` once, well or not, was told so, and is not told that a later one
+    came first: it came since. Raises TransientError, FatalError; NewerVersion before anything is done, where one of them is newer
+    than this program."""
+    await reopen_inbox(await _decode_readable(runner, records))
+    items = await runner.claim(records)
+    pending_items = [item for item in items if item.pending_event is not None and item.dead_letter is None]
+    results = [ReprocessResult(item.stored_record, _get_outcome(item)) for item in items]
+    for batch in _split_into_batches(pending_items, runner.stage.batch_size):
+        for timed_out_item in await runner.react(batch):
+            await runner.react([timed_out_item])
+    for item in pending_items:
+        if has_ended(item.stored_record):
+            item.emissions = [emission for emission in item.emissions if not isinstance(emission.data, DocumentSuperseded)]
+    items_to_finish = [item for item in items if item.pending_event is not None or item.dead_letter is not None]
+    for item in items_to_finish:
+        if item.dead_letter is not None:
+            data = item.dead_letter.data.model_copy(update={"redriven": replay_id})
+            item.dead_letter = replace(item.dead_letter, data=data)
+    if items_to_finish:
+        await runner.finish(items_to_finish)
+    return [replace(result, outcome="buried") if item.dead_letter else result for item, result in zip(items, results, strict=True)]
+
+
+def _get_outcome(item: WorkItem) -> str:
+    return "superseded" if item.pending_event is not None and item.pending_event.status is ClaimStatus.SUPERSEDED else "replayed"
+
+
+async def _decode_readable(runner: StageRunner, records: Sequence[StoredRecord]) -> list[Event[Any]]:
+    events = []
+    for stored_record in records:
+        with suppress(PermanentError):
+            events.append(await runner.codec.decode(stored_record))
+    return events
+
+
+def _split_into_batches(items: Sequence[WorkItem], batch_size: int) -> list[list[WorkItem]]:
+    return [list(items[start : start + batch_size]) for start in range(0, len(items), batch_size)]

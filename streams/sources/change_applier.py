@@ -1,0 +1,148 @@
+"""Changes of rows into the state of their source, and from there into `raw`.
+
+In one transaction the changes are kept, the rows that they touch are looked at anew, and what is to be said of each is written down as owed; then it is
+said, and then no longer owed. A crash anywhere leaves it owed or said: whoever comes next says it again, under the same id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import structlog
+
+from schemas.errors import MalformedEvent
+from schemas.ports.log import EventLog
+from schemas.ports.sources import EndedSnapshot, SourceStore, SourceTransaction
+from schemas.records import Record
+from schemas.sources import EmittedState, RowChange, RowMapping, SequenceMark
+from streams.sources.debezium import ChangeEvent, SnapshotEnd, Truncation
+from streams.sources.emitter import build_document, compute_next_emitted_state
+from streams.sources.raw_producer import RawProducer
+from streams.sources.row_merge import MergedRow, PresentRow, merge_row
+
+log = structlog.get_logger(__name__)
+PAGE_SIZE = 500
+IsSnapshotRead = Callable[[EndedSnapshot], Awaitable[bool]]
+
+
+@dataclass(frozen=True, slots=True)
+class BatchPosition:
+    """How far a partition is with a batch, and where all partitions of its topic end just now."""
+
+    topic: str
+    partition: int
+    next_offset: int
+    ends: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Transition:
+    """What a turn comes to: rows to speak of, each with what it has come to."""
+
+    pending: dict[str, EmittedState] = field(default_factory=dict)
+    merged_rows: dict[str, MergedRow] = field(default_factory=dict)
+    rejected: dict[str, MalformedEvent] = field(default_factory=dict)
+
+
+class ChangeApplier:
+    """For one source. Every call may raise TransientError, and can then be repeated as it was."""
+
+    def __init__(self, store: SourceStore, raw_producer: RawProducer, mapping: RowMapping, event_log: EventLog) -> None:
+        self._store, self._raw_producer, self._mapping, self._log = store, raw_producer, mapping, event_log
+        self._spec = raw_producer.spec
+
+    async def apply(self, change_events: Sequence[ChangeEvent], position: BatchPosition | None = None) -> Mapping[str, MalformedEvent]:
+        """Returns when `raw` has all that follows from these. Rows that no document can be made of are given back by key, with the reason."""
+        changes = [change_event for change_event in change_events if isinstance(change_event, RowChange)]
+        truncations = [change_event for change_event in change_events if isinstance(change_event, Truncation)]
+        async with self._store.begin_transaction(self._spec.name) as transaction:
+            for truncation in truncations:
+                await transaction.raise_floors(truncation.table, truncated_at=(truncation.epoch, truncation.sequence))
+            transition = await self._compute_transition(transaction, changes, {change.key for change in changes})
+            if position is not None:
+                await self._store_progress(transaction, change_events, position)
+        await self._emit(transition)
+        for truncation in truncations:
+            await self.withdraw_below(truncation.table, (truncation.epoch, truncation.sequence + 1))
+        return transition.rejected
+
+    async def end_snapshot(self, table: str, mark: SequenceMark) -> None:
+        """A full snapshot of the table that began at the mark is in the state: what it has not read is withdrawn."""
+        async with self._store.begin_transaction(self._spec.name) as transaction:
+            await transaction.raise_floors(table, snapshot_started_at=mark)
+        await self.withdraw_below(table, mark)
+
+    async def end_snapshots(self, is_snapshot_read: IsSnapshotRead | None = None) -> None:
+        """Those of which all records have passed meanwhile. `is_read` is asked of the others: what has not passed may hold no record."""
+        for ended_snapshot in await self._store.fetch_ended_snapshots(self._spec.name):
+            if not ended_snapshot.unread_offsets or (is_snapshot_read is not None and await is_snapshot_read(ended_snapshot)):
+                log.info("snapshot ended", source=self._spec.name, table=ended_snapshot.table)
+                await self.end_snapshot(ended_snapshot.table, ended_snapshot.mark)
+                await self._store.mark_snapshot_swept(self._spec.name, ended_snapshot.table, ended_snapshot.mark)
+
+    async def withdraw_below(self, table: str, mark: SequenceMark) -> None:
+        """Look anew at each row that was last spoken of before the mark, and at documents that the state does not know."""
+        after = ""
+        while keys := await self._store.fetch_live_below(self._spec.name, table, mark, after, PAGE_SIZE):
+            await self._reevaluate(keys)
+            after = keys[-1]
+        after = ""
+        while untracked_documents := await self._store.fetch_untracked(self._spec.name, self._spec.ce_source, mark, after, PAGE_SIZE):
+            await self._log.append(
+                [await self._raw_producer.build_withdrawal_record(untracked_document.external_id, mark) for untracked_document in untracked_documents]
+            )
+            after = untracked_documents[-1].external_id
+
+    async def emit_pending(self) -> None:
+        """What a process that ended left behind."""
+        after = ""
+        while keys := await self._store.fetch_pending(self._spec.name, after, PAGE_SIZE):
+            await self._reevaluate(keys)
+            after = keys[-1]
+
+    async def _reevaluate(self, keys: Collection[str]) -> None:
+        async with self._store.begin_transaction(self._spec.name) as transaction:
+            transition = await self._compute_transition(transaction, [], keys)
+        await self._emit(transition)
+
+    async def _compute_transition(self, transaction: SourceTransaction, changes: Sequence[RowChange], keys: Collection[str]) -> _Transition:
+        await transaction.save_changes(changes, {})
+        floors, rows, transition = await transaction.fetch_floors(), await transaction.fetch_rows(keys), _Transition()
+        new_states: dict[str, EmittedState] = {}
+        for key, state in rows.items():
+            merged_row = merge_row(key, rows, floors)
+            try:
+                new_state = compute_next_emitted_state(key, merged_row, state.emitted, self._spec, self._mapping)
+            except MalformedEvent as error:
+                transition.rejected[key] = error
+                continue
+            if new_state is not None:
+                new_states[key] = new_state
+            pending_state = new_state or (state.emitted if state.emitted and state.emitted.is_pending else None)
+            if pending_state is not None and merged_row is not None:
+                transition.pending[key], transition.merged_rows[key] = pending_state, merged_row
+        await transaction.save_changes([], new_states)
+        return transition
+
+    async def _store_progress(self, transaction: SourceTransaction, change_events: Sequence[ChangeEvent], position: BatchPosition) -> None:
+        for change_event in change_events:
+            if isinstance(change_event, SnapshotEnd):
+                await transaction.record_snapshot_end(change_event.table, (change_event.epoch, change_event.sequence), position.topic, position.ends)
+        await transaction.record_progress(position.topic, position.partition, position.next_offset)
+
+    async def _emit(self, transition: _Transition) -> None:
+        all_keys = list(transition.pending)
+        for keys in (all_keys[start : start + PAGE_SIZE] for start in range(0, len(all_keys), PAGE_SIZE)):
+            records = [record for key in keys for record in await self._build_records(key, transition)]
+            if records:
+                await self._log.append(records)
+            await self._store.mark_emitted(self._spec.name, {key: transition.pending[key] for key in keys})
+
+    async def _build_records(self, key: str, transition: _Transition) -> list[Record]:
+        emitted_state, merged_row = transition.pending[key], transition.merged_rows[key]
+        if not emitted_state.is_live:
+            return await self._raw_producer.build_release_records(emitted_state)
+        if isinstance(merged_row, PresentRow):
+            return await self._raw_producer.build_document_records(emitted_state, build_document(key, merged_row.columns, self._mapping))
+        return []

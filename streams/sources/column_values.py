@@ -1,0 +1,140 @@
+"""Column values as Debezium writes them, back into what a person would read: dates as ISO 8601, decimals as digits, JSON as JSON.
+
+Encodings: Debezium's manual, "Data type mappings" (semantic types `io.debezium.*`, Kafka Connect's logical types).
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from typing import Any, Final
+
+from schemas.errors import MalformedEvent
+from schemas.sources import ColumnEncoding
+
+PLACEHOLDER: Final = "__debezium_unavailable_value"
+_PLACEHOLDER_BYTES: Final = base64.b64encode(PLACEHOLDER.encode()).decode()
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def is_unavailable(value: Any) -> bool:
+    """Whether the value only says that it is as before: a text, bytes, an array or a map of the placeholder."""
+    match value:
+        case str():
+            return value in (PLACEHOLDER, _PLACEHOLDER_BYTES)
+        case [element]:
+            return is_unavailable(element)
+        case [*numbers]:
+            return numbers == list(PLACEHOLDER.encode())
+        case Mapping() if len(value) == 1:
+            return is_unavailable(next(iter(value)))
+    return False
+
+
+def to_json_value(value: Any, field: Mapping[str, Any] | None, encoding: ColumnEncoding | None) -> Any:
+    """A JSON value. `field` is the column's part of the schema; without one, `encoding` says how the value is written. Raises MalformedEvent."""
+    if value is None:
+        return None
+    kind, parameters = _resolve_type(field, encoding)
+    try:
+        return _CONVERSIONS[kind](value, parameters) if kind in _CONVERSIONS else value
+    except (TypeError, ValueError, OverflowError, KeyError, binascii.Error) as error:
+        raise MalformedEvent(f"a value of type {kind} cannot be read: {error}", code="MALFORMED_CHANGE") from error
+
+
+def _resolve_type(field: Mapping[str, Any] | None, encoding: ColumnEncoding | None) -> tuple[str, Mapping[str, Any]]:
+    if encoding is not None:
+        return encoding.type, {"scale": encoding.scale}
+    if field is None:
+        return "", {}
+    return str(field.get("name") or field.get("type") or ""), field.get("parameters") or {}
+
+
+def _format_timestamp(microseconds: int) -> str:
+    return (_EPOCH + timedelta(microseconds=microseconds)).replace(tzinfo=None).isoformat()
+
+
+def _format_date(days: int) -> str:
+    return (_EPOCH + timedelta(days=days)).date().isoformat()
+
+
+def _format_time(microseconds: int) -> str:
+    return (_EPOCH + timedelta(microseconds=microseconds)).time().isoformat()
+
+
+def _make_scaled_converter(per_microsecond: tuple[int, int], format_value: Callable[[int], str]) -> Callable[[Any, Mapping[str, Any]], str]:
+    multiplier, divisor = per_microsecond
+    return lambda value, _: format_value(int(value) * multiplier // divisor)
+
+
+def _convert_decimal(value: Any, parameters: Mapping[str, Any]) -> str:
+    """Bytes of a two's complement integer, most significant first, and how many of its digits come after the point."""
+    if isinstance(value, int | float):
+        return str(value)
+    return _format_digits(value, int(parameters.get("scale", 0)))
+
+
+def _format_digits(encoded: str, scale: int) -> str:
+    unscaled = int.from_bytes(base64.b64decode(encoded, validate=True), "big", signed=True)
+    return format(Decimal(unscaled).scaleb(-scale), "f")
+
+
+def _convert_variable_decimal(value: Any, _: Mapping[str, Any]) -> str:
+    return _format_digits(value["value"], int(value["scale"]))
+
+
+def _convert_json(value: Any, _: Mapping[str, Any]) -> Any:
+    return json.loads(value) if isinstance(value, str) else value
+
+
+def _convert_bytes(value: Any, _: Mapping[str, Any]) -> dict[str, str]:
+    base64.b64decode(value, validate=True)
+    return {"base64": value}
+
+
+_CONVERSIONS: Final[Mapping[str, Callable[[Any, Mapping[str, Any]], Any]]] = {
+    **dict.fromkeys(("io.debezium.time.Date", "org.apache.kafka.connect.data.Date", "date"), lambda value, _: _format_date(int(value))),
+    **dict.fromkeys(
+        ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp", "timestamp_ms"), _make_scaled_converter((1000, 1), _format_timestamp)
+    ),
+    **dict.fromkeys(("io.debezium.time.MicroTimestamp", "timestamp_us"), _make_scaled_converter((1, 1), _format_timestamp)),
+    **dict.fromkeys(("io.debezium.time.NanoTimestamp", "timestamp_ns"), _make_scaled_converter((1, 1000), _format_timestamp)),
+    **dict.fromkeys(("io.debezium.time.Time", "org.apache.kafka.connect.data.Time", "time_ms"), _make_scaled_converter((1000, 1), _format_time)),
+    **dict.fromkeys(("io.debezium.time.MicroTime", "time_us"), _make_scaled_converter((1, 1), _format_time)),
+    **dict.fromkeys(("io.debezium.time.NanoTime", "time_ns"), _make_scaled_converter((1, 1000), _format_time)),
+    **dict.fromkeys(("org.apache.kafka.connect.data.Decimal", "decimal"), _convert_decimal),
+    "io.debezium.data.VariableScaleDecimal": _convert_variable_decimal,
+    **dict.fromkeys(("io.debezium.data.Json", "json"), _convert_json),
+    "bytes": _convert_bytes,
+}
+"""By semantic type, plain type, or the name of an encoding. What is not named here is readable as it comes: numbers, texts, intervals, zoned times, UUIDs, enums."""
+
+
+def replace_surrogates(value: Any) -> Any:
+    """As it can be written: JSON may escape half of a surrogate pair, and Python takes it."""
+    match value:
+        case str():
+            return value.encode(errors="replace").decode()
+        case list():
+            return [replace_surrogates(item) for item in value]
+        case Mapping():
+            return {replace_surrogates(name): replace_surrogates(item) for name, item in value.items()}
+    return value
+
+
+def format_as_text(value: Any) -> str:
+    """As it stands in a document's body."""
+    match value:
+        case None:
+            return ""
+        case str():
+            return value
+        case bool():
+            return "true" if value else "false"
+        case int() | float():
+            return str(value)
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

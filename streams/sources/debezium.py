@@ -1,0 +1,201 @@
+"""Debezium's change events (JSON converter, with and without schema) as what they say of a row.
+
+`c` and `u` leave a row as `after` has it, `r` is read by a snapshot, `d` ends the row, `t` empties the table. What `before` holds is never read: with the
+default replica identity its values are nulls and zeros. A tombstone (no value) follows a `d` and says nothing new.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Literal
+
+from schemas.errors import MalformedEvent
+from schemas.records import Record
+from schemas.sources import RowChange, RowMapping
+from streams.sources.column_values import format_as_text, is_unavailable, replace_surrogates, to_json_value
+
+Json = Mapping[str, Any]
+MAX_KEY_BYTES = 900
+"""Bytes of a row's key: a key of an index, with room for the rest."""
+_LAST_SNAPSHOT_MARKERS = frozenset({"last", "last_in_data_collection"})
+_SNAPSHOT_MARKERS = frozenset({"true", "first", "first_in_data_collection", *_LAST_SNAPSHOT_MARKERS})
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    table: str
+    epoch: int
+    sequence: int
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotEnd:
+    """The last row of a table that a full snapshot reads; its rows in other partitions may come later."""
+
+    table: str
+    epoch: int
+    sequence: int
+
+
+ChangeEvent = RowChange | Truncation | SnapshotEnd
+
+
+def parse_change_events(record: Record, epoch: int, mapping: RowMapping) -> list[ChangeEvent]:
+    """What a record of a change topic says. Raises MalformedEvent for what is no change event of a connector that numbers its changes."""
+    if record.value is None:
+        return []
+    value = _check_object(_parse_json(record.value, "the value"), "the value")
+    envelope, schema = _split_payload(value)
+    op = envelope.get("op")
+    source = envelope.get("source")
+    if op == "m" or (op is None and "tableChanges" in envelope):
+        return []
+    if op not in ("c", "u", "d", "r", "t") or not isinstance(source, Mapping):
+        raise MalformedEvent(
+            f"no Debezium change event: op is {op!r}", code="MALFORMED_CHANGE", remedy="Point the source at the connector's own topic, not at a flattened one."
+        )
+    table, sequence = _get_table_name(source), _compute_sequence(source)
+    if op == "t":
+        return [Truncation(table, epoch, sequence)]
+    change = _parse_change(op, record, envelope, schema, mapping, (table, epoch, sequence))
+    return [change, SnapshotEnd(table, epoch, sequence)] if _get_snapshot_marker(source) in _LAST_SNAPSHOT_MARKERS else [change]
+
+
+def _parse_change(
+    op: Literal["c", "u", "d", "r"], record: Record, envelope: Json, schema: Json | None, mapping: RowMapping, table_position: tuple[str, int, int]
+) -> RowChange:
+    table, epoch, sequence = table_position
+    key, key_values = _parse_key(record)
+    is_snapshot_read = op == "r" and _get_snapshot_marker(envelope["source"]) in _SNAPSHOT_MARKERS
+    if op == "d":
+        return RowChange(key, table, epoch, sequence, is_deleted=True)
+    row = _check_object(envelope.get("after"), "`after`")
+    columns, unknown = _parse_columns(row, _get_column_schemas(schema, "after"), mapping, list(key_values))
+    return RowChange(
+        key, table, epoch, sequence, is_snapshot_read=is_snapshot_read, columns=columns, unchanged_columns=unknown, old_key=_parse_old_key(record, op)
+    )
+
+
+def _parse_columns(row: Json, fields: Mapping[str, Json], mapping: RowMapping, key_columns: list[str]) -> tuple[dict[str, Any], tuple[str, ...]]:
+    required_columns = [*mapping.columns, *(key_columns if not mapping.id else [])]
+    if missing := [name for name in required_columns if name not in row]:
+        raise MalformedEvent(
+            f"the row has no column {', '.join(missing)}; it has {', '.join(sorted(row))}",
+            code="NO_SUCH_COLUMN",
+            remedy="Remove the source and add it with the columns that the table has.",
+        )
+    unknown = tuple(name for name in required_columns if is_unavailable(row[name]))
+    known_values = {
+        name: replace_surrogates(to_json_value(row[name], fields.get(name), mapping.encodings.get(name)))
+        for name in dict.fromkeys(required_columns)
+        if name not in unknown
+    }
+    return known_values, unknown
+
+
+def _parse_key(record: Record) -> tuple[str, Json]:
+    if record.key is None:
+        raise MalformedEvent(
+            "the change has no key", code="MALFORMED_CHANGE", remedy="Give the table a primary key, or name columns in the connector's message.key.columns."
+        )
+    values, _ = _split_payload(_check_object(_parse_json(record.key, "the key"), "the key"))
+    return format_row_key(values), values
+
+
+def format_row_key(values: Json) -> str:
+    """A row's name: its key columns, joined by `/` in their order. Raises MalformedEvent for one that is longer than an index takes."""
+    row_name = "/".join(
+        format_as_text(value).replace("%", "%25").replace("/", "%2F") if len(values) > 1 else format_as_text(value) for value in values.values()
+    )
+    if not row_name or "\0" in row_name or len(row_name.encode(errors="replace")) > MAX_KEY_BYTES:
+        raise MalformedEvent(
+            f"the row's key has {len(row_name.encode(errors='replace'))} bytes; 1 to {MAX_KEY_BYTES} are allowed, none of them zero", code="MALFORMED_CHANGE"
+        )
+    return str(replace_surrogates(row_name))
+
+
+def _parse_old_key(record: Record, op: str) -> str | None:
+    header = record.headers.get("__debezium.oldkey")
+    if op != "c" or not header:
+        return None
+    return format_row_key(_split_payload(_check_object(_parse_json(header, "header __debezium.oldkey"), "the old key"))[0])
+
+
+def _parse_json(text: bytes, description: str) -> Any:
+    try:
+        # Numbers that JSON does not have stay words.
+        return json.loads(text.decode(), parse_constant=str)
+    except (ValueError, RecursionError) as error:
+        raise MalformedEvent(f"{description} is not JSON: {error}", code="MALFORMED_CHANGE", remedy="Set the connector's converters to JSON.") from error
+
+
+def _check_object(value: Any, description: str) -> Json:
+    if not isinstance(value, Mapping):
+        raise MalformedEvent(f"{description} of the change is no object", code="MALFORMED_CHANGE")
+    return value
+
+
+def _split_payload(value: Json) -> tuple[Json, Json | None]:
+    """The payload, and its schema where the converter writes one."""
+    if set(value) == {"schema", "payload"}:
+        schema = value["schema"]
+        return _check_object(value["payload"], "the payload"), schema if isinstance(schema, Mapping) else None
+    return value, None
+
+
+def _get_column_schemas(schema: Json | None, part: str) -> Mapping[str, Json]:
+    for field in (schema or {}).get("fields") or []:
+        if field.get("field") == part:
+            return {column["field"]: column for column in field.get("fields") or []}
+    return {}
+
+
+def _get_snapshot_marker(source: Json) -> str:
+    return str(source.get("snapshot", "false")).lower()
+
+
+def _get_table_name(source: Json) -> str:
+    return ".".join(str(source[part]) for part in ("schema", "table", "collection") if source.get(part))
+
+
+def _compute_sequence(source: Json) -> int:
+    """The place of the change in its database's log, as one number that grows. What it is made of shows which database it was."""
+    for fields, extract in _SEQUENCE_EXTRACTORS:
+        if all(source.get(field) is not None for field in fields):
+            try:
+                number = extract(source)
+            except (TypeError, ValueError):
+                break
+            if 0 <= number < 2**63:
+                return number
+    raise MalformedEvent(
+        f"a change of connector {source.get('connector')!r} has no number to order it by",
+        code="NO_POSITION",
+        remedy="Connectors that number their changes are those for PostgreSQL, MySQL, MariaDB, SQL Server, Oracle, Db2 and Informix.",
+    )
+
+
+def _compute_binlog_sequence(source: Json) -> int:
+    """File number, offset in the file, row of the event; MySQL and MariaDB. Cassandra's files belong to single nodes and end in no number."""
+    file = int(str(source["file"]).rpartition(".")[2])
+    return file << 46 | int(source["pos"]) << 14 | min(int(source.get("row") or 0), 2**14 - 1)
+
+
+def _compute_lsn_sequence(source: Json) -> int:
+    """SQL Server and Db2: virtual log file, block, slot, in hexadecimal digits; Informix: one number. Of the change, or of the snapshot."""
+    parts = str(source.get("change_lsn") or source["commit_lsn"]).split(":")
+    if len(parts) == 1:
+        return int(parts[0])
+    file, block, slot = (int(part, 16) for part in parts)
+    return file << 40 | block << 12 | min(slot, 2**12 - 1)
+
+
+_SEQUENCE_EXTRACTORS: Final[tuple[tuple[tuple[str, ...], Callable[[Json], int]], ...]] = (
+    (("lsn",), lambda source: int(source["lsn"])),
+    (("file", "pos"), _compute_binlog_sequence),
+    (("scn",), lambda source: int(source["scn"])),
+    (("commit_lsn",), _compute_lsn_sequence),
+    (("change_lsn",), _compute_lsn_sequence),
+)

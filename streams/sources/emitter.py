@@ -1,0 +1,118 @@
+"""From what a row has come to, to what `raw` is told of it: the declared mapping, and what was told before."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from schemas.errors import MalformedEvent
+from schemas.ids import canonical_json, fingerprint
+from schemas.sources import RELEASE_STEP, EmittedState, ReleasedId, RowMapping, SequenceMark, SourceSpec
+from streams.sources.column_values import format_as_text
+from streams.sources.debezium import format_row_key
+from streams.sources.row_merge import AbsentRow, MergedRow, PresentRow
+
+MAX_METADATA_BYTES = 500_000
+"""An event has at most 900,000."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceDocument:
+    """A document as a source has it. `text`, or `base64` for the bytes of a file."""
+
+    external_id: str
+    text: str | None = None
+    base64: str | None = None
+    title: str | None = None
+    language: str | None = None
+    filename: str | None = None
+    metadata: Mapping[str, Any] | None = None
+
+
+def build_document(key: str, columns: Mapping[str, Any], mapping: RowMapping) -> SourceDocument:
+    """Raises MalformedEvent where the columns of the id are empty, and for what no event takes."""
+    external_id = format_row_key({name: columns[name] for name in mapping.id}) if mapping.id else key
+    text_body, base64_body = _build_body(columns, mapping)
+    language = format_as_text(columns[mapping.language]) if mapping.language else ""
+    metadata = {name: columns[name] for name in mapping.metadata if columns[name] is not None}
+    if (size := len(canonical_json(metadata))) > MAX_METADATA_BYTES:
+        raise MalformedEvent(
+            f"the metadata of {external_id!r} has {size:,} bytes; {MAX_METADATA_BYTES:,} are allowed",
+            code="MALFORMED_CHANGE",
+            remedy="Name fewer columns as metadata, or make a large one part of the body.",
+        )
+    return SourceDocument(
+        external_id=external_id,
+        text=text_body,
+        base64=base64_body,
+        title=_truncate_column(columns, mapping.title, 2000),
+        language=language if len(language) <= 35 and language else None,
+        filename=_truncate_column(columns, mapping.filename, 1024),
+        metadata=metadata,
+    )
+
+
+def _build_body(columns: Mapping[str, Any], mapping: RowMapping) -> tuple[str | None, str | None]:
+    values = [columns[name] for name in mapping.body]
+    files = [value for value in values if isinstance(value, Mapping) and set(value) == {"base64"}]
+    if files and len(values) > 1:
+        raise MalformedEvent("a body of bytes stands alone", code="MALFORMED_CHANGE", remedy="Name one column of bytes as the body, or only columns of text.")
+    if files:
+        return None, str(files[0]["base64"])
+    return "\n\n".join(text for text in map(format_as_text, values) if text), None
+
+
+def _truncate_column(columns: Mapping[str, Any], name: str | None, max_chars: int) -> str | None:
+    return format_as_text(columns[name])[:max_chars] or None if name else None
+
+
+def compute_next_emitted_state(
+    key: str, merged_row: MergedRow | None, previous: EmittedState | None, spec: SourceSpec, mapping: RowMapping
+) -> EmittedState | None:
+    """What is to be said of a row now, or None where nothing new is. Raises MalformedEvent."""
+    match merged_row:
+        case PresentRow():
+            return _compute_for_present_row(build_document(key, merged_row.columns, mapping), merged_row, previous, spec)
+        case AbsentRow() if previous is not None and previous.is_live and merged_row.mark >= previous.mark:
+            return _build_emitted_state(previous, merged_row.table, merged_row.mark, _compute_digest("gone"), previous.external_id, is_live=False)
+    return None
+
+
+def _compute_for_present_row(document: SourceDocument, row: PresentRow, previous: EmittedState | None, spec: SourceSpec) -> EmittedState | None:
+    if not (document.text or document.base64):
+        # A row without text is no document (yet): what it was is withdrawn.
+        is_previous_live = previous is not None and previous.is_live and row.mark >= previous.mark
+        return (
+            _build_emitted_state(previous, row.table, row.mark, _compute_digest("empty"), previous.external_id, is_live=False)
+            if previous and is_previous_live
+            else None
+        )
+    digest = _compute_digest("document", document, spec)
+    if previous is not None and row.mark < previous.mark:
+        return None
+    is_unchanged = previous is not None and previous.is_live and previous.digest == digest and previous.epoch == row.mark[0]
+    return None if is_unchanged else _build_emitted_state(previous, row.table, row.mark, digest, document.external_id, is_live=True)
+
+
+def _compute_digest(kind: str, document: SourceDocument | None = None, spec: SourceSpec | None = None) -> str:
+    if document is None or spec is None:
+        return fingerprint(kind)
+    fields = {name: getattr(document, name) for name in SourceDocument.__slots__}
+    return fingerprint(kind, fields, spec.tenant, spec.collection, spec.tags)
+
+
+def _build_emitted_state(previous: EmittedState | None, table: str, mark: SequenceMark, digest: str, external_id: str, *, is_live: bool) -> EmittedState:
+    """The next thing to say: a correction where the number is that of before."""
+    step = previous.step + 1 if previous is not None and previous.mark == mark else 0
+    emitted_state = EmittedState(table, *mark, step, digest, external_id, is_live)
+    return emitted_state if previous is None else replace(emitted_state, released_ids=_compute_released_ids(previous, emitted_state))
+
+
+def _compute_released_ids(previous: EmittedState, emitted_state: EmittedState) -> tuple[ReleasedId, ...]:
+    released_ids = {released_id.external_id: released_id for released_id in previous.released_ids} if previous.is_pending else {}
+    if previous.is_live:
+        released_ids[previous.external_id] = ReleasedId(
+            previous.external_id, previous.mark, emitted_state.step if emitted_state.mark == previous.mark else RELEASE_STEP
+        )
+    return tuple(released_id for name, released_id in released_ids.items() if not (emitted_state.is_live and name == emitted_state.external_id))

@@ -1,0 +1,207 @@
+"""A folder that is looked at again and again: files that are new, changed, moved or gone, also since a time when nobody looked.
+
+A document is the path below the folder; a file that moves is the end of one document and the beginning of another. Hidden files and folders are left out.
+What cannot be looked at is told of, and what is known of it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import os
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from fnmatch import fnmatch
+from pathlib import Path, PurePosixPath
+
+from schemas.errors import ConfigurationError, LimitExceeded
+from schemas.events import Content, DocumentReceived
+from schemas.ports.engines import BlobStore
+from schemas.sources import FolderSource
+from streams.sources.item_state import ItemStates
+
+CHUNK_BYTES = 1 << 20
+SETTLE_TIME_S = 1.0
+"""A file that was written to this recently is looked at once more before it is taken: it may be half of one."""
+MAX_NAME_CHARS, MAX_URI_CHARS = 1024, 8192
+FileStamp = tuple[int, int, int]
+"""Size, time of the last change, and of the last change of anything about it: two files may have the first two in common, and one be put in the other's place."""
+
+
+@dataclass(slots=True)
+class FolderScan:
+    """Files with something in them, and what could not be looked at (a file, or a folder with all below it) with the reason; by path below the folder."""
+
+    files: dict[str, FileStamp] = field(default_factory=dict)
+    empty_files: dict[str, FileStamp] = field(default_factory=dict)
+    """No documents; or somebody is just writing them anew."""
+    problems: dict[str, str] = field(default_factory=dict)
+    devices: dict[str, int] = field(default_factory=dict)
+    """The file system that each folder lies on, by its path; `.` is the folder that is watched."""
+
+    def resolve_device(self, name: str) -> int:
+        """Of the nearest folder above it that is there."""
+        return next(self.devices[folder] for parent in PurePosixPath(name).parents if (folder := parent.as_posix()) in self.devices)
+
+    def is_deleted(self, name: str) -> bool:
+        """Whether the file is known not to be there."""
+        path_and_parents = [name, *(parent.as_posix() for parent in PurePosixPath(name).parents)]
+        return name not in self.files and not any(folder in self.problems for folder in path_and_parents)
+
+
+@dataclass(slots=True)
+class FolderReader:
+    """Runs until cancelled, or raises ConfigurationError where the folder is away: a missing folder withdraws nothing. For one process at a time."""
+
+    config: FolderSource
+    item_states: ItemStates
+    blobs: BlobStore
+    max_bytes: int
+    clock: Callable[[], datetime]
+    allowed_roots: Sequence[Path] | None = None
+    """Where a link to a file may lead; None: anywhere."""
+    previous_stamps: dict[str, FileStamp] = field(default_factory=dict)
+    """At the last look."""
+
+    async def run(self) -> None:
+        await self.item_states.load()
+        while True:
+            await self.scan()
+            await asyncio.sleep(self.config.every_s)
+
+    async def scan(self) -> None:
+        """Once."""
+        folder_scan = await asyncio.to_thread(self._walk)
+        unmounted = self._find_unmounted(folder_scan)
+        for name, stamp in sorted(folder_scan.files.items()):
+            if self._is_new(name, stamp) and self._is_settled(name, stamp):
+                await self._ingest_file(name, stamp, folder_scan)
+            elif (item := self.item_states.items.get(name, {})).get("live") and item.get("device") != folder_scan.resolve_device(name):
+                await self.item_states.store_item(name, {**item, "device": folder_scan.resolve_device(name)})
+        for name in sorted(filter(folder_scan.is_deleted, self.item_states.list_live() - unmounted)):
+            if name not in folder_scan.empty_files or self._is_settled(name, folder_scan.empty_files[name]):
+                await self.item_states.publish_withdrawn(name)
+        folder_scan.problems |= dict.fromkeys(unmounted, "its file system is not mounted any more")
+        self.previous_stamps = folder_scan.files | folder_scan.empty_files
+        await self.item_states.store_status("watching", folder_scan.problems)
+
+    def _find_unmounted(self, folder_scan: FolderScan) -> set[str]:
+        """What is not there where another file system is now. After a restart the same one may have another number: some file that is still there tells."""
+        current_devices: dict[int, set[int]] = {}
+        for name in folder_scan.files:
+            current_devices.setdefault(self.item_states.items.get(name, {}).get("device", -1), set()).add(folder_scan.resolve_device(name))
+        deleted_devices = {name: self.item_states.items[name].get("device") for name in filter(folder_scan.is_deleted, self.item_states.list_live())}
+        return {
+            name
+            for name, device in deleted_devices.items()
+            if device is not None and folder_scan.resolve_device(name) not in current_devices.get(device, set()) | {device}
+        }
+
+    def _walk(self) -> FolderScan:
+        root, folder_scan = Path(self.config.path), FolderScan()
+        if root.is_dir():
+            self._walk_folder(root, root, folder_scan)
+        if not folder_scan.devices and not folder_scan.problems:
+            raise ConfigurationError(
+                f"there is no folder {root} on this machine", code="FOLDER_MISSING", remedy="Mount or make it; until then its documents stay as they are."
+            )
+        return folder_scan
+
+    def _walk_folder(self, folder: Path, root: Path, folder_scan: FolderScan) -> None:
+        """Regular files at any depth; links to folders are not followed, so that there is no circle. What goes while it is looked at is gone."""
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+            folder_scan.devices[folder.relative_to(root).as_posix()] = folder.stat().st_dev
+        except FileNotFoundError:
+            return
+        except OSError as error:
+            folder_scan.problems[_replace_undecodable(folder.relative_to(root).as_posix())] = error.strerror or str(error)
+            return
+        for entry in entries:
+            if entry.name.startswith("."):
+                continue
+            try:
+                self._walk_entry(entry, root, folder_scan)
+            except FileNotFoundError:
+                continue
+            except OSError as error:
+                folder_scan.problems[_replace_undecodable(Path(entry.path).relative_to(root).as_posix())] = error.strerror or str(error)
+
+    def _walk_entry(self, entry: os.DirEntry[str], root: Path, folder_scan: FolderScan) -> None:
+        path = Path(entry.path)
+        name = path.relative_to(root).as_posix()
+        if name != _replace_undecodable(name):
+            folder_scan.problems[_replace_undecodable(name)] = "the name is no UTF-8"
+        elif entry.is_dir(follow_symlinks=False):
+            self._walk_folder(path, root, folder_scan)
+        elif entry.is_file() and fnmatch(entry.name, self.config.glob):
+            stat = entry.stat()
+            if reason := self._find_rejection_reason(entry, name, stat.st_size):
+                folder_scan.problems[name] = reason
+            else:
+                (folder_scan.files if stat.st_size else folder_scan.empty_files)[name] = (stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+
+    def _find_rejection_reason(self, entry: os.DirEntry[str], name: str, size: int) -> str | None:
+        if len(name) > MAX_NAME_CHARS:
+            return f"the path has {len(name)} characters; {MAX_NAME_CHARS} are allowed"
+        if size > self.max_bytes:
+            return f"{size:,} bytes; {self.max_bytes:,} are allowed"
+        if self.allowed_roots is not None and entry.is_symlink() and not any(Path(entry.path).resolve().is_relative_to(root) for root in self.allowed_roots):
+            return "a link that leads out of the folders that may be watched"
+        return None
+
+    def _is_new(self, name: str, stamp: FileStamp) -> bool:
+        item = self.item_states.items.get(name, {})
+        return not item.get("live") or item.get("stamp") != list(stamp)
+
+    def _is_settled(self, name: str, stamp: FileStamp) -> bool:
+        return self.previous_stamps.get(name) == stamp or self.clock().timestamp() - stamp[1] / 1e9 > SETTLE_TIME_S
+
+    async def _ingest_file(self, name: str, stamp: FileStamp, folder_scan: FolderScan) -> None:
+        path, file_fields = Path(self.config.path) / name, {"stamp": list(stamp), "device": folder_scan.resolve_device(name)}
+        try:
+            sha256 = await asyncio.to_thread(_compute_sha256, path)
+            item = self.item_states.items.get(name, {})
+            if item.get("live") and item.get("sha256") == sha256:
+                await self.item_states.store_item(name, {**item, **file_fields})
+                return
+            mark = self.item_states.compute_next_mark(name)
+            blob = await self.blobs.put_stream(self.item_states.raw_producer.get_staging_prefix(name, mark), _read_chunks(path), limit=self.max_bytes)
+        except (OSError, LimitExceeded) as error:
+            folder_scan.problems[name] = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+            return
+        await self.item_states.publish_received(self._build_document(name, path, blob.key), mark, {"sha256": blob.sha256, **file_fields})
+
+    def _build_document(self, name: str, path: Path, key: str) -> DocumentReceived:
+        spec = self.item_states.source.spec
+        return DocumentReceived(
+            tenant=spec.tenant,
+            external_id=name,
+            content=Content(storage_key=key),
+            filename=path.name,
+            source_uri=_format_uri(path),
+            collection=spec.collection,
+            tags=spec.tags,
+        )
+
+
+def _replace_undecodable(name: str) -> str:
+    """A name in bytes that are no UTF-8 cannot be written down as it is."""
+    return name.encode(errors="replace").decode()
+
+
+def _format_uri(path: Path) -> str | None:
+    uri = path.as_uri()
+    return uri if len(uri) <= MAX_URI_CHARS else None
+
+
+def _compute_sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+async def _read_chunks(path: Path) -> AsyncIterator[bytes]:
+    with await asyncio.to_thread(path.open, "rb") as file:
+        while chunk := await asyncio.to_thread(file.read, CHUNK_BYTES):
+            yield chunk

@@ -1,0 +1,81 @@
+"""Things that a source looks at by name, and what it knew of them when it looked last."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+
+from schemas.events import DocumentReceived
+from schemas.ports.log import EventLog
+from schemas.ports.sources import DeclaredSources, SourceStore
+from schemas.sources import DeclaredSource, SequenceMark
+from streams.sources.raw_producer import RawProducer
+
+ITEM_PREFIX = "item:"
+STATUS_KEY = "status"
+PAGE_SIZE = 500
+
+
+@dataclass(slots=True)
+class ItemStates:
+    """By external id. A lost memory is made good from the documents. Numbers are milliseconds, growing with each change of an item."""
+
+    source: DeclaredSource
+    store: SourceStore
+    declared_sources: DeclaredSources
+    raw_producer: RawProducer
+    log: EventLog
+    clock: Callable[[], datetime]
+    items: dict[str, dict[str, Any]] = field(default_factory=dict)
+    stored_status: dict[str, Any] = field(default_factory=dict)
+    """The status that stands in the store, where it is ours."""
+
+    async def load(self) -> None:
+        notes = await self.store.fetch_notes(self._name)
+        self.items = {
+            name.removeprefix(ITEM_PREFIX): note for name, note in notes.items() if name.startswith(ITEM_PREFIX) and note["epoch"] == self.source.epoch
+        }
+        after = ""
+        while page := await self.declared_sources.fetch_external_ids(self.source.spec.ce_source, after, PAGE_SIZE):
+            for external_id in page:
+                self.items.setdefault(external_id, {"epoch": self.source.epoch, "sequence": 0, "live": True})
+            after = page[-1]
+
+    def list_live(self) -> set[str]:
+        return {name for name, item in self.items.items() if item.get("live")}
+
+    def compute_next_mark(self, external_id: str) -> SequenceMark:
+        """For the next thing to be said of it."""
+        last_sequence: int = self.items.get(external_id, {}).get("sequence", 0)
+        return self.source.epoch, max(int(self.clock().timestamp() * 1000), last_sequence + 1)
+
+    async def publish_received(self, document: DocumentReceived, mark: SequenceMark, item_fields: Mapping[str, Any]) -> None:
+        """Say it, then remember it: a crash between the two says it again, and the same content changes nothing."""
+        assert document.external_id is not None
+        await self.log.append([await self.raw_producer.build_received_record(document, mark)])
+        await self.store_item(document.external_id, {**item_fields, "sequence": mark[1], "live": True})
+        await self.store.record_change_time(self._name)
+
+    async def publish_withdrawn(self, external_id: str) -> None:
+        mark = self.compute_next_mark(external_id)
+        await self.log.append([await self.raw_producer.build_withdrawal_record(external_id, mark)])
+        await self.store_item(external_id, {"sequence": mark[1], "live": False})
+        await self.store.record_change_time(self._name)
+
+    async def store_item(self, external_id: str, note: Mapping[str, Any]) -> None:
+        previous_note = self.items.get(external_id, {})
+        self.items[external_id] = {"sequence": previous_note.get("sequence", 0), "live": previous_note.get("live", False), **note, "epoch": self.source.epoch}
+        await self.store.set_note(self._name, ITEM_PREFIX + external_id, self.items[external_id])
+
+    async def store_status(self, state: str, problems: Mapping[str, str]) -> None:
+        """What could not be taken, by name: the first few, and how many there are."""
+        note = {"state": state, "items": len(self.list_live()), "problems": dict(sorted(problems.items())[:5]), "problem_count": len(problems)}
+        if note != self.stored_status:
+            await self.store.set_note(self._name, STATUS_KEY, note)
+            self.stored_status = note
+
+    @property
+    def _name(self) -> str:
+        return self.source.spec.name

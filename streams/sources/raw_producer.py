@@ -1,0 +1,99 @@
+"""What a source has to say, as records of topic `raw`: a producer like any other, which numbers its changes."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from schemas.errors import MalformedEvent
+from schemas.events import Content, DocumentReceived, DocumentWithdrawn, Event
+from schemas.ids import fingerprint, make_received_id, sha256_hex
+from schemas.ports.engines import BlobStore
+from schemas.records import Record
+from schemas.sources import EmittedState, SequenceMark, SourceSpec
+from schemas.staging import upload_staging_prefix
+from streams.codec import Codec
+from streams.sources.emitter import SourceDocument
+
+MAX_INLINE_BYTES = 100_000
+"""A longer text goes into the blob store, and the event names it."""
+WITHDRAWAL_REASON = "gone from its source"
+ITEM_DIGEST = "item"
+
+
+@dataclass(frozen=True, slots=True)
+class RawProducer:
+    """Makes records. The same saying gives the same event id and the same payload, whenever it is made."""
+
+    spec: SourceSpec
+    codec: Codec
+    blobs: BlobStore
+    clock: Callable[[], datetime]
+
+    async def build_document_records(self, emitted_state: EmittedState, document: SourceDocument) -> list[Record]:
+        """The document, and the end of what its row was called before."""
+        event_id = _format_event_id(emitted_state.external_id, emitted_state.mark, emitted_state.step, emitted_state.digest)
+        data = DocumentReceived(
+            tenant=self.spec.tenant,
+            external_id=emitted_state.external_id,
+            content=await self._prepare_content(document, event_id),
+            filename=document.filename,
+            media_type="text/markdown" if document.text is not None and document.filename is None else None,
+            title=document.title,
+            language=document.language,
+            collection=self.spec.collection,
+            tags=self.spec.tags,
+            metadata=dict(document.metadata or {}),
+        )
+        return [await self._build_record(data, event_id, emitted_state.mark, emitted_state.step), *await self.build_release_records(emitted_state)]
+
+    async def build_release_records(self, emitted_state: EmittedState) -> list[Record]:
+        """Of the documents that its row gave up."""
+        return [await self.build_withdrawal_record(released_id.external_id, released_id.mark, released_id.step) for released_id in emitted_state.released_ids]
+
+    async def build_withdrawal_record(self, external_id: str, mark: SequenceMark, step: int = 0) -> Record:
+        data = DocumentWithdrawn(tenant=self.spec.tenant, external_id=external_id, reason=WITHDRAWAL_REASON)
+        return await self._build_record(data, _format_event_id(external_id, mark, step, WITHDRAWAL_REASON), mark, step)
+
+    async def build_received_record(self, data: DocumentReceived, mark: SequenceMark) -> Record:
+        """A document that is a file or an address."""
+        assert data.external_id is not None, "a source names its documents"
+        return await self._build_record(data, _format_event_id(data.external_id, mark, 0, ITEM_DIGEST), mark, 0)
+
+    def get_staging_prefix(self, external_id: str, mark: SequenceMark) -> str:
+        """Where the bytes of a file or an address wait until the door has taken them in."""
+        return self._build_staging_prefix(_format_event_id(external_id, mark, 0, ITEM_DIGEST))
+
+    def _build_staging_prefix(self, event_id: str) -> str:
+        return upload_staging_prefix(self.spec.tenant, make_received_id(self.spec.tenant, self.spec.ce_source, event_id))
+
+    async def _prepare_content(self, document: SourceDocument, event_id: str) -> Content:
+        try:
+            payload = (document.text or "").encode() if document.base64 is None else base64.b64decode(document.base64, validate=True)
+        except (binascii.Error, UnicodeEncodeError) as error:
+            raise MalformedEvent(f"the body of {document.external_id!r} cannot be read: {error}", code="MALFORMED_CHANGE") from error
+        if len(payload) > MAX_INLINE_BYTES:
+            blob = await self.blobs.put(self._build_staging_prefix(event_id) + sha256_hex(payload), payload)
+            return Content(storage_key=blob.key)
+        return Content(text=document.text) if document.base64 is None else Content(base64=document.base64)
+
+    async def _build_record(self, data: DocumentReceived | DocumentWithdrawn, event_id: str, mark: SequenceMark, step: int) -> Record:
+        epoch, sequence = mark
+        event = Event(
+            id=make_received_id(self.spec.tenant, self.spec.ce_source, event_id),
+            data=data,
+            source=self.spec.ce_source,
+            event_id=event_id,
+            time=self.clock(),
+            sequence=sequence,
+            epoch=epoch,
+            step=step,
+        )
+        return await self.codec.encode(event, data.topic, data.external_id or event_id)
+
+
+def _format_event_id(external_id: str, mark: SequenceMark, step: int, digest: str) -> str:
+    return f"{mark[0]}.{mark[1]}.{step}.{fingerprint(external_id, digest)}"

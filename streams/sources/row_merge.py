@@ -1,0 +1,80 @@
+"""What the changes of a row come to, in whatever order they arrived: pure functions of what is known."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.sources import RowChange, RowState, SequenceMark, TableFloors
+
+_MISSING = object()
+Rows = Mapping[str, RowState]
+
+
+@dataclass(frozen=True, slots=True)
+class PresentRow:
+    """The row is there, with these columns, by the change of this mark."""
+
+    table: str
+    mark: SequenceMark
+    columns: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class AbsentRow:
+    """The row is no more since this mark."""
+
+    table: str
+    mark: SequenceMark
+
+
+@dataclass(frozen=True, slots=True)
+class IncompleteRow:
+    """Its newest change says that some columns are as before, and nobody has told yet what they were."""
+
+
+MergedRow = PresentRow | AbsentRow | IncompleteRow
+
+
+def merge_row(key: str, rows: Rows, floors: Mapping[str, TableFloors]) -> MergedRow | None:
+    """None for a row of which nothing is known."""
+    state = rows[key]
+    live_changes = [change for change in state.changes if not floors.get(change.table, TableFloors()).is_obsolete(change)]
+    newest_change = max(live_changes, key=_get_order_key, default=None)
+    if newest_change is None:
+        return _merge_below_floors(state, floors)
+    if newest_change.is_deleted:
+        return AbsentRow(newest_change.table, newest_change.mark)
+    previous_values = {name: _resolve_previous_value(name, newest_change, rows, frozenset()) for name in newest_change.unchanged_columns}
+    if any(value is _MISSING for value in previous_values.values()):
+        return IncompleteRow()
+    return PresentRow(newest_change.table, newest_change.mark, {**newest_change.columns, **previous_values})
+
+
+def _merge_below_floors(state: RowState, floors: Mapping[str, TableFloors]) -> AbsentRow | None:
+    """Everything that is known of the row lies below its table's floors."""
+    tables: Iterable[str] = [change.table for change in state.changes] or ([state.emitted.table] if state.emitted else [])
+    highest = [(floors[table].highest, table) for table in tables if table in floors]
+    return AbsentRow(max(highest)[1], max(highest)[0]) if highest else None
+
+
+def _resolve_previous_value(name: str, change: RowChange, rows: Rows, visited: frozenset[tuple[str, SequenceMark]]) -> Any:
+    """What the column held before the change, or _NOTHING. A row that got its key with the change is looked up under its old one.
+    Marks of different epochs have nothing to do with each other."""
+    key = change.old_key or change.key
+    earlier_changes = [candidate for candidate in _get_changes(rows, key) if candidate.epoch == change.epoch and candidate.order < change.order]
+    previous_change = max(earlier_changes, key=_get_order_key, default=None)
+    if previous_change is None or previous_change.is_deleted or (key, previous_change.mark) in visited:
+        return _MISSING
+    if name not in previous_change.unchanged_columns:
+        return previous_change.columns.get(name)
+    return _resolve_previous_value(name, previous_change, rows, visited | {(key, previous_change.mark)})
+
+
+def _get_changes(rows: Rows, key: str) -> Sequence[RowChange]:
+    return rows[key].changes if key in rows else ()
+
+
+def _get_order_key(change: RowChange) -> tuple[tuple[int, int, int], bool]:
+    return change.order, change.is_deleted

@@ -1,0 +1,108 @@
+"""A list of addresses that are asked again and again, by conditional requests: what has not changed is not even sent."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from schemas.errors import AnabranchError, FatalError
+from schemas.events import Content, DocumentReceived
+from schemas.ports.engines import FetchedFile
+from schemas.ports.sources import RevisitResult, UrlRevisitor
+from schemas.sources import SequenceMark, UrlsSource
+from streams.sources.item_state import ItemStates
+
+MAX_CONCURRENT_REQUESTS = 4
+POLL_INTERVAL_S = 1.0
+PROBLEM_KEY = "problem"
+"""What an address failed with last, remembered with it: it may be asked again only after a long while."""
+
+
+@dataclass(slots=True)
+class UrlsReader:
+    """Runs until cancelled. For one process at a time. An address that fails keeps its document; one that is gone loses it after so many answers in a row."""
+
+    config: UrlsSource
+    item_states: ItemStates
+    revisitor: UrlRevisitor
+    clock: Callable[[], datetime]
+
+    async def run(self) -> None:
+        await self.item_states.load()
+        for name in sorted(self.item_states.list_live() - set(self.config.urls)):
+            await self.item_states.publish_withdrawn(name)
+        while True:
+            await self.poll()
+            await asyncio.sleep(min(POLL_INTERVAL_S, self.config.every_s))
+
+    async def poll(self) -> None:
+        """Every address whose time has come, a few at once."""
+        limit = asyncio.Semaphore(MAX_CONCURRENT_REQUESTS)
+        async with asyncio.TaskGroup() as group:
+            for url in dict.fromkeys(self.config.urls):
+                if self._is_due(url):
+                    group.create_task(self._revisit(url, limit))
+        await self.item_states.store_status("watching", self._collect_problems())
+
+    def _collect_problems(self) -> dict[str, str]:
+        items = {url: self.item_states.items.get(url, {}) for url in self.config.urls}
+        return {url: item[PROBLEM_KEY] for url, item in items.items() if PROBLEM_KEY in item}
+
+    def _is_due(self, url: str) -> bool:
+        asked_at = self.item_states.items.get(url, {}).get("asked_at", 0.0)
+        return bool(self.clock().timestamp() - asked_at >= self.config.every_s)
+
+    async def _revisit(self, url: str, limit: asyncio.Semaphore) -> None:
+        item = self.item_states.items.get(url, {})
+        async with limit:
+            request_fields, mark = {"asked_at": self.clock().timestamp()}, self.item_states.compute_next_mark(url)
+            try:
+                revisited = await self.revisitor.revisit(
+                    url,
+                    self.item_states.raw_producer.get_staging_prefix(url, mark),
+                    etag=item.get("etag") if item.get("live") else None,
+                    last_modified=item.get("last_modified") if item.get("live") else None,
+                )
+            except FatalError:
+                raise
+            except AnabranchError as error:
+                await self.item_states.store_item(url, item | request_fields | {PROBLEM_KEY: f"{error.code}: {error.detail}"})
+                return
+        await self._apply_response(url, {name: value for name, value in item.items() if name != PROBLEM_KEY}, revisited, request_fields, mark)
+
+    async def _apply_response(self, url: str, item: dict[str, Any], revisited: RevisitResult, request_fields: dict[str, float], mark: SequenceMark) -> None:
+        if revisited.is_gone:
+            await self._record_miss(url, item, request_fields)
+            return
+        item_fields = {**request_fields, "misses": 0, "etag": revisited.etag, "last_modified": revisited.last_modified}
+        if revisited.file is None:
+            await self.item_states.store_item(url, item | item_fields)
+            return
+        if item.get("live") and item.get("sha256") == revisited.file.blob.sha256:
+            await self.item_states.raw_producer.blobs.delete([revisited.file.blob.key])
+            await self.item_states.store_item(url, item | item_fields)
+            return
+        await self.item_states.publish_received(self._build_document(url, revisited.file), mark, item_fields | {"sha256": revisited.file.blob.sha256})
+
+    async def _record_miss(self, url: str, item: dict[str, Any], request_fields: dict[str, float]) -> None:
+        misses = int(item.get("misses", 0)) + 1
+        await self.item_states.store_item(url, item | request_fields | {"misses": misses})
+        if item.get("live") and misses >= self.config.gone_after:
+            await self.item_states.publish_withdrawn(url)
+            await self.item_states.store_item(url, request_fields | {"misses": misses})
+
+    def _build_document(self, url: str, fetched: FetchedFile) -> DocumentReceived:
+        spec = self.item_states.source.spec
+        return DocumentReceived(
+            tenant=spec.tenant,
+            external_id=url,
+            content=Content(storage_key=fetched.blob.key),
+            filename=fetched.filename,
+            media_type=fetched.media_type,
+            source_uri=url,
+            collection=spec.collection,
+            tags=spec.tags,
+        )

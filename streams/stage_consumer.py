@@ -1,0 +1,91 @@
+"""A stage of a generation, reading its topic for as long as it is asked to."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass, field
+
+import structlog
+
+from schemas.errors import LogUnavailable, TransientError
+from schemas.ports.log import Partition, Sink, Subscriber
+from schemas.ports.reader_status import ALL_PARTITIONS, ReaderStatus
+from streams.partition_sink import STATUS_RENEWAL_S, ByteBudget, PartitionLimits, PartitionSink, StallReporter
+from streams.runner import StageRunner
+
+log = structlog.get_logger(__name__)
+RETRY_DELAY_S = 1.0
+
+
+def format_group_name(stage: str, generation: str | None) -> str:
+    """The consumer group: one for each stage and generation, so that more workers share the partitions."""
+    return f"anabranch.{stage}.{generation}" if generation else f"anabranch.{stage}"
+
+
+@dataclass(slots=True)
+class StageConsumer:
+    """Runs one stage until cancelled. Raises what made the stage stop: FatalError, or a bug of the runtime."""
+
+    runner: StageRunner
+    subscriber: Subscriber
+    topic: str
+    limits: PartitionLimits = field(default_factory=PartitionLimits)
+    byte_budget: ByteBudget = field(default_factory=ByteBudget)
+    failure: asyncio.Future[None] | None = None
+    group: str | None = None
+    """That of the stage and its generation, where nothing else is said."""
+    reader_status: ReaderStatus | None = None
+    """Where it is told that a partition stands still."""
+
+    async def run(self) -> None:
+        while True:
+            try:
+                await self._consume()
+            except TransientError as error:
+                log.warning("a stage begins to read again", group=self._get_group(), topic=self.topic, code=error.code, detail=error.detail)
+                await asyncio.sleep(RETRY_DELAY_S)
+
+    async def _consume(self) -> None:
+        """Until it fails. Reading has no end of its own: where it ends because something that it waited for was cancelled, nobody else would notice."""
+        self.failure = asyncio.get_running_loop().create_future()
+        read_task = asyncio.create_task(self.subscriber.subscribe(self._get_group(), self.topic, self.open_sink).run())
+        report_task = asyncio.create_task(self._report_engine_outage())
+        try:
+            await asyncio.wait({read_task, self.failure}, return_when=asyncio.FIRST_COMPLETED)
+            if self.failure.done():
+                self.failure.result()
+            if not read_task.cancelled():
+                read_task.result()
+            raise LogUnavailable(f"Reading of {self.topic} was broken off by what it waited for.")
+        finally:
+            read_task.cancel()
+            report_task.cancel()
+            await asyncio.gather(read_task, report_task, return_exceptions=True)
+
+    async def _report_engine_outage(self) -> None:
+        """Which engine the stage waits for, as long as it does. What cannot be told now is told later."""
+        is_reported = False
+        while self.reader_status is not None:
+            outage = self.runner.engine_outage
+            with suppress(TransientError):
+                if outage is not None:
+                    await self.reader_status.set_paused(self._get_group(), self.topic, ALL_PARTITIONS, outage)
+                elif is_reported:
+                    await self.reader_status.clear_paused(self._get_group(), self.topic, ALL_PARTITIONS)
+                is_reported = outage is not None
+            await asyncio.sleep(STATUS_RENEWAL_S)
+
+    def _get_group(self) -> str:
+        generation = self.runner.publisher.generation
+        return self.group or format_group_name(
+            self.runner.stage.name, None if self.runner.stage.serves_all_generations or generation is None else generation.name
+        )
+
+    def open_sink(self, partition: Partition) -> Sink:
+        stall_reporter = StallReporter(self.reader_status, self._get_group()) if self.reader_status is not None else None
+        return PartitionSink(self.runner, partition, self._fail, self.limits, self.byte_budget, stall_reporter)
+
+    def _fail(self, error: BaseException) -> None:
+        if self.failure is not None and not self.failure.done():
+            self.failure.set_exception(error)

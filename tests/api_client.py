@@ -1,0 +1,32 @@
+"""Clients of an API in this process that may do everything."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+import httpx2
+from pydantic import SecretStr
+
+from anabranch.identity.authentication import CredentialAuthenticator
+from api.app import create_app
+from api.services import Services
+from services.local_token import LocalTokenAuthenticator
+
+TOKEN = "token-of-the-tests-0123456789"
+BEARER = {"Authorization": f"Bearer {TOKEN}"}
+
+
+def add_local_token(services: Services) -> Services:
+    local = LocalTokenAuthenticator(SecretStr(TOKEN), "default")
+    authenticate = services.authenticate
+    return replace(services, authenticate=replace(authenticate, local=local) if isinstance(authenticate, CredentialAuthenticator) else local)
+
+
+@asynccontextmanager
+async def api_client(services: Services) -> AsyncIterator[httpx2.AsyncClient]:
+    """An error of ours is answered as a server answers it."""
+    transport = httpx2.ASGITransport(create_app(add_local_token(services)), raise_app_exceptions=False)
+    async with httpx2.AsyncClient(transport=transport, base_url="http://localhost", headers=BEARER, timeout=60) as client:
+        yield client

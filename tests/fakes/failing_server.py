@@ -1,0 +1,54 @@
+"""The server that a command speaks to, without a socket: it answers so many times, and is gone then."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+
+from anabranch.cli.http_client import ApiClient
+
+
+class FailingServer:
+    """Answers each path with what is given for it, so many times, and is gone then. Of a list each answer is given once, and the last one from then on."""
+
+    def __init__(self, answers: dict[str, Any], lives: int) -> None:
+        self.answers, self.answers_left = answers, lives
+        self.requests: RecordedRequests = []
+
+    def __call__(self, request: httpx2.Request) -> httpx2.Response:
+        if not self.answers_left:
+            raise httpx2.ConnectError("all connection attempts failed")
+        self.answers_left -= 1
+        self.requests.append((request.url.path, request.content))
+        answer = self.answers[request.url.path]
+        if isinstance(answer, list):
+            answer = answer.pop(0) if len(answer) > 1 else answer[0]
+        return httpx2.Response(202, json=answer)
+
+    @asynccontextmanager
+    async def client(self, *_: object, **__: object) -> AsyncIterator[ApiClient]:
+        client = ApiClient("http://server", is_ephemeral=True)
+        client.http = httpx2.AsyncClient(transport=httpx2.MockTransport(self), base_url="http://server")
+        async with client:
+            yield client
+
+
+RecordedRequests = list[tuple[str, bytes]]
+ServeAnswers = Callable[[dict[str, Any], int], RecordedRequests]
+
+
+@pytest.fixture
+def serve_answers(monkeypatch: pytest.MonkeyPatch) -> ServeAnswers:
+    """Gives the paths and bodies that will be asked with."""
+
+    def serve(answers: dict[str, Any], lives: int) -> RecordedRequests:
+        server = FailingServer(answers, lives)
+        for name in ("api_client", "beginning_client"):
+            monkeypatch.setattr(f"anabranch.cli.server_connection.{name}", server.client)
+        return server.requests
+
+    return serve

@@ -1,0 +1,24 @@
+"""An embedder that does not take every text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from engines.embed.null import NullEmbedder
+from schemas.errors import PermanentError
+from schemas.ports.engines import TextEmbedding
+
+
+class RejectingEmbedder(NullEmbedder):
+    """Refuses texts that hold one of the words, until it is mended by emptying `refused`."""
+
+    def __init__(self, dimension: int = 64, state_dimension: int = 16) -> None:
+        super().__init__(dimension, state_dimension)
+        self.rejected_words: set[str] = {"heron"}
+        self.n_calls = 0
+
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        self.n_calls += 1
+        if any(word in text for word in self.rejected_words for text in texts):
+            raise PermanentError("this text is not to its liking", code="CHOOSY")
+        return await super().embed(texts)

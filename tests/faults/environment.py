@@ -1,0 +1,44 @@
+"""Real Kafka and real Postgres to try faults on: shared where a fault leaves them alone, its own where it strikes them."""
+
+from __future__ import annotations
+
+import shutil
+import signal
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from uuid import uuid4
+
+from sql.embedded import EmbeddedPostgres
+from streams.kafka.broker import Broker
+from streams.kafka.client_settings import KafkaClientSettings
+from tests.faults.worker_fleet import WorkerFleet, monitor_memory
+from tests.postgres_fixture import clone_database
+
+PARTITIONS = 6
+
+
+@dataclass(frozen=True)
+class FaultEnvironment:
+    broker: Broker
+    server: EmbeddedPostgres
+
+    @contextmanager
+    def start_fleet(self) -> Iterator[WorkerFleet]:
+        """Workers with topics and a database of their own. All of it is gone when the context is left."""
+        folder = Path(tempfile.mkdtemp(prefix="anabranch-fault-"))
+        settings = KafkaClientSettings(self.broker.bootstrap_servers, topic_prefix=f"fault-{uuid4().hex[:12]}.")
+        environment = {"ANABRANCH_KAFKA__PARTITIONS": str(PARTITIONS), "ANABRANCH_LOG__ENCRYPT": "true"}
+        try:
+            with contextmanager(clone_database)(self.server.dsn, "template1") as dsn:
+                fleet = WorkerFleet(settings, dsn, folder, environment)
+                try:
+                    with monitor_memory(fleet):
+                        yield fleet
+                finally:
+                    for worker in fleet.workers:
+                        worker.stop(signal.SIGKILL)
+        finally:
+            shutil.rmtree(folder, ignore_errors=True)

@@ -1,0 +1,32 @@
+"""A model server that is unwell now and then, while embedding goes through it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from tests.faults.trial import FaultTrial, seconds_since
+from tests.integration.cluster import wait_until
+
+BURST_SIZE = 3
+"""Wrong answers in a row: fewer than an event is tried."""
+RECOVERY_S = 4.0
+EVENTS_PER_BURST = 8
+"""Events that go in with each dose."""
+
+
+def inject_in_bursts(trial: FaultTrial, make_fault: Callable[[], dict[str, Any]]) -> int:
+    """Three wrong answers, some time to get over them, three more. Returns how many were given."""
+    server = trial.model_server
+    assert server is not None, "this fault asks for a server"
+    trial.start_workers()
+    started, n_faults = time.monotonic(), 0
+    while not n_faults or (seconds_since(started) < trial.duration_s and trial.n_pushed < len(trial.events)):
+        for _ in range(BURST_SIZE):
+            server.fail(on="embeddings", **make_fault())
+        n_faults += BURST_SIZE
+        trial.push_next(max(EVENTS_PER_BURST, len(trial.events) // len(trial.get_rounds(RECOVERY_S))))
+        wait_until(lambda: server.n_pending_faults == 0, "the engine to be asked")
+        time.sleep(RECOVERY_S)
+    return n_faults

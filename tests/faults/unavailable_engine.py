@@ -1,0 +1,32 @@
+"""An engine that is away for minutes: its stage waits, those before it go on, and nothing is buried."""
+
+from __future__ import annotations
+
+import time
+
+from processors import STAGES
+from tests.faults.trial import Fault, FaultTrial, fetch_dead_letters, seconds_since
+
+UPSTREAM_STAGES = [stage for stage in STAGES if stage.name in ("receive", "transcribe", "chunk")]
+EMBED_STAGE = next(stage for stage in STAGES if stage.name == "embed")
+
+
+def inject(trial: FaultTrial) -> int:
+    assert trial.model_relay is not None, "this fault asks for a server"
+    trial.start_workers()
+    trial.push_share(0.3)
+    trial.model_relay.unavailable = True
+    started = time.monotonic()
+    trial.push_share(1.0)
+    trial.fleet.wait_until_idle(UPSTREAM_STAGES)
+    time.sleep(max(0.0, trial.duration_s - seconds_since(started)))
+    trial.expect(trial.fleet.count_unfinished(EMBED_STAGE) > 0, "nothing waited for the engine")
+    trial.expect(
+        fetch_dead_letters(trial.fleet) <= trial.baseline.dead_letters,
+        f"buried while the engine was away: {sorted(fetch_dead_letters(trial.fleet) - trial.baseline.dead_letters)}",
+    )
+    trial.model_relay.unavailable = False
+    return trial.model_relay.n_refused
+
+
+FAULT = Fault("an engine is away", inject, duration_share=4.0, needs_model_server=True)

@@ -1,0 +1,37 @@
+"""A second generation by the shortest way: the rows of the first, copied."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from uuid import uuid4
+
+from schemas.generations import Generation
+from schemas.ports.ledger import ProjectedEvent
+from schemas.rows import GenerationBuiltRow, GenerationRow, Row
+from sql.derived_tables import PARTITIONED_TABLES
+from sql.generations import PgGenerations
+from sql.ledger import PgLedger
+from sql.pool import Pool
+from tests.contract.ledger_events import make_accepted
+
+
+async def apply_control_rows(pool: Pool, *rows: Row) -> None:
+    fact = replace(make_accepted("decision", 1), id=uuid4())
+    await PgLedger(pool, None).claim("control", "always", [ProjectedEvent(fact, rows)])
+
+
+async def copy_generation(pool: Pool, base: str, name: str) -> Generation:
+    """A shadow that shows what `base` shows at this moment."""
+    original = await PgGenerations(pool).fetch(base)
+    assert original is not None
+    generation = original.model_copy(update={"name": name, "state": "building"})
+    await apply_control_rows(pool, GenerationRow(generation), GenerationBuiltRow(name, {}))
+    for table in PARTITIONED_TABLES:
+        rows = await pool.fetch(
+            "select column_name from information_schema.columns where table_schema = 'anabranch' and table_name = $1 and is_generated = 'NEVER'", table
+        )
+        columns = ", ".join(row["column_name"] for row in rows if row["column_name"] != "generation")
+        await pool.execute(
+            f"insert into {table} (generation, {columns}) select '{name}', {columns} from {table} where generation = '{base}' on conflict do nothing"
+        )
+    return generation

@@ -1,0 +1,111 @@
+"""Whether one JSON Schema (draft 2020-12, as pydantic writes it) still takes all that another one took."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Schema = Mapping[str, Any]
+LOWER_BOUNDS = ("minimum", "exclusiveMinimum", "minLength", "minItems", "minProperties")
+UPPER_BOUNDS = ("maximum", "exclusiveMaximum", "maxLength", "maxItems", "maxProperties")
+EXACT_CONSTRAINTS = ("pattern", "format", "const")
+CHOICES = ("anyOf", "oneOf")
+
+
+def find_incompatibilities(old: Schema, new: Schema) -> list[str]:
+    """What was taken and is not any more: a new required field, a type that is narrower, a tighter bound."""
+    return list(_SchemaPair(old, new).find_incompatibilities(old, new, "$", ()))
+
+
+def find_removed_fields(old: Schema, new: Schema) -> list[str]:
+    """Fields that are gone: what is said in them is taken, and means nothing."""
+    return sorted(set(_list_fields(old)) - set(_list_fields(new)))
+
+
+def _list_fields(schema: Schema) -> Iterator[str]:
+    named = {"": schema, **schema.get("$defs", {})}
+    return (f"{name}.{field}" for name, part in named.items() for field in part.get("properties", {}))
+
+
+@dataclass(frozen=True)
+class _SchemaPair:
+    old_root: Schema
+    new_root: Schema
+
+    def find_incompatibilities(self, old: Schema, new: Schema, path: str, visited: tuple[tuple[Any, Any], ...]) -> Iterator[str]:
+        if (pair := (old.get("$ref"), new.get("$ref"))) in visited and all(pair):
+            return
+        visited = (*visited, pair) if all(pair) else visited
+        old, new = _resolve_reference(old, self.old_root), _resolve_reference(new, self.new_root)
+        if _list_alternatives(old):
+            for alternative in _list_alternatives(old):
+                yield from self.find_incompatibilities(alternative, new, path, visited)
+        elif len(_list_alternatives(new)) > 1:
+            if all(any(self.find_incompatibilities(old, alternative, path, visited)) for alternative in _list_alternatives(new)):
+                yield f"{path}: none of the alternatives takes {_format_types(old)}"
+        else:
+            yield from self._compare_constraints(old, {**new, **(_list_alternatives(new)[0] if _list_alternatives(new) else {})}, path, visited)
+
+    def _compare_constraints(self, old: Schema, new: Schema, path: str, visited: tuple[tuple[Any, Any], ...]) -> Iterator[str]:
+        if not _list_types(old) <= _widen_types(_list_types(new)):
+            yield f"{path}: took {_format_types(old)}, takes {_format_types(new)}"
+            return
+        if "enum" in new and not set(old.get("enum", [old.get("const", _format_types(old))])) <= set(new["enum"]):
+            yield f"{path}: takes {new['enum']} only"
+        yield from (f"{path}: {name} is {new[name]!r}" for name in EXACT_CONSTRAINTS if name in new and new[name] != old.get(name))
+        yield from (f"{path}: {name} is {new[name]}" for name in LOWER_BOUNDS if name in new and (name not in old or new[name] > old[name]))
+        yield from (f"{path}: {name} is {new[name]}" for name in UPPER_BOUNDS if name in new and (name not in old or new[name] < old[name]))
+        yield from (f"{path}.{name} is required" for name in new.get("required", []) if name not in old.get("required", []))
+        yield from self._compare_children(old, new, path, visited)
+
+    def _compare_children(self, old: Schema, new: Schema, path: str, visited: tuple[tuple[Any, Any], ...]) -> Iterator[str]:
+        old_properties, new_properties = old.get("properties", {}), new.get("properties", {})
+        for name, subschema in old_properties.items():
+            if name in new_properties:
+                yield from self.find_incompatibilities(subschema, new_properties[name], f"{path}.{name}", visited)
+            elif new.get("additionalProperties") is False:
+                yield f"{path}.{name} is not taken"
+        if new.get("additionalProperties") is False and old.get("additionalProperties", True) is not False:
+            yield f"{path}: other fields are not taken"
+        for name in ("items", "additionalProperties"):
+            if isinstance(new.get(name), Mapping):
+                subschema = old.get(name, {})
+                yield from self.find_incompatibilities(subschema if isinstance(subschema, Mapping) else {}, new[name], f"{path}[]", visited)
+
+
+def _resolve_reference(schema: Schema, root: Schema) -> Schema:
+    """With what it refers to, and without what says nothing of values."""
+    while "$ref" in schema:
+        target = root
+        for step in str(schema["$ref"]).removeprefix("#/").split("/"):
+            target = target[step]
+        schema = {**target, **{name: value for name, value in schema.items() if name != "$ref"}}
+    return schema
+
+
+def _list_alternatives(schema: Schema) -> list[Schema]:
+    """Alternatives of values; those that only say which fields come together are left to the event's class."""
+    found = next((schema[name] for name in CHOICES if name in schema), [])
+    return [each for each in found if "required" not in each or "type" in each or "$ref" in each]
+
+
+def _list_types(schema: Schema) -> set[str]:
+    """Empty where anything goes."""
+    given = schema.get("type")
+    if given is None:
+        return set() if not {"const", "enum"} & set(schema) else {get_json_type(value) for value in schema.get("enum", [schema.get("const")])}
+    return {given} if isinstance(given, str) else set(given)
+
+
+def get_json_type(value: Any) -> str:
+    return {str: "string", bool: "boolean", int: "integer", float: "number"}.get(type(value), "null")
+
+
+def _widen_types(types: set[str]) -> set[str]:
+    everything = {"string", "boolean", "integer", "number", "null", "array", "object"}
+    return (types | ({"integer"} if "number" in types else set())) or everything
+
+
+def _format_types(schema: Schema) -> str:
+    return " or ".join(sorted(_list_types(schema))) or "anything"

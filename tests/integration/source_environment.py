@@ -1,0 +1,78 @@
+"""A worker and an API in this process, and a way to see what a source has made."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx2
+
+from anabranch.composition.api import prepare_api
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.config.loader import load_settings
+from engines.embed.null import NullEmbedder
+from tests.api_client import api_client
+
+TIMEOUT_S = 120
+
+
+@dataclass
+class SourceEnvironment:
+    http: httpx2.AsyncClient
+    worker: Worker
+
+    async def add_source(self, name: str, takes: Mapping[str, Any], **more: Any) -> None:
+        response = await self.http.post("/v1/sources", json={"name": name, "takes": takes, **more})
+        assert response.status_code == 202, response.text
+
+    async def fetch_source(self, name: str) -> dict[str, Any]:
+        return dict((await self.http.get(f"/v1/sources/{name}")).json())
+
+    async def fetch_visible_texts(self, source: str) -> dict[str, str]:
+        """By external id, of what answers questions."""
+        rows = await self.worker.storage.pool.fetch(
+            "select d.external_id, t.markdown from documents d join visible v on v.document_id = d.id "
+            "join revision_texts t on t.generation = v.generation and t.document_id = d.id and t.ord = v.ord where d.source = $1",
+            f"anabranch/source/{source}",
+        )
+        return {row["external_id"]: row["markdown"] for row in rows}
+
+    async def wait_for_texts(self, source: str, expected: Mapping[str, str]) -> None:
+        """Waits until the documents of the source are these, and nothing more is on its way."""
+        found: dict[str, str] = {}
+        try:
+            async with asyncio.timeout(TIMEOUT_S):
+                while found != dict(expected) or not await self.is_idle():
+                    await asyncio.sleep(0.05)
+                    found = {name: text.strip() for name, text in (await self.fetch_visible_texts(source)).items()}
+        except TimeoutError:
+            raise AssertionError(f"{source} has {found}, not {dict(expected)}; {await self.fetch_source(source)}; {await self.fetch_dead_letters()}") from None
+
+    async def is_idle(self) -> bool:
+        storage = self.worker.storage
+        groups = {"raw": "receive", "accepted": "transcribe.g1", "ocr_done": "chunk.g1", "chunked": "embed.g1", "embedded": "index.g1"}
+        return not any([await storage.count_pending(f"anabranch.{group}", topic) for topic, group in groups.items()])
+
+    async def fetch_dead_letters(self) -> list[str]:
+        return [f"{row['code']} {row['detail']}" for row in await self.worker.storage.pool.fetch("select code, detail from dead_letters")]
+
+
+@asynccontextmanager
+async def run_source_environment(folder: Path, dsn: str, *sets: str, overrides: Overrides | None = None) -> AsyncIterator[SourceEnvironment]:
+    settings = load_settings(data_dir=folder, sets=["logging.level=error", *sets])
+    chosen = overrides or Overrides(embedder=NullEmbedder(32, 8))
+    async with prepare_worker(settings, dsn, overrides=chosen) as worker:
+        working = asyncio.create_task(worker.run())
+        try:
+            async with prepare_api(settings, dsn, overrides=chosen) as services, api_client(services) as http:
+                yield SourceEnvironment(http, worker)
+            if working.done():
+                working.result()
+        finally:
+            working.cancel()
+            await asyncio.gather(working, return_exceptions=True)

@@ -1,0 +1,104 @@
+"""What tests of replays and redrives share: an embedder that can be mended, and waiting for what a replay comes to."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from anabranch.composition.overrides import Overrides
+from services.monitoring.consumer_lag import fetch_stage_lags
+from sql.checksum import compute_checksum
+from sql.pool import close_pool, open_pool
+from tests.fakes.rejecting_embedder import RejectingEmbedder
+from tests.journey.conftest import TIMEOUT_S, ApiWorld
+
+
+@pytest.fixture
+def embedder() -> RejectingEmbedder:
+    return RejectingEmbedder()
+
+
+@pytest.fixture
+def overrides(embedder: RejectingEmbedder) -> Overrides:
+    return Overrides(embedder=embedder)
+
+
+async def post(world: ApiWorld, path: str, body: dict[str, Any], status: int = 202) -> dict[str, Any]:
+    response = await world.http.post(path, json=body)
+    assert response.status_code == status, response.text
+    return dict(response.json())
+
+
+async def get(world: ApiWorld, path: str) -> dict[str, Any]:
+    response = await world.http.get(path)
+    assert response.status_code == 200, response.text
+    return dict(response.json())
+
+
+async def wait_until(true: Callable[[], Any]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while not await true():
+            await asyncio.sleep(0.05)
+
+
+async def wait_for_replay(world: ApiWorld, replay: str) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+
+    async def is_done() -> bool:
+        found.update(await get(world, f"/v1/replays/{replay}"))
+        return found["state"] in ("done", "failed", "cancelled")
+
+    await wait_until(is_done)
+    return found
+
+
+async def fetch_dead_letters(world: ApiWorld) -> list[dict[str, Any]]:
+    return list((await get(world, "/v1/dead-letters"))["items"])
+
+
+async def ingest_until_failed(world: ApiWorld, text: str, name: str) -> dict[str, Any]:
+    receipt = await world.ingest(text, external_id=name)
+    assert (await world.wait_until_final(receipt))["state"] == "failed"
+
+    async def listed() -> bool:
+        return any(letter["document_id"] == receipt["document_id"] for letter in await fetch_dead_letters(world))
+
+    await wait_until(listed)
+    return receipt
+
+
+async def has_state(world: ApiWorld, document: str, state: str) -> bool:
+    return bool((await get(world, f"/v1/documents/{document}"))["state"] == state)
+
+
+async def has_no_dead_letters(world: ApiWorld) -> bool:
+    return not await fetch_dead_letters(world)
+
+
+async def dry_run_and_replay(world: ApiWorld, **chosen: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a dry run says, and what then happens."""
+    dry = await post(world, "/v1/replays", {**chosen, "dry_run": True})
+    return dry, await wait_for_replay(world, (await post(world, "/v1/replays", chosen))["replay_id"])
+
+
+async def is_idle(world: ApiWorld) -> bool:
+    """Nobody has anything to read."""
+    return not any(line["lag"] for line in await fetch_stage_lags(world.worker.storage))
+
+
+async def read_outcomes(world: ApiWorld) -> set[tuple[str, str]]:
+    """Event and outcome."""
+    said = [stored.record async for stored in world.worker.storage.log.read("outcomes")]
+    return {(json.loads(record.value or b"")["event_id"], record.headers["ce_type"].decode()) for record in said}
+
+
+async def compute_database_checksum(dsn: str) -> dict[str, Any]:
+    pool = await open_pool(dsn, size=1, name="test")
+    try:
+        return await compute_checksum(pool)
+    finally:
+        await close_pool(pool)

@@ -1,0 +1,208 @@
+"""Erased, and then the database lost: what is made again from the log, the blobs and an old backup of the keys does not bring it back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import asyncpg
+import pytest
+
+from anabranch.composition.overrides import Overrides
+from anabranch.config.loader import load_settings
+from anabranch.config.settings import Settings
+from schemas.errors import ConfigurationError
+from services.erasure.drain import DrainBarrier
+from services.generations.reindex import start_rebuild
+from services.recovery.table_recovery import recover_tables
+from sql.checksum import compute_checksum
+from sql.pool import Pool, close_pool, open_pool
+from tests.canaries import find_in_files, find_in_tables
+from tests.integration.test_recovery import copy_keys, copy_log
+from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
+from tests.journey.test_erasure import CANARY, CANARY_TEXT, METADATA_CANARY, OTHER_TEXT, erase
+from tests.log_backends import on_both_logs, on_kafka
+
+CANARIES = (CANARY, METADATA_CANARY)
+UNENCRYPTED_SETTINGS = ["log.plain_tenants=default"]
+
+
+async def ingest_workload(world: ApiWorld) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What is erased, the first of all that was accepted, and what stays."""
+    gone = await world.ingest_until_searchable(CANARY_TEXT, f"{METADATA_CANARY}.md", external_id=f"{METADATA_CANARY}-1", title=f"A {METADATA_CANARY} title")
+    await world.ingest_until_searchable(
+        f"{CANARY_TEXT} Once more.", f"{METADATA_CANARY}.md", external_id=f"{METADATA_CANARY}-1", title=f"A {METADATA_CANARY} title"
+    )
+    stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
+    answer = await world.ask(f"Who saw {CANARY} at the weir of Marlow?")
+    await world.http.post("/v1/feedback", json={"run_id": answer["run_id"], "useful": True, "note": METADATA_CANARY})
+    return gone, stays
+
+
+async def fetch_keys(pool: Pool) -> list[Any]:
+    return list(await pool.fetch("select * from keystore.keys"))
+
+
+async def restore_keystore(pool: Pool, backup: Sequence[Any], other: Pool) -> None:
+    await other.execute("delete from keystore.keys")
+    await other.copy_records_to_table("keys", schema_name="keystore", records=backup)
+    for table in ("master", "readable"):
+        await other.copy_records_to_table(table, schema_name="keystore", records=await pool.fetch(f"select * from keystore.{table}"))
+
+
+async def erase_then_recover(
+    settings: Settings, database: str, other_database: str, overrides: Overrides, *, erased_first: bool
+) -> tuple[dict[str, Any], dict[str, Any], Any]:
+    """Returns what stays, what was recovered, and the sums from before. The backup is from before the erasure, so that all its keys are there."""
+    pool, other = await open_pool(database, size=2, name="test"), await open_pool(other_database, size=2, name="test")
+    try:
+        async with run_system(settings, database, overrides) as world:
+            gone, stays = await ingest_workload(world)
+            backup = await fetch_keys(pool)
+            assert any(str(key["subject"]) == gone["document_id"] for key in backup) == (not settings.log.plain_tenants)
+            if erased_first:
+                await world.http.delete(f"/v1/documents/{gone['document_id']}")
+            await erase(world, "document", gone["document_id"])
+        before = await compute_checksum(pool, include_history=True)
+        if settings.log_kind == "postgres":
+            await copy_log(database, other_database)
+        await restore_keystore(pool, backup, other)
+        found = await recover_tables(settings, other_database)
+        assert found is not None
+        return stays, found, before
+    finally:
+        await close_pool(pool)
+        await close_pool(other)
+
+
+@on_both_logs
+async def test_recovery_with_old_key_backup_keeps_document_erased(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    stays, found, before = await erase_then_recover(settings, database, other_database, overrides, erased_first=False)
+    assert found["engine_calls"] == 0 and found["rows"] > 0
+    pool = await open_pool(other_database, size=2, name="test")
+    try:
+        assert await find_in_tables(pool, CANARIES) <= {"raw"}, "of the log that lies in the same database, what producers sent"
+        assert find_in_files(settings.data_dir, CANARIES) == set()
+        assert await pool.fetchval("select count(*) from keystore.keys where wrapped is null and destroyed_at is not null") >= 2
+        assert await compute_checksum(pool, include_history=True) == before
+        async with run_system(settings, other_database, overrides) as world:
+            assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+            assert await find_in_tables(pool, CANARIES) <= {"raw"}
+            assert await pool.fetchval("select count(*) from dead_letters") == 0
+            again = await world.ingest_until_searchable(CANARY_TEXT, external_id=f"{METADATA_CANARY}-1")
+            assert again["document_id"] in {result["document_id"] for result in await world.search(CANARY)}, "sent again, it begins another life"
+    finally:
+        await close_pool(pool)
+
+
+@on_both_logs
+@pytest.mark.parametrize("withdrawn_first", [False, True], ids=["while it answers", "when it was withdrawn"])
+async def test_recovery_of_unencrypted_tenant_keeps_document_erased(
+    tmp_path: Any, log_settings: list[str], database: str, other_database: str, overrides: Overrides, withdrawn_first: bool
+) -> None:
+    settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *UNENCRYPTED_SETTINGS, *log_settings])
+    stays, _, _ = await erase_then_recover(settings, database, other_database, overrides, erased_first=withdrawn_first)
+    pool = await open_pool(other_database, size=2, name="test")
+    try:
+        topics = {"raw", "accepted", "ocr_done", "chunked", "entities", "embedded", "queries", "feedback"}
+        assert await find_in_tables(pool, CANARIES) <= topics
+        async with run_system(settings, other_database, overrides) as world:
+            assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+    finally:
+        await close_pool(pool)
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["requested", "keys destroyed"])
+@on_both_logs
+async def test_erasure_resumes_after_database_is_rebuilt(
+    settings: Settings, database: str, other_database: str, overrides: Overrides, begun: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of what cannot be read any more no row comes back, and its bytes are found all the same."""
+
+    async def never(passing: DrainBarrier) -> None:
+        await asyncio.Event().wait()
+
+    async with run_system(settings, database, overrides) as world:
+        await ingest_workload(world)
+        await world.ingest_until_searchable(f"{CANARY_TEXT} In a collection.", external_id=f"{METADATA_CANARY}-2", collection="birds")
+        monkeypatch.setattr(DrainBarrier, "all" if begun else "arrived", never)
+        receipt = (await world.http.post("/v1/erasures", json={"scope": "collection", "name": "birds"})).json()["receipt_id"]
+        reached = "select count(*) from keystore.keys where destroyed_at is not null" if begun else "select count(*) from erasures"
+        async with asyncio.timeout(TIMEOUT_S):
+            while not await world.worker.storage.pool.fetchval(reached):
+                await asyncio.sleep(0.02)
+    monkeypatch.undo()
+    if settings.log_kind == "postgres":
+        await copy_log(database, other_database)
+    await copy_keys(database, other_database)
+    assert await recover_tables(settings, other_database) is not None
+    async with run_system(settings, other_database, overrides) as world:
+        async with asyncio.timeout(TIMEOUT_S):
+            while (found := (await world.http.get(f"/v1/erasures/{receipt}")).json())["state"] != "done":
+                await asyncio.sleep(0.05)
+        assert found["documents"] == 1 and found["removed"]["blobs"] >= 1
+        assert find_in_files(settings.data_dir, ["In a collection"]) == set()
+        assert await find_in_tables(world.worker.storage.pool, ["In a collection"]) <= {"raw"}
+
+
+@on_kafka
+async def test_database_backup_older_than_erasure_prevents_start(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    """Where the log is not among them its readers are further than they are: they would never be told."""
+    async with run_system(settings, database, overrides) as world:
+        gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
+    await copy_database(database, other_database)
+    async with run_system(settings, database, overrides) as world:
+        await erase(world, "document", gone["document_id"])
+    async with run_system(settings, database, overrides):
+        """Started again it goes on."""
+    with pytest.raises(ConfigurationError) as refused:
+        async with run_system(settings, other_database, overrides):
+            raise AssertionError("it has started")
+    assert refused.value.code == "TABLES_RESTORED" and "anabranch rebuild" in refused.value.remedy
+
+
+async def copy_database(database: str, other_database: str) -> None:
+    """As a backup of everything in it would be restored."""
+    (source, _), (target, server) = (split_dsn(one) for one in (database, other_database))
+    connection = await asyncpg.connect(server)
+    await connection.execute(f'drop database "{target}"')
+    await connection.execute(f'create database "{target}" template "{source}"')
+    await connection.close()
+
+
+def split_dsn(dsn: str) -> tuple[str, str]:
+    """Name of a database, and the address of its server's own."""
+    found = urlsplit(dsn)
+    return found.path[1:], urlunsplit(found._replace(path="/postgres"))
+
+
+async def test_recovery_works_when_all_documents_were_erased(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    async with run_system(settings, database, overrides) as world:
+        gone = await world.ingest_until_searchable(CANARY_TEXT, external_id=METADATA_CANARY)
+        await erase(world, "document", gone["document_id"])
+    await copy_log(database, other_database)
+    await copy_keys(database, other_database)
+    assert await recover_tables(settings, other_database) is not None
+    async with run_system(settings, other_database, overrides) as world:
+        stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
+        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+
+
+@pytest.mark.parametrize("readable", [[], UNENCRYPTED_SETTINGS], ids=["sealed", "readable"])
+async def test_rebuild_excludes_erased_documents(tmp_path: Any, database: str, overrides: Overrides, readable: list[str]) -> None:
+    settings = load_settings(data_dir=tmp_path / "data", sets=["logging.level=error", *readable])
+    async with run_system(settings, database, overrides) as world:
+        gone, stays = await ingest_workload(world)
+        await erase(world, "document", gone["document_id"])
+        pool = world.worker.storage.pool
+        before = await compute_checksum(pool, include_history=True)
+        name = await start_rebuild(world.worker.storage, world.worker.builder.decisions, keep_previous=True)
+        async with asyncio.timeout(TIMEOUT_S):
+            while await pool.fetchval("select name from live_generation") != name:
+                await asyncio.sleep(0.05)
+        assert await compute_checksum(pool, include_history=True) == before
+        assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]
+        clear = {"raw", "outcomes"} if not readable else {"raw", "outcomes", "accepted", "ocr_done", "chunked", "entities", "embedded", "queries", "feedback"}
+        assert await find_in_tables(pool, CANARIES) <= clear

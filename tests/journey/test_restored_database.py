@@ -1,0 +1,212 @@
+"""Tables come from a backup, and their readers on Kafka are further: what the tables have not seen comes into them, or nothing starts."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.storage import Storage
+from anabranch.config.settings import Settings
+from processors import STAGES
+from schemas.errors import ConfigurationError, FatalError
+from services.generations.reindex import start_rebuild
+from services.generations.stage_assignments import assign_stages
+from services.recovery.table_recovery import recover_tables
+from sql.generations import PgGenerations
+from sql.pool import Pool
+from tests.integration.test_recovery import copy_keys, copy_log
+from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
+from tests.journey.test_erasure_recovery import copy_database
+from tests.log_backends import on_both_logs, on_kafka, truncate_topic
+
+UNCHANGED_TEXT, REVISED_TEXT, WITHDRAWN_TEXT, LATER_TEXT = (
+    "A heron stands at the weir.",
+    "An otter swims under the bridge.",
+    "A kingfisher waits on a post.",
+    "A swan sleeps on the island.",
+)
+
+
+async def wait_until_idle(storage: Storage) -> None:
+    """Every group has finished what is in the log, and so the tables know."""
+    async with asyncio.timeout(TIMEOUT_S):
+        for _ in range(2):
+            for reader in assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES):
+                while await storage.count_pending(reader.group, reader.topic) or await list_lagging_partitions(storage):
+                    await asyncio.sleep(0.05)
+
+
+async def list_lagging_partitions(storage: Storage) -> list[tuple[str, int]]:
+    """Where the tables know of less than the group has acknowledged."""
+    known = await storage.offset_store.fetch_all()
+    found = []
+    for reader in assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES):
+        for partition, end in (await storage.log.fetch_committed_offsets(reader.group, reader.topic)).items():
+            if known.get((reader.group, reader.topic), {}).get(partition, 0) < end:
+                found.append((reader.group, partition))
+    return found
+
+
+async def fetch_visible_ids(pool: Pool) -> set[str]:
+    rows = await pool.fetch("select d.external_id from visible v join documents d on d.id = v.document_id")
+    return {row["external_id"] for row in rows}
+
+
+async def wait_for_visible_ids(world: ApiWorld, names: set[str]) -> None:
+    async with asyncio.timeout(TIMEOUT_S):
+        while await fetch_visible_ids(world.worker.storage.pool) != names:
+            await asyncio.sleep(0.05)
+
+
+async def ingest_document(world: ApiWorld, name: str, text: str) -> dict[str, Any]:
+    return await world.ingest_until_searchable(text, external_id=name)
+
+
+async def withdraw_document(world: ApiWorld, receipt: dict[str, Any]) -> None:
+    await world.http.delete(f"/v1/documents/{receipt['document_id']}")
+    async with asyncio.timeout(TIMEOUT_S):
+        while any(result["document_id"] == receipt["document_id"] for result in await world.search(WITHDRAWN_TEXT)):
+            await asyncio.sleep(0.05)
+
+
+@on_kafka
+async def test_records_after_backup_are_reprocessed(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    async with run_system(settings, database, overrides) as world:
+        await ingest_document(world, "stays", UNCHANGED_TEXT)
+        await ingest_document(world, "changes", REVISED_TEXT)
+        goes = await ingest_document(world, "goes", WITHDRAWN_TEXT)
+        await wait_until_idle(world.worker.storage)
+        assert await list_lagging_partitions(world.worker.storage) == []
+    await copy_database(database, other_database)
+    async with run_system(settings, database, overrides) as world:
+        await ingest_document(world, "comes", LATER_TEXT)
+        await ingest_document(world, "changes", f"{REVISED_TEXT} It is gone at once.")
+        await world.wait_until_final(await world.ingest(UNCHANGED_TEXT, external_id="stays"))
+        await withdraw_document(world, goes)
+        await wait_until_idle(world.worker.storage)
+        assert await list_lagging_partitions(world.worker.storage) == [], "also where what came was superseded or unchanged"
+    async with run_system(settings, other_database, overrides) as world:
+        await wait_until_idle(world.worker.storage)
+        assert await fetch_visible_ids(world.worker.storage.pool) == {"stays", "changes", "comes"}
+        assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
+        await ingest_document(world, "more", "A grebe dives.")
+        await wait_until_idle(world.worker.storage)
+        assert await list_lagging_partitions(world.worker.storage) == []
+
+
+@on_kafka
+async def test_backup_older_than_generation_change_prevents_start(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    async with run_system(settings, database, overrides) as world:
+        await ingest_document(world, "stays", UNCHANGED_TEXT)
+    await copy_database(database, other_database)
+    async with run_system(settings, database, overrides) as world:
+        storage = world.worker.storage
+        name = await start_rebuild(storage, world.worker.builder.decisions, keep_previous=False)
+        async with asyncio.timeout(TIMEOUT_S):
+            while await storage.pool.fetchval("select name from live_generation") != name:
+                await asyncio.sleep(0.05)
+        await wait_until_idle(storage)
+    with pytest.raises(ConfigurationError, match=r"generation\.created") as refused:
+        async with run_system(settings, other_database, overrides):
+            raise AssertionError("it has started")
+    assert refused.value.code == "TABLES_RESTORED" and "anabranch rebuild" in refused.value.remedy
+
+
+@on_kafka
+async def test_empty_database_with_consumed_log_prevents_start(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    async with run_system(settings, database, overrides) as world:
+        await ingest_document(world, "stays", UNCHANGED_TEXT)
+        await wait_until_idle(world.worker.storage)
+    with pytest.raises(ConfigurationError, match="empty") as refused:
+        async with run_system(settings, other_database, overrides):
+            raise AssertionError("it has started")
+    assert refused.value.code == "TABLES_RESTORED" and "anabranch rebuild" in refused.value.remedy
+
+
+@on_kafka
+async def test_database_without_stored_offsets_is_adopted(settings: Settings, database: str, overrides: Overrides) -> None:
+    async with run_system(settings, database, overrides) as world:
+        await ingest_document(world, "stays", UNCHANGED_TEXT)
+        await wait_until_idle(world.worker.storage)
+        await world.worker.storage.pool.execute("delete from consumer_offsets")
+    async with run_system(settings, database, overrides) as world:
+        assert await list_lagging_partitions(world.worker.storage) == []
+        await ingest_document(world, "comes", LATER_TEXT)
+        await wait_until_idle(world.worker.storage)
+        assert await list_lagging_partitions(world.worker.storage) == []
+
+
+@on_kafka
+async def test_worker_stops_on_restored_offsets_and_next_catches_up(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    """As when a standby takes over that was behind."""
+    async with run_system(settings, database, overrides) as world:
+        storage = world.worker.storage
+        await ingest_document(world, "stays", UNCHANGED_TEXT)
+        await wait_until_idle(storage)
+        earlier = await storage.pool.fetch("select * from consumer_offsets")
+        await ingest_document(world, "comes", LATER_TEXT)
+        await wait_until_idle(storage)
+        await storage.pool.execute("delete from consumer_offsets")
+        await storage.pool.copy_records_to_table("consumer_offsets", schema_name="anabranch", records=earlier)
+        with pytest.raises(FatalError) as noticed:
+            await world.worker.maintenance.run_once(expire=False)
+        assert noticed.value.code == "TABLES_RESTORED"
+        assert await list_lagging_partitions(storage)
+    async with run_system(settings, database, overrides) as world:
+        await wait_until_idle(world.worker.storage)
+        assert await fetch_visible_ids(world.worker.storage.pool) == {"stays", "comes"}
+        await ingest_document(world, "changes", REVISED_TEXT)
+        await wait_until_idle(world.worker.storage)
+        assert await list_lagging_partitions(world.worker.storage) == []
+
+
+@on_both_logs
+async def test_index_changes_of_foreign_server_are_deleted(settings: Settings, database: str, overrides: Overrides) -> None:
+    foreign = "xact >= pg_snapshot_xmax(pg_current_snapshot())"
+    async with run_system(settings, database, overrides) as world:
+        await world.worker.storage.pool.execute("insert into index_changes values ('1000000000', 'default', 'g1')")
+        assert await world.worker.storage.pool.fetchval(f"select count(*) from index_changes where {foreign}") == 1
+    async with run_system(settings, database, overrides) as world:
+        assert await world.worker.storage.pool.fetchval(f"select count(*) from index_changes where {foreign}") == 0
+
+
+@on_both_logs
+async def test_documents_missing_from_keystore_backup_are_reingested(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    """The tables are made from the log, and the keystore from an old backup."""
+    async with run_system(settings, database, overrides) as world:
+        await ingest_document(world, "stays", UNCHANGED_TEXT)
+    await copy_keys(database, other_database)
+    async with run_system(settings, database, overrides) as world:
+        await ingest_document(world, "comes", LATER_TEXT)
+        await ingest_document(world, "stays", f"{UNCHANGED_TEXT} It does not move.")
+    if settings.log_kind == "postgres":
+        await copy_log(database, other_database)
+    assert await recover_tables(settings, other_database) is not None
+    for _ in range(2):
+        async with run_system(settings, other_database, overrides) as world:
+            await wait_for_visible_ids(world, {"stays", "comes"})
+            assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0
+            assert {result["external_id"] for result in await world.search("swan")} >= {"comes"}
+
+
+@on_kafka
+async def test_missing_keys_without_raw_records_prevent_start(settings: Settings, database: str, other_database: str, overrides: Overrides) -> None:
+    async with run_system(settings, database, overrides) as world:
+        await ingest_document(world, "stays", UNCHANGED_TEXT)
+        await wait_until_idle(world.worker.storage)
+    await copy_database(database, other_database)
+    async with run_system(settings, database, overrides) as world:
+        await ingest_document(world, "comes", LATER_TEXT)
+        await wait_until_idle(world.worker.storage)
+        await truncate_topic(world.worker.storage, settings, "raw")
+    with pytest.raises(ConfigurationError, match="lacks 1 keys") as refused:
+        async with run_system(settings, other_database, overrides):
+            raise AssertionError("it has started")
+    assert refused.value.code == "TABLES_RESTORED" and "newest backup of schema `keystore`" in refused.value.remedy
+    await copy_keys(database, other_database)
+    async with run_system(settings, other_database, overrides) as world:
+        await wait_for_visible_ids(world, {"stays", "comes"})
+        assert await world.worker.storage.pool.fetchval("select count(*) from dead_letters") == 0

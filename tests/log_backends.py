@@ -1,0 +1,57 @@
+"""For tests that say which log they run on: the table in Postgres, or the real Kafka."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+from confluent_kafka import OFFSET_END, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from anabranch.composition.storage import Storage, build_kafka_settings
+from anabranch.config.settings import Settings
+from sql.log import PgLog
+from streams.kafka.client_settings import KafkaClientSettings
+
+on_both_logs = pytest.mark.parametrize("log_kind", ["postgres", pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
+on_kafka = pytest.mark.parametrize("log_kind", [pytest.param("kafka", marks=pytest.mark.kafka)], indirect=True)
+PARTITIONS = 3
+
+
+@pytest.fixture
+def log_kind(request: pytest.FixtureRequest) -> str:
+    return str(getattr(request, "param", "postgres"))
+
+
+@pytest.fixture
+def log_settings(log_kind: str, request: pytest.FixtureRequest) -> list[str]:
+    """The log as settings (`section.key=value`); none for the table, which is there without any."""
+    if log_kind == "postgres":
+        return []
+    kafka: KafkaClientSettings = request.getfixturevalue("kafka_settings")
+    return [f"kafka.bootstrap_servers={kafka.bootstrap_servers}", f"kafka.topic_prefix={kafka.topic_prefix}", f"kafka.partitions={PARTITIONS}"]
+
+
+async def expire_topic(storage: Storage, settings: Settings, topic: str) -> None:
+    """As when the retention of all that the topic holds has passed."""
+    if settings.log_kind != "postgres":
+        await truncate_topic(storage, settings, topic)
+        return
+    assert isinstance(storage.log, PgLog)
+    await storage.pool.execute("update events set appended_at = appended_at - interval '30 days' where topic = $1", topic)
+    async with asyncio.timeout(30):
+        while (await storage.log.fetch_offset_bounds(topic))[0] != (0, 0):
+            await storage.log.expire()
+            await asyncio.sleep(0.02)
+
+
+async def truncate_topic(storage: Storage, settings: Settings, topic: str) -> None:
+    """What the topic's retention does in the end: all that it holds is gone."""
+    if settings.log_kind == "postgres":
+        await storage.pool.execute("delete from events where topic = $1", topic)
+        return
+    kafka = build_kafka_settings(settings.kafka)
+    ends = [TopicPartition(kafka.topic_prefix + topic, partition, OFFSET_END) for partition in await storage.fetch_ends(topic)]
+    client = AdminClient({**kafka.to_librdkafka_config()})
+    for future in client.delete_records(ends).values():
+        await asyncio.wrap_future(future)

@@ -1,0 +1,371 @@
+"""A whole pipeline in memory that can be killed between any two awaits, and the same log folded without any trouble, to compare with."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import random
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import numpy as np
+
+from processors import STAGES, get_stage_versions
+from schemas.errors import EngineUnavailable, UnreadableDocument
+from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn, GenerationCreated
+from schemas.generations import EmbedConfig, Generation, IndexConfig, compute_chain_fingerprints
+from schemas.ids import content_id, sha256_hex
+from schemas.ports.engines import LocalFile, ParsePlan, QueryEmbedding, TextEmbedding
+from schemas.ports.ledger import Ledger
+from schemas.ports.stage_ports import ANY_SOURCE, IngressLimits, LatestRevision, LatestRevisions, StagePorts
+from schemas.records import Position, Record, StoredRecord
+from schemas.values import BlobRef, Block, ChildChunk, Extraction, ParentChunk, Span, Transcript
+from streams.codec import Codec
+from streams.instrumentation import NoInstrumentation
+from streams.memory_ledger import MemoryLedger, MemoryMemo
+from streams.partition_sink import PartitionLimits, PartitionSink
+from streams.publisher import Publisher, build_root_event
+from streams.runner import Backoff, StageRunner
+from streams.stage import Stage
+from streams.submission import build_raw_record
+
+EPOCH = datetime(2026, 1, 1, tzinfo=UTC)
+CONFIG = IndexConfig(embed=EmbedConfig(dimension=4, state_dimension=0))
+GENERATION = Generation(name="g1", config=CONFIG, how=compute_chain_fingerprints(CONFIG, get_stage_versions()), topics={}, state="live")
+
+
+class SimulatedCrash(BaseException):
+    """The process is gone."""
+
+
+@dataclass
+class CrashInjector:
+    """Kills the worker at the n-th crossing; counts on across restarts."""
+
+    crash_points: list[int]
+    n_steps: int = 0
+
+    def step(self) -> None:
+        self.n_steps += 1
+        if self.crash_points and self.n_steps >= self.crash_points[0]:
+            self.crash_points.pop(0)
+            raise SimulatedCrash
+
+
+@dataclass
+class ListLog:
+    crash_injector: CrashInjector
+    topics: dict[str, list[StoredRecord]] = field(default_factory=dict)
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        self.crash_injector.step()
+        positions = [self.store(record) for record in records]
+        await asyncio.sleep(0)
+        self.crash_injector.step()
+        return positions
+
+    def store(self, record: Record) -> Position:
+        records = self.topics.setdefault(record.topic, [])
+        position = Position(record.topic, 0, len(records))
+        records.append(StoredRecord(record, position, EPOCH + timedelta(milliseconds=len(records))))
+        return position
+
+
+@dataclass
+class CrashingLedger:
+    inner: Ledger
+    crash_injector: CrashInjector
+    generation: Generation = GENERATION
+
+    async def claim(self, *given: Any) -> Any:
+        self.crash_injector.step()
+        answer = await self.inner.claim(*given)
+        self.crash_injector.step()
+        return answer
+
+    async def record_attempt(self, *given: Any) -> None:
+        self.crash_injector.step()
+        await self.inner.record_attempt(*given)
+
+    async def withdraw_attempt(self, *given: Any) -> None:
+        await self.inner.withdraw_attempt(*given)
+
+    async def complete(self, *given: Any) -> None:
+        self.crash_injector.step()
+        await self.inner.complete(*given)
+        self.crash_injector.step()
+
+    async def prune(self, *given: Any) -> None:
+        await self.inner.prune(*given)
+
+
+class FlakyEmbedder:
+    """Never says the same twice, and is away now and then: the memo must make up for it."""
+
+    fingerprint, model, dimension, state_dimension = "moody", "moody", 4, 0
+
+    def __init__(self, crash_injector: CrashInjector, rng: random.Random) -> None:
+        self.crash_injector, self.rng, self.n_embedded, self.n_failures = crash_injector, rng, 0, 0
+        self.flaky = True
+
+    async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
+        self.crash_injector.step()
+        self.n_failures = self.n_failures + 1 if self.rng.random() < 0.2 and self.n_failures < 3 else 0
+        if self.n_failures:
+            raise EngineUnavailable("the engine has gone for coffee")
+        await asyncio.sleep(0)
+        if any("poison" in text for text in texts):
+            raise UnreadableDocument("poison", code="POISON")
+        self.n_embedded += len(texts)
+        return [TextEmbedding(np.array([self._vector_value(text) for _ in range(4)], dtype=np.float16)) for text in texts]
+
+    def _vector_value(self, text: str) -> float:
+        return self.rng.random() if self.flaky else float(len(text))
+
+    async def embed_query(self, text: str) -> QueryEmbedding:
+        raise AssertionError("nobody asks here")
+
+
+class LineParser:
+    """A line is a block."""
+
+    fingerprint = "lines"
+
+    async def plan(self, file: LocalFile) -> ParsePlan:
+        if b"locked" in file.path.read_bytes():
+            raise UnreadableDocument("locked", code="ENCRYPTED_DOCUMENT")
+        return ParsePlan("text/plain", ("all",), None)
+
+    async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
+        await asyncio.sleep(0)
+        return file.path.read_bytes()
+
+    def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
+        text, blocks, offset = parts[0].decode(), [], 0
+        for line in text.splitlines(keepends=True):
+            if line.strip():
+                blocks.append(Block(kind="paragraph", span=Span(char_start=offset, char_end=offset + len(line.rstrip("\n")))))
+            offset += len(line)
+        return Transcript(markdown=text, blocks=blocks)
+
+
+class LineChunker:
+    fingerprint = "lines"
+
+    def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
+        parents = []
+        for number, block in enumerate(transcript.blocks):
+            start, end = block.span.char_start, block.span.char_end
+            text = transcript.markdown[start:end]
+            child = ChildChunk(
+                id=content_id("chunk", document_id, text, number),
+                ordinal=number,
+                text=text,
+                char_start=start,
+                char_end=end,
+                spans=[block.span],
+                tokens=len(text.split()),
+            )
+            parents.append(
+                ParentChunk(
+                    id=content_id("parent", document_id, text, number),
+                    ordinal=number,
+                    text=text,
+                    char_start=start,
+                    char_end=end,
+                    tokens=child.tokens,
+                    children=[child],
+                )
+            )
+        return parents
+
+
+class NoExtractor:
+    fingerprint = "none"
+
+    async def extract(self, parents: Sequence[ParentChunk], language: str | None) -> Extraction:
+        return Extraction()
+
+
+@dataclass
+class MemoryOwners:
+    sources: dict[tuple[str, UUID], str] = field(default_factory=dict)
+
+    async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None:
+        return self.sources.get((tenant, document_id))
+
+    async def claim_ownership(self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]) -> str:
+        owner = self.sources.get((tenant, document_id))
+        if owner is None or owner in allowed or ANY_SOURCE in allowed:
+            self.sources[tenant, document_id] = source
+        return self.sources[tenant, document_id]
+
+
+class FolderBlobs:
+    """As much of the blob port as the stages need, in a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def _path(self, key: str) -> Path:
+        return self.folder / key.replace("/", "__")
+
+    async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
+        self._path(key).write_bytes(data)
+        return BlobRef(key=key, sha256=sha256_hex(data), size=len(data))
+
+    async def get(self, key: str) -> bytes:
+        return self._path(key).read_bytes()
+
+    async def size(self, key: str) -> int | None:
+        return self._path(key).stat().st_size if self._path(key).exists() else None
+
+    async def copy(self, source: str, target: str) -> None:
+        self._path(target).write_bytes(self._path(source).read_bytes())
+
+    async def delete(self, keys: Sequence[str]) -> None:
+        for key in keys:
+            self._path(key).unlink(missing_ok=True)
+
+    def local(self, key: str) -> Any:
+        path = self._path(key)
+
+        class Here:
+            async def __aenter__(self) -> Path:
+                return path
+
+            async def __aexit__(self, *error: object) -> None:
+                return None
+
+        return Here()
+
+
+@dataclass
+class SimulatedPipeline:
+    """`deaths` are the crossings at which the worker dies; `repeats` are how often each delivery is made."""
+
+    folder: Path
+    crash_points: list[int]
+    seed: int
+    bounds: PartitionLimits
+    repeats: int = 1
+    tables_ledger: Ledger | None = None
+    """In place of the one in memory."""
+    revisions: LatestRevisions | None = None
+
+    def __post_init__(self) -> None:
+        self.crash_injector = CrashInjector([])
+        self.rng = random.Random(self.seed)
+        self.log = ListLog(self.crash_injector)
+        self.memory_ledger = MemoryLedger(GENERATION)
+        self.ledger = CrashingLedger(self.tables_ledger or self.memory_ledger, self.crash_injector)
+        self.embedder = FlakyEmbedder(self.crash_injector, self.rng)
+        self.codec = Codec()
+        blobs: Any = FolderBlobs(self.folder)
+        unused: Any = None
+        self.ports = StagePorts(
+            generation=GENERATION, blobs=blobs, memo=MemoryMemo(), fetcher=unused, parser=LineParser(), chunker=LineChunker(), extractor=NoExtractor(), embedder=self.embedder,
+            language_detector=_NoLanguage(), latest_revisions=self.revisions or self, limits=IngressLimits(), assign_order=lambda position, _: [1, position.offset],
+            owners=MemoryOwners(),
+        )  # fmt: skip
+
+    async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision | None:
+        state = self.memory_ledger.documents.get(document_id)
+        return LatestRevision(False, None, state.latest_order) if state else None
+
+    async def push(self, event: DocumentReceived | DocumentAmended | DocumentWithdrawn, event_id: str) -> None:
+        self.log.store(await build_raw_record(event, event_id, source="test", time=EPOCH, codec=self.codec))
+
+    async def create_generation(self) -> None:
+        """As whoever finds none does."""
+        fact = build_root_event(GenerationCreated(generation=GENERATION), content_id("genesis"), "test", lambda: EPOCH)
+        self.log.store(await self.codec.encode(fact, "control", "g1"))
+        await self._drain(next(stage for stage in STAGES if stage.name == "control"))
+
+    async def run(self) -> None:
+        """Every stage until nothing is left to do, dying and starting again on the way."""
+        self.crash_injector.crash_points = sorted(self.crash_points)
+        for stage in STAGES:
+            await self._drain(stage)
+
+    async def _drain(self, stage: Stage) -> None:
+        acknowledged = 0
+        while acknowledged < len(self.log.topics.get(stage.topic, [])):
+            acknowledged = await self._run_until_crash(stage, acknowledged)
+
+    async def _run_until_crash(self, stage: Stage, start: int) -> int:
+        """One life of a worker: from `start` until all is acknowledged, or until it dies. Returns where the next life starts."""
+        records = self.log.topics[stage.topic]
+        finished: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        partition = FakePartition(stage.topic, len(records), start, finished)
+        publisher = Publisher(stage.name, GENERATION, self.codec, lambda: EPOCH)
+        runner = StageRunner(stage, self.ledger, self.log, self.ports, publisher, self.codec, NoInstrumentation(), backoff=Backoff(0, 0))  # type: ignore[arg-type]
+        sink = PartitionSink(runner, partition, lambda error: finished.set_exception(error) if not finished.done() else None, self.bounds)
+        for record in records[start:]:
+            for _ in range(self.repeats):
+                sink.offer(record)
+        try:
+            await finished
+        except SimulatedCrash:
+            pass
+        finally:
+            await sink.close()
+        return partition.acknowledged
+
+    def list_outcomes(self) -> dict[str, list[str]]:
+        """Producer's event id → the different outcomes said of it."""
+        outcomes_by_event: dict[str, dict[str, str]] = {}
+        for stored in self.log.topics.get("outcomes", []):
+            event = json.loads(stored.record.value or b"{}").get("event_id", "?")
+            outcomes_by_event.setdefault(event, {})[stored.record.headers["ce_id"].decode()] = stored.record.headers["ce_type"].decode()
+        return {event: list(kinds.values()) for event, kinds in outcomes_by_event.items()}
+
+    def read_visible_state(self) -> dict[str, Any]:
+        """What a reader sees: visible texts, and what was withdrawn."""
+        texts: dict[str, list[str]] = {}
+        for key, row in self.memory_ledger.rows.items():
+            visible_revision = self.memory_ledger.visible_revisions.get(key[1])
+            if key[0] == "ChildRow" and visible_revision is not None and visible_revision.order == key[2]:
+                texts.setdefault(str(key[1]), []).append(row.text)  # type: ignore[union-attr]
+        vectors = sum(
+            1
+            for key in self.memory_ledger.rows
+            if key[0] == "VectorRow" and self.memory_ledger.visible_revisions.get(key[1]) and self.memory_ledger.visible_revisions[key[1]].order == key[2]
+        )
+        return {
+            "texts": {document: sorted(found) for document, found in texts.items()},
+            "vectors": vectors,
+            "visible": {str(document): visible_revision.order for document, visible_revision in self.memory_ledger.visible_revisions.items()},
+            "withdrawn": {str(document): state.withdrawal_order for document, state in self.memory_ledger.documents.items() if state.withdrawal_order},
+            "buried": sorted((stage, event.code) for (stage, _), event in self.memory_ledger.dead_letters.items()),
+        }
+
+
+@dataclass
+class FakePartition:
+    topic: str
+    records: int
+    acknowledged: int
+    finished: asyncio.Future[None]
+    number: int = 0
+
+    def acknowledge(self, next_offset: int) -> None:
+        assert next_offset >= self.acknowledged, "acknowledgements go forward"
+        self.acknowledged = next_offset
+        if next_offset >= self.records and not self.finished.done():
+            self.finished.set_result(None)
+
+    def resume(self) -> None: ...
+
+    @property
+    def committed_offset(self) -> int:
+        return self.acknowledged
+
+
+class _NoLanguage:
+    def detect(self, text: str) -> str | None:
+        return None

@@ -1,0 +1,396 @@
+"""Services for the routes alone: small, in memory, obeying the same promises."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any
+from uuid import UUID, uuid5
+
+from api.event_feed import FeedMessage, LogPage
+from api.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
+from api.services import DependencyStatus, IngestReceipt, IngestRequest, PlannedEvent, Services
+from api.signed_links import LinkSigner
+from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
+from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
+from schemas.events.erasure import Scope
+from schemas.ids import sha256_hex
+from schemas.judgements import FeedbackReceipt, FeedbackRequest
+from schemas.lineage import DocumentLineage, RunLineage
+from schemas.ports.search import DocumentText
+from schemas.principals import Principal
+from schemas.profiles import Profile
+from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse, StepProgress
+from schemas.run_diffs import RunDiff
+from schemas.sources import SourceRequest
+from schemas.values import Amendment, BlobRef
+
+NAMESPACE = UUID("00000000-0000-0000-0000-00000000a11a")
+DOCUMENT_ID = uuid5(NAMESPACE, "document")
+JOB_ID = uuid5(NAMESPACE, "job")
+FILE_BYTES = bytes(range(256)) * 10
+MAX_BYTES = 10_000
+
+
+@dataclass
+class StubBlobs:
+    content: dict[str, bytes] = field(default_factory=dict)
+
+    async def get(self, key: str) -> bytes:
+        return self.content[key]
+
+    async def link(self, key: str, lifetime_s: float) -> str | None:
+        return None
+
+    async def get_ranges(self, key: str, ranges: Any) -> list[bytes]:
+        return [self.content[key][offset : offset + length] for offset, length in ranges]
+
+
+@dataclass
+class FakeIntake:
+    accepted: list[tuple[IngestRequest, BlobRef | None, PlannedEvent]] = field(default_factory=list)
+    stored: dict[str, bytes] = field(default_factory=dict)
+    withdrawn: list[UUID] = field(default_factory=list)
+    amended: list[dict[str, Any]] = field(default_factory=list)
+
+    def plan_event(self, caller: Principal, idempotency_key: str | None) -> PlannedEvent:
+        return PlannedEvent(idempotency_key or "fresh", idempotency_key is not None)
+
+    async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
+        del self.stored[upload.key]
+
+    async def stage_upload(self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
+        body = b""
+        async for chunk in chunks:
+            body += chunk
+            if len(body) > MAX_BYTES:
+                raise LimitExceeded(f"over {MAX_BYTES} bytes", code="TOO_LARGE", remedy="Send less.")
+        reference = BlobRef(key=f"uploads/{tenant}/{sha256_hex(body)}", sha256=sha256_hex(body), size=len(body), media_type=media_type)
+        self.stored[reference.key] = body
+        return reference
+
+    async def submit_document(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> IngestReceipt:
+        self.accepted.append((request, upload, event))
+        return IngestReceipt(
+            document_id=DOCUMENT_ID, ingestion_job_id=JOB_ID, external_id=request.external_id, content_sha256=upload.sha256 if upload else None, duplicate=False
+        )
+
+    async def amend_document(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
+        if document_id != DOCUMENT_ID:
+            raise NotFound(f"no document {document_id}", remedy="List them.")
+        self.amended.append(amendment.stated_fields())
+        return JOB_ID
+
+    async def withdraw_document(self, caller: Principal, document_id: UUID) -> UUID:
+        if document_id != DOCUMENT_ID:
+            raise NotFound(f"no document {document_id}", remedy="List them.")
+        self.withdrawn.append(document_id)
+        return JOB_ID
+
+
+class FakeDocuments:
+    async def find_documents(self, caller: Principal, **filters: Any) -> tuple[list[dict[str, Any]], str | None]:
+        return [{"document_id": str(DOCUMENT_ID)}], "more"
+
+    async def fetch_document(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None:
+        if document_id != DOCUMENT_ID:
+            return None
+        blob = {"key": "k", "size": len(FILE_BYTES), "sha256": sha256_hex(FILE_BYTES)}
+        return {
+            "document_id": str(DOCUMENT_ID),
+            "filename": "não.bin",
+            "media_type": "application/pdf",
+            "content_sha256": sha256_hex(FILE_BYTES),
+            "blob": blob,
+            "revision": 1,
+        }
+
+    async def fetch_revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return [{"revision": 1}], None
+
+    async def fetch_chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return [{"ordinal": after + 1}], None
+
+    async def fetch_text(self, caller: Principal, document_id: UUID) -> DocumentText | None:
+        return DocumentText(document_id, "# Title", None) if document_id == DOCUMENT_ID else None
+
+    async def fetch_status(self, caller: Principal, **by: Any) -> dict[str, Any] | None:
+        return {"ingestion_job_id": str(JOB_ID), "state": "searchable"} if by.get("job_id") == JOB_ID else None
+
+    async def filter_readable(self, caller: Principal, document_ids: Any) -> set[UUID]:
+        return set(document_ids)
+
+    async def fetch_counts(self, tenant: str | None) -> dict[str, int]:
+        return {"searchable": 1}
+
+
+@dataclass
+class FakeGenerations:
+    """g1 answers, g2 stands by."""
+
+    requests: list[tuple[str, Any]] = field(default_factory=list)
+
+    async def list_generations(self, caller: Principal) -> list[dict[str, Any]]:
+        return [{"name": "g1", "state": "live"}, {"name": "g2", "state": "standby"}]
+
+    async def get_generation(self, caller: Principal, name: str) -> dict[str, Any]:
+        found = next((one for one in await self.list_generations(caller) if one["name"] == name), None)
+        if found is None:
+            raise NotFound(f"no generation {name}", remedy="List them.")
+        return found
+
+    async def compare(self, tenant: str, a: str, b: str, request: Any) -> dict[str, Any]:
+        self.requests.append((f"{a} {b}", request))
+        return {"generations": {"A": a, "B": b}, "queries": 0}
+
+    async def promote(self, tenant: str, name: str, request: Any) -> dict[str, Any]:
+        self.requests.append((name, request))
+        if name == "g3":
+            raise PermanentError("1 documents are not settled", code="GENERATION_BEHIND", remedy="Wait.")
+        against = ["no gain"] if request.gate else []
+        return {"generation": name, "previous": None if against else "g1", "promoted": not against, "reasons": against, "comparison": None}
+
+    async def roll_back(self, expected_live: str | None) -> dict[str, Any]:
+        return {"generation": "g2", "previous": "g1", "promoted": True, "reasons": [], "comparison": None}
+
+    async def drop(self, name: str) -> dict[str, Any]:
+        return {"generation": name, "removed": True, "held_by": None, "topics": ["embedded.g2"]}
+
+
+class NoRecords:
+    async def list_collections(self, caller: Principal) -> list[dict[str, Any]]:
+        return []
+
+    async def list_runs(self, caller: Principal, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+        return [], None
+
+    async def get_run(self, caller: Principal, run_id: UUID) -> dict[str, Any] | None:
+        return None
+
+    async def list_dead_letters(self, tenant: str, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+        return [], None
+
+
+class NoSources:
+    async def list_sources(self, tenant: str) -> list[dict[str, Any]]:
+        return []
+
+    async def get_source(self, tenant: str, name: str) -> dict[str, Any]:
+        raise NotFound(f"no source {name}", remedy="List them.")
+
+    async def add_source(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
+        return {"status": "accepted", "name": request.name, "ce_source": f"anabranch/source/{request.name}"}
+
+    async def remove_source(self, tenant: str, name: str, *, withdraw: bool) -> dict[str, Any]:
+        raise NotFound(f"no source {name}", remedy="List them.")
+
+    async def reset_source(self, caller: Principal, name: str) -> dict[str, Any]:
+        raise NotFound(f"no source {name}", remedy="List them.")
+
+
+class NoEntities:
+    async def list_entities(self, caller: Principal, **_: Any) -> tuple[list[dict[str, Any]], str | None]:
+        return [], None
+
+    async def get_entity(self, caller: Principal, entity_id: UUID) -> dict[str, Any] | None:
+        return None
+
+    async def get_subgraph(self, caller: Principal, seeds: Any, **_: Any) -> dict[str, Any]:
+        return {"nodes": [], "edges": []}
+
+
+@dataclass
+class MemoryFeed:
+    """Tells what it holds, then waits until it is stopped."""
+
+    messages: list[FeedMessage] = field(default_factory=list)
+    stopping: asyncio.Event = field(default_factory=asyncio.Event)
+
+    def close_streams(self) -> None:
+        self.stopping.set()
+
+    async def list_document_events(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+        return ([{"stage": "receive", "state": "done"}] if document_id == DOCUMENT_ID else []), None
+
+    async def read_page(
+        self, caller: Principal, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None
+    ) -> LogPage:
+        return LogPage(items=[], next=after, end=True, missed=0)
+
+    async def follow(self, caller: Principal, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[FeedMessage, None]:
+        yield FeedMessage(event="open", data={"after": after or "now"}, cursor=after)
+        for message in self.messages:
+            yield message
+        await self.stopping.wait()
+        yield FeedMessage(event="bye", data={})
+
+
+class NoHistory:
+    """Nothing was asked and nothing came in."""
+
+    async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
+        raise NotFound(f"no run {run_id}", remedy="List them.")
+
+    async def diff_run(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> RunDiff:
+        raise NotFound(f"no run {run_id}", remedy="List them.")
+
+    async def get_document_lineage(self, caller: Principal, document_id: UUID) -> DocumentLineage:
+        raise NotFound(f"no document {document_id}", remedy="List them.")
+
+    async def get_run_lineage(self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None) -> RunLineage:
+        raise NotFound(f"no run {run_id}", remedy="List them.")
+
+    def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:
+        return {}
+
+
+async def search(caller: Principal, request: SearchRequest) -> SearchResponse:
+    raise NotFound("no generation", remedy="None.")
+
+
+class NoReplays:
+    async def list_causes(self, tenant: str) -> list[dict[str, Any]]:
+        return []
+
+    async def redrive(self, tenant: str, request: RedriveRequest) -> dict[str, Any]:
+        return {"events": 0}
+
+    async def discard_dead_letters(self, tenant: str, request: DiscardRequest) -> dict[str, Any]:
+        return {"events": 0}
+
+    async def start_replay(self, tenant: str, request: ReplayRequest) -> dict[str, Any]:
+        return {"replay_id": None}
+
+    async def list_replays(self, tenant: str, limit: int) -> list[dict[str, Any]]:
+        return []
+
+    async def get_replay(self, tenant: str, replay_id: UUID) -> dict[str, Any]:
+        return {"replay_id": replay_id}
+
+    async def set_replay_state(self, tenant: str, replay_id: UUID, state: str) -> dict[str, Any]:
+        return {"replay_id": replay_id, "state": state}
+
+
+class FakeGenerationBuilds:
+    """g2 is being built."""
+
+    async def plan_build(self, settings: Sequence[str]) -> Any:
+        raise InvalidRequest("the index would be the same", code="NOTHING_CHANGES", remedy="Change something.")
+
+    async def start_reindex(self, settings: Sequence[str], *, events_per_second: float | None = None) -> Any:
+        return await self.plan_build(settings)
+
+    async def start_rebuild(self, *, keep_previous: bool, events_per_second: float | None = None) -> str:
+        return "g2"
+
+    async def get_build(self, name: str) -> dict[str, Any]:
+        if name != "g2":
+            raise NotFound(f"no generation {name}", remedy="List them.")
+        return {"generation": name, "state": "building", "phase": "loading", "paused": False}
+
+    async def get_build_or_pending(self, name: str) -> dict[str, Any]:
+        return await self.get_build(name)
+
+    async def change_pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
+        return await self.get_build(name) | dict(pace)
+
+
+class NoErasures:
+    async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
+        return JOB_ID
+
+    async def get_receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None:
+        return None
+
+    async def list_receipts(self, tenant: str, limit: int) -> list[dict[str, Any]]:
+        return []
+
+
+async def query(caller: Principal, request: QueryRequest, tell: OnProgress) -> QueryResponse:
+    tell(StepProgress(name="plan"))
+    raise NotFound("no generation", remedy="None.")
+
+
+async def feedback(caller: Principal, said: FeedbackRequest) -> FeedbackReceipt:
+    return FeedbackReceipt(feedback_id=JOB_ID, judgements=len(said.list_grades()))
+
+
+class NoKeys:
+    async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey:
+        raise Forbidden("not here")
+
+    async def list_keys(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[ApiKey], str | None]:
+        return [], None
+
+    async def rotate(self, caller: Principal, key_id: str, request: RotationRequest, request_id: str | None = None) -> IssuedApiKey:
+        raise NotFound(f"no key {key_id}")
+
+    async def revoke(self, caller: Principal, key_id: str, request_id: str | None = None) -> ApiKey:
+        raise NotFound(f"no key {key_id}")
+
+
+@dataclass
+class RecordingAuditLog:
+    entries: list[tuple[str, str, str | None, str]] = field(default_factory=list)
+    """Tenant, act, subject, outcome."""
+
+    async def record(self, caller: Principal, action: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None:
+        self.entries.append((caller.tenant, action, subject, outcome))
+
+    async def record_visit(self, caller: Principal, request_id: str | None) -> None:
+        await self.record(caller, "tenant.entered", caller.tenant, request_id)
+
+
+class NoAuditEvents:
+    async def list_events(self, tenant: str | None, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
+        return [], None
+
+
+async def authenticate_as_operator(credential: str | None, tenant: str | None) -> Principal:
+    return Principal(id="local", tenant="default", role="operator")
+
+
+def make_services(**replaced: Any) -> Services:
+    async def ready() -> list[DependencyStatus]:
+        return [DependencyStatus("database", True, "answers")]
+
+    async def health(caller: Principal) -> dict[str, Any]:
+        return {"status": "ok"}
+
+    parts: Mapping[str, Any] = {
+        "authenticate": authenticate_as_operator,
+        "max_failures": 20,
+        "authentication_failed": lambda: None,
+        "sessions": None,
+        "hosts": (),
+        "public_url": "",
+        "max_bytes": MAX_BYTES,
+        "intake": FakeIntake(),
+        "documents": FakeDocuments(),
+        "entities": NoEntities(),
+        "records": NoRecords(),
+        "sources": NoSources(),
+        "erasures": NoErasures(),
+        "replays": NoReplays(),
+        "desk": FakeGenerations(),
+        "builds": FakeGenerationBuilds(),
+        "blobs": StubBlobs({"k": FILE_BYTES}),
+        "profiles": lambda: [Profile()],
+        "search": search,
+        "query": query,
+        "feedback": feedback,
+        "ready": ready,
+        "health": health,
+        "metrics": lambda: (b"metric 1\n", "text/plain"),
+        "config_schema": lambda: {"settings": {}},
+        "links": LinkSigner(b"secret"),
+        "history": NoHistory(),
+        "lineage": NoHistory(),
+        "feed": MemoryFeed(),
+        "keys": NoKeys(),
+        "audit": RecordingAuditLog(),
+        "audit_events": NoAuditEvents(),
+    }
+    return Services(**{**parts, **replaced})

@@ -1,0 +1,277 @@
+"""PDF pages as people lay them out: columns, tables with and without lines, headings, running headers, turned pages."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pypdf import PdfReader, PdfWriter
+from reportlab.lib.pagesizes import A4
+from reportlab.pdfgen.canvas import Canvas
+
+from engines.parse import pdf
+from engines.parse.assembly import assemble_transcript
+from schemas.values import Transcript
+from tests.unit.engines_parse.sample_files import write_file
+
+WIDTH, HEIGHT = A4
+PROSE_WORDS = [
+    "the",
+    "pump",
+    "is",
+    "oiled",
+    "every",
+    "week",
+    "by",
+    "the",
+    "crew",
+    "and",
+    "it",
+    "must",
+    "never",
+    "run",
+    "dry",
+    "because",
+    "the",
+    "seals",
+    "wear",
+    "out",
+    "when",
+    "there",
+    "is",
+    "no",
+    "water",
+    "in",
+    "the",
+    "casing",
+    "which",
+    "happens",
+    "more",
+    "often",
+    "than",
+    "one",
+    "would",
+    "think",
+    "in",
+    "summer",
+    "when",
+    "the",
+    "level",
+    "of",
+    "the",
+    "lake",
+    "falls",
+    "below",
+    "the",
+    "inlet",
+    "and",
+    "nobody",
+    "looks",
+    "at",
+    "the",
+    "gauge",
+    "for",
+    "days",
+]
+
+
+def make_prose_lines(first: str, count: int) -> list[str]:
+    """Lines of running prose that begin with `first`."""
+    words = [first, *(PROSE_WORDS * 3)]
+    return [" ".join(words[i * 7 : i * 7 + 7]) for i in range(count)]
+
+
+def parse_drawn_pdf(folder: Path, draw: Callable[[Canvas], None], pages: int = 1, rotate: int = 0) -> Transcript:
+    out = io.BytesIO()
+    canvas = Canvas(out, pagesize=A4)
+    for _ in range(pages):
+        draw(canvas)
+        canvas.showPage()
+    canvas.save()
+    data = out.getvalue()
+    if rotate:
+        writer = PdfWriter(clone_from=PdfReader(io.BytesIO(data)))
+        for page in writer.pages:
+            page.rotate(rotate)
+        out = io.BytesIO()
+        writer.write(out)
+        data = out.getvalue()
+    return assemble_transcript([pdf.read(write_file(folder, "x.pdf", data), range(1, pages + 1))], pages=pages)
+
+
+def draw_lines(canvas: Canvas, x: float, y: float, lines: list[str], size: float = 9, font: str = "Helvetica") -> None:
+    canvas.setFont(font, size)
+    for i, line in enumerate(lines):
+        canvas.drawString(x, y - 1.3 * size * i, line)
+
+
+def list_blocks(found: Transcript) -> list[tuple[str, str]]:
+    return [(block.kind, found.markdown[block.span.char_start : block.span.char_end]) for block in found.blocks]
+
+
+def sort_by_position(found: Transcript, *words: str) -> list[str]:
+    return sorted(words, key=found.markdown.index)
+
+
+@pytest.mark.parametrize("columns", [2, 3])
+@pytest.mark.parametrize("rowwise", [False, True])
+def test_pdf_columns_are_read_in_reading_order(tmp_path: Path, columns: int, rowwise: bool) -> None:
+    """However the program that wrote the page ordered its lines."""
+
+    def draw(canvas: Canvas) -> None:
+        texts = [make_prose_lines(f"COLUMN{i}", 14) for i in range(columns)]
+        width = (WIDTH - 80) / columns
+        size = 0.04 * width
+        if rowwise:
+            for line in range(14):
+                for i in range(columns):
+                    draw_lines(canvas, 40 + i * width, 700 - 1.3 * size * line, [texts[i][line]], size)
+        else:
+            for i in range(columns):
+                draw_lines(canvas, 40 + i * width, 700, texts[i], size)
+        draw_lines(canvas, 40, 760, ["TITLE of the whole page, set across all of its columns and a good deal larger"], 12)
+
+    found = parse_drawn_pdf(tmp_path, draw)
+    marks = ["TITLE", *(f"COLUMN{i}" for i in range(columns))]
+    assert sort_by_position(found, *marks) == marks
+    for i in range(columns):
+        text = next(text for _, text in list_blocks(found) if text.startswith(f"COLUMN{i}"))
+        assert text == " ".join([f"COLUMN{i}", *(PROSE_WORDS * 3)][: 14 * 7])
+
+
+TABLE_ROWS = [["part", "price", "in stock"], ["seal", "12.50", "yes"], ["inlet valve", "300.00", "no"], ["gauge", "8.75", "yes"]]
+TABLE_MARKDOWN = "| part | price | in stock |\n| --- | --- | --- |\n| seal | 12.50 | yes |\n| inlet valve | 300.00 | no |\n| gauge | 8.75 | yes |"
+
+
+def draw_table(canvas: Canvas, top: float) -> None:
+    canvas.setFont("Helvetica", 10)
+    for i, row in enumerate(TABLE_ROWS):
+        for j, cell in enumerate(row):
+            canvas.drawString(80 + 120 * j, top - 16 * i, cell)
+
+
+def test_unruled_table_is_detected_by_column_gaps(tmp_path: Path) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_lines(canvas, 60, 760, make_prose_lines("Before", 4), 10)
+        draw_table(canvas, 680)
+        draw_lines(canvas, 60, 600, make_prose_lines("After", 4), 10)
+
+    assert [(kind, text) for kind, text in list_blocks(parse_drawn_pdf(tmp_path, draw)) if kind == "table"] == [("table", TABLE_MARKDOWN)]
+
+
+def test_ruling_lines_delimit_table_cells(tmp_path: Path) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.grid([70, 190, 310, 430], [600, 640, 680, 720])
+        canvas.setFont("Helvetica", 10)
+        for x, y, words in [
+            (75, 705, "part"), (195, 705, "price of one"), (195, 690, "piece"), (315, 705, "note"),
+            (75, 665, "seal"), (195, 665, "12"), (315, 665, "to be changed"), (315, 652, "every year"),
+            (75, 625, "valve"), (195, 625, "300"), (315, 625, "none"),
+        ]:  # fmt: skip
+            canvas.drawString(x, y, words)
+
+    assert list_blocks(parse_drawn_pdf(tmp_path, draw)) == [
+        ("table", "| part | price of one piece | note |\n| --- | --- | --- |\n| seal | 12 | to be changed every year |\n| valve | 300 | none |")
+    ]
+
+
+def test_two_columns_of_short_cells_are_a_table(tmp_path: Path) -> None:
+    names = [
+        "Rua Augusta, no cruzamento",
+        "Praia do Forte, junto ao farol",
+        "Lagoa do Abaeté, margem norte",
+        "Rio Vermelho, atrás da igreja",
+        "Porto da Barra, na rampa",
+    ]
+
+    def draw(canvas: Canvas) -> None:
+        for i, name in enumerate(names * 2):
+            draw_lines(canvas, 60, 700 - 16 * i, [name], 10)
+            draw_lines(canvas, 300, 700 - 16 * i, [f"Posto de coleta número {i}"], 10)
+
+    kind, text = list_blocks(parse_drawn_pdf(tmp_path, draw))[0]
+    assert kind == "table"
+    assert text.count("\n") == 10
+
+
+def test_headings_paragraphs_and_lists_are_distinguished(tmp_path: Path) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_lines(canvas, 60, 780, ["Maintenance"], 20)
+        draw_lines(canvas, 60, 740, ["1.1 Weekly work"], 14, "Helvetica-Bold")
+        draw_lines(canvas, 60, 710, make_prose_lines("First", 4), 10)
+        draw_lines(canvas, 60, 640, make_prose_lines("Second", 3), 10)
+        draw_lines(canvas, 60, 590, ["• oil the pump", "• look at the gauge"], 10)
+        draw_lines(canvas, 60, 550, ["Notes"], 10, "Helvetica-Bold")
+        draw_lines(canvas, 60, 530, make_prose_lines("Third", 3), 10)
+
+    found = parse_drawn_pdf(tmp_path, draw)
+    assert [kind for kind, _ in list_blocks(found)] == ["heading", "heading", "paragraph", "paragraph", "list", "heading", "paragraph"]
+    assert [text for kind, text in list_blocks(found) if kind in ("heading", "list")] == [
+        "# Maintenance",
+        "## 1.1 Weekly work",
+        "- oil the pump\n- look at the gauge",
+        "### Notes",
+    ]
+
+
+def test_monospaced_passage_is_code_unless_whole_page_is(tmp_path: Path) -> None:
+    program = ["for pump in pumps:", "    if pump.is_dry():", "        pump.stop()"]
+
+    def mixed(canvas: Canvas) -> None:
+        draw_lines(canvas, 60, 760, make_prose_lines("First", 6), 10)
+        draw_lines(canvas, 60, 640, program, 10, "Courier")
+
+    def typed(canvas: Canvas) -> None:
+        draw_lines(canvas, 60, 760, make_prose_lines("First", 6), 10, "Courier")
+
+    assert list_blocks(parse_drawn_pdf(tmp_path, mixed))[1] == ("code", "```\n" + "\n".join(program) + "\n```")
+    assert [kind for kind, _ in list_blocks(parse_drawn_pdf(tmp_path, typed))] == ["paragraph"]
+
+
+def test_running_headers_and_page_numbers_are_dropped(tmp_path: Path) -> None:
+    numbers = iter(range(1, 100))
+
+    def draw(canvas: Canvas) -> None:
+        number = next(numbers)
+        draw_lines(canvas, 60, 810, [f"Handbook of pumps, edition {number}"], 8)
+        draw_lines(canvas, 60, 700, make_prose_lines(f"Page{number}", 5), 10)
+        draw_lines(canvas, 290, 30, [f"- {number} -"], 8)
+
+    found = parse_drawn_pdf(tmp_path, draw, pages=4)
+    assert [text.split()[0] for _, text in list_blocks(found)] == ["Page1", "Page2", "Page3", "Page4"]
+
+
+@pytest.mark.parametrize("angle", [0, 90, 180, 270])
+@pytest.mark.parametrize("rotate", [0, 90, 180, 270])
+def test_rotated_text_is_read_with_its_visible_bounding_box(tmp_path: Path, angle: int, rotate: int) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.translate(WIDTH / 2, HEIGHT / 2)
+        canvas.rotate(angle)
+        draw_lines(canvas, -150, 40, make_prose_lines("Turned", 3), 10)
+
+    found = parse_drawn_pdf(tmp_path, draw, rotate=rotate)
+    assert found.markdown == " ".join(["Turned", *PROSE_WORDS][:21])
+    box = found.blocks[0].span.box
+    assert box
+    wide = box[2] - box[0] > box[3] - box[1]
+    assert wide == ((angle + rotate) % 180 == 0)
+
+
+def test_hyphenated_word_is_joined_across_lines(tmp_path: Path) -> None:
+    def draw(canvas: Canvas) -> None:
+        draw_lines(canvas, 60, 760, ["The crew oils the pump and looks after its mainte-", "nance every week of the year without exception."], 10)
+
+    assert "its maintenance every week" in parse_drawn_pdf(tmp_path, draw).markdown
+
+
+@pytest.mark.parametrize(
+    ("stated", "title"), [("The Pump Book", "The Pump Book"), ("Untitled", None), ("Microsoft Word - a.doc", None), ("scan_17.pdf", None), ("", None)]
+)
+def test_generated_pdf_title_is_ignored(tmp_path: Path, stated: str, title: str | None) -> None:
+    def draw(canvas: Canvas) -> None:
+        canvas.setTitle(stated)
+        draw_lines(canvas, 60, 760, make_prose_lines("First", 3), 10)
+
+    assert parse_drawn_pdf(tmp_path, draw).title == title

@@ -1,0 +1,86 @@
+"""A small corpus with a retriever over it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from retrieval.answer_cache import AnswerCache, QueryEmbeddingCache
+from retrieval.pipeline import Retriever
+from retrieval.profiles import ProfileCatalog
+from schemas.events import EventData
+from schemas.profiles import Profile
+from tests.unit.retrieval_fakes import (
+    GuessedLanguageDetector,
+    LowercaseNameFolder,
+    MemoryBlobs,
+    PunctuationSentenceSplitter,
+    ScriptedChat,
+    SteppingClock,
+    WordEmbedder,
+    WordReranker,
+    embed_text,
+    pack_states,
+    unpack_states,
+)
+from tests.unit.retrieval_memory_index import IndexedChild, IndexedDocument, MemoryIndex
+
+PUMP = "The bearing of the coolant pump is replaced every two years. The replacement costs 18,740 euros. Two technicians need one day for it."
+LEASE = "The lease of the warehouse ends on 31 March 2027. The landlord is Harbour Estates. The rent is paid each quarter."
+STAFF = "New staff receive safety training in their first week. The training officer keeps the records for five years."
+VACATION_PT = "Os trabalhadores têm direito a vinte e dois dias de férias. O pedido de férias é feito até ao fim de março."
+PRICE_TABLE = "| Part | Price | Supplier |\n|---|---|---|\n| Bearing seal | 45 EUR | Acme |\n| Impeller | 310 EUR | Borealis |"
+FILLER_PARAGRAPHS = [f"Paragraph {n} of the annual report describes topic {n} with figures about region {n * 7} and product line {n * 3}." for n in range(30)]
+
+
+@dataclass
+class RetrievalHarness:
+    """Everything a retriever needs, each part open to the test."""
+
+    index: MemoryIndex = field(default_factory=MemoryIndex)
+    blobs: MemoryBlobs = field(default_factory=MemoryBlobs)
+    embedder: WordEmbedder = field(default_factory=WordEmbedder)
+    reranker: WordReranker | None = field(default_factory=WordReranker)
+    chat: ScriptedChat | None = None
+    profiles: list[Profile] = field(default_factory=list)
+    published_events: list[EventData] = field(default_factory=list)
+
+    def add(self, external_id: str, *texts: str, title: str | None = None, language: str = "en", kind: str = "paragraph", names: tuple[str, ...] = ()) -> None:
+        children = [[self._make_child(external_id, text, kind)] for text in texts]
+        self.index.add(IndexedDocument(external_id, children, title, language, names))
+
+    def _make_child(self, external_id: str, text: str, kind: str) -> IndexedChild:
+        data = pack_states(text)
+        key = f"states/{external_id}"
+        offset = len(self.blobs.data.get(key, b""))
+        self.blobs.data[key] = self.blobs.data.get(key, b"") + data
+        return IndexedChild(text, kind=kind, vector=embed_text(text), states=(key, offset, len(data)))  # type: ignore[arg-type]
+
+    def make_retriever(self, *, answers: AnswerCache | None = None, questions: QueryEmbeddingCache | None = None) -> Retriever:
+        return Retriever(
+            self.index,
+            self.embedder,
+            self.reranker,
+            self.chat,
+            self.blobs,
+            GuessedLanguageDetector(),
+            PunctuationSentenceSplitter(),
+            LowercaseNameFolder(),
+            unpack_states,
+            ProfileCatalog({profile.name: profile for profile in self.profiles}),
+            SteppingClock(),
+            self.published_events.append,
+            answer_cache=answers,
+            embedding_cache=questions,
+        )
+
+
+def make_harness() -> RetrievalHarness:
+    built = RetrievalHarness()
+    built.add("pump", PUMP, title="Maintenance plan", names=("coolant pump",))
+    built.add("lease", LEASE, title="Lease", names=("Harbour Estates",))
+    built.add("staff", STAFF, title="Handbook")
+    built.add("ferias", VACATION_PT, title="Regulamento", language="pt")
+    built.add("prices", PRICE_TABLE, title="Price list", kind="table")
+    for number, text in enumerate(FILLER_PARAGRAPHS):
+        built.add(f"report-{number}", text, title="Annual report")
+    return built

@@ -1,0 +1,73 @@
+"""Chunks are read as channels bring them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from retrieval.chunk_loader import open_chunk_loader
+from schemas.errors import DatabaseUnavailable
+from schemas.ports.search import ChunkView, Hit, LexicalHits
+from schemas.questions import SearchRequest
+from tests.callers import LOCAL_CALLER
+from tests.unit.retrieval_harness import make_harness
+from tests.unit.retrieval_memory_index import MemoryIndex
+
+RUN_ID = UUID(int=7)
+COST_QUESTION = "How much does the replacement of the bearing cost?"
+
+
+async def test_chunks_load_while_other_channels_search(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = make_harness()
+    lexical = built.index.search_lexical
+
+    async def slow(*args: Any, **options: Any) -> LexicalHits:
+        while not built.index.chunk_reads:
+            await asyncio.sleep(0)
+        return await lexical(*args, **options)
+
+    monkeypatch.setattr(built.index, "search_lexical", slow)
+    async with asyncio.timeout(10):
+        response = await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID)
+    assert response.trace.channels_used == ["lexical", "semantic", "graph"]
+
+
+async def test_database_outage_during_chunk_load_fails_query(monkeypatch: pytest.MonkeyPatch) -> None:
+    built = make_harness()
+    built.index.channel_errors = {"chunks": DatabaseUnavailable("away")}
+    lexical = built.index.search_lexical
+
+    async def slow(*args: Any, **options: Any) -> LexicalHits:
+        while not built.index.call_counts["chunks"]:
+            await asyncio.sleep(0)
+        return await lexical(*args, **options)
+
+    monkeypatch.setattr(built.index, "search_lexical", slow)
+    before = asyncio.all_tasks()
+    async with asyncio.timeout(10):
+        with pytest.raises(DatabaseUnavailable):
+            await built.make_retriever().search(LOCAL_CALLER, SearchRequest(query=COST_QUESTION), RUN_ID)
+    assert asyncio.all_tasks() == before
+
+
+async def test_chunk_loading_is_cancelled_when_query_ends() -> None:
+    read, ended = asyncio.Event(), asyncio.Event()
+
+    class Endless(MemoryIndex):
+        async def chunks(self, ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
+            read.set()
+            try:
+                await asyncio.Event().wait()
+            finally:
+                ended.set()
+            return {}
+
+    async with asyncio.timeout(10):
+        async with open_chunk_loader(Endless()) as views:
+            views.load_hits([Hit(UUID(int=1), UUID(int=2), 1.0)])
+            await read.wait()
+    assert ended.is_set()

@@ -1,0 +1,164 @@
+"""No text takes time that grows faster than its length: every pattern, and every function that reads text of strangers."""
+
+from __future__ import annotations
+
+import os
+import string
+from collections.abc import Callable
+from uuid import UUID
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from engines.chunk import FixedSizeChunker, StructureChunker
+from engines.chunk.tokens import estimate_tokens
+from engines.extract.rules import extract_by_rules
+from engines.language_detector import FastTextLanguageDetector
+from engines.name_folding import fold_name
+from engines.parse import html_tree
+from engines.sentence_splitter import RuleSentenceSplitter
+from retrieval.words import extract_content_words
+from schemas.generations import ChunkConfig
+from schemas.values import Block, BlockKind, ChildChunk, ParentChunk, Span, Transcript
+from tests.regex_patterns import REPEATED_UNITS, PatternUse, find_superlinear_growth, generate_prefixes, list_pattern_uses
+
+DOCUMENT_ID = UUID(int=1)
+SCREENING_SIZES = (400, 1_600, 6_400)
+"""A quadratic pattern is caught here, before it could hold the longer texts below for hours."""
+FULL_SIZES = (250_000, 1_000_000)
+NOISE_S = 0.02
+MAX_GROWTH = 8.0
+"""Times that four times the text may take: 4 for linear time, 16 for quadratic."""
+
+
+def _find_superlinear(work: Callable[[str], object], units: set[str], sizes: tuple[int, ...]) -> list[str]:
+    return [fault for unit in sorted(units) if (fault := find_superlinear_growth(work, unit, sizes, NOISE_S, MAX_GROWTH))]
+
+
+def test_every_pattern_takes_linear_time(record_property: Callable[[str, object], None]) -> None:
+    found = list_pattern_uses()
+    assert len(found) > 100
+    record_property("attempts", sum(len({*REPEATED_UNITS, *generate_prefixes(use.pattern)}) for use in found))
+    faults = {use.name: wrong for use in found if (wrong := _find_superlinear(use, {*REPEATED_UNITS, *generate_prefixes(use.pattern)}, SCREENING_SIZES))}
+    assert not faults
+
+
+def test_quadratic_pattern_is_detected() -> None:
+    import re
+
+    slow = PatternUse("slow", re.compile(r"[.!?]+\s"), frozenset({"finditer"}))
+    assert _find_superlinear(slow, {"."}, SCREENING_SIZES)
+
+
+def _chunk_blocks(kind: BlockKind) -> Callable[[str], object]:
+    def cut(text: str) -> None:
+        span = Span(char_start=0, char_end=len(text))
+        block = Block(kind=kind, span=span, header_end=0 if kind == "table" else None)
+        transcript = Transcript(markdown=text, blocks=[block])
+        StructureChunker(ChunkConfig()).chunk(DOCUMENT_ID, "title", transcript)
+
+    return cut
+
+
+def _chunk_fixed_size(text: str) -> None:
+    transcript = Transcript(markdown=text, blocks=[Block(kind="paragraph", span=Span(char_start=0, char_end=len(text)))])
+    FixedSizeChunker(ChunkConfig(strategy="fixed_size")).chunk(DOCUMENT_ID, None, transcript)
+
+
+def _extract_entities(text: str) -> None:
+    child = ChildChunk(id=DOCUMENT_ID, ordinal=0, text=text, prefix="", char_start=0, char_end=len(text), spans=[], tokens=1)
+    extract_by_rules([ParentChunk(id=DOCUMENT_ID, ordinal=0, text=text, section="", char_start=0, char_end=len(text), pages=[], tokens=1, children=[child])])
+
+
+TEXT_FUNCTIONS: dict[str, Callable[[str], object]] = {
+    "sentences": RuleSentenceSplitter().split,
+    "tokens": estimate_tokens,
+    "extract": _extract_entities,
+    "names": fold_name,
+    "languages": FastTextLanguageDetector().detect,
+    "words": extract_content_words,
+    "html": html_tree.parse_html,
+    "closed html": lambda text: html_tree.parse_html(f"{text}-->]]>"),
+    "fixed": _chunk_fixed_size,
+    **{kind: _chunk_blocks(kind) for kind in ("paragraph", "table", "list", "code")},
+}
+
+
+@pytest.mark.parametrize("name", TEXT_FUNCTIONS)
+def test_every_text_function_takes_linear_time(name: str) -> None:
+    more = {"Mr. Ab ", "Ab Cd $1 ", "$1 a@b.c ", "Ab Cd, ", "1. A ", "a. A "}
+    assert not _find_superlinear(TEXT_FUNCTIONS[name], {*REPEATED_UNITS, *more}, (500, 2_000, 8_000))
+
+
+MEGABYTE_NOISE_S = 0.15
+"""Patterns that back out step by step take fresh memory for their stack, which costs 13 times as much at 1 MB as at 250 KB, and 4 times more at 4 MB."""
+MEGABYTE_UNITS = (".", "A-", "111 ", "a.", "aaaa@", "1", "Mr. ", "x. ", "a,", " ", "\n", "<")
+N_SHARDS = 1 if "ATTACK_EXAMPLES" in os.environ else 6
+"""Each pattern gets every such megabyte in `make attack`, and two of the twelve in the suite."""
+
+
+@pytest.fixture(scope="module")
+def patterns() -> list[PatternUse]:
+    return list_pattern_uses()
+
+
+@pytest.mark.parametrize("unit", MEGABYTE_UNITS)
+def test_every_pattern_takes_linear_time_for_a_megabyte(unit: str, patterns: list[PatternUse], record_property: Callable[[str, object], None]) -> None:
+    chosen = [use for number, use in enumerate(patterns) if (number + MEGABYTE_UNITS.index(unit)) % N_SHARDS == 0]
+    record_property("attempts", len(chosen))
+    # The short texts first: a quadratic pattern would hold the megabyte for hours.
+    assert not [
+        wrong
+        for use in chosen
+        if (
+            wrong := find_superlinear_growth(use, unit, SCREENING_SIZES, NOISE_S, MAX_GROWTH)
+            or find_superlinear_growth(use, unit, FULL_SIZES, MEGABYTE_NOISE_S, MAX_GROWTH)
+        )
+    ]
+
+
+@pytest.mark.parametrize("unit", MEGABYTE_UNITS)
+def test_sentence_splitting_of_a_megabyte_takes_linear_time(unit: str) -> None:
+    assert not find_superlinear_growth(RuleSentenceSplitter().split, unit, FULL_SIZES, 0.05, MAX_GROWTH)
+
+
+TEXTS = st.text(alphabet=string.ascii_letters[:6] + "AB. ,;-!?12@\n\t|#[]()*_é€$/:", max_size=60)
+
+
+@given(TEXTS)
+@settings(max_examples=300, deadline=None)
+def test_linear_patterns_match_same_as_plain_patterns(text: str) -> None:
+    """The plain forms are what the patterns say without the marks that keep them linear."""
+    import re
+
+    from engines.chunk import sections
+    from engines.extract import rules
+    from engines.sentence_splitter import _CANDIDATE
+    from retrieval.answer import quote_candidates
+
+    plain = re.compile(
+        r"""(?P<stop>[.!?…]+)(?P<close>["'”’»)\]*_`]*)(?P<space>\s+)|[。！？]+["'”’」』)]*\s*|\n\s*\n+|\n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])"""
+    )
+    assert [match.span() for match in _CANDIDATE.finditer(text)] == [match.span() for match in plain.finditer(text)]
+    ends = re.compile(r"(?:(?<=[.!?])|(?<=[.!?][\"”»)]))\s+(?=[\"“«(]?[A-ZÀ-Ý0-9])|\s*\n[\s>#*-]*|\s*\|\s*")
+    assert [match.span() for match in rules._SENTENCE_END.finditer(text)] == [match.span() for match in ends.finditer(text)]
+    assert sections._HEADING_MARKS.sub("", text) == re.sub(r"^#{1,6}\s+|\s+#+\s*$", "", text)
+    rule = re.match(r"\|?[\s:|-]*-[\s:|-]*\|[\s:|-]*$", text)
+    assert (quote_candidates._TABLE_RULE.match(text) is None) == (rule is None)
+
+
+def test_unclosed_html_comment_is_kept_as_text() -> None:
+    assert html_tree.parse_html("<p>a</p><!-- b").get_text() == "a<!-- b"
+    assert html_tree.parse_html("<p>a<!-- b --> c</p><![if x]>d<![endif]>").get_text() == "a cd"
+
+
+def test_invalid_charset_and_front_matter_fall_back() -> None:
+    from engines.parse import html, markdown
+
+    for charset in ("rot13", "undefined", "base64", "idna"):
+        page = f'<html><head><meta charset="{charset}"></head><body><p>caf\xe9 au lait</p></body></html>'.encode("cp1252")
+        assert html.read(page).blocks[0].text == "café au lait"
+    for front in ("a: " + "1" * 5_000, "a: " + "[" * 20_000):
+        assert markdown.read(f"---\n{front}\n---\n\n# Kept\n".encode()).blocks[-1].text == "Kept"
+    assert html.read(b"<table><tr><td colspan='" + b"9" * 5_000 + b"'>a</td><td>b</td></tr><tr><td>c</td><td>d</td></tr></table>").blocks

@@ -1,0 +1,289 @@
+"""What one partition holds before it asks to be paused, alone and beside others."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import weakref
+from collections.abc import AsyncIterator, Iterable, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from schemas.errors import LogUnavailable, NewerVersion
+from schemas.events import Content, DocumentReceived, Event
+from schemas.ports.ledger import ClaimStatus
+from schemas.records import Position, Record, StoredRecord
+from streams.instrumentation import NoInstrumentation
+from streams.partition_sink import ByteBudget, PartitionLimits, PartitionSink
+from streams.publisher import Publisher
+from streams.runner import Backoff, StageRunner, WorkItem
+from streams.stage import Emission, PendingEvent, Stage
+from tests.property.simulated_pipeline import EPOCH, GENERATION, SimulatedPipeline
+
+BOUNDS = PartitionLimits(queue_bytes=1000, stage_bytes=1500, reserved_bytes=200)
+
+
+@dataclass
+class GatedRunner:
+    """Claims nothing of what comes, as soon as it may."""
+
+    gate: asyncio.Event = field(default_factory=asyncio.Event)
+    observer: NoInstrumentation = field(default_factory=NoInstrumentation)
+    released: list[int] = field(default_factory=list)
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
+        await self.gate.wait()
+        return [WorkItem(record) for record in records]
+
+    async def release(self, works: Iterable[WorkItem]) -> None:
+        self.released += [work.stored_record.position.offset for work in works]
+
+
+@dataclass
+class RecordingPartition:
+    topic: str = "t"
+    number: int = 0
+    acknowledged: list[int] = field(default_factory=list)
+    resume_count: int = 0
+    committed_offset: int = 0
+
+    def acknowledge(self, next_offset: int) -> None:
+        self.acknowledged.append(next_offset)
+
+    def resume(self) -> None:
+        self.resume_count += 1
+
+
+@asynccontextmanager
+async def open_sink(runner: GatedRunner, together: ByteBudget | None = None) -> AsyncIterator[tuple[PartitionSink, RecordingPartition]]:
+    calls, unused = RecordingPartition(), pytest.fail
+    untyped: Any = runner
+    opened = PartitionSink(untyped, calls, lambda error: unused(repr(error)), BOUNDS, together)
+    yield opened, calls
+    await opened.close()
+
+
+def offer_records(to: PartitionSink, size: int, times: int = 1) -> None:
+    for number in range(times):
+        to.offer(StoredRecord(Record("t", None, bytes(size)), Position("t", 0, number), EPOCH))
+
+
+async def wait_for_acknowledgement(calls: RecordingPartition, offset: int) -> None:
+    async with asyncio.timeout(10):
+        while calls.acknowledged[-1:] != [offset]:
+            await asyncio.sleep(0)
+
+
+async def test_full_partition_resumes_once_at_half_its_bytes() -> None:
+    runner = GatedRunner()
+    async with open_sink(runner) as (one, calls):
+        offer_records(one, 100, 10)
+        assert not one.is_full
+        offer_records(one, 1)
+        assert one.is_full
+        runner.gate.set()
+        await wait_for_acknowledgement(calls, 1)
+        assert (one.bytes, one.is_full, calls.resumed) == (0, False, 1)
+
+
+async def test_byte_budget_is_shared_with_minimum_per_partition() -> None:
+    runner, together = GatedRunner(), ByteBudget()
+    async with open_sink(runner, together) as (one, _), open_sink(runner, together) as (two, _), open_sink(runner, together) as (three, _):
+        offer_records(one, 900)
+        offer_records(two, 500)
+        assert not (one.is_full or two.is_full)
+        offer_records(three, 150)
+        assert together.used_bytes == 1550
+        assert one.is_full and two.is_full, "the stage has too much"
+        assert not three.is_full, "and this one has not had its share"
+
+
+async def test_partition_paused_by_shared_budget_resumes_after_own_records() -> None:
+    slow, quick, together = GatedRunner(), GatedRunner(), ByteBudget()
+    async with open_sink(slow, together) as (crowd, _), open_sink(slow, together) as (more, _), open_sink(quick, together) as (one, calls):
+        offer_records(crowd, 1000)
+        offer_records(more, 1000)
+        offer_records(one, 300)
+        assert one.is_full
+        quick.gate.set()
+        await wait_for_acknowledgement(calls, 1)
+        assert (calls.resume_count, one.is_full) == (1, False)
+        assert together.used_bytes == 2000
+
+
+async def test_closed_partition_releases_its_bytes() -> None:
+    together = ByteBudget()
+    async with open_sink(GatedRunner(), together) as (one, _):
+        offer_records(one, 700)
+        assert together.used_bytes == 700
+    assert together.used_bytes == 0
+
+
+class WeakReferenceableHeaders(dict[str, bytes]):
+    """Headers that a weak reference can follow."""
+
+
+@dataclass
+class StuckRunner(GatedRunner):
+    """The reaction to the first record never ends; the others need none."""
+
+    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
+        counted: Any = PendingEvent(Event(UUID(int=1), Content(text="x"), "s", "e", None), ClaimStatus.PENDING)  # type: ignore[type-var]
+        return [WorkItem(record, None if record.position.offset else counted) for record in records]
+
+    async def react(self, works: Sequence[WorkItem]) -> None:
+        await asyncio.Event().wait()
+
+
+async def test_finished_records_behind_slow_reaction_release_their_bytes() -> None:
+    headers = [WeakReferenceableHeaders() for _ in range(5)]
+    followed = [weakref.ref(each) for each in headers]
+    runner = StuckRunner()
+    async with open_sink(runner) as (one, calls):
+        for offset in range(5):
+            one.offer(StoredRecord(Record("t", None, b"x", headers.pop(0)), Position("t", 0, offset), EPOCH))
+            async with asyncio.timeout(10):
+                while one.buffered_bytes > 1 or one.queue:
+                    await asyncio.sleep(0)
+        gc.collect()
+        # The loops still look at the last one.
+        assert [each() is not None for each in followed][:-1] == [True, False, False, False]
+        assert calls.acknowledged == []
+    assert runner.released == [0], "closing takes back the attempt at what is not finished"
+
+
+@dataclass
+class DelegatingRunner(GatedRunner):
+    """Leaves what has an even offset to another program."""
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
+        await self.gate.wait()
+        return [WorkItem(record, is_delegated=record.position.offset % 2 == 0) for record in records]
+
+
+async def test_delegated_records_stay_unacknowledged_and_release_bytes() -> None:
+    runner = DelegatingRunner()
+    async with open_sink(runner) as (one, calls):
+        for offset in range(1, 12):
+            one.offer(StoredRecord(Record("t", None, bytes(100)), Position("t", 0, offset), EPOCH))
+        assert one.is_full
+        runner.gate.set()
+        async with asyncio.timeout(10):
+            while one.buffered_bytes:
+                await asyncio.sleep(0)
+        assert (calls.acknowledged, calls.resume_count, one.is_full) == ([2], 1, False)
+
+
+@dataclass
+class OutdatedRunner(GatedRunner):
+    """As a runner that is older than record number `newer`."""
+
+    newer: int = 3
+    claimed_offsets: list[list[int]] = field(default_factory=list)
+    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
+        self.claimed_offsets.append([record.position.offset for record in records])
+        readable = [WorkItem(record) for record in records if record.position.offset < self.newer]
+        if not readable:
+            raise NewerVersion("v9")
+        return readable
+
+
+async def test_records_before_newer_version_are_acknowledged() -> None:
+    runner = OutdatedRunner()
+    async with open_sink(runner) as (one, calls):
+        offer_records(one, 1, 6)
+        await wait_for_acknowledgement(calls, 3)
+        for _ in range(20):
+            await asyncio.sleep(0)
+        assert (calls.acknowledged, one.buffered_bytes, runner.claimed_offsets) == ([3], 3, [[0, 1, 2, 3, 4, 5], [3, 4, 5]])
+
+
+@dataclass
+class PruningRunner(GatedRunner):
+    prune_offsets: list[int] = field(default_factory=list)
+    stage: Any = field(default_factory=lambda: Stage("probe", "t", 1, "always"))
+
+    async def prune(self, topic: str, partition: int, below: int) -> None:
+        self.prune_offsets.append(below)
+
+
+async def test_claims_below_committed_offset_are_pruned_one_round_late() -> None:
+    runner, calls = PruningRunner(), RecordingPartition()
+    runner.gate.set()
+    untyped: Any = runner
+    one = PartitionSink(untyped, calls, lambda error: pytest.fail(repr(error)), PartitionLimits(prune_interval_records=2))
+    for number, kept in enumerate((0, 0, 0, 0, 3, 3, 5, 5, 9, 9)):
+        calls.committed_offset = kept
+        one.offer(StoredRecord(Record("t", None, b"x"), Position("t", 0, number), EPOCH))
+        await wait_for_acknowledgement(calls, number + 1)
+        await asyncio.sleep(0)
+    await one.close()
+    assert runner.prune_offsets == [3, 5]
+
+
+async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
+    world = SimulatedPipeline(tmp_path, [], 0, PartitionLimits())
+    settled: set[str] = set()
+    neighbours = asyncio.Event()
+
+    async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
+        names = {item.event.data.external_id for item in counted}
+        if len(counted) > 1:
+            raise TimeoutError
+        if names == {"slow"}:
+            await neighbours.wait()
+        return []
+
+    class Watched(NoInstrumentation):
+        def finished(self, stage: str, buried_code: str | None) -> None:
+            settled.add(buried_code or "fine")
+            if len(world.memory_ledger.inbox) == 3 and sum(handled.has_reacted for handled in world.memory_ledger.inbox.values()) == 2:
+                neighbours.set()
+
+    for name in ("a", "slow", "b"):
+        await world.push(DocumentReceived(external_id=name, content=Content(text=name)), name)
+    stage = Stage("probe", "raw", 1, "door", react=react, batch_size=8)
+    ledger: Any = world.ledger
+    log: Any = world.log
+    runner = StageRunner(
+        stage, ledger, log, world.ports, Publisher("probe", GENERATION, world.codec, lambda: EPOCH), world.codec, Watched(), backoff=Backoff(0, 0)
+    )
+    calls = RecordingPartition("raw")
+    one = PartitionSink(runner, calls, lambda error: pytest.fail(repr(error)), PartitionLimits())
+    for record in world.log.topics["raw"]:
+        one.offer(record)
+    await wait_for_acknowledgement(calls, 3)
+    await one.close()
+    assert settled == {"fine"}
+
+
+@dataclass
+class CancelledWaitRunner(GatedRunner):
+    """Waits for something that is cancelled by somebody else."""
+
+    async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
+        waited = asyncio.get_running_loop().create_future()
+        waited.cancel()
+        await waited
+        raise AssertionError("the wait was cancelled")
+
+
+async def test_externally_cancelled_work_fails_partition() -> None:
+    failures: list[BaseException] = []
+    runner: Any = CancelledWaitRunner()
+    opened = PartitionSink(runner, RecordingPartition(), failures.append, BOUNDS)
+    offer_records(opened, 1)
+    async with asyncio.timeout(10):
+        while not failures:
+            await asyncio.sleep(0)
+    await opened.close()
+    assert [type(failure) for failure in failures] == [LogUnavailable], "told once, and not of those that closing ended"

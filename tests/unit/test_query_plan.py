@@ -1,0 +1,150 @@
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from retrieval.language_filter import filter_foreign_hits, find_foreign_hits
+from retrieval.query_plan import find_written_names, plan_query
+from retrieval.routing import choose_channels, choose_route, escalate_route
+from retrieval.words import LexemeIndex, extract_content_words, guess_language
+from schemas.ports.search import Hit
+from schemas.profiles import ChannelProfile, Profile
+from schemas.questions import SearchRequest
+from tests.unit.retrieval_fakes import GuessedLanguageDetector, LowercaseNameFolder
+from tests.unit.retrieval_harness import make_harness
+
+
+def make_plan(question: str, language: str | None = None):  # type: ignore[no-untyped-def]
+    return plan_query(question, language, GuessedLanguageDetector(), LowercaseNameFolder())
+
+
+@pytest.mark.parametrize(
+    ("question", "language"),
+    [
+        ("What is the notice period of the lease?", "en"),
+        ("Qual é o prazo de aviso do contrato de arrendamento?", "pt"),
+        ("¿Cuál es el plazo de preaviso del contrato?", "es"),
+        ("Quel est le délai de préavis du bail ?", "fr"),
+        ("Wie lang ist die Kündigungsfrist des Vertrags?", "de"),
+        ("MX-200 torque", None),
+    ],
+)
+def test_language_is_guessed_from_function_words(question: str, language: str | None) -> None:
+    assert guess_language(question) == language
+
+
+def test_requested_language_is_trusted() -> None:
+    assert make_plan("What is this?", "pt-BR").language == "pt" and make_plan("What is this?", "pt-BR").language_sure
+
+
+def test_narrowly_guessed_language_is_marked_unsure() -> None:
+    asked = make_plan("Por que zumbe a bomba sem rodar?")
+    assert (asked.language, asked.language_sure) == ("pt", False)
+    assert make_plan("MX-200 torque").language is None
+
+
+def test_names_are_capitalized_or_quoted_spans() -> None:
+    assert list(find_written_names('Does Harbour Estates own "the red barn" in Porto?')) == ["the red barn", "Does Harbour Estates", "Harbour Estates", "Porto"]
+    assert list(find_written_names("Where is the contract?")) == []
+
+
+@pytest.mark.parametrize(("question", "found"), [("Qual é a relação entre a água e o óleo?", []), ("Onde está a Ângela de Évora?", ["Ângela de Évora"])])
+def test_accented_letter_starts_a_name_only_if_capital(question: str, found: list[str]) -> None:
+    assert list(find_written_names(question)) == found
+    assert choose_route(SearchRequest(query=question), make_plan(question)).mode == "hybrid"
+
+
+@pytest.mark.parametrize(
+    ("question", "has"),
+    [
+        *((question, False) for question in ("the", "What is it?", "What Is It?", "WHAT IS IT?", "O que é isso?", "É", "x")),
+        *((question, True) for question in ("What is the WHO?", "What is R?", "war and what it was", "7", "Quem é a Ana?")),
+    ],
+)
+def test_function_words_are_no_topic_unless_capitalized(question: str, has: bool) -> None:
+    assert make_plan(question).has_topic is has
+
+
+def test_entity_phrases_have_up_to_four_words() -> None:
+    names = make_plan("who is the director of the film Author Author").names
+    assert names["author author"] == 1.0 and "director of the film" in names and names["director"] == 0.5
+    assert "who is" not in names and "the film" not in names
+
+
+def test_keywords_exclude_function_words_and_keep_order() -> None:
+    assert make_plan("What is the notice period of the lease?").keywords == ("notice", "period", "lease")
+    assert extract_content_words("Quantos dias de férias há em 2024?", "pt") == ["dias", "férias", "2024"]
+
+
+@pytest.mark.parametrize(
+    ("word", "lexeme", "same"),
+    [
+        ("studies", "studi", True),
+        ("flow", "flow", True),
+        ("férias", "fer", True),
+        ("organização", "organiz", True),
+        ("lease", "least", False),
+        ("pump", "price", False),
+        ("cat", "catalogu", False),
+    ],
+)
+def test_word_matches_its_lexeme(word: str, lexeme: str, same: bool) -> None:
+    assert (LexemeIndex([lexeme]).find(word) is not None) is same
+
+
+def test_longest_matching_lexeme_wins() -> None:
+    assert LexemeIndex(["org", "organiz", "organ", "pump"]).find("organização") == "organiz"
+    assert LexemeIndex(["férias", "ferias"]).find("férias") == "férias"
+
+
+def test_question_is_truncated_to_64_content_words() -> None:
+    long = " ".join(f"the word{number}" for number in range(1_600))
+    asked = make_plan(long)
+    assert asked.keywords == tuple(f"word{number}" for number in range(64))
+    assert asked.question.endswith("word63 the")
+    assert make_plan("What is the rent?").question == "What is the rent?"
+
+
+def test_long_question_lexeme_lookup_is_bounded() -> None:
+    lexemes = [f"word{number}" for number in range(1_600)]
+
+    def measure(words: int) -> float:
+        question = " ".join(lexemes[:words])
+        started = time.thread_time()
+        index = LexemeIndex(lexemes)
+        assert all(index.find(word) for word in make_plan(question).keywords)
+        return time.thread_time() - started
+
+    # The minimum of many short runs: a busy machine slows single runs by more than the factor that counts.
+    assert min(measure(1_600) for _ in range(20)) < 6 * min(measure(64) for _ in range(20))
+
+
+def test_question_relating_two_names_is_routed_to_graph() -> None:
+    question = "What is the relationship between Harbour Estates and Acme Corporation?"
+    assert choose_route(SearchRequest(query=question), make_plan(question)).mode == "graph"
+    assert choose_route(SearchRequest(query="What is the rent?"), make_plan("What is the rent?")).mode == "hybrid"
+
+
+def test_only_rule_based_routes_escalate() -> None:
+    question = "What is the relationship between Harbour Estates and Acme Corporation?"
+    by_rules = choose_route(SearchRequest(query=question), make_plan(question))
+    wider = escalate_route(by_rules, "nothing was found")
+    assert wider is not None and (wider.mode, wider.escalated_from, wider.reason) == ("hybrid", "graph", "nothing was found")
+    assert escalate_route(choose_route(SearchRequest(query=question, mode="graph"), make_plan(question)), "nothing") is None
+
+
+def test_channel_disabled_by_profile_is_not_queried() -> None:
+    profile = Profile(semantic=ChannelProfile(enabled=False))
+    request = SearchRequest(query="x")
+    assert choose_channels(choose_route(request, make_plan("x")), request, profile) == ("lexical", "graph")
+
+
+def test_foreign_language_hits_are_dropped_only_in_large_corpus() -> None:
+    index = make_harness().index
+    hits = [Hit(view.chunk_id, view.document_id, 1.0) for view in index.views.values()]
+    asked = make_plan("Quantos dias de férias têm os trabalhadores?")
+    assert len(find_foreign_hits(hits, index.views, asked)) == len(hits) - 1
+    assert len(filter_foreign_hits(hits, index.views, asked, corpus_size=1000)) == 1
+    assert filter_foreign_hits(hits, index.views, asked, corpus_size=100) == hits
+    assert find_foreign_hits(hits, index.views, make_plan("férias 2024")) == []

@@ -1,0 +1,90 @@
+"""Token states as bytes, backgrounds, and the order of work in lanes."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from engines.embed.background import Background, load_texts
+from engines.embed.priority_pool import PriorityThreadPool
+from engines.embed.states import normalize_rows, pack_states, unpack_states
+
+
+@given(st.integers(0, 40), st.integers(1, 70), st.integers(0, 2**32 - 1))
+def test_packed_states_round_trip(rows: int, columns: int, seed: int) -> None:
+    draw = np.random.default_rng(seed)
+    states, ids = draw.integers(-127, 128, (rows, columns)).astype(np.int8), draw.integers(0, 250_000, rows).astype(np.int32)
+    found, found_ids = unpack_states(pack_states(states, ids))
+    assert np.array_equal(found, states) and np.array_equal(found_ids, ids)
+    assert found.shape == (rows, columns) and found_ids.dtype == np.int32
+
+
+@pytest.mark.parametrize("cut", [0, 3, 8, 20, -1])
+def test_truncated_states_are_rejected(cut: int) -> None:
+    whole = pack_states(np.ones((3, 4), np.int8), np.arange(3, dtype=np.int32))
+    with pytest.raises(ValueError, match="cannot hold"):
+        unpack_states(whole[:cut])
+
+
+def test_states_require_one_id_each() -> None:
+    with pytest.raises(ValueError, match="token ids"):
+        pack_states(np.ones((3, 4), np.int8), np.arange(2, dtype=np.int32))
+
+
+def test_background_scores_are_means_over_texts(tmp_path: Path) -> None:
+    rows = normalize_rows(np.array([[1, 0], [0, 1], [1, 1]], np.float32))
+    background = Background.from_vectors([rows[0], rows[1]], [rows[:1], rows[1:]])
+    background.save(tmp_path / "background.npz")
+    loaded = Background.load(tmp_path / "background.npz")
+    half = float(np.sqrt(0.5))
+    for found in (background, loaded):
+        assert found.mean_cosine(rows[0]) == pytest.approx(0.5)
+        assert found.mean_maxsim_for_passage(rows[:1]) == pytest.approx((1 + (0 + half) / 2) / 2)
+        assert found.mean_maxsim_for_question(rows[:1]) == pytest.approx((1 + half) / 2)
+        assert found.mean_maxsim_for_passage(rows[:0]) is None and found.mean_maxsim_for_question(rows[:0]) is None
+    assert [path.name for path in tmp_path.iterdir()] == ["background.npz"]
+
+
+def test_background_texts_count_is_sixty_per_kind() -> None:
+    for name in ("questions", "passages"):
+        assert len(set(load_texts(name))) == 60 and all(line.strip() for line in load_texts(name))
+
+
+def test_pool_runs_lowest_rank_first_and_skips_cancelled_work() -> None:
+    lanes, began, gate, done = PriorityThreadPool(1, "test"), threading.Event(), threading.Event(), []
+    first = lanes.submit(lambda: (began.set(), gate.wait(10)))
+    assert began.wait(10)
+    waiting = [lanes.submit(lambda rank=rank: done.append(rank), rank) for rank in (30, 10, 20)]
+    dropped = lanes.submit(lambda: done.append("dropped"), 5)
+    assert dropped.cancel()
+    gate.set()
+    for future in [first, *waiting]:
+        future.result(10)
+    lanes.close()
+    assert done == [10, 20, 30]
+
+
+async def test_pool_propagates_errors_to_caller() -> None:
+    lanes = PriorityThreadPool(1, "test")
+    with pytest.raises(ZeroDivisionError):
+        await lanes.run(lambda: 1 / 0)
+    assert await lanes.run(lambda: 7) == 7
+    lanes.close()
+
+
+def test_closing_pool_waits_for_running_and_cancels_queued_work() -> None:
+    lanes, began, gate = PriorityThreadPool(1, "test"), threading.Event(), threading.Event()
+    running = lanes.submit(lambda: (began.set(), gate.wait(10)))
+    assert began.wait(10)
+    waiting = lanes.submit(lambda: "never")
+    closing = threading.Thread(target=lanes.close)
+    closing.start()
+    gate.set()
+    closing.join(10)
+    assert running.done() and waiting.cancelled()
+    lanes.close()

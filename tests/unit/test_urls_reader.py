@@ -1,0 +1,60 @@
+"""A list of addresses: what fails is told for as long as it does."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+from engines.blobs import open_blobs
+from schemas.errors import EngineUnavailable
+from schemas.ports.sources import RevisitResult
+from schemas.sources import DeclaredSource, SourceSpec, UrlsSource
+from streams.codec import Codec
+from streams.memory_log import MemoryLog
+from streams.sources.item_state import ItemStates
+from streams.sources.memory_store import MemorySourceStore
+from streams.sources.raw_producer import RawProducer
+from streams.sources.urls_reader import UrlsReader
+from tests.unit.test_folder_reader import NoKnownDocuments
+
+AWAY, THERE = "http://away.example/a", "http://there.example/b"
+
+
+class FakeWeb:
+    """Answers that nothing has changed, but for the addresses that are away."""
+
+    def __init__(self) -> None:
+        self.unavailable_urls = {AWAY}
+
+    async def revisit(self, url: str, key_prefix: str, *, etag: str | None = None, last_modified: str | None = None) -> RevisitResult:
+        if url in self.unavailable_urls:
+            raise EngineUnavailable("no answer", code="FETCH_FAILED")
+        return RevisitResult()
+
+
+class UrlsReaderHarness:
+    def __init__(self) -> None:
+        self.now, self.store, self.web = datetime(2026, 1, 1, tzinfo=UTC), MemorySourceStore(), FakeWeb()
+
+    async def restart_and_read_problems(self) -> dict[str, str]:
+        """What is told by a reader that has just been started."""
+        takes = UrlsSource(urls=[AWAY, THERE], every_s=3600)
+        source = DeclaredSource(SourceSpec(name="site", takes=takes), 1)
+        known = ItemStates(
+            source, self.store, NoKnownDocuments(), RawProducer(source.spec, Codec(), open_blobs("memory:///"), self.clock), MemoryLog(self.clock), self.clock
+        )
+        await known.load()
+        await UrlsReader(takes, known, self.web, self.clock).poll()
+        return dict((await self.store.fetch_notes("site"))["status"]["problems"])
+
+    def clock(self) -> datetime:
+        return self.now
+
+
+async def test_url_failure_is_reported_across_restarts_until_fixed() -> None:
+    asked = UrlsReaderHarness()
+    assert await asked.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}
+    asked.web.unavailable_urls = {THERE}
+    assert await asked.restart_and_read_problems() == {AWAY: "FETCH_FAILED: no answer"}, "neither is asked again within the hour"
+    asked.now += timedelta(hours=1)
+    assert await asked.restart_and_read_problems() == {THERE: "FETCH_FAILED: no answer"}
+    assert await asked.restart_and_read_problems() == {THERE: "FETCH_FAILED: no answer"}
