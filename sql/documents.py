@@ -75,7 +75,7 @@ class PgDocuments:
             job_id = make_received_id(caller.tenant, source or "", event_id)
         if job_id is None and document_id is None:
             return None
-        rows = await self._fetch("status", caller.tenant, job_id, document_id, caller.readers)
+        rows = await self._fetch("document_status", caller.tenant, job_id, document_id, caller.readers)
         if rows:
             return _to_status_body(dict(rows[0]))
         if job_id is None:
@@ -88,7 +88,7 @@ class PgDocuments:
 
     async def filter_readable(self, caller: Principal, document_ids: Collection[UUID]) -> set[UUID]:
         """Those of these documents that the caller may read."""
-        return {row["id"] for row in await self._fetch("readable", caller.tenant, list(document_ids), caller.readers)} if document_ids else set()
+        return {row["id"] for row in await self._fetch("readable_documents", caller.tenant, list(document_ids), caller.readers)} if document_ids else set()
 
     async def _fetch_ingress_status(self, caller: Principal, job_id: UUID, event_id: str | None, source: str | None) -> Body | None:
         row = dict(

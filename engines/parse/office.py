@@ -140,7 +140,7 @@ class _DoclingWalker:
         if not getattr(node, "prov", None):
             child_nodes = [reference.resolve(self.document) for reference in node.children]
             return self._find_location(child_nodes[0]) if child_nodes else (None, None)
-        provenance = node.to_prov[0]
+        provenance = node.prov[0]
         size = getattr(self.document.pages.get(provenance.page_no), "size", None)
         if not size or not size.width or not size.height or provenance.bbox.coord_origin.value != "TOPLEFT":
             return provenance.page_no, None

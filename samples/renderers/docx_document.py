@@ -18,7 +18,7 @@ FIXED_TIME = datetime(2026, 1, 1)
 def render_docx(blocks: Sequence[SampleBlock], title: str) -> bytes:
     document = docx.Document()
     properties = document.core_properties
-    properties.title, properties.author, properties.publish_created, properties.modified_at = title, "Anabranch samples", FIXED_TIME, FIXED_TIME
+    properties.title, properties.author, properties.created, properties.modified = title, "Anabranch samples", FIXED_TIME, FIXED_TIME
     for block in blocks:
         _add_block(document, block)
     out = io.BytesIO()

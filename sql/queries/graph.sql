@@ -42,7 +42,7 @@ from (
   ) m
   join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord
 ) c
-where {passes}
+where {filter_condition}
 group by c.chunk_id
 order by 3 desc, 1
 limit $20

@@ -10,6 +10,6 @@ from (
   offset 0
 ) c
 cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
-where {passes}
+where {filter_condition}
 order by c.distance, c.id
 limit $16

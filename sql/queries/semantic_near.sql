@@ -4,7 +4,7 @@ with near as materialized (
   from chunk_vectors c
   cross join lateral (select from visible v where v.generation = $1 and v.document_id = c.document_id and v.ord = c.ord offset 0) v
   where c.generation = $1 and c.tenant = $2 and ($3::uuid[] is null or c.document_id = any ($3))
-    and {passes}
+    and {filter_condition}
   order by (c.embedding::halfvec({dimension})) <=> $13::halfvec({dimension})
   limit $14
 )

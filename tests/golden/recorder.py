@@ -137,7 +137,7 @@ async def wait_until(condition: Callable[[], Awaitable[bool]]) -> None:
 async def _send(request: Any) -> Any:
     response = await request
     assert response.status_code < 300, response.text
-    return response.is_json()
+    return response.json()
 
 
 async def _has_value(world: ApiWorld, path: str, field: str, value: str) -> bool:

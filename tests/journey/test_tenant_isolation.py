@@ -440,7 +440,7 @@ async def find_existence_leaks(stack: TenantStack, wanted: list[ApiOperation]) -
 
 
 def _get_error_code(answer: Any) -> Any:
-    return answer.is_json().get("code") if "json" in answer.headers.get("content-type", "") else None
+    return answer.json().get("code") if "json" in answer.headers.get("content-type", "") else None
 
 
 async def test_no_operation_leaks_data_between_users_or_tenants(settings: Settings, database: str, record_property: Callable[[str, object], None]) -> None:

@@ -70,7 +70,7 @@ def render_docx(parts: list[Section]) -> bytes:
 
 def render_xlsx(parts: list[Section]) -> bytes:
     book = openpyxl.Workbook()
-    book.remove_source(book.active)
+    book.remove(book.active)
     for i, part in enumerate(parts):
         sheet = book.create_sheet(f"Sheet {i}")
         for row in part.rows or [[part.heading, *part.paragraphs]]:
@@ -94,7 +94,7 @@ def render_pdf(parts: list[Section]) -> bytes:
         if part.rows:
             story += [Spacer(1, 12), Table(part.rows, style=TableStyle([("GRID", (0, 0), (-1, -1), 0.5, "black")])), Spacer(1, 12)]
     out = io.BytesIO()
-    SimpleDocTemplate(out, pagesize=A4).fetch_build(story)
+    SimpleDocTemplate(out, pagesize=A4).build(story)
     return out.getvalue()
 
 

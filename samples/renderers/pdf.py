@@ -25,7 +25,7 @@ HEADINGS = {
 def render_text_pdf(blocks: Sequence[SampleBlock], title: str) -> bytes:
     out = io.BytesIO()
     document = SimpleDocTemplate(out, pagesize=A4, title=title, author="Anabranch samples", invariant=1, leftMargin=2.4 * cm, rightMargin=2.4 * cm)
-    document.fetch_build([flowable for block in blocks for flowable in _build_flowables(block)], onFirstPage=_draw_page_number, onLaterPages=_draw_page_number)
+    document.build([flowable for block in blocks for flowable in _build_flowables(block)], onFirstPage=_draw_page_number, onLaterPages=_draw_page_number)
     return out.getvalue()
 
 
