@@ -17,7 +17,7 @@ from schemas.errors import AnabranchError
 
 COMMANDS = {
     "up": "anabranch.cli.up:up",
-    "open": "anabranch.cli.login_link:open_browser",
+    "open": "anabranch.cli.login_link:print_login_link",
     "down": "anabranch.cli.down:down",
     "api": "anabranch.cli.up:api",
     "worker": "anabranch.cli.up:worker",

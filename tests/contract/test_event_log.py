@@ -170,7 +170,7 @@ class TestReading:
         every = await read_all(case)
         for taken in (0, 1, 13, 30):
             last = {record.position.partition: record.position.offset for record in every[:taken]}
-            rest = await read_all(case, behind=last)
+            rest = await read_all(case, resume_after=last)
             assert {record.position for record in rest} == {record.position for record in every[taken:]}
 
     async def test_read_stops_at_end_known_at_start(self, case: LogCase) -> None:

@@ -47,7 +47,7 @@ def serve_answers(monkeypatch: pytest.MonkeyPatch) -> ServeAnswers:
 
     def serve(answers: dict[str, Any], lives: int) -> RecordedRequests:
         server = FailingServer(answers, lives)
-        for name in ("api_client", "beginning_client"):
+        for name in ("open_client", "open_or_initialize_client"):
             monkeypatch.setattr(f"anabranch.cli.server_connection.{name}", server.client)
         return server.requests
 

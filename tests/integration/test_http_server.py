@@ -69,7 +69,7 @@ async def test_invalid_http_gets_problem_with_remedy(header: bytes) -> None:
 
 async def test_server_stops_despite_clients_not_reading_streams() -> None:
     feed = MemoryFeed([FeedMessage(event="document.chunked.v1", data={"text": "x" * 64_000}, cursor="1.1")] * 100)
-    config = uvicorn.Config(create_app(make_services(feed=feed)), port=0, http=HttpProtocol, lifespan="off", log_config=None, access_log=False)
+    config = uvicorn.Config(create_app(make_services(event_feed=feed)), port=0, http=HttpProtocol, lifespan="off", log_config=None, access_log=False)
     server = UvicornServer(config)
     task = asyncio.create_task(server.serve())
     await wait_until(lambda: server.started)

@@ -54,7 +54,7 @@ class GenerationsCommand:
 @pytest.fixture
 def command() -> Iterator[GenerationsCommand]:
     desk = CannedGenerations()
-    with run_asgi_app(create_app(make_services(desk=desk))) as url:
+    with run_asgi_app(create_app(make_services(generations=desk))) as url:
         yield GenerationsCommand(desk, url)
 
 

@@ -221,7 +221,7 @@ class FolderBlobs:
     async def get(self, key: str) -> bytes:
         return self._path(key).read_bytes()
 
-    async def size(self, key: str) -> int | None:
+    async def get_size(self, key: str) -> int | None:
         return self._path(key).stat().st_size if self._path(key).exists() else None
 
     async def copy(self, source: str, target: str) -> None:

@@ -35,7 +35,7 @@ def intake() -> FakeIntake:
 
 @pytest.fixture
 async def client(intake: FakeIntake) -> AsyncIterator[httpx2.AsyncClient]:
-    async with make_client(make_services(intake=intake)) as found:
+    async with make_client(make_services(ingest=intake)) as found:
         yield found
 
 
@@ -226,7 +226,7 @@ async def test_errors_map_to_http_status_and_retry_after(error: Exception, statu
         async def accept(self, *_: Any) -> Any:
             raise error
 
-    async with make_client(make_services(intake=Failing())) as client:
+    async with make_client(make_services(ingest=Failing())) as client:
         response = await client.post("/v1/ingest", json={"text": "x"})
     body = assert_problem(response, status, error.code if isinstance(error, AnabranchError) else {507: "NO_SPACE", 500: "BUG"}[status])
     assert ("retry-after" in response.headers) == (status == 503)
@@ -280,7 +280,7 @@ async def test_readyz_fails_while_a_dependency_is_unavailable() -> None:
     async def ready() -> list[DependencyStatus]:
         return [DependencyStatus("database", True, "answers"), DependencyStatus("log", False, "away", "start it")]
 
-    async with make_client(make_services(ready=ready)) as client:
+    async with make_client(make_services(check_readiness=ready)) as client:
         response = await client.get("/readyz")
         assert (response.status_code, response.json()["dependencies"]["log"]["ok"]) == (503, False)
         assert (await client.get("/livez")).status_code == 200
@@ -345,7 +345,7 @@ async def test_request_over_concurrency_limit_is_busy_but_health_responds() -> N
             await leave.wait()
             return await super().submit_document(*arguments)
 
-    transport = httpx2.ASGITransport(create_app(make_services(intake=Slow()), max_requests=1))
+    transport = httpx2.ASGITransport(create_app(make_services(ingest=Slow()), max_requests=1))
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         first = asyncio.create_task(client.post("/v1/ingest", json={"text": "x"}))
         await entered.wait()

@@ -20,7 +20,7 @@ def feed() -> MemoryFeed:
 
 @pytest.fixture
 async def http(feed: MemoryFeed) -> AsyncIterator[httpx2.AsyncClient]:
-    transport = httpx2.ASGITransport(create_app(make_services(feed=feed)), raise_app_exceptions=False)
+    transport = httpx2.ASGITransport(create_app(make_services(event_feed=feed)), raise_app_exceptions=False)
     async with httpx2.AsyncClient(transport=transport, base_url="http://localhost") as client:
         yield client
 

@@ -175,7 +175,7 @@ async def test_pages_have_no_gaps_or_duplicates() -> None:
 
 
 async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
-    here = await make_harness(most_behind=50)
+    here = await make_harness(max_behind=50)
     stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
     opened = await anext(stream)
     await here.append(*["old.v1"] * (PAGE_SIZE + 300))
@@ -193,7 +193,7 @@ async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
 @pytest.mark.parametrize(("counted", "missed", "at_least"), [(100, 100, True), (1_000, 300, False)])
 async def test_large_dropped_count_is_reported_as_at_least(counted: int, missed: int, at_least: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.monitoring.event_feed.MAX_COUNTED", counted)
-    here = await make_harness(most_behind=50)
+    here = await make_harness(max_behind=50)
     stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
     await anext(stream)
     await here.append(*["old.v1"] * (PAGE_SIZE + 300))
@@ -224,7 +224,7 @@ async def test_expired_records_are_reported_once_as_dropped() -> None:
 
 
 async def test_stalled_stream_reports_all_expired_records() -> None:
-    here = await make_harness(most_behind=50)
+    here = await make_harness(max_behind=50)
     stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
     await anext(stream)
     await here.append(*["old.v1"] * (PAGE_SIZE + 300))
@@ -335,7 +335,7 @@ async def test_stream_stopped_mid_page_resumes_exactly() -> None:
 
 
 async def test_stream_over_limit_is_rejected() -> None:
-    here = await make_harness(most_streams=1)
+    here = await make_harness(max_streams=1)
     stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
     await anext(stream)
     with pytest.raises(TransientError, match="1 streams are open"):

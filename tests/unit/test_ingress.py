@@ -69,7 +69,7 @@ async def test_unnumbered_withdrawal_sorts_after_last_numbered_change(world: Sim
         async def latest(self, tenant: str, document_id: UUID) -> LatestRevision:
             return LatestRevision(True, "a", (1, 77, 0))
 
-    removed: DocumentRemoved = await run_ingress(world, DocumentWithdrawn(document_id=str(UUID(int=4))), revisions=Known())
+    removed: DocumentRemoved = await run_ingress(world, DocumentWithdrawn(document_id=str(UUID(int=4))), latest_revisions=Known())
     assert removed.order == [1, 77, 1]
     assert removed.external_id == "a"
 
@@ -124,9 +124,9 @@ async def test_unnumbered_amendment_sorts_between_correction_and_withdrawal(worl
             return LatestRevision(True, "a", (1, 77, 0, 3))
 
     by_id = DocumentAmended(document_id=str(UUID(int=4)), title="t")
-    first, second = [(await run_ingress(world, by_id, offset=offset, revisions=Known())).order for offset in (5, 6)]
+    first, second = [(await run_ingress(world, by_id, offset=offset, latest_revisions=Known())).order for offset in (5, 6)]
     assert [1, 77, 0, 3] < first < second < [1, 77, 1]
-    assert (await run_ingress(world, by_id, envelope={"sequence": 78}, revisions=Known())).order == [1, 78, 0]
+    assert (await run_ingress(world, by_id, envelope={"sequence": 78}, latest_revisions=Known())).order == [1, 78, 0]
 
 
 async def test_amendment_of_unknown_document_id_is_retried(world: SimulatedPipeline) -> None:
@@ -174,7 +174,7 @@ async def test_unsigned_event_of_own_source_is_refused(world: SimulatedPipeline,
 @pytest.mark.parametrize("change", [DocumentWithdrawn, DocumentAmended])
 async def test_change_of_unnumbered_document_ignores_sequence(world: SimulatedPipeline, change: Any) -> None:
     named = {"title": "t"} if change is DocumentAmended else {}
-    found = await run_ingress(world, change(document_id=str(UUID(int=4)), **named), envelope={"sequence": 2**62}, revisions=UnnumberedRevisions(), offset=9)
+    found = await run_ingress(world, change(document_id=str(UUID(int=4)), **named), envelope={"sequence": 2**62}, latest_revisions=UnnumberedRevisions(), offset=9)
     assert (found.order, found.numbered) == ([1, 9], False)
 
 
@@ -189,8 +189,8 @@ async def test_document_of_another_source_is_not_overwritten(world: SimulatedPip
 async def test_document_of_another_source_is_not_changed(world: SimulatedPipeline) -> None:
     identity = (await run_ingress(world, make_document())).document_id
     for data in (DocumentWithdrawn(document_id=str(identity)), DocumentWithdrawn(external_id="a"), DocumentAmended(external_id="a", title="t")):
-        assert await expect_refusal(world, data, source="evil", revisions=UnnumberedRevisions()) == "FOREIGN_DOCUMENT"
-    assert isinstance(await run_ingress(world, DocumentWithdrawn(external_id="a"), revisions=UnnumberedRevisions()), DocumentRemoved)
+        assert await expect_refusal(world, data, source="evil", latest_revisions=UnnumberedRevisions()) == "FOREIGN_DOCUMENT"
+    assert isinstance(await run_ingress(world, DocumentWithdrawn(external_id="a"), latest_revisions=UnnumberedRevisions()), DocumentRemoved)
 
 
 async def test_source_with_takeover_grant_overwrites_document(world: SimulatedPipeline) -> None:
@@ -205,7 +205,7 @@ async def test_source_with_takeover_grant_overwrites_document(world: SimulatedPi
 async def test_api_may_change_documents_of_any_source(world: SimulatedPipeline) -> None:
     await run_ingress(world, make_document())
     api: dict[str, Any] = {"source": "anabranch/api", "envelope": {"ours": True}}
-    await run_ingress(world, DocumentAmended(external_id="a", title="t"), **api, revisions=UnnumberedRevisions())
+    await run_ingress(world, DocumentAmended(external_id="a", title="t"), **api, latest_revisions=UnnumberedRevisions())
     await run_ingress(world, make_document("z"), offset=6)
     await run_ingress(world, make_document("y"), **api)
     assert await expect_refusal(world, make_document()) == "FOREIGN_DOCUMENT", "an upload belongs to the API"

@@ -37,7 +37,7 @@ class FakeRecordedTexts:
         self._texts = {view.chunk_id: view.text for view in built.index.views.values() if view.external_id not in without}
         self._texts |= {view.parent_id: view.text for view in built.index.parent_views.values() if not any(word in view.text for word in without)}
 
-    async def find(self, tenant: str, wanted: Sequence[RecordedText]) -> dict[UUID, str]:
+    async def fetch_texts(self, tenant: str, wanted: Sequence[RecordedText]) -> dict[UUID, str]:
         return {one.id: text for one in wanted if (text := self._texts.get(one.id)) is not None and hash_text(text) == one.text_sha256}
 
 

@@ -150,7 +150,7 @@ async def test_control_topic_is_visible_to_operators_only() -> None:
             asked.append(topics)
             yield FeedMessage(event="open", data={})
 
-    async with open_api("admin", feed=Feed()) as client:
+    async with open_api("admin", event_feed=Feed()) as client:
         for path in ("/v1/events?topics=control", "/v1/events?topics=raw,%20control", "/v1/stream?topics=control"):
             assert (await client.get(path)).status_code == 403
         for path in ("/v1/events", "/v1/stream"):
@@ -158,14 +158,14 @@ async def test_control_topic_is_visible_to_operators_only() -> None:
     assert len(asked) == 2
     for topics in asked:
         assert topics is not None and "control" not in topics and "outcomes" in topics
-    async with open_api("operator", feed=Feed()) as client:
+    async with open_api("operator", event_feed=Feed()) as client:
         for path in ("/v1/events?topics=control", "/v1/stream?topics=control"):
             assert (await client.get(path)).status_code == 200
 
 
 async def test_authentication_failures_are_rate_limited_per_address() -> None:
     counted: list[int] = []
-    async with open_api("nobody", max_failures=3, authentication_failed=lambda: counted.append(1)) as client:
+    async with open_api("nobody", max_failures_per_minute=3, count_failed_authentication=lambda: counted.append(1)) as client:
         answers = [await client.get("/v1/whoami", headers={"Authorization": f"Bearer ab_{number}"}) for number in range(5)]
         assert [answer.status_code for answer in answers] == [401, 401, 401, 429, 429]
         assert 1 <= int(answers[-1].headers["retry-after"]) <= WINDOW_S

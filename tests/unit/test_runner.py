@@ -205,7 +205,7 @@ async def test_events_before_newer_version_are_claimed(world: SimulatedPipeline)
     await world.run()
     [old] = world.log.topics["accepted"]
     newer = replace(old, record=replace(old.record, headers={**old.record.headers, "ce_type": b"document.accepted.v9"}))
-    runner = make_runner(world, None, topic="accepted", counts="always")
+    runner = make_runner(world, None, topic="accepted", ordering_policy="always")
     assert [work.stored_record for work in await runner.claim([old, old, newer, old])] == [old, old]
     with pytest.raises(NewerVersion):
         await runner.claim([newer, old])

@@ -211,7 +211,7 @@ class FakeSourceReader:
 async def run_supervisor(
     world: SupervisedSources, store: MemorySourceStore, monkeypatch: pytest.MonkeyPatch, door: SourceEpochs | None = None
 ) -> AsyncIterator[SourceSupervisor]:
-    for name in ("LOOK_S", "AGAIN_S"):
+    for name in ("POLL_S", "RETRY_S"):
         monkeypatch.setattr(f"services.sources.supervisor.{name}", 0.001)
     hosts = SourceSupervisor(world, store, world.open, world.caught_up, world.close_down, UUID(int=1), door or SourceEpochs())
     running = asyncio.create_task(hosts.run())
