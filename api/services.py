@@ -7,59 +7,25 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
-
 from api.event_feed import EventFeedPort
 from api.history import LineagePort, RunHistoryPort
-from api.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
 from api.sessions import BrowserSessions
 from api.signed_links import LinkSigner
 from evaluation.comparison_request import ComparisonRequest
 from evaluation.promotion_gate import PromotionRequest
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.events.erasure import Scope
+from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
-from schemas.languages import Language
 from schemas.ports.engines import BlobStore
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Authenticator, Principal
 from schemas.profiles import Profile
 from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse
+from schemas.readiness import DependencyStatus
+from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
 from schemas.sources import SourceRequest
-from schemas.values import Amendment, BlobRef, DocumentFields, ExternalId, Notice
-
-
-class IngestRequest(DocumentFields):
-    """One document: exactly one of `url`, `text` and `storage_key`, or a file beside these fields in multipart form."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    url: str | None = Field(None, max_length=8192, description="fetched once, from public addresses only")
-    text: str | None = Field(None, description="plain text or Markdown")
-    language: Language | None = None
-    storage_key: str | None = Field(None, max_length=1024, description="under uploads/<tenant>/ in the blob store")
-    external_id: ExternalId | None = None
-    force: bool = Field(False, description="process again even if nothing changed")
-
-
-class IngestReceipt(BaseModel):
-    """The event is durable in the log."""
-
-    status: str = "accepted"
-    document_id: UUID
-    ingestion_job_id: UUID
-    external_id: str | None
-    content_sha256: str | None = Field(description="null for a URL: it is fetched later, at the door")
-    duplicate: bool = Field(description="the document has these bytes, collection, tags and metadata already: nothing is done again")
-    warnings: list[Notice] = []
-
-
-@dataclass(frozen=True, slots=True)
-class PlannedEvent:
-    """The event that a request will be. Its id is the caller's Idempotency-Key where `chosen`: then it may have come before."""
-
-    event_id: str
-    has_idempotency_key: bool
+from schemas.values import Amendment, BlobRef
 
 
 class IngestPort(Protocol):
@@ -211,16 +177,6 @@ class BuildPort(Protocol):
 
     async def change_pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
         """`paused` and `events_per_second`; what is left out stays as it is."""
-
-
-@dataclass(frozen=True, slots=True)
-class DependencyStatus:
-    """One line of `/readyz`."""
-
-    name: str
-    ok: bool
-    detail: str
-    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,6 @@ from uuid import UUID
 
 import numpy as np
 
-from anabranch.composition.overrides import utc_now
 from anabranch.config.settings import Settings
 from anabranch.eval.ephemeral_stack import EphemeralStack, start_ephemeral_stack
 from anabranch.eval.runner import CALLER, ingest_documents
@@ -27,6 +26,7 @@ from benchmarks.harness import print_report, silence_logs
 from benchmarks.refusal_set import RefusalQuestion, list_documents, load_questions
 from engines.rerank.maxsim import THRESHOLD
 from evaluation.retrieval_set import RetrievalSet, read_retrieval_set
+from schemas.clock import utc_now
 from schemas.events import Content, DocumentReceived
 from schemas.questions import Filters, QueryRequest
 from streams.codec import Codec

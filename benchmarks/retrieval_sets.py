@@ -14,7 +14,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from anabranch.composition.overrides import utc_now
 from anabranch.config.settings import Settings
 from anabranch.eval.ephemeral_stack import start_ephemeral_stack
 from anabranch.eval.runner import ingest_documents, rank_documents
@@ -23,6 +22,7 @@ from evaluation.bootstrap import paired_interval
 from evaluation.metrics import MEASURES, measure_queries
 from evaluation.retrieval_eval import evaluate_retrieval
 from evaluation.retrieval_set import TestDocument, read_retrieval_set
+from schemas.clock import utc_now
 from schemas.questions import Channel
 
 CONFIGURATIONS: dict[str, tuple[tuple[Channel, ...] | None, str]] = {

@@ -55,11 +55,11 @@ async def measure_channels(bench: BenchmarkPipeline, queries: Sequence[str], vec
             async with search.open_snapshot() as snapshot:
                 no_filters, seeds = Filters(), [EntitySeed("MISC", word, 1.0) for word in text.split()]
                 latencies_ms["lexical"].append(
-                    await measure_ms(lambda: snapshot.search_lexical(TENANT, text, language="en", filters=no_filters, k=K, budget=5000))
+                    await measure_ms(lambda: snapshot.search_lexical(TENANT, text, language="en", filters=no_filters, k=K, budget=5000))  # noqa: B023
                 )
                 latencies_ms["semantic"].append(await measure_ms(lambda: snapshot.search_semantic(TENANT, vector, filters=no_filters, k=K)))  # noqa: B023
                 latencies_ms["graph"].append(
-                    await measure_ms(lambda: snapshot.search_graph(TENANT, seeds, hops=2, fan_out=25, decay=0.5, filters=no_filters, k=50))
+                    await measure_ms(lambda: snapshot.search_graph(TENANT, seeds, hops=2, fan_out=25, decay=0.5, filters=no_filters, k=50))  # noqa: B023
                 )
     finally:
         await close_pool(pool)

@@ -11,13 +11,13 @@ from typing import Any, Protocol
 from urllib.parse import urlsplit
 from uuid import UUID
 
-from api.services import IngestReceipt, IngestRequest, PlannedEvent
 from engines.disk import DiskReserve
 from processors.pinning import check_storage_key
 from schemas.amendments import normalize_readers
 from schemas.errors import CredentialsInUrl, Forbidden, ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import make_document_id, make_received_id, sha256_hex, sha256_of_file
+from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.ports.engines import BlobStore
 from schemas.ports.log import EventLog
 from schemas.ports.search import DocumentCatalog

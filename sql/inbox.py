@@ -73,7 +73,11 @@ async def claim_events(connection: Connection, generation: str, stage: str, orde
 async def record_visibility_changes(connection: Connection, generation: str, stage: str, changes: Mapping[UUID, VisibilityChange]) -> None:
     if changes:
         await connection.execute(
-            load_query("record_visibility_changes"), generation, stage, list(changes), [encode_json_text(_encode_visibility_change(change)) for change in changes.values()]
+            load_query("record_visibility_changes"),
+            generation,
+            stage,
+            list(changes),
+            [encode_json_text(_encode_visibility_change(change)) for change in changes.values()],
         )
 
 

@@ -45,7 +45,9 @@ class PgFeed:
     async def read_page(self, after: str, topics: Sequence[str], limit: int) -> FeedPage:
         position = _parse_position(after)
         with translate_log_errors():
-            rows = await self._pool.fetch(load_query("feed_page"), list(topics), position.xact, position.position, limit, MAX_PAYLOAD_BYTES, position.seen_batch)
+            rows = await self._pool.fetch(
+                load_query("feed_page"), list(topics), position.xact, position.position, limit, MAX_PAYLOAD_BYTES, position.seen_batch
+            )
         head = rows[0]
         _check_not_ahead(position, FeedPosition(head["horizon"], -1, head["last_batch"]))
         records = [_to_feed_record(row) for row in rows if row["topic"] is not None]

@@ -28,7 +28,12 @@ async def activate_complete_revisions(
     tenants = collect_tenants([verdict.event for verdict in verdicts])
     orders = dict(last_event_by_revision.keys())
     rows = await connection.fetch(
-        load_query("activate_revisions"), generation, *_to_columns(orders), [tenants[document] for document in orders], list(last_event_by_revision.values()), stage
+        load_query("activate_revisions"),
+        generation,
+        *_to_columns(orders),
+        [tenants[document] for document in orders],
+        list(last_event_by_revision.values()),
+        stage,
     )
     if replaced_orders := {row["document_id"]: orders[row["document_id"]] for row in rows if row["follows"]}:
         await connection.execute(load_query("archive_older_rows"), generation, *_to_columns(replaced_orders))

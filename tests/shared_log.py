@@ -8,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import prepare_storage
 from anabranch.config.settings import Settings
+from services.storage import Storage
 from sql.offset_store import PgOffsetStore
 from sql.pool import Pool
 from streams.memory_log import MemoryLog

@@ -16,8 +16,8 @@ from anabranch.cli.options import LocalOptions
 from anabranch.cli.output import print_json_line, print_stderr, print_table
 
 if TYPE_CHECKING:
-    from anabranch.composition.storage import Storage
     from anabranch.config.settings import Settings
+    from services.storage import Storage
 
     FetchRows = Callable[[Storage], Awaitable[list[dict[str, Any]]]]
     OpenDatabase = Callable[[Settings], AbstractAsyncContextManager[str]]

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.composition.retriever import load_all_profiles, prepare_retriever
-from anabranch.composition.storage import Storage, build_disk_reserve, prepare_storage
+from anabranch.composition.storage import build_disk_reserve, prepare_storage
 from anabranch.config.schema import build_config_schema
 from anabranch.config.settings import Settings
 from anabranch.encryption.local_keys import load_link_key
@@ -49,6 +49,7 @@ from services.query.run_history import QueryEventTap, RunHistory
 from services.query.service import QueryService
 from services.replay.service import ReplayService
 from services.sources.reader_factory import build_source_service
+from services.storage import Storage
 from sql.api_keys import PgApiKeys
 from sql.audit import PgAudit
 from sql.document_events import PgDocumentEvents

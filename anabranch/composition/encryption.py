@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import base64
 import binascii
 import hmac
@@ -10,15 +9,13 @@ import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Protocol
-from uuid import UUID
 
 import structlog
 
 from anabranch.config.settings import Settings
 from anabranch.encryption.key_file import KeyFile
 from anabranch.encryption.local_keys import load_master_key
-from schemas.errors import ConfigurationError, PermanentError
-from schemas.events import KeysDestroyed
+from schemas.errors import ConfigurationError
 from schemas.ids import canonical_json
 from schemas.ports.log import EventLog
 from sql.keystore import ALL_TENANTS, PgKeystore, wrong_key_file_error
@@ -101,30 +98,6 @@ async def open_key_file(settings: Settings, pool: Pool) -> KeyFile | None:
 def resolve_key_file_path(settings: Settings) -> Path | None:
     default_path = settings.data_dir / KEY_FILE_NAME if settings.mode == "embedded" else None
     return settings.log.key_file or default_path
-
-
-async def overwrite_destroyed_shares(pool: Pool, key_file: KeyFile | None) -> None:
-    """Overwrite the shares of destroyed keys, also of those whose destruction a crash interrupted."""
-    if key_file is not None:
-        await asyncio.to_thread(key_file.overwrite, await PgKeystore(pool).fetch_destroyed_slots())
-
-
-async def reapply_key_destruction(log: EventLog, codec: Codec, pool: Pool, key_file: KeyFile | None = None) -> dict[UUID, int]:
-    """Apply what the log says of destroyed keys: the keystore may come from a backup that is older. Returns the receipts for which they
-    were, each with the offset at which that was said first. Raises NewerVersion where a newer program said it."""
-    receipt_offsets: dict[UUID, int] = {}
-    keystore, type_prefix = PgKeystore(pool), f"{KeysDestroyed.name}.v".encode()
-    async for stored in log.read(CONTROL):
-        if stored.record.headers.get("ce_type", b"").startswith(type_prefix):
-            try:
-                event = await codec.decode(stored)
-            except PermanentError as error:
-                logger.warning("event_skipped", topic=CONTROL, offset=stored.position.offset, code=error.code)
-                continue
-            await keystore.destroy(event.data.tenant, event.data.keys)
-            receipt_offsets.setdefault(event.data.receipt_id, stored.position.offset)
-    await overwrite_destroyed_shares(pool, key_file)
-    return receipt_offsets
 
 
 def build_readable_check(settings: Settings) -> Callable[[str], bool]:

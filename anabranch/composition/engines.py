@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides, watch_nothing
@@ -15,20 +14,10 @@ from engines.resilience import ServerInstrumentation
 from engines.server_settings import ServerSettings
 from schemas.errors import ConfigurationError
 from schemas.generations import EmbedConfig, ExtractConfig, IndexConfig, OcrConfig
-from schemas.ports.engines import Chunker, Embedder, Extractor, LanguageDetector, Parser
+from schemas.ports.engines import Embedder, Extractor, Parser
+from services.engine_set import Engines
 
 WatchFor = Callable[[str], ServerInstrumentation]
-
-
-@dataclass(frozen=True, slots=True)
-class Engines:
-    """What makes the index."""
-
-    parser: Parser
-    chunker: Chunker
-    extractor: Extractor
-    embedder: Embedder
-    languages: LanguageDetector
 
 
 @asynccontextmanager

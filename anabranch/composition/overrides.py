@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from uuid import UUID, uuid4
 
 from engines.resilience import NoServerInstrumentation, ServerInstrumentation
+from schemas.clock import utc_now
 from schemas.generations import IndexConfig
 from schemas.ports.engines import BlobStore, ChatModel, Chunker, Embedder, Extractor, Fetcher, LanguageDetector, Parser, Reranker
-
-
-def utc_now() -> datetime:
-    return datetime.now(UTC)
 
 
 def watch_nothing(section: str) -> ServerInstrumentation:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from anabranch.composition.encryption import build_readable_check
-from anabranch.composition.engines import Engines
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import Storage
 from anabranch.config.settings import IngestSettings, Settings
 from engines.http_fetcher import HttpFetcher
 from schemas.generations import Generation
 from schemas.ports.stage_ports import IngressLimits, StagePorts
+from services.engine_set import Engines
 from services.erasure.eraser import DocumentEraser
 from services.sources.supervisor import SourceEpochs
+from services.storage import Storage
 from sql.document_owners import PgDocumentOwners
 from sql.engine_results import PgEngineResultCache
 from sql.revisions import PgRevisions

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from anabranch.composition.engines import WatchFor, build_server_settings, open_embedder, resolve_models_folder
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
-from anabranch.composition.storage import Storage
 from anabranch.config.index_config import require_model
 from anabranch.config.settings import Settings
 from engines.embed.states import unpack_states
@@ -26,6 +25,7 @@ from schemas.ports.search import SearchIndex
 from services.engine_warmup import warm_in_background
 from services.query.caches import Caches, open_caches
 from services.query.outdated_embedder import OutdatedEmbedder
+from services.storage import Storage
 
 PROFILE_FOLDERS = (Path(__file__).parents[1] / "_profiles", Path(__file__).parents[2] / "profiles")
 """In the wheel, in the sources."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
@@ -14,13 +13,13 @@ from anabranch.composition.encryption import TopicListingLog, build_codec, open_
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
-from anabranch.encryption.key_file import KeyFile
 from anabranch.process.temporary_files import open_temporary_folder
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve
 from schemas.ports.engines import BlobStore
-from schemas.ports.log import EventLog, Subscriber
+from schemas.ports.log import Subscriber
 from schemas.records import Position
+from services.storage import Storage
 from sql.log import PgLog
 from sql.log_reader import PgSubscriber
 from sql.migrate import migrate
@@ -31,47 +30,6 @@ from streams.kafka.client_settings import KafkaClientSettings
 from streams.topics import RAW, RETENTION_MS, get_partition_counts
 
 LOG_EPOCH = 1
-
-
-@dataclass(frozen=True, slots=True)
-class Storage:
-    dsn: str
-    pool: Pool
-    log: EventLog
-    subscriber: Subscriber
-    blobs: BlobStore
-    codec: Codec
-    stamp: Callable[[Position, datetime], list[int]]
-    offset_store: PgOffsetStore
-    """By groups of Kafka; on the Postgres log cursors lie beside the tables anyway."""
-    producer_topics: tuple[str, ...] = ()
-    """Topics `raw.NAME`, each of one producer."""
-    key_file: KeyFile | None = None
-
-    async def count_pending(self, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
-        """How many records of the topic (those below the offsets of their partitions) the group has still to finish."""
-        if isinstance(self.log, PgLog):
-            return await self.log.count_unread(group, topic, (below or {}).get(0))
-        ends, acknowledged = await self.log.fetch_offset_bounds(topic), await self.log.fetch_committed_offsets(group, topic)
-        return sum(
-            max(0, _limit_end(following, below, partition) - max(first, acknowledged.get(partition, first))) for partition, (first, following) in ends.items()
-        )
-
-    async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
-        """How many the topic holds (below the offsets of its partitions)."""
-        if isinstance(self.log, PgLog):
-            return await self.log.count_unread("", topic, (below or {}).get(0))
-        return sum(
-            max(0, _limit_end(following, below, partition) - first) for partition, (first, following) in (await self.log.fetch_offset_bounds(topic)).items()
-        )
-
-    async def fetch_ends(self, topic: str) -> dict[int, int]:
-        """Per partition the offset after the last record."""
-        return {partition: following for partition, (_, following) in (await self.log.fetch_offset_bounds(topic)).items()}
-
-
-def _limit_end(following: int, below: Mapping[int, int] | None, partition: int) -> int:
-    return following if below is None else min(following, below.get(partition, 0))
 
 
 @asynccontextmanager

@@ -7,16 +7,17 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from anabranch.composition.encryption import reapply_key_destruction
-from anabranch.composition.engines import Engines, prepare_engines, resolve_models_folder
+from anabranch.composition.engines import prepare_engines, resolve_models_folder
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import prepare_storage
 from anabranch.config.generation_overrides import resolve_generation_settings
 from anabranch.config.index_config import add_engine_fingerprints, build_index_config, check_config_matches
 from anabranch.config.settings import Settings
 from processors import STAGES
 from schemas.generations import Generation, IndexConfig
+from services.engine_set import Engines
 from services.engine_warmup import warm_in_background
+from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.builder import GenerationBuilder
 from services.generations.decisions import GenerationDecisions
 from services.generations.first_generation import find_current_generation, publish_first_generation
@@ -24,6 +25,7 @@ from services.recovery.restore_check import check_tables_current
 from services.replay.replay_worker import ReplayWorker
 from services.sources.reader_factory import build_source_supervisor
 from services.sources.supervisor import SourceEpochs, SourceSupervisor
+from services.storage import Storage
 from services.worker.consumer_supervisor import ConsumerSupervisor
 from services.worker.engine_registry import EngineRegistry
 from services.worker.maintenance import Maintenance

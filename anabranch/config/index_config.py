@@ -20,7 +20,7 @@ from schemas.generations import (
 )
 
 if TYPE_CHECKING:
-    from anabranch.composition.engines import Engines
+    from services.engine_set import Engines
 
 INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "ocr")
 OUTDATED_REMEDIES = {

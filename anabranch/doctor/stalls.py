@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
-from anabranch.composition.storage import Storage, open_unprepared_storage
+from anabranch.composition.storage import open_unprepared_storage
 from anabranch.config.settings import Settings
 from anabranch.doctor.connections import LOCK_WAIT_S, find_dsn
 from anabranch.doctor.findings import Check, Finding
@@ -14,6 +14,7 @@ from schemas.errors import TransientError
 from schemas.generations import Generation
 from schemas.ports.reader_status import Pause
 from services.monitoring.lag_diagnosis import add_lock_holder, explain_lags, format_horizon_holder, format_lock_holder, format_stall, suggest_release
+from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.inspection import fetch_blocking_transactions, list_pending_migrations
 from sql.pool import build_lock_timeout_settings, close_pool, open_pool

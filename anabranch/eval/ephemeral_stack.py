@@ -11,12 +11,12 @@ from pathlib import Path
 
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.composition.retriever import prepare_retriever
-from anabranch.composition.storage import Storage
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
 from anabranch.process.database import open_database
 from retrieval.pipeline import Retriever
 from schemas.errors import FatalError
+from services.storage import Storage
 from sql.pool import close_pool, open_pool
 from sql.search import PgSearch
 

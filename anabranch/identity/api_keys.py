@@ -15,9 +15,9 @@ from datetime import datetime, timedelta
 from argon2 import PasswordHasher
 from argon2.exceptions import VerificationError
 
-from anabranch.composition.overrides import utc_now
 from anabranch.identity.audit import AuditLog
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
+from schemas.clock import utc_now
 from schemas.errors import Forbidden, InvalidRequest, NotFound, Unauthenticated
 from schemas.principals import Principal
 from schemas.roles import ROLES

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from api.audit import AuditedRoute
 from api.dependencies import ServicesDep, require_whole_tenant
-from api.replay_requests import EventsPerSecond
+from schemas.replay_requests import EventsPerSecond
 
 router = APIRouter(tags=["generations"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)])
 SettingOverrides: Any = Field([], description="settings as `section.key=value`, on top of those that the live generation was made with")

@@ -12,9 +12,9 @@ from fastapi import APIRouter, Header, Query
 from fastapi.responses import StreamingResponse
 
 from api.dependencies import Caller, PageLimit, ServicesDep
-from api.event_feed import FeedMessage, LogPage
 from api.sse import MEDIA_TYPE, format_event
 from schemas.errors import Forbidden, InvalidRequest, NotFound
+from schemas.event_feed import FeedMessage, LogPage
 from schemas.principals import Principal
 from schemas.timestamps import Timestamp
 from streams.topics import CONTROL, get_partition_counts

@@ -16,10 +16,11 @@ from starlette.requests import ClientDisconnect
 
 from api.dependencies import Caller, ServicesDep
 from api.multipart import MultipartForm, read_form
-from api.services import IngestReceipt, IngestRequest, PlannedEvent, Services
+from api.services import Services
 from api.validation import check_json, check_text, read_json
 from api.validation_remedies import format_remedy
 from schemas.errors import InvalidRequest, NotFound, PermanentError
+from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.values import BlobRef
 
 router = APIRouter(tags=["ingest"])

@@ -9,7 +9,7 @@ from fastapi import APIRouter
 
 from api.audit import AuditedRoute
 from api.dependencies import PageLimit, ServicesDep, WholeTenant
-from api.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
+from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
 
 router = APIRouter(tags=["replays"], route_class=AuditedRoute)
 STATE_BY_ACTION: dict[str, str] = {"pause": "paused", "resume": "running", "cancel": "cancelled"}

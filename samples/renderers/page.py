@@ -9,6 +9,7 @@ from pathlib import Path
 
 import reportlab
 from PIL import Image, ImageDraw, ImageFilter, ImageFont
+
 from samples.renderers.blocks import SampleBlock
 
 DPI = 150

@@ -12,6 +12,7 @@ from reportlab.lib.units import cm
 from reportlab.lib.utils import ImageReader
 from reportlab.pdfgen import canvas
 from reportlab.platypus import Flowable, ListFlowable, Paragraph, SimpleDocTemplate, Spacer, Table
+
 from samples.renderers.blocks import SampleBlock
 
 BODY = ParagraphStyle("body", parent=getSampleStyleSheet()["BodyText"], fontName="Helvetica", fontSize=11, leading=16, spaceAfter=8)

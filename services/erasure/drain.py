@@ -9,9 +9,9 @@ from datetime import datetime
 
 import structlog
 
-from anabranch.composition.storage import Storage
 from processors import STAGES
 from services.generations.stage_assignments import StageAssignment, assign_stages
+from services.storage import Storage
 from sql.erasure import PgErasure
 from sql.generation_builds import PgGenerationBuilds
 from sql.generations import PgGenerations

@@ -11,14 +11,14 @@ from uuid import UUID
 
 import structlog
 
-from anabranch.composition.encryption import overwrite_destroyed_shares
-from anabranch.composition.storage import Storage
 from schemas.events import DocumentWithdrawn, ErasureCompleted, ErasureRequested, KeysDestroyed
 from schemas.ids import content_id
 from schemas.records import Record
 from services.erasure.document_blobs import find_document_blobs
 from services.erasure.drain import DrainBarrier
+from services.erasure.key_destruction import overwrite_destroyed_shares
 from services.erasure.receipt import build_receipt
+from services.storage import Storage
 from sql.compaction import compact_lexical
 from sql.erasure import AFFECTED_TABLES, RESENT_COUNT, UNSCRUBBED_PREFIX, WAL_MARKER, PgErasure
 from sql.generations import PgGenerations

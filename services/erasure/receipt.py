@@ -6,9 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime
 
-from anabranch.composition.storage import Storage
 from schemas.events import ErasureCompleted, ErasureRequested
 from schemas.ports.log import EventLog
+from services.storage import Storage
 from sql.erasure import DONE_MARKER, EVENT_COUNT, RESENT_COUNT, SOURCE_COUNT, SUBJECT_COUNT, UNSCRUBBED_PREFIX, WAL_MARKER, PgErasure
 from sql.keystore import PgKeystore
 from sql.log import PgLog

@@ -8,12 +8,12 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from anabranch.composition.storage import Storage
 from schemas.errors import InvalidRequest, NotFound
 from schemas.events import ErasureRequested
 from schemas.events.erasure import Scope
 from schemas.ids import content_id
 from schemas.rows import ErasureRequestRow
+from services.storage import Storage
 from sql.erasure import PgErasure
 from sql.erasure_receipts import PgErasureReceipts
 from streams.publisher import build_root_event

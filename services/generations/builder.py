@@ -10,13 +10,13 @@ from dataclasses import dataclass, field
 
 import structlog
 
-from anabranch.composition.storage import Storage
 from schemas.errors import AnabranchError, PermanentError, TransientError
 from schemas.generations import Generation
 from services.generations.decisions import GenerationDecisions
 from services.generations.removal import finish_drop
 from services.generations.retention import check_retained
 from services.generations.stage_assignments import StageAssignment, assign_stages, resolve_topic_generation
+from services.storage import Storage
 from sql.checksum import find_differing_tables
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.generation_removal import begin_generation_drop, list_unremoved_generations

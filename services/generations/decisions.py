@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from anabranch.composition.overrides import NO_OVERRIDES
+from schemas.clock import utc_now
 from schemas.events import EventData, GenerationBuilt, GenerationCreated, GenerationDropped, GenerationPromoted
 from schemas.generations import Generation
 from schemas.ports.log import EventLog
@@ -25,8 +25,8 @@ class GenerationDecisions:
 
     log: EventLog
     codec: Codec
-    clock: Callable[[], datetime] = NO_OVERRIDES.clock
-    fresh_id: Callable[[], UUID] = NO_OVERRIDES.fresh_id
+    clock: Callable[[], datetime] = utc_now
+    fresh_id: Callable[[], UUID] = uuid4
 
     async def publish_created(self, generation: Generation, base: str, purpose: Literal["rebuild", "reindex"]) -> int:
         return await self._publish(GenerationCreated(generation=generation, base=base, purpose=purpose), generation.name)

@@ -7,9 +7,8 @@ from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from anabranch.composition.engines import Engines, prepare_engines
+from anabranch.composition.engines import prepare_engines
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
-from anabranch.composition.storage import Storage
 from anabranch.config.generation_overrides import load_overrides, resolve_generation_settings, store_overrides
 from anabranch.config.index_config import add_engine_fingerprints, build_index_config, check_index_settings, diff_settings
 from anabranch.config.loader import override_settings
@@ -18,10 +17,12 @@ from anabranch.identity.approvals import check_settings_approved
 from processors import get_stage_versions
 from schemas.errors import ConfigurationError, InvalidRequest, NotFound, PermanentError, TransientError
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
+from services.engine_set import Engines
 from services.generations.decisions import GenerationDecisions
 from services.generations.reindex_plan import OUTPUT_TOPICS, ReindexPlan, ReindexPlanner, find_changed_stages
 from services.generations.retention import check_retained
 from services.projection_wait import wait_until_projected
+from services.storage import Storage
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.generations import PgGenerations
 from streams.topics import get_partition_counts

@@ -8,8 +8,6 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
-from anabranch.composition.engines import Engines
-from anabranch.composition.storage import Storage
 from processors import STAGES
 from processors.chunk import pack_parts
 from processors.embed import make_embedding_key
@@ -21,6 +19,8 @@ from schemas.generations import Generation
 from schemas.ports.engines import LocalFile
 from schemas.ports.ledger import MemoKey
 from schemas.values import ParentChunk
+from services.engine_set import Engines
+from services.storage import Storage
 from sql.engine_results import PgEngineResultCache
 from sql.index_size import IndexSize, fetch_visible_orders, measure_index
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from anabranch.composition.storage import Storage
 from schemas.errors import PermanentError
+from services.storage import Storage
 from sql.index_size import fetch_first_needed_positions
 
 

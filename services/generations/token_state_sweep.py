@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.composition.storage import Storage
 from processors import STAGES, embed, index
 from services.generations.stage_assignments import assign_stages
+from services.storage import Storage
 from sql.dropped_states import delete_dropped_states, fetch_dropped_states
 from sql.erasure import PgErasure
 from sql.generations import PgGenerations

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 from prometheus_client.registry import Collector
 
-from anabranch.composition.overrides import utc_now
 from engines.resilience import CircuitState
+from schemas.clock import utc_now
 from schemas.judgements import FeedbackRequest
 from schemas.questions import QueryResponse, SearchResponse, Trace
 from schemas.records import Record

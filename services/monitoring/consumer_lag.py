@@ -6,11 +6,11 @@ from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import Any
 
-from anabranch.composition.storage import Storage
 from processors import STAGES, transcribe
 from schemas.errors import ConfigurationError
 from services.generations.first_generation import FIRST_GENERATION
 from services.generations.stage_assignments import StageAssignment, assign_stages, resolve_topic_generation
+from services.storage import Storage
 from sql.event_times import fetch_oldest_unread_time
 from sql.generations import PgGenerations
 from sql.log import PgLog

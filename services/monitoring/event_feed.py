@@ -12,8 +12,8 @@ from datetime import datetime
 from typing import Any, Protocol
 from uuid import UUID
 
-from api.event_feed import FeedMessage, LogEntry, LogPage
 from schemas.errors import AnabranchError, CursorAhead, TransientError
+from schemas.event_feed import FeedMessage, LogEntry, LogPage
 from schemas.ports.feed import RecordFeed
 from schemas.ports.ledger import GenerationStore
 from schemas.ports.search import DocumentCatalog

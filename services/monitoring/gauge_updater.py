@@ -12,11 +12,11 @@ from typing import Any
 import structlog
 from prometheus_client import Gauge
 
-from anabranch.composition.overrides import utc_now
-from anabranch.composition.storage import Storage
+from schemas.clock import utc_now
 from schemas.errors import TransientError
 from services.instrumentation.metrics import Metrics
 from services.monitoring.consumer_lag import fetch_oldest_pending_time, fetch_stage_lags
+from services.storage import Storage
 from sql.documents import PgDocuments
 from sql.event_times import fetch_received_times
 from sql.generations import PgGenerations

@@ -7,10 +7,10 @@ from dataclasses import asdict
 from datetime import UTC, datetime
 from typing import Any
 
-from anabranch.composition.storage import Storage
 from schemas.errors import TransientError
 from schemas.ports.reader_status import ALL_PARTITIONS, Pause
 from services.monitoring.consumer_lag import ConsumerKey, fetch_consumer_lag, fetch_oldest_pending_time, list_consumers
+from services.storage import Storage
 from sql.diagnosis import fetch_lock_holder, fetch_oldest_running_work, has_reader
 from sql.errors import LOCK_TIMEOUT_CODE
 from sql.inspection import fetch_blocking_transactions, fetch_horizon_holder

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 from uuid import UUID
 
-from api.event_feed import LogEntry
 from schemas.errors import AnabranchError, TransientError
+from schemas.event_feed import LogEntry
 from schemas.ports.feed import FeedRecord
 from schemas.principals import Principal
 from schemas.records import StoredRecord

@@ -7,14 +7,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.composition.storage import Storage, build_disk_reserve
+from anabranch.composition.storage import build_disk_reserve
 from anabranch.config.settings import Settings
 from anabranch.version import get_program_version
-from api.services import DependencyStatus
 from engines.disk import MIB
 from schemas.errors import AnabranchError, NoSpace, NotFound
 from schemas.principals import Principal
+from schemas.readiness import DependencyStatus
 from services.query.retriever_pool import RetrieverPool
+from services.storage import Storage
 from sql.documents import PgDocuments
 from sql.generations import PgGenerations
 from sql.listings import PgListings

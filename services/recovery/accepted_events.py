@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from anabranch.composition.storage import Storage
 from schemas.errors import DataErased, KeyLost, PermanentError
 from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentRemoved
 from schemas.records import StoredRecord
+from services.storage import Storage
 from sql.inbox import ERASED_PAYLOAD
 from streams.topics import ACCEPTED, DEAD_LETTERS
 

@@ -8,11 +8,11 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from anabranch.composition.storage import Storage
 from processors import receive
 from schemas.errors import PermanentError
 from schemas.records import StoredRecord
 from services.recovery.accepted_events import parse_encryption_key
+from services.storage import Storage
 from sql.keystore import PgKeystore
 from sql.recovery import find_admitted_events
 from streams.topics import ACCEPTED

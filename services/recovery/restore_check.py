@@ -10,7 +10,6 @@ from uuid import UUID
 
 import structlog
 
-from anabranch.composition.storage import Storage
 from processors import STAGES, control, receive, transcribe
 from schemas.errors import ConfigurationError, LogUnavailable
 from schemas.records import StoredRecord
@@ -18,6 +17,7 @@ from services.generations.first_generation import FIRST_GENERATION
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.recovery.accepted_events import load_accepted_events
 from services.recovery.lost_keys import LostKeys, find_lost_keys, find_unrecoverable_keys
+from services.storage import Storage
 from sql.document_owners import restore_owners
 from sql.erasure_receipts import PgErasureReceipts
 from sql.generations import PgGenerations

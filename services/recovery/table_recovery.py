@@ -9,8 +9,7 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from anabranch.composition.encryption import reapply_key_destruction
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import prepare_storage
 from anabranch.config.settings import Settings
 from processors import STAGES, announce, control, erase
 from schemas.errors import ConfigurationError, DataErased, NewerVersion, PermanentError
@@ -18,9 +17,11 @@ from schemas.events import DocumentRemoved, EventData, KeysDestroyed
 from schemas.ports.ledger import ProjectedEvent
 from schemas.records import StoredRecord
 from services.erasure.eraser import REASON_PREFIX
+from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.first_generation import find_current_generation
 from services.generations.stage_assignments import StageAssignment, assign_stages
 from services.recovery.accepted_events import load_accepted_events, parse_encryption_key
+from services.storage import Storage
 from sql.document_owners import restore_owners
 from sql.erasure import PgErasure
 from sql.erasure_receipts import PgErasureReceipts

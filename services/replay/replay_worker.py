@@ -14,12 +14,12 @@ from uuid import UUID
 
 import structlog
 
-from anabranch.composition.storage import Storage
 from schemas.errors import AnabranchError, NotFound, PermanentError, TransientError
 from schemas.events import DeadLetterClosed, Event
 from schemas.ids import content_id
 from schemas.records import Record, StoredRecord
 from services.replay.record_filter import RecordFilter
+from services.storage import Storage
 from sql.replays import LEASE_S, OpenDeadLetter, PgReplays, Replay, ReplayCounts
 from streams.publisher import build_root_event
 from streams.reprocess import ReprocessResult, reprocess

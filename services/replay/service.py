@@ -10,14 +10,14 @@ from datetime import datetime
 from typing import Any, cast
 from uuid import UUID
 
-from anabranch.composition.storage import Storage
-from api.replay_requests import DeadLetterSelection, DiscardRequest, OffsetRange, RedriveRequest, ReplayRequest
 from processors import STAGES
 from schemas.errors import InvalidRequest, NotFound
 from schemas.generations import Generation
 from schemas.ports.log import EventLog
 from schemas.records import Position, StoredRecord
+from schemas.replay_requests import DeadLetterSelection, DiscardRequest, OffsetRange, RedriveRequest, ReplayRequest
 from services.replay.replay_worker import close_dead_letters, load_record_filter
+from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.replays import OpenDeadLetter, PgReplays, Replay, ReplayCounts
 from streams.stage import Stage

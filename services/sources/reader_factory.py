@@ -11,7 +11,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import Storage, build_kafka_settings
+from anabranch.composition.storage import build_kafka_settings
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import load_allowed_folders
 from engines.http_fetcher import HttpFetcher
@@ -25,6 +25,7 @@ from schemas.sources import DebeziumSource, DeclaredSource, FolderSource, Postgr
 from services.generations.stage_assignments import assign_stages
 from services.sources.service import SourceService, check_folder, check_table, format_dsn_setting
 from services.sources.supervisor import SourceEpochs, SourceReader, SourceSupervisor
+from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.replication_slot import PgChangeReader
 from sql.source_state import PgSourceStore

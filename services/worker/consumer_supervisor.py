@@ -12,7 +12,6 @@ import structlog
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.ports import build_ports
-from anabranch.composition.storage import Storage
 from anabranch.config.index_config import make_outdated_error
 from anabranch.config.settings import Settings
 from schemas.errors import AnabranchError, TransientError
@@ -34,6 +33,7 @@ from services.generations.stage_assignments import (
 from services.instrumentation.outcome_log import OutcomeLoggingLog, OutcomeSuppressingLog
 from services.instrumentation.publish_listener import NotifyingLog
 from services.sources.supervisor import SourceEpochs
+from services.storage import Storage
 from services.worker.engine_registry import EngineRegistry
 from services.worker.role_ledgers import DeduplicatingLedger, OutcomesOnlyLedger
 from sql.generation_builds import PgGenerationBuilds

@@ -10,7 +10,7 @@ from schemas.ports.engines import Embedder, Extractor, LocalFile, ParsePlan, Par
 from schemas.values import Extraction, ParentChunk, Transcript
 
 if TYPE_CHECKING:
-    from anabranch.composition.engines import Engines
+    from services.engine_set import Engines
 
 
 CountInputs = Callable[[str, int], None]

@@ -6,13 +6,14 @@ from collections import Counter
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field, replace
 
-from anabranch.composition.engines import Engines, prepare_engines
+from anabranch.composition.engines import prepare_engines
 from anabranch.composition.overrides import Overrides
 from anabranch.config.generation_overrides import resolve_generation_settings
 from anabranch.config.index_config import add_engine_fingerprints, check_config_matches, find_outdated_stages
 from anabranch.config.settings import Settings
 from processors import get_stage_versions
 from schemas.generations import Generation, IndexConfig
+from services.engine_set import Engines
 from services.worker.counting_engines import count_engine_inputs
 from streams.instrumentation import Instrumentation
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import structlog
 
-from anabranch.composition.storage import Storage
 from schemas.errors import TransientError
 from schemas.generations import Generation
 from services.generations.token_state_sweep import sweep_token_states
+from services.storage import Storage
 from sql.compaction import compact_lexical
 from sql.generations import PgGenerations
 from sql.invalidation import IndexChangePruner

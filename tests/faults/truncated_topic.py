@@ -11,12 +11,13 @@ from confluent_kafka import TopicPartition
 from confluent_kafka.admin import AdminClient
 from pydantic import SecretStr
 
-from anabranch.composition.overrides import utc_now
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import prepare_storage
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings
+from schemas.clock import utc_now
 from schemas.errors import PermanentError
 from services.generations.decisions import GenerationDecisions
 from services.generations.reindex import start_rebuild
+from services.storage import Storage
 from sql.generation_removal import begin_generation_drop
 from tests.faults.environment import PARTITIONS
 from tests.faults.trial import Fault, FaultTrial

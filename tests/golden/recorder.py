@@ -17,7 +17,6 @@ from typing import Any
 from uuid import UUID
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import Storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
@@ -25,6 +24,7 @@ from schemas.events import EventData, SourceAdded, SourceRemoved, SourceReset, l
 from schemas.ids import content_id
 from schemas.records import Record
 from schemas.sources import SequenceReset, SourceSpec, UrlsSource
+from services.storage import Storage
 from sql.embedded import EPHEMERAL_SETTINGS, EmbeddedPostgres
 from sql.pool import Pool
 from streams.asyncapi import JSON_SCHEMA, get_schema_file_name

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.storage import Storage
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from schemas.generations import Generation, IndexConfig
 from schemas.records import Record
 from schemas.rows import GenerationRow
 from services.recovery.restore_check import CONTROL_GROUP, INGRESS_GROUP, check_tables_current
+from services.storage import Storage
 from streams.signatures import SIGNATURE_HEADER
 from tests.generation_copies import apply_control_rows
 from tests.shared_log import SharedLog, acknowledge_offset, do_nothing, open_storage

@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import Storage
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
@@ -21,6 +20,7 @@ from engines.extract.null import NullExtractor
 from schemas.events import Content, DocumentIndexed, DocumentReceived
 from schemas.ports.engines import LocalFile, ParsePlan, TextEmbedding
 from schemas.values import Transcript
+from services.storage import Storage
 from streams.codec import Codec
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.submission import build_raw_record

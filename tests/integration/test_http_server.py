@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from anabranch.process.api_process import UvicornServer
 from anabranch.process.http_protocol import HttpProtocol
 from api.app import create_app
-from api.event_feed import FeedMessage
+from schemas.event_feed import FeedMessage
 from tests.unit.api_fakes import FakeIntake, MemoryFeed, make_services
 
 

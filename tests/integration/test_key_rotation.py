@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.encryption import local_keys, rotation
@@ -20,6 +20,7 @@ from schemas.errors import ConfigurationError
 from schemas.events import DocumentRemoved, Event
 from schemas.records import StoredRecord
 from schemas.values import Origin
+from services.storage import Storage
 from sql.pool import close_pool, open_pool
 from streams.topics import ACCEPTED
 

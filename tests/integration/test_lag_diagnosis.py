@@ -9,12 +9,13 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.doctor import stalls
 from schemas.records import Record
 from services.monitoring.lag_diagnosis import explain_lags
+from services.storage import Storage
 from streams.stage_consumer import format_group_name
 
 

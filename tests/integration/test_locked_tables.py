@@ -17,23 +17,24 @@ from anabranch.cli import main
 from anabranch.composition import api
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.doctor import connections, stalls
 from anabranch.doctor.findings import run_check
 from anabranch.process.data_folder import ServerInfo
 from anabranch.process.tcp_ports import find_free_port
-from api.services import IngestRequest
 from engines.embed.null import NullEmbedder
 from processors import STAGES
 from schemas.errors import DatabaseUnavailable, LogUnavailable
 from schemas.generations import Generation, IndexConfig
+from schemas.ingest import IngestRequest
 from schemas.records import Record
 from schemas.rows import GenerationBuiltRow, GenerationRow, LiveGenerationRow
 from schemas.values import Amendment
 from services.ingest import IngestService
 from services.monitoring.lag_diagnosis import explain_lags
+from services.storage import Storage
 from sql.inspection import fetch_blocking_transactions
 from tests.api_client import api_client
 from tests.callers import LOCAL_CALLER

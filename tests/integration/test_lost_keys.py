@@ -9,7 +9,6 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from anabranch.composition.storage import Storage
 from schemas.errors import ConfigurationError
 from schemas.events import Content, DocumentReceived
 from schemas.generations import Generation, IndexConfig
@@ -17,6 +16,7 @@ from schemas.ids import make_received_id
 from schemas.records import Record
 from schemas.rows import GenerationRow
 from services.recovery.restore_check import INGRESS_GROUP, check_tables_current
+from services.storage import Storage
 from sql.recovery import restore_inbox
 from streams.codec import Codec
 from streams.signatures import SIGNATURE_HEADER

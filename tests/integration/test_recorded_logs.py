@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from anabranch.composition.encryption import reapply_key_destruction
 from anabranch.composition.overrides import Overrides
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
 from schemas.events import KeysDestroyed
+from services.erasure.key_destruction import reapply_key_destruction
 from services.recovery.table_recovery import recover_tables
 from sql.log import PgLog
 from sql.log_records import encode_headers

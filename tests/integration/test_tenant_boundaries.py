@@ -14,11 +14,12 @@ import pytest
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
 from anabranch.config.loader import load_settings
-from api.services import IngestRequest, Services
+from api.services import Services
 from engines.embed.null import NullEmbedder
 from schemas.errors import InvalidRequest
 from schemas.events.raw import is_valid_tenant
 from schemas.ids import content_id, sha256_hex
+from schemas.ingest import IngestRequest
 from schemas.principals import Principal
 from schemas.rows import SourceRow
 from schemas.sources import SourceSpec

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import prepare_storage
 from anabranch.config.settings import Settings
 from engines.blobs import ObstoreBlobStore
 from engines.embed.null import NullEmbedder
@@ -17,6 +17,7 @@ from schemas.errors import EngineUnavailable
 from services.generations import token_state_sweep
 from services.generations.reindex import ReindexService
 from services.generations.token_state_sweep import sweep_token_states
+from services.storage import Storage
 from services.worker.maintenance import Maintenance
 from sql.dropped_states import fetch_dropped_states
 from sql.invalidation import IndexChangePruner

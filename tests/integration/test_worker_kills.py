@@ -8,7 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from anabranch.config.loader import load_settings, override_settings
-from api.replay_requests import RedriveRequest, ReplayRequest
+from schemas.replay_requests import RedriveRequest, ReplayRequest
 from services.generations.reindex import start_rebuild
 from sql.checksum import compute_checksum
 from sql.pool import connect

@@ -13,16 +13,17 @@ from uuid import uuid4
 
 import pytest
 
-from anabranch.composition.overrides import utc_now
-from anabranch.composition.storage import Storage, prepare_storage
+from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve
 from processors import STAGES
+from schemas.clock import utc_now
 from services.generations.decisions import GenerationDecisions
 from services.generations.reindex import ReindexService
 from services.generations.stage_assignments import assign_stages
 from services.replay.service import ReplayService
+from services.storage import Storage
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
 from sql.generations import PgGenerations
 from sql.pool import Pool

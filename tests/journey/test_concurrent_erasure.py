@@ -11,10 +11,11 @@ from uuid import uuid4
 
 import pytest
 
-from anabranch.composition.overrides import Overrides, utc_now
+from anabranch.composition.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve
 from engines.embed.null import NullEmbedder
+from schemas.clock import utc_now
 from schemas.ports.engines import LocalFile, ParsePlan
 from services.erasure.service import ErasureService
 from services.generations.reindex import ReindexService, start_rebuild

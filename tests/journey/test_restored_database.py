@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import Storage
 from anabranch.config.settings import Settings
 from processors import STAGES
 from schemas.errors import ConfigurationError, FatalError
 from services.generations.reindex import start_rebuild
 from services.generations.stage_assignments import assign_stages
 from services.recovery.table_recovery import recover_tables
+from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.pool import Pool
 from tests.integration.test_recovery import copy_keys, copy_log

@@ -9,20 +9,22 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
-from api.event_feed import FeedMessage, LogPage
-from api.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
-from api.services import DependencyStatus, IngestReceipt, IngestRequest, PlannedEvent, Services
+from api.services import Services
 from api.signed_links import LinkSigner
 from schemas.api_keys import ApiKey, ApiKeyRequest, IssuedApiKey, RotationRequest
 from schemas.errors import Forbidden, InvalidRequest, LimitExceeded, NotFound, PermanentError
+from schemas.event_feed import FeedMessage, LogPage
 from schemas.events.erasure import Scope
 from schemas.ids import sha256_hex
+from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.judgements import FeedbackReceipt, FeedbackRequest
 from schemas.lineage import DocumentLineage, RunLineage
 from schemas.ports.search import DocumentText
 from schemas.principals import Principal
 from schemas.profiles import Profile
 from schemas.questions import OnProgress, QueryRequest, QueryResponse, SearchRequest, SearchResponse, StepProgress
+from schemas.readiness import DependencyStatus
+from schemas.replay_requests import DiscardRequest, RedriveRequest, ReplayRequest
 from schemas.run_diffs import RunDiff
 from schemas.sources import SourceRequest
 from schemas.values import Amendment, BlobRef

@@ -14,12 +14,13 @@ import pytest
 from api.app import create_app
 from api.byte_ranges import parse_range
 from api.middleware import MAX_JSON_BYTES
-from api.services import DependencyStatus, Services
+from api.services import Services
 from api.signed_links import LinkSigner, LinkTarget
 from schemas.document_states import DOCUMENT_STATES
 from schemas.errors import AnabranchError, DatabaseUnavailable, FatalError, InvalidRequest, LogUnavailable, NoSpace, TransientError
 from schemas.principals import Principal
 from schemas.questions import OnProgress, QueryRequest, QueryResponse
+from schemas.readiness import DependencyStatus
 from tests.unit.api_fakes import DOCUMENT_ID, FILE_BYTES, JOB_ID, MAX_BYTES, FakeIntake, make_services
 
 

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 
 from api.app import create_app
-from api.event_feed import FeedMessage
+from schemas.event_feed import FeedMessage
 from tests.unit.api_fakes import DOCUMENT_ID, MemoryFeed, make_services
 
 

@@ -8,8 +8,8 @@ from uuid import UUID
 
 import pytest
 
-from api.event_feed import FeedMessage
 from schemas.errors import CursorAhead, DatabaseUnavailable, InvalidRequest, LogUnavailable, TransientError
+from schemas.event_feed import FeedMessage
 from schemas.generations import Generation, IndexConfig
 from schemas.ids import content_id
 from schemas.ports.feed import FeedPage

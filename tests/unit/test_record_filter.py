@@ -7,9 +7,9 @@ from uuid import UUID
 
 import pytest
 
-from api.replay_requests import OffsetRange, ReplayRequest
 from schemas.errors import InvalidRequest
 from schemas.records import Position, Record, StoredRecord
+from schemas.replay_requests import OffsetRange, ReplayRequest
 from services.replay.record_filter import RecordFilter
 from services.replay.service import build_not_retained_error, find_missing_ranges, resolve_offset_range
 from streams.memory_log import MemoryLog

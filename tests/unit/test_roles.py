@@ -14,10 +14,10 @@ import pytest
 
 from api.app import create_app, create_routes
 from api.audit import AUDITED_ACTIONS
-from api.event_feed import FeedMessage, LogPage
 from api.failure_limit import MAX_ADDRESSES, WINDOW_S, FailureLimit
 from api.roles import PUBLIC_OPERATIONS, REQUIRED_ROLES
 from schemas.errors import LogUnavailable, Unauthenticated
+from schemas.event_feed import FeedMessage, LogPage
 from schemas.principals import Principal
 from schemas.roles import ROLES, Role
 from tests.unit.api_fakes import MemoryFeed, RecordingAuditLog, make_services

@@ -10,9 +10,9 @@ import pytest
 from pydantic import ValidationError
 
 from anabranch.cli.watch_log import parse_end, parse_start
-from api.replay_requests import OffsetRange, ReplayRequest
 from evaluation.comparison_request import ComparisonRequest
 from schemas.errors import ConfigurationError, InvalidRequest
+from schemas.replay_requests import OffsetRange, ReplayRequest
 from schemas.timestamps import to_utc
 from sql.page_cursor import format_cursor, parse_count_cursor, parse_cursor
 

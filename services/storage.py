@@ -1,0 +1,65 @@
+"""Handles of the running system: connection pool, log, subscriber, blob store and codec."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Protocol
+
+from schemas.ports.engines import BlobStore
+from schemas.ports.keys import KeyShares
+from schemas.ports.log import EventLog, Subscriber
+from schemas.records import Position
+from sql.log import PgLog
+from sql.offset_store import PgOffsetStore
+from sql.pool import Pool
+from streams.codec import Codec
+
+
+class ShareFile(KeyShares, Protocol):
+    """Key shares outside the database, which an erasure overwrites in place."""
+
+    def overwrite(self, slots: Iterable[int]) -> int:
+        """Overwrite the shares with zeros and sync the file; returns how many were still readable. Idempotent. Blocks."""
+
+
+@dataclass(frozen=True, slots=True)
+class Storage:
+    dsn: str
+    pool: Pool
+    log: EventLog
+    subscriber: Subscriber
+    blobs: BlobStore
+    codec: Codec
+    stamp: Callable[[Position, datetime], list[int]]
+    offset_store: PgOffsetStore
+    """Offsets of Kafka consumer groups. The Postgres log keeps its cursors itself."""
+    producer_topics: tuple[str, ...] = ()
+    """Topics `raw.NAME`, one per producer."""
+    key_file: ShareFile | None = None
+
+    async def count_pending(self, group: str, topic: str, below: Mapping[int, int] | None = None) -> int:
+        """Count the records that the group has not acknowledged; `below` limits each partition to offsets before it."""
+        if isinstance(self.log, PgLog):
+            return await self.log.count_unread(group, topic, (below or {}).get(0))
+        ends, acknowledged = await self.log.fetch_offset_bounds(topic), await self.log.fetch_committed_offsets(group, topic)
+        return sum(
+            max(0, _limit_end(following, below, partition) - max(first, acknowledged.get(partition, first))) for partition, (first, following) in ends.items()
+        )
+
+    async def count_records(self, topic: str, below: Mapping[int, int] | None = None) -> int:
+        """Count the records that the topic holds; `below` limits each partition to offsets before it."""
+        if isinstance(self.log, PgLog):
+            return await self.log.count_unread("", topic, (below or {}).get(0))
+        return sum(
+            max(0, _limit_end(following, below, partition) - first) for partition, (first, following) in (await self.log.fetch_offset_bounds(topic)).items()
+        )
+
+    async def fetch_ends(self, topic: str) -> dict[int, int]:
+        """Fetch the offset after the last record of each partition."""
+        return {partition: following for partition, (_, following) in (await self.log.fetch_offset_bounds(topic)).items()}
+
+
+def _limit_end(following: int, below: Mapping[int, int] | None, partition: int) -> int:
+    return following if below is None else min(following, below.get(partition, 0))
