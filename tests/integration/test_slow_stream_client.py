@@ -92,7 +92,9 @@ async def world(log_and_subscriber: LogCase) -> AsyncIterator[StreamServerEnviro
     feed = EventFeed(
         reads, LogEntryBuilder(Codec(), FakeDocuments()), SingleGeneration(), EmptyDocumentEvents(), get_no_status, poll_s=0.01, max_backlog=MAX_EVENTS_BEHIND
     )
-    server = UvicornServer(uvicorn.Config(create_app(make_services(event_feed=feed)), port=0, http=HttpProtocol, lifespan="off", log_config=None, access_log=False))
+    server = UvicornServer(
+        uvicorn.Config(create_app(make_services(event_feed=feed)), port=0, http=HttpProtocol, lifespan="off", log_config=None, access_log=False)
+    )
     task = asyncio.create_task(server.serve())
     await wait_until(lambda: server.started)
     # What a connection may hold in the kernel; those that are accepted take it over.

@@ -174,7 +174,9 @@ async def test_unsigned_event_of_own_source_is_refused(world: SimulatedPipeline,
 @pytest.mark.parametrize("change", [DocumentWithdrawn, DocumentAmended])
 async def test_change_of_unnumbered_document_ignores_sequence(world: SimulatedPipeline, change: Any) -> None:
     named = {"title": "t"} if change is DocumentAmended else {}
-    found = await run_ingress(world, change(document_id=str(UUID(int=4)), **named), envelope={"sequence": 2**62}, latest_revisions=UnnumberedRevisions(), offset=9)
+    found = await run_ingress(
+        world, change(document_id=str(UUID(int=4)), **named), envelope={"sequence": 2**62}, latest_revisions=UnnumberedRevisions(), offset=9
+    )
     assert (found.order, found.numbered) == ([1, 9], False)
 
 
