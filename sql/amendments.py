@@ -1,4 +1,7 @@
-"""At transcribe: what amendments say of documents, and what holds of it. Under the documents' locks."""
+"""Amendments of documents: how they are loaded, decided and written at the transcribe stage.
+
+Every function expects the documents to be locked (`sql.document_state.lock_documents`).
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,10 @@ from sql.query_loader import load_query
 
 
 async def load_statements(connection: Connection, events: Sequence[ProjectedEvent], states: States) -> None:
-    """Of documents that have amendments, or are to have one: `sayings` of all others stays None."""
+    """Load field statements of the documents that have amendments or receive one.
+
+    `statements` stays None for all other documents, which saves reading their revisions.
+    """
     rows = await connection.fetch(load_query("amendments"), list(states))
     amended_ids = {row["document_id"] for row in rows} | {row.document_id for event in events for row in event.rows if isinstance(row, AmendmentRow)}
     if not amended_ids:
@@ -32,7 +38,10 @@ async def load_statements(connection: Connection, events: Sequence[ProjectedEven
 
 
 def decide_amendment(event: ProjectedEvent, row: AmendmentRow, state: DocumentState) -> Verdict:
-    """Superseded where all that it speaks of was spoken of later, or the document was withdrawn since."""
+    """Decide whether an amendment takes effect.
+
+    It is superseded if later statements cover all of its fields, or if the document was withdrawn after it.
+    """
     if state.withdrawn is not None and row.order < state.withdrawn:
         return Verdict(event, ClaimStatus.SUPERSEDED, needs_write=False)
     statement = FieldStatement(row.order, row.accepted_id, row.fields, False)
@@ -46,7 +55,10 @@ def record_revision_statement(row: DocumentRow, state: DocumentState) -> None:
 
 
 async def write_amendments(connection: Connection, verdicts: Sequence[Verdict], states: States) -> None:
-    """After the revisions and withdrawals of the run."""
+    """Store amendments and update the amended fields of their documents.
+
+    Call it after the revisions and withdrawals of the same batch are written.
+    """
     rows = [(verdict, row) for verdict in verdicts for row in verdict.event.rows]
     amendment_values = [_to_amendment_values(verdict, row) for verdict, row in rows if isinstance(row, AmendmentRow) and verdict.needs_write]
     amendment_values += [
@@ -90,12 +102,12 @@ def _add_statement(state: DocumentState, statement: FieldStatement) -> None:
 
 
 def _filter_effective(state: DocumentState) -> list[FieldStatement]:
-    """A withdrawal ends what was said before it; what the tombstone is called by, the last revision said."""
+    # A withdrawal ends earlier amendments. Revisions stay: the tombstone keeps the title of the last one.
     return [statement for statement in state.statements or () if statement.is_revision or state.withdrawn is None or statement.order > state.withdrawn]
 
 
 def _is_late_revision(verdict: Verdict, row: DocumentRow, state: DocumentState) -> bool:
-    """A revision that a later one has overtaken still ends what was said before it."""
+    # Even a superseded revision ends the amendments that precede it in order, so its fields are stored.
     is_withdrawn = state.withdrawn is not None and row.order < state.withdrawn
     return verdict.claim is ClaimStatus.SUPERSEDED and not is_withdrawn and bool(_extract_stated_fields(row))
 

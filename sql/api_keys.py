@@ -1,4 +1,4 @@
-"""API keys over the table `credentials.api_keys`. Rows hold hashes, never secrets."""
+"""Store API keys in the table `credentials.api_keys`: hashes, never secrets."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ COLUMNS = "id, tenant, name, role, readers, created_at, created_by, expires_at, 
 
 @dataclass(frozen=True, slots=True)
 class StoredApiKey:
-    """What authentication needs of a key. `previous_hash` is None once the grace period of the last rotation is over."""
+    """The fields of an API key that authentication reads.
+
+    `previous_hash` is None once the grace period of the last rotation has ended.
+    """
 
     id: str
     tenant: str
@@ -30,7 +33,10 @@ class StoredApiKey:
 
 
 class PgApiKeys:
-    """Every call may raise DatabaseUnavailable. Changes commit when the context of `changes` ends without an error."""
+    """API keys over Postgres. Every method may raise DatabaseUnavailable.
+
+    Changes commit when the context of `changes` exits without an error.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -53,7 +59,7 @@ class PgApiKeys:
         return ApiKey(**row) if row else None
 
     async def list_keys(self, tenant: str, *, after: str | None, limit: int) -> list[ApiKey]:
-        """The newest first; `after` is the id of the last key of the page before."""
+        """Return keys, newest first. `after` is the id of the last key on the previous page."""
         query = f"""
             select {COLUMNS} from credentials.api_keys k
             where tenant = $1 and ($2::text is null or (created_at, id) < (select created_at, id from credentials.api_keys where tenant = $1 and id = $2))
@@ -85,7 +91,7 @@ class ApiKeyChanges:
         return ApiKey(**row)
 
     async def rotate(self, key_id: str, secret_hash: str, previous_until: datetime | None) -> ApiKey | None:
-        """None for a key that is revoked or unknown."""
+        """Replace the hash of a key. Returns None if the key is revoked or unknown."""
         query = f"""
             update credentials.api_keys set rotated_at = clock_timestamp(), hash = $2, previous_until = $3,
               previous_hash = case when $3::timestamptz is null then null else hash end
@@ -94,7 +100,7 @@ class ApiKeyChanges:
         return ApiKey(**row) if row else None
 
     async def revoke(self, key_id: str) -> ApiKey | None:
-        """Revoking a revoked key changes nothing."""
+        """Revoke a key. Idempotent; returns None if the key is unknown."""
         query = f"""
             update credentials.api_keys set revoked_at = coalesce(revoked_at, clock_timestamp()), previous_hash = null, previous_until = null
             where id = $1 returning {COLUMNS}"""

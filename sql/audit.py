@@ -1,4 +1,4 @@
-"""Audit events over the table `audit_events`."""
+"""Store audit events in the table `audit_events`."""
 
 from __future__ import annotations
 
@@ -25,13 +25,16 @@ async def insert_audit_event(connection: Connection, row: AuditRow) -> None:
 
 
 class PgAudit:
-    """Every call may raise DatabaseUnavailable, and InvalidRequest for an `after` that is not ours."""
+    """Audit events over Postgres.
+
+    Every method may raise DatabaseUnavailable, or InvalidRequest if `after` is not a cursor of this list.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def list_events(self, tenant: str | None, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
-        """The latest first; without a tenant those of all."""
+        """Return events, newest first, and the next cursor. A null tenant selects all tenants."""
         with translate_database_errors():
             rows = await self._pool.fetch(SELECT, tenant, *parse_cursor(after), limit + 1)
         last = rows[limit - 1] if len(rows) > limit else None

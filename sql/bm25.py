@@ -1,7 +1,9 @@
-"""Which chunks to score for a question, so that few are scored and the best are among them.
+"""Choose which chunks to score for a query, so that few are scored and the best are among them.
 
-A chunk's score is the sum over the question's terms of idf × weight, and no weight exceeds `MAX_TERM_WEIGHT`: so a chunk that holds only frequent terms has a bound
-(MaxScore: Turtle and Flood, Query Evaluation: Strategies and Optimizations, 1995). Rare terms bring their chunks in alone, frequent ones only together.
+The BM25 score of a chunk is the sum of idf × weight over the query's terms, and no weight exceeds
+`MAX_TERM_WEIGHT`. A chunk that contains only frequent terms therefore has an upper bound (MaxScore: Turtle
+and Flood, Query Evaluation: Strategies and Optimizations, 1995). Every chunk with a rare term is a candidate;
+chunks with frequent terms are candidates only if they contain several of them.
 """
 
 from __future__ import annotations
@@ -13,20 +15,27 @@ from itertools import combinations
 from math import log, prod
 
 MAX_TERM_WEIGHT = 2.2 / 1.009 + 0.0005
-"""Most a term can weigh in a chunk, with k1 1.2, b 0.75 and an average length of 100: a chunk of nothing but that term; and the rounding of stored weights."""
+"""Upper bound of a term's weight in a chunk.
+
+Reached by a chunk of this one term with k1 = 1.2, b = 0.75 and an average length of 100; includes the
+rounding of stored weights.
+"""
 MAX_CONJUNCTION_TERMS = 4
-"""Terms of a conjunction at most."""
+"""Most terms in one conjunction."""
 MAX_FREQUENT_TERMS = 10
-"""Frequent terms of one configuration that conjunctions are made of, the rarest."""
+"""Number of frequent terms per text search configuration, rarest first, that form conjunctions."""
 MAX_CONJUNCTIONS = 64
-"""In one query at most."""
+"""Most conjunctions in one query."""
 MAX_SEARCH_STEPS = 1500
-"""Sets of terms looked at before a bound is given up."""
+"""Term sets to examine before the search for a bound stops."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Term:
-    """A lexeme of the question under one text search configuration: how many of the `chunks` of that configuration hold it. Said twice, it is one term."""
+    """A lexeme of the query under one text search configuration. Equal lexemes form one term.
+
+    `df` is how many of the `chunks` with that configuration contain the lexeme.
+    """
 
     cfg: str
     lexeme: str
@@ -39,7 +48,7 @@ class Term:
 
     @property
     def id(self) -> int:
-        """As `lexical_term_id` in SQL."""
+        """The term's index in sparse vectors; must match `lexical_term_id` in SQL."""
         return (int.from_bytes(md5(self.lexeme.encode(), usedforsecurity=False).digest()[:4]) >> 3) + 1
 
     @property
@@ -51,7 +60,7 @@ Conjunction = tuple[Term, ...]
 
 
 def estimate_rows(terms: Conjunction) -> float:
-    """If words were independent of each other."""
+    """Estimate how many chunks contain all terms, assuming that terms are independent."""
     return terms[0].chunks * prod(term.document_share for term in terms)
 
 
@@ -61,18 +70,21 @@ def rank_by_idf_per_row(terms: Conjunction) -> float:
 
 @dataclass(slots=True)
 class CandidateSet:
-    """The chunks to be scored: those that hold all terms of one of the conjunctions (a single term is one)."""
+    """The chunks to score: those that contain all terms of at least one conjunction.
+
+    A single term is a conjunction of one.
+    """
 
     conjunctions: list[Conjunction] = field(default_factory=list)
     _miss_probability: dict[tuple[str, int], float] = field(default_factory=dict)
 
     @property
     def estimated_rows(self) -> float:
-        """Distinct chunks, if conjunctions were independent of each other."""
+        """Expected number of distinct chunks, assuming that conjunctions are independent."""
         return sum(chunks * (1 - probability) for (_, chunks), probability in self._miss_probability.items())
 
     def try_add(self, conjunction: Conjunction, budget: float) -> bool:
-        """Take it in unless more than `budget` chunks would be scored then."""
+        """Add a conjunction, unless the expected number of chunks would exceed `budget`."""
         corpus_key = (conjunction[0].cfg, conjunction[0].chunks)
         previous = self._miss_probability.get(corpus_key, 1.0)
         self._miss_probability[corpus_key] = previous * (1 - estimate_rows(conjunction) / conjunction[0].chunks)
@@ -83,12 +95,12 @@ class CandidateSet:
         return True
 
     def covers(self, terms: Iterable[Term]) -> bool:
-        """Whether chunks with all these terms are among the candidates."""
+        """Whether chunks that contain all these terms are among the candidates."""
         term_set = set(terms)
         return any(term_set.issuperset(conjunction) for conjunction in self.conjunctions)
 
     def drop_implied(self) -> None:
-        """Leave out conjunctions that hold another one: their chunks are candidates by that."""
+        """Remove conjunctions that contain another conjunction, which already matches their chunks."""
         minimal: list[Conjunction] = []
         for conjunction in sorted(self.conjunctions, key=len):
             if not any(set(conjunction).issuperset(other) for other in minimal):
@@ -96,7 +108,7 @@ class CandidateSet:
         self.conjunctions = minimal
 
     def to_tsqueries(self) -> Mapping[str, str]:
-        """Text search configuration → tsquery."""
+        """Return one tsquery per text search configuration."""
         by_cfg: dict[str, list[Conjunction]] = {}
         for conjunction in self.conjunctions:
             by_cfg.setdefault(conjunction[0].cfg, []).append(conjunction)
@@ -104,7 +116,11 @@ class CandidateSet:
 
 
 def choose_candidates(terms: Sequence[Term], budget: float) -> CandidateSet:
-    """The rarest terms until the budget (in expected chunks) is spent, always one; then conjunctions of two to four of the rest, most idf per expected chunk first."""
+    """Choose the candidates for a query within a budget of expected chunks.
+
+    Takes the rarest terms until the budget is spent, at least one; then conjunctions of two to four of the
+    remaining terms, highest idf per expected chunk first.
+    """
     rarest = sorted((term for term in terms if term.df > 0), key=lambda term: (term.df, term.cfg, term.lexeme))
     candidates = CandidateSet()
     n_single_terms = 0
@@ -120,7 +136,10 @@ def choose_candidates(terms: Sequence[Term], budget: float) -> CandidateSet:
 
 
 def find_unseen_conjunctions(terms: Sequence[Term], candidates: CandidateSet, min_score: float) -> list[Conjunction] | None:
-    """Conjunctions such that every chunk outside `seen` whose score may reach `least` holds one of them: none means that the best are known. None when they are too many."""
+    """Return the conjunctions that an unseen chunk with a score of at least `min_score` may match.
+
+    An empty list proves that the best chunks are known. Returns None if there are too many conjunctions.
+    """
     conjunctions: list[Conjunction] = []
     steps = 0
 

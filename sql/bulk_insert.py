@@ -1,4 +1,4 @@
-"""Rows into a generation's derived tables, many at a time. Writing a row again changes nothing."""
+"""Insert rows into a generation's derived tables in bulk. Inserting the same row again has no effect."""
 
 from __future__ import annotations
 
@@ -15,11 +15,15 @@ from sql.encoding import encode_json_text, format_array
 from sql.pool import Connection
 
 COPY_MIN_ROWS = 40
-"""From so many rows on COPY is quicker than an insert."""
+"""Fewest rows for which COPY is faster than an insert."""
 
 
 async def copy_rows(connection: Connection, generation: str, events: Sequence[ProjectedEvent]) -> None:
-    """Raises UniqueViolationError where rows are there already (a part that is repeated, claims that were forgotten): then roll back and insert them."""
+    """Insert rows with COPY, or with an insert if there are few.
+
+    Raises UniqueViolationError if a row exists (a redelivered part after its claim was pruned): roll back and
+    use `insert_rows`.
+    """
     for kind, rows in _group_rows(generation, events).items():
         if len(rows) >= COPY_MIN_ROWS:
             await _copy_into_partition(connection, f"{DERIVED_TABLES[kind].name}_{generation}", DERIVED_TABLES[kind], rows)
@@ -28,13 +32,13 @@ async def copy_rows(connection: Connection, generation: str, events: Sequence[Pr
 
 
 async def insert_rows(connection: Connection, generation: str, events: Sequence[ProjectedEvent]) -> None:
-    """The slow way; rows that are there already stay as they are."""
+    """Insert rows one statement per table, keeping existing rows. Slower than `copy_rows`."""
     for kind, rows in _group_rows(generation, events).items():
         await _insert_into_table(connection, DERIVED_TABLES[kind], rows)
 
 
 def _group_rows(generation: str, events: Iterable[ProjectedEvent]) -> dict[type[Row], list[RowValues]]:
-    """Values by kind of row, in the tables' order, each row once."""
+    """Group the values of distinct rows by row type, in the order of the tables."""
     rows_by_kind: dict[type[Row], dict[RowValues, RowValues]] = {kind: {} for kind in DERIVED_TABLES}
     for event in events:
         for row in event.rows:
@@ -53,7 +57,7 @@ def _extract_key(table: DerivedTable, values: RowValues) -> RowValues:
 
 
 async def _copy_into_partition(connection: Connection, partition: str, table: DerivedTable, rows: Sequence[RowValues]) -> None:
-    """Straight into the partition."""
+    # Into the partition itself: COPY into the parent routes each row.
     await connection.copy_records_to_table(partition, schema_name="anabranch", records=rows, columns=[*OWNER_COLUMNS, *table.columns])
 
 
@@ -69,7 +73,7 @@ async def _insert_into_table(connection: Connection, table: DerivedTable, rows: 
 
 
 def _is_passed_as_text(kind: str) -> bool:
-    """Types that cannot be elements of an array parameter."""
+    # asyncpg cannot encode arrays of these types, so their elements are passed as text and cast.
     return kind.endswith("[]") or kind in ("jsonb", "halfvec", "regconfig")
 
 

@@ -1,4 +1,7 @@
-"""One sum over the tables: two histories that end in the same documents give the same, whatever the order in which rows came."""
+"""Compute checksums over the tables.
+
+Two logs that lead to the same documents give the same checksum, in whatever order their events arrived.
+"""
 
 from __future__ import annotations
 
@@ -18,9 +21,10 @@ HISTORY_TABLES = ("document_revisions", "tombstones", "chunk_history")
 
 
 async def compute_checksum(pool: Pool, *, include_history: bool = False, generation: str | None = None) -> dict[str, Any]:
-    """`{tables: {name: {rows, checksum}}, checksum}` of the live generation, or the named one. The generation's name is not part of it.
+    """Return `{tables: {name: {rows, checksum}}, checksum}` of the live generation, or of the named one.
 
-    `everything` adds revisions, tombstones and history, which are equal only for the same log. Raises DatabaseUnavailable.
+    The generation's name does not enter the checksum. `include_history` adds revisions, tombstones and
+    history, which are equal only for the same log. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
@@ -34,8 +38,11 @@ async def compute_checksum(pool: Pool, *, include_history: bool = False, generat
 
 
 async def find_differing_tables(pool: Pool, first: str, second: str) -> list[str]:
-    """Tables in which two generations differ, at one moment. What differs in its revision, as a document does that one of them has only just seen, is left out,
-    and then so are counts over all documents. Raises DatabaseUnavailable."""
+    """Return the tables in which two generations differ, compared in one snapshot.
+
+    Documents whose visible revisions differ, because one generation is ahead, are excluded; then counts
+    across documents are excluded as well. Raises DatabaseUnavailable.
+    """
     with translate_database_errors():
         async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
             n_differing_revisions = await connection.fetchval(load_query("count_differing_revisions"), first, second)

@@ -1,4 +1,4 @@
-"""Rows of chunks as what the read side works with."""
+"""Fetch chunks and convert their rows to the views of the search port."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""The first transaction, inside: what was claimed before, what counts, and the rows of what does."""
+"""The claim transaction: claim events, decide which take effect, and write their rows.
+
+The order of its steps matters: the visibility lock first (the transaction has no id yet, so the log's readers
+do not wait for it), then the documents' locks in id order, then every read that a decision depends on.
+"""
 
 from __future__ import annotations
 
@@ -20,18 +24,22 @@ from sql.visibility import activate_complete_revisions, archive_late_texts, with
 from sql.visibility_lock import share_visibility_lock
 
 SHARED_GENERATION = ""
-"""The generation of claims that are made once for all generations."""
+"""Generation of claims that are shared by all generations."""
 
 
 InboxEntries = Mapping[UUID, InboxEntry]
-"""Claims that are known to be there. Those that are not known make Collision be raised, and then all begins again."""
+"""Claims that are known to exist.
+
+A claim outside of this mapping that exists all the same raises ClaimCollision; the transaction then restarts
+with it.
+"""
 RowWriter = Callable[[Connection, str, Sequence[ProjectedEvent]], Awaitable[None]]
 
 
 async def claim_shared(
     connection: Connection, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent], known_entries: InboxEntries
 ) -> list[ClaimResult]:
-    """At the door, and for decisions: only the claim decides."""
+    """Claim events of ingress and of shared stages, where only the claim decides."""
     erased_results = await _find_erased(connection, events)
     await record_redelivery(connection, SHARED_GENERATION, stage, known_entries)
     new_events = [event for event in _select_new(events, known_entries) if event.event.id not in erased_results]
@@ -54,7 +62,10 @@ async def claim_documents(
     known_entries: InboxEntries,
     write_rows: RowWriter,
 ) -> list[ClaimResult]:
-    """Under the documents' locks. Raises MissingDocuments or Collision: roll back and begin again."""
+    """Claim events of documents under the documents' locks.
+
+    Raises MissingDocuments or ClaimCollision; roll back and start over.
+    """
     if ordering == "visible" and has_completing_parts(events):
         await share_visibility_lock(connection, generation.name)
     if ordering == "latest":
@@ -82,7 +93,7 @@ async def claim_documents(
 
 @dataclass(frozen=True, slots=True)
 class _RevisionBatch:
-    """Events of which no two speak of different revisions of the same document."""
+    """Claims a batch of events in which each document has at most one revision."""
 
     connection: Connection
     generation: Generation
@@ -125,15 +136,18 @@ class _RevisionBatch:
 
 
 async def _find_erased(connection: Connection, events: Sequence[ProjectedEvent]) -> dict[UUID, ClaimResult]:
-    """Whoever opened an event just before its key was destroyed may come late: of what was erased nothing is written, and nothing is owed. To be asked under the
-    documents' locks, which an erasure takes before it removes what there is."""
+    """Return DONE for events whose key was destroyed: none of their rows may be written.
+
+    Call it under the documents' locks. An erasure takes them before it deletes rows, so a worker that
+    decrypted the event just before cannot write after the deletion.
+    """
     keys = {event.event.id: event.event.key for event in events if event.event.key is not None}
     destroyed_keys = await fetch_destroyed_keys(connection, set(keys.values()))
     return {identity: ClaimResult(ClaimStatus.DONE) for identity, key in keys.items() if key in destroyed_keys}
 
 
 async def _attach_revived(connection: Connection, generation: str, stage: str, results: Mapping[UUID, ClaimResult]) -> dict[UUID, ClaimResult]:
-    """Those of late withdrawals, with the revisions that they brought back."""
+    """Return the results of late withdrawals together with the revisions that they revived."""
     late_withdrawals = [identity for identity, claimed in results.items() if claimed.status is ClaimStatus.SUPERSEDED]
     revived_rows = await revision_policy.fetch_revived_revisions(connection, generation, stage, late_withdrawals) if late_withdrawals else {}
     return {identity: replace(results[identity], revived_revision=row) for identity, row in revived_rows.items()}
@@ -144,7 +158,7 @@ def _to_result(ordering: OrderingPolicy, event: ProjectedEvent, entry: InboxEntr
 
 
 def _resolve_ingress_claim(event: ProjectedEvent, entry: InboxEntry) -> ClaimResult:
-    """What was erased is not let in again, whoever has it read once more."""
+    # An erased event is not admitted again by a replay.
     if entry.payload_sha256 == ERASED_PAYLOAD:
         return ClaimResult(ClaimStatus.DONE)
     if entry.payload_sha256 != event.event.payload_sha256:
@@ -153,7 +167,7 @@ def _resolve_ingress_claim(event: ProjectedEvent, entry: InboxEntry) -> ClaimRes
 
 
 def _select_new(events: Sequence[ProjectedEvent], entries: InboxEntries) -> list[ProjectedEvent]:
-    """Those never claimed, each once."""
+    """Return the events without a claim, without duplicates."""
     new_by_id: dict[UUID, ProjectedEvent] = {}
     for event in events:
         if event.event.id not in entries:
@@ -162,7 +176,10 @@ def _select_new(events: Sequence[ProjectedEvent], entries: InboxEntries) -> list
 
 
 def _split_batches(events: Sequence[ProjectedEvent]) -> Iterator[list[ProjectedEvent]]:
-    """Cut where a document comes up with another order, so that revisions of one batch follow each other as if they had come alone."""
+    """Split events wherever a document appears with another order.
+
+    Revisions of one document are then decided one after the other, as if each had arrived alone.
+    """
     batch: list[ProjectedEvent] = []
     orders: dict[UUID, list[int]] = {}
     for event in events:

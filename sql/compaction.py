@@ -1,4 +1,7 @@
-"""Folding the signed deltas of the lexical statistics. Readers sum in any case: it only makes the sums short."""
+"""Compact the signed deltas of the lexical statistics.
+
+Readers sum the deltas in any case; compaction only keeps the sums short.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +10,14 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 MAX_WORDS = 20_000
-"""Folded in one transaction, so that it stays short: the log's readers wait for it."""
+"""Words per transaction. It must stay short: readers of the log wait for open writing transactions."""
 
 
 async def compact_lexical(pool: Pool, generation: str, *, max_words: int = MAX_WORDS) -> int:
-    """Fold in one short transaction and return how many rows were taken; call again until it is 0 to fold all.
+    """Compact deltas in one short transaction and return how many rows were replaced.
 
-    One at a time: 0 while another call for the same generation is at it. Raises DatabaseUnavailable.
+    Call it again until it returns 0. Also returns 0 while another call compacts the same generation. Raises
+    DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, connection.transaction():

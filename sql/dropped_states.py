@@ -1,4 +1,4 @@
-"""Blobs of token states that dropped generations leave behind."""
+"""Track token state blobs that dropped generations leave in the blob store."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ INSERT_DROPPED_STATES = "insert into dropped_states select distinct blob_key, do
 
 
 async def record_dropped_states(pool: Pool, generation: str) -> None:
-    """Before its rows go, which alone tell of them."""
+    """Record the blobs of a generation. Call it before its rows, the only reference to them, are deleted."""
     with translate_database_errors():
         await pool.execute(INSERT_DROPPED_STATES, generation)
 
 
 async def fetch_dropped_states(pool: Pool, limit: int) -> dict[str, bool]:
-    """Key → whether a generation that is not dropped refers to it all the same."""
+    """Return blob key → whether another generation still references the blob."""
     with translate_database_errors():
         return {row["blob_key"]: row["used"] for row in await pool.fetch(load_query("dropped_state_blobs"), limit)}
 

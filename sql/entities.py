@@ -1,4 +1,4 @@
-"""Entities of the live generation: what documents name, and what connects it."""
+"""Read entities, relations and claims of the live generation."""
 
 from __future__ import annotations
 
@@ -16,17 +16,23 @@ from sql.query_loader import load_query
 
 Body = dict[str, Any]
 MAX_RELATED = 100
-"""Mentions, relations and claims of one entity at most."""
+"""Most mentions, relations and claims to return for one entity."""
 
 
 class PgEntities:
-    """An entity without a visible mention does not exist. Every call may raise DatabaseUnavailable."""
+    """Entities over Postgres. Every method may raise DatabaseUnavailable.
+
+    An entity exists only through its visible mentions.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def list_entities(self, caller: Principal, *, text: str | None, kind: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
-        """The most mentioned first. Raises InvalidRequest for an `after` that is not ours."""
+        """Return a page of entities, most mentioned first, and the next cursor.
+
+        Raises InvalidRequest if `after` is not a cursor of this list.
+        """
         mentions, last_id = parse_count_cursor(after)
         rows = await self._fetch("entities", caller.tenant, None, caller.readers, text, kind, mentions, last_id, limit + 1)
         page = rows[:limit]
@@ -34,7 +40,7 @@ class PgEntities:
         return [_to_entity_body(row) for row in page], next_cursor
 
     async def get_entity(self, caller: Principal, entity_id: UUID) -> Body | None:
-        """With its mentions, relations and claims, at most 100 of each."""
+        """Return an entity with at most 100 each of its mentions, relations and claims."""
         rows = await self._fetch("entities", caller.tenant, entity_id, caller.readers, None, None, None, None, 1)
         if not rows:
             return None
@@ -47,7 +53,7 @@ class PgEntities:
         }
 
     async def get_subgraph(self, caller: Principal, seeds: Sequence[UUID], *, hops: int, limit: int) -> Body:
-        """Nodes and edges at most `hops` away, the heaviest edges first; at most `limit` edges a hop."""
+        """Return the nodes and edges within `hops`, at most `limit` edges per hop, heaviest first."""
         visited, edges = dict.fromkeys(seeds), dict[tuple[UUID, str, UUID], Body]()
         frontier = list(visited)
         for _ in range(hops):

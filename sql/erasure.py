@@ -1,4 +1,7 @@
-"""Everything that the tables hold of some documents, found and removed. Rows of a life that began after the withdrawal stay."""
+"""Find and delete all rows of documents that are erased.
+
+Rows of a life that began after the withdrawal stay.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,7 @@ REVISION_TABLES = (
     *("revision_texts", "parent_chunks", "child_chunks", "chunk_vectors", "chunk_states", "entity_mentions", "relations", "claims", "settled"),
     *("document_revisions", "document_amendments", "job_stages"),
 )
-"""Rows of revisions. What is not older than the withdrawal belongs to another life."""
+"""Tables with rows per revision. Rows that are not older than the withdrawal belong to another life."""
 DOCUMENT_TABLES = ("chunk_history", "memo", "judgements")
 COUNTED_TABLES = (*REVISION_TABLES, *DOCUMENT_TABLES, "jobs")
 AFFECTED_TABLES = (
@@ -34,34 +37,37 @@ AFFECTED_TABLES = (
     "source_notes",
     "keystore.keys",
 )
+# Stored with the counts of an erasure: events in the log, documents, documents that sources still have, documents
+# that were sent again meanwhile, and the mark of completion.
 EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER = "_events", "_subjects", "_seen", "_again", "_done"
+# Prefix of a table whose files may still contain deleted rows, and the mark that the write-ahead log may.
 UNSCRUBBED_PREFIX, WAL_MARKER = "_unscrubbed ", "_wal"
-"""Before the name of a table whose files may still hold deleted rows; and whether the write-ahead log does."""
-"""Kept with the counts of an erasure: what the log says of its documents, how many they are, how many their sources still have, how many were sent again and
-again meanwhile, and that it is done."""
 
 
 @dataclass(frozen=True, slots=True)
 class CitingRecords:
-    """What cites these documents: its keys go too."""
+    """Runs and feedback that cite the erased documents; their keys are destroyed as well."""
 
     runs: tuple[UUID, ...]
     feedback: tuple[UUID, ...]
 
 
 class PgErasure:
-    """The tables' side of an erasure."""
+    """Erasure over the tables. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def find_documents(self, tenant: str, scope: Scope, name: str) -> list[UUID]:
-        """Of which something is left."""
+        """Return the documents in scope that have any rows or keys left."""
         with translate_database_errors():
             return [row["id"] for row in await self._pool.fetch(load_query("erasable"), tenant, scope, name)]
 
     async def begin(self, receipt: UUID, tenant: str, scope: Scope, name: str) -> list[UUID]:
-        """The documents, as they were found first, and what there was of them then, counted for the receipt."""
+        """Record the documents in scope and count their rows for the receipt; return the documents.
+
+        A repeated call returns the documents that the first one recorded.
+        """
         subjects = await self._fetch_subjects(receipt)
         if await self.has_begun(receipt):
             return subjects
@@ -86,54 +92,57 @@ class PgErasure:
         return documents
 
     async def has_begun(self, receipt: UUID) -> bool:
-        """Whether its documents were found."""
+        """Whether the documents of this receipt were recorded."""
         with translate_database_errors():
             return bool(await self._pool.fetchval("select exists (select from erasure_counts where receipt_id = $1)", receipt))
 
     async def add_subjects(self, unreadable: Mapping[UUID, Collection[UUID]]) -> None:
-        """Receipt → documents that it made unreadable, and that no row tells of any more: of those that are not done, what else there is goes when they go on."""
+        """Add documents that became unreadable by a receipt's destroyed keys and that no row names any more.
+
+        Receipts that are still open delete the remaining data of these documents when they resume.
+        """
         query = "insert into erasure_subjects select receipt_id, unnest($2::uuid[]) from erasures where receipt_id = $1 and completed_at is null on conflict do nothing"
         with translate_database_errors():
             await self._pool.executemany(query, [(receipt, sorted(documents)) for receipt, documents in unreadable.items()])
 
     async def fetch_unwithdrawn_orders(self, tenant: str, documents: Collection[UUID]) -> dict[UUID, list[int]]:
-        """Document → its latest order, of those that are not withdrawn."""
+        """Return document → latest order, for documents that are not withdrawn."""
         query = "select id, latest from documents where tenant = $1 and id = any($2) and latest is not null and (withdrawn is null or withdrawn < latest)"
         with translate_database_errors():
             return {row["id"]: row["latest"] for row in await self._pool.fetch(query, tenant, list(documents))}
 
     async def has_pending_withdrawal(self, orders: Mapping[UUID, list[int]]) -> bool:
-        """Whether one of these documents is not withdrawn up to its order yet."""
+        """Whether any of these documents is not yet withdrawn up to its order."""
         query = "select id, withdrawn from documents where id = any($1)"
         with translate_database_errors():
             rows = await self._pool.fetch(query, list(orders))
         return any(row["withdrawn"] is None or row["withdrawn"] < orders[row["id"]] for row in rows)
 
     async def fetch_latest_orders(self, tenant: str, documents: Sequence[UUID]) -> dict[UUID, list[int]]:
-        """Document → its latest order, a withdrawal's too."""
+        """Return document → latest order, including withdrawals."""
         query = "select id, latest from documents where tenant = $1 and id = any($2) and latest is not null"
         with translate_database_errors():
             return {row["id"]: row["latest"] for row in await self._pool.fetch(query, tenant, list(documents))}
 
     async def fetch_time(self) -> datetime:
-        """By the clock of the tables."""
+        """Return the current time by the clock of the database."""
         with translate_database_errors():
             database_time: datetime = await self._pool.fetchval("select clock_timestamp()")
         return database_time
 
     async def fetch_content_sizes(self, documents: Sequence[UUID]) -> dict[str, int]:
-        """SHA-256 → size, of all revisions."""
+        """Return SHA-256 → size in bytes for the contents of all revisions."""
         query = "select distinct content_sha256, (blob ->> 'size')::bigint as size from document_revisions where document_id = any($1) order by 1"
         with translate_database_errors():
             return {row["content_sha256"]: row["size"] for row in await self._pool.fetch(query, list(documents))}
 
     async def fetch_event_ids(self, documents: Sequence[UUID], *, before: datetime) -> list[UUID]:
-        """Internal ids of what producers said of them; of uploads that were begun `before`."""
+        """Return internal ids of the producers' events; uploads only if they began `before`."""
         with translate_database_errors():
             return [row["id"] for row in await self._pool.fetch(load_query("erasable_ids"), list(documents), before)]
 
     async def fetch_record_blobs(self, documents: Sequence[UUID], events: Sequence[UUID]) -> list[str]:
-        """Of buried events, as they came; of those that named no document, by their own ids."""
+        """Return blob keys of dead-lettered records; events that named no document are found by their ids."""
         with translate_database_errors():
             return [row["key"] for row in await self._pool.fetch(load_query("record_blobs"), [*documents, *events])]
 
@@ -147,7 +156,7 @@ class PgErasure:
         return CitingRecords(tuple(runs), tuple(row["id"] for row in rows))
 
     async def erase_citing_records(self, receipt: UUID, citing: CitingRecords) -> None:
-        """What was said in questions and feedback, in one transaction."""
+        """Clear the contents of citing runs and delete citing feedback, in one transaction."""
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 removed = {
@@ -157,8 +166,11 @@ class PgErasure:
                 await self._add_counts(connection, receipt, removed)
 
     async def erase_rows(self, receipt: UUID, tenant: str, documents: Sequence[UUID], *, before: datetime, readable: bool) -> None:
-        """Their rows, in one transaction, and under the documents' locks: who writes of them now has not seen yet that their keys are gone, and is waited for.
-        Jobs from `before` on stay."""
+        """Delete the documents' rows in one transaction. Jobs from `before` on stay.
+
+        Takes the documents' locks, which waits for workers that have not yet seen that the keys are
+        destroyed.
+        """
         document_ids, events = list(documents), await self.fetch_event_ids(documents, before=before)
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
@@ -184,12 +196,12 @@ class PgErasure:
                 await self._add_counts(connection, receipt, {"source_changes": n_source_changes})
 
     async def erase_late_jobs(self, documents: Sequence[UUID], *, before: datetime) -> None:
-        """Of jobs that were opened while the rows were removed."""
+        """Delete jobs that were opened while the rows were deleted."""
         with translate_database_errors():
             await self._pool.execute(load_query("erase_jobs"), list(documents), before)
 
     async def fetch_running_replays(self) -> dict[UUID, int]:
-        """How far each has come that somebody is at."""
+        """Return replay → records read, for replays that a process has leased."""
         with translate_database_errors():
             rows = await self._pool.fetch("select id, read from replays where state = 'running' and lease_until > clock_timestamp()")
         return {row["id"]: row["read"] for row in rows}
@@ -200,7 +212,7 @@ class PgErasure:
                 await self._add_counts(connection, receipt, counts)
 
     async def record_items(self, receipt: UUID, place: str, items: Sequence[UUID]) -> None:
-        """Before they go: whoever goes on after an interruption counts each once."""
+        """Record items before they are deleted, so that a resumed erasure counts each once."""
         with translate_database_errors():
             await self._pool.execute("insert into erasure_items select $1, $2, unnest($3::uuid[]) on conflict do nothing", receipt, place, list(items))
 
@@ -212,7 +224,7 @@ class PgErasure:
             await self._pool.execute(load_query("erasure_done"), receipt, DONE_MARKER)
 
     async def fetch_counts(self, receipt: UUID) -> dict[str, int]:
-        """By place, over all tries."""
+        """Return place → count, over all attempts."""
         with translate_database_errors():
             rows = await self._pool.fetch("select place, removed from erasure_counts where receipt_id = $1 and removed > 0 order by place", receipt)
         return {row["place"]: row["removed"] for row in rows}
@@ -230,5 +242,6 @@ class PgErasure:
 
 
 async def _execute_and_count(connection: Connection, query: str, *parameters: Any) -> int:
-    """Rows."""
+    """Execute a statement and return the number of affected rows."""
+    # The command tag, such as "DELETE 3".
     return int((await connection.execute(query, *parameters)).rpartition(" ")[2])

@@ -1,4 +1,4 @@
-"""Requests for erasure and their receipts."""
+"""Store erasure requests and their receipts."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ async def write_erasure_row(connection: Connection, row: ErasureRequestRow | Key
 
 
 class PgErasureReceipts:
-    """Receipts over the table `erasures`. Open ones have no `completed_at`."""
+    """Receipts in the table `erasures`. An open one has no `completed_at`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -49,7 +49,7 @@ class PgErasureReceipts:
         return [row["receipt_id"] for row in rows]
 
     async def count_unknown(self, receipts: Sequence[UUID]) -> int:
-        """How many of these no request is known of."""
+        """Return how many of these receipts are unknown."""
         query = "select count(*) from unnest($1::uuid[]) r (id) where not exists (select from erasures where receipt_id = r.id)"
         with translate_database_errors():
             return int(await self._pool.fetchval(query, list(receipts)))

@@ -1,4 +1,4 @@
-"""Postgres' errors by what happens next."""
+"""Translate Postgres errors into the project's errors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import asyncpg
 
 from schemas.errors import AnabranchError, DatabaseUnavailable, LogUnavailable
 
-# What passes by itself: a lost or refused connection, a server that starts or stops, a full disk.
+# Conditions that end without a change of ours: a lost or refused connection, a server that starts or stops.
 TRANSIENT_ERRORS = (
     OSError,
     asyncpg.PostgresConnectionError,
@@ -18,7 +18,7 @@ TRANSIENT_ERRORS = (
     asyncpg.InsufficientResourcesError,
     asyncpg.TransactionRollbackError,
     asyncpg.ObjectInUseError,
-    # What a connection that is cut during its own set-up raises.
+    # asyncpg raises it when a connection is lost during its handshake.
     asyncpg.InternalClientError,
 )
 LOCK_TIMEOUT_CODE, DISK_FULL_CODE = "TABLES_LOCKED", "NO_SPACE"
@@ -27,30 +27,34 @@ CONNECTION_LOST_MESSAGES = ("connection is closed", "connection was closed", "co
 
 @contextmanager
 def translate_database_errors() -> Iterator[None]:
-    """Turn what passes by itself into DatabaseUnavailable; anything else is a bug and stays what it is."""
+    """Raise transient errors as DatabaseUnavailable. Other errors are bugs and pass unchanged."""
     try:
         yield
     except AnabranchError:
         raise
     except asyncpg.LockNotAvailableError as error:
         raise DatabaseUnavailable(
-            "another transaction holds a lock that this waited for, for longer than it may",
+            "Timed out waiting for a lock that another transaction holds.",
             code=LOCK_TIMEOUT_CODE,
-            remedy="`anabranch doctor` names who holds it; try again when it is over.",
+            remedy="Run `anabranch doctor` to see which transaction holds it, then try again.",
         ) from error
     except asyncpg.DiskFullError as error:
-        raise DatabaseUnavailable("the disk of Postgres is full", code=DISK_FULL_CODE, remedy="Free disk space where the data of Postgres lie.") from error
+        raise DatabaseUnavailable("The disk of Postgres is full.", code=DISK_FULL_CODE, remedy="Free disk space in the data folder of Postgres.") from error
     except (*TRANSIENT_ERRORS, asyncpg.InterfaceError, TimeoutError) as error:
         if _is_caused_by_cancellation(error):
             raise asyncio.CancelledError from error
         if isinstance(error, asyncpg.InterfaceError) and not any(words in str(error) for words in CONNECTION_LOST_MESSAGES):
             raise
-        raise DatabaseUnavailable(f"Postgres did not answer: {error or type(error).__name__}") from error
+        raise DatabaseUnavailable(f"Postgres is unavailable: {error or type(error).__name__}") from error
 
 
 def _is_caused_by_cancellation(error: BaseException | None) -> bool:
-    """A statement that is interrupted may fail with a connection that is lost by that: its task stays cancelled, for nobody could stop one that waits for Postgres
-    again and again. A time-out is made of a cancellation too, and is none of the task's own."""
+    """Whether an error stems from the cancellation of the current task.
+
+    Cancelling a statement may surface as a lost connection. If that became DatabaseUnavailable, a task that
+    retries could never be cancelled. A timeout is built on cancellation as well, but does not cancel the
+    task.
+    """
     while error is not None and not isinstance(error, TimeoutError):
         if isinstance(error, asyncio.CancelledError):
             return (task := asyncio.current_task()) is not None and task.cancelling() > 0
@@ -60,7 +64,7 @@ def _is_caused_by_cancellation(error: BaseException | None) -> bool:
 
 @contextmanager
 def translate_log_errors() -> Iterator[None]:
-    """The same for the log's own table: what passes becomes LogUnavailable."""
+    """Raise transient errors of the log's table as LogUnavailable."""
     try:
         with translate_database_errors():
             yield

@@ -1,4 +1,4 @@
-"""How long things have been waiting, and when they began."""
+"""Read when events were received."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sql.query_loader import load_query
 
 
 async def fetch_received_times(pool: Pool, events: Sequence[UUID]) -> Mapping[UUID, datetime]:
-    """By the internal id of the event; those that no revision came of are left out."""
+    """Return event id → received time, for events that became a revision."""
     with translate_database_errors():
         return {row["accepted_id"]: row["received_at"] for row in await pool.fetch(load_query("received_times"), events)}
 
 
 async def fetch_oldest_unread_time(pool: Pool, reader: str, topic: str) -> datetime | None:
-    """On the Postgres log: when the first record was appended that the reader has still to finish."""
+    """Return when the reader's first unfinished record was appended to the Postgres log; None if none."""
     with translate_database_errors():
         appended_at: datetime | None = await pool.fetchval(load_query("oldest_unread_time"), reader, topic)
     return appended_at

@@ -1,4 +1,4 @@
-"""What was asked, and what people said of it."""
+"""Read runs, judged passages and feedback."""
 
 from __future__ import annotations
 
@@ -17,18 +17,21 @@ from sql.query_loader import load_query
 
 
 class PgFeedback:
-    """Every call may raise DatabaseUnavailable."""
+    """Feedback over Postgres. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def fetch_passages(self, caller: Principal, chunk_ids: Sequence[UUID]) -> dict[UUID, QuotedPassage]:
-        """Where chunks stand that answer in some generation; of a long one its beginning. Others are left out."""
+        """Return the passages of chunks visible in any generation, quotes truncated to MAX_QUOTE_CHARS."""
         rows = await self._fetch("passages", caller.tenant, list(chunk_ids), caller.readers)
         return {row["id"]: _to_passage(row) for row in rows}
 
     async def fetch_question(self, caller: Principal, run_id: UUID) -> str | None:
-        """None while the run is not known, or is another's and the caller is limited to readers."""
+        """Return the query of a run.
+
+        None if the run is unknown, or if it is another caller's and this caller has limited access.
+        """
         only_requested_by = None if caller.readers is None else caller.id
         with translate_database_errors():
             query = await self._pool.fetchval(
@@ -40,12 +43,12 @@ class PgFeedback:
         return None if query is None else str(query)
 
     async def fetch_judgements(self, tenant: str, since: datetime | None, until: datetime | None) -> list[tuple[str, GradedPassage]]:
-        """Question and judgement; one given again counts as it was given last."""
+        """Return (query, judgement) pairs; the last judgement of a passage wins."""
         rows = await self._fetch("question_judgements", tenant, since, until)
         return [(row["query"], GradedPassage(**{name: row[name] for name in GradedPassage.model_fields})) for row in rows]
 
     async def fetch_requests(self, tenant: str, since: datetime | None, until: datetime | None, limit: int) -> list[tuple[UUID, dict[str, Any]]]:
-        """Run and request, the latest first; a request that came several times once."""
+        """Return (run, request) pairs, newest first, one per distinct request."""
         rows = await self._fetch("recent_questions", tenant, since, until, limit)
         return [(row["run_id"], row["request"]) for row in rows]
 
