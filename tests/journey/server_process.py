@@ -27,8 +27,10 @@ def open_http_client(server: dict[str, Any]) -> httpx2.Client:
     return httpx2.Client(base_url=server["url"], headers={"Authorization": f"Bearer {server['token']}"}, timeout=60)
 
 
-def reset_hangup_handler() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+def reset_stop_signals() -> None:
+    """Reset the signals that a child inherits as ignored from a test run under nohup (SIGHUP) or in the background of a script (SIGINT)."""
+    for number in (signal.SIGHUP, signal.SIGINT):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class UpProcess:
@@ -39,8 +41,7 @@ class UpProcess:
         self.ready_file.unlink(missing_ok=True)
         command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(self.ready_file), *arguments]
         with self.stdout_file.open("wb") as out, self.stderr_file.open("wb") as err:
-            # A test run started by nohup ignores SIGHUP, and its children would do so too.
-            self.process = subprocess.Popen(command, env=make_environment(**settings), stdout=out, stderr=err, preexec_fn=reset_hangup_handler)
+            self.process = subprocess.Popen(command, env=make_environment(**settings), stdout=out, stderr=err, preexec_fn=reset_stop_signals)
 
     def wait_ready(self) -> dict[str, Any]:
         deadline = time.monotonic() + START_TIMEOUT_S
