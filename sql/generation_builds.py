@@ -1,4 +1,7 @@
-"""How generations are being built: pace, phase, cost, and what stopped them. Operational; where a build has come to are its readers' places in the log."""
+"""Store how generations are built: pace, phase, cost and failures.
+
+Operational state, not a projection. The progress of a build is its readers' cursors in the log.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,11 @@ PACE_FIELDS = ("paused", "events_per_second")
 
 @dataclass(frozen=True, slots=True)
 class GenerationBuild:
-    """`phase` is loading, indexing, catching up, checking or built. `events` and `rows` are known when it is built."""
+    """The build of one generation.
+
+    `phase` is loading, indexing, catching up, checking or built. `events` and `rows` are set once it is
+    built.
+    """
 
     generation: Generation
     base: str | None
@@ -46,15 +53,15 @@ class PgGenerationBuilds:
         return next(iter(await self._fetch_builds(name)), None)
 
     async def list_by_name(self) -> dict[str, GenerationBuild]:
-        """Of all generations that are not dropped."""
+        """Return generation → build, for generations that are not dropped."""
         return {build.generation.name: build for build in await self._fetch_builds(None)}
 
     @asynccontextmanager
     async def lock_decision(self) -> AsyncIterator[None]:
-        """One decision to build a generation after the other, for as long as the context is open."""
+        """Serialize decisions to build a generation while the context is open."""
         with translate_database_errors():
             async with self._pool.acquire(timeout=60) as connection:
-                # However long the others take: that is no table that somebody forgot to unlock.
+                # No lock_timeout: other decisions may take long, and this lock blocks no table.
                 await connection.execute("select set_config('lock_timeout', '0', true), pg_advisory_lock(hashtext($1))", BUILD_DECISION_LOCK)
                 try:
                     yield
@@ -62,12 +69,18 @@ class PgGenerationBuilds:
                     await connection.execute("select pg_advisory_unlock(hashtext($1))", BUILD_DECISION_LOCK)
 
     async def allocate_name(self, *, keep: bool = False, events_per_second: float | None = None) -> str:
-        """The next of g1, g2, …: given to nobody else any more, also when nothing comes of it. With `keep` what a rebuild replaces shall stand by."""
+        """Return the next of g1, g2, …, which is never reused, even if the build fails.
+
+        With `keep` a rebuild keeps the previous generation on standby.
+        """
         with translate_database_errors():
             return str(await self._pool.fetchval(load_query("allocate_generation_name"), keep, events_per_second))
 
     async def set_pace(self, generation: str, pace: Mapping[str, Any]) -> None:
-        """`paused` and `events_per_second`; what is left out stays as it is. One that is told to go on does so after what stopped it, too."""
+        """Set `paused` and `events_per_second`; a missing key leaves its value.
+
+        Resuming clears the error that stopped the build.
+        """
         if pace:
             changes = {name: pace[name] for name in PACE_FIELDS if name in pace}
             await self._upsert(generation, **changes, **({"error": None} if changes.get("paused") is False else {}))
@@ -94,7 +107,7 @@ class PgGenerationBuilds:
         await self._upsert(generation, error=problem)
 
     async def add_engine_calls(self, generation: str, calls: Mapping[str, int]) -> None:
-        """Add to what engines were asked for it."""
+        """Add to the counts of inputs that engines processed for the build."""
         if not calls:
             return
         with translate_database_errors():
@@ -105,14 +118,14 @@ class PgGenerationBuilds:
             )
 
     async def count_rows(self, generation: str) -> int:
-        """In all of its partitions, lexical statistics aside."""
+        """Count the rows in all partitions of a generation, except lexical statistics."""
         count_expression = " + ".join(f"(select count(*) from {table}_{generation})" for table in PARTITIONED_TABLES if not table.endswith("_deltas"))
         with translate_database_errors():
             return int(await self._pool.fetchval(f"select {count_expression}"))
 
     @asynccontextmanager
     async def try_lock(self, generation: str) -> AsyncIterator[bool]:
-        """Whether nobody else works on this build now; for as long as the context is open, nobody else does."""
+        """Try to lock the build while the context is open; yields whether this caller has the lock."""
         key = f"build {generation}"
         with translate_database_errors():
             async with self._pool.acquire(timeout=60) as connection:

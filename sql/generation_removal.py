@@ -1,4 +1,8 @@
-"""Giving a generation up for good, beside whatever reads and writes the others."""
+"""Drop a generation and remove its tables, while other generations are read and written.
+
+Three steps: mark it as dropped, truncate its partitions, then detach and drop them. The last step waits for
+every transaction that has read one of the parent tables; the data are gone before that.
+"""
 
 from __future__ import annotations
 
@@ -11,19 +15,20 @@ from typing import Any
 
 import asyncpg
 
-from schemas.errors import DatabaseUnavailable, NotFound, PermanentError
+from schemas.errors import DatabaseUnavailable, PermanentError
 from sql.derived_tables import PARTITIONED_TABLES
 from sql.errors import translate_database_errors
+from sql.generations import unknown_generation_error
 from sql.partitions import drop_partitions
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 from sql.recorded_texts import archive_run_texts
 
 LOCK_CLASS = 0x64726F70
-"""Of advisory locks: their second number is the generation's."""
+"""Class of advisory locks; the second number is a hash of the generation's name."""
 LOCK_TIMEOUT = "500ms"
 QUERY_DRAIN_S = 10.0
-"""What was asked before the drop may take so long."""
+"""How long to wait for queries that started before the drop."""
 REMOVAL_TIMEOUT_S = 3.0
 POLL_S = 0.05
 
@@ -32,32 +37,42 @@ PublishDrop = Callable[[str], Awaitable[int]]
 
 @dataclass(frozen=True, slots=True)
 class Removal:
-    """`removed` once no table of the generation is left; until then `held_by` may say who keeps one open. Its rows may be gone earlier."""
+    """The outcome of a removal.
+
+    `removed` is True once no table of the generation exists. Otherwise `held_by` may name the transaction
+    that keeps one open; its rows may be deleted already.
+    """
 
     removed: bool
     held_by: dict[str, Any] | None = None
 
 
 async def begin_generation_drop(pool: Pool, name: str, publish: PublishDrop) -> None:
-    """No question and no worker uses it any more. The decision is in the log first. Raises NotFound, PermanentError with code GENERATION_IS_LIVE,
-    LogUnavailable, DatabaseUnavailable; then nothing has changed."""
+    """Publish the drop of a generation, then mark it as dropped, so that queries and workers stop using it.
+
+    Raises NotFound, PermanentError with code GENERATION_IS_LIVE, LogUnavailable or DatabaseUnavailable;
+    nothing has changed then.
+    """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, connection.transaction():
-            # No switch to it meanwhile.
+            # Blocks a concurrent switch to this generation.
             await connection.execute("select from live_generation for update")
             row = await connection.fetchrow(load_query("begin_drop"), name)
             if row is None or row["state"] == "dropped":
-                raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
+                raise unknown_generation_error(name)
             if row["live"]:
-                remedy = "Promote another one first, or roll back."
-                raise PermanentError(f"generation {name} is the one that answers", code="GENERATION_IS_LIVE", remedy=remedy)
+                raise PermanentError(f"Generation {name!r} is live.", code="GENERATION_IS_LIVE", remedy="Promote another generation first, or roll back.")
             await publish(name)
             await connection.execute(load_query("mark_generation_dropped"), name)
 
 
 async def remove_generation_tables(pool: Pool, name: str, *, timeout_s: float = REMOVAL_TIMEOUT_S) -> Removal:
-    """Take the tables of a dropped generation away: emptied within seconds also while a transaction that has read other generations stays open, detached
-    and dropped when it ends. What is left after `patience_s` a later call finishes. Raises DatabaseUnavailable."""
+    """Remove the tables of a dropped generation.
+
+    Rows are deleted within seconds, even while a transaction that has read other generations stays open;
+    tables are detached and dropped once it ends. A later call finishes what is left after `timeout_s`. Raises
+    DatabaseUnavailable.
+    """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection, _try_lock(connection, name) as acquired:
             if acquired and await _has_tables(pool, name):
@@ -68,7 +83,7 @@ async def remove_generation_tables(pool: Pool, name: str, *, timeout_s: float = 
 
 @asynccontextmanager
 async def _try_lock(connection: Connection, name: str) -> AsyncIterator[bool]:
-    """False while somebody else is at it."""
+    """Try to lock the removal; yields False while another process performs it."""
     acquired = await connection.fetchval("select pg_try_advisory_lock($1, hashtext($2))", LOCK_CLASS, name)
     try:
         yield acquired
@@ -82,21 +97,21 @@ async def _remove_tables(pool: Pool, connection: Connection, name: str, timeout_
     await archive_run_texts(connection, name)
     for table in PARTITIONED_TABLES:
         await _truncate_partition(connection, f"{table}_{name}")
-    # The last: while another generation's partition is on its way out of the same table.
+    # ObjectNotInPrerequisiteStateError: another partition of the same table is being detached.
     with suppress(TimeoutError, DatabaseUnavailable, asyncpg.ObjectNotInPrerequisiteStateError):
         async with asyncio.timeout(timeout_s):
             await drop_partitions(pool, name)
 
 
 async def list_unremoved_generations(pool: Pool) -> list[str]:
-    """Generations that are given up and have tables left. Raises DatabaseUnavailable."""
+    """Return dropped generations that still have tables. Raises DatabaseUnavailable."""
     with translate_database_errors():
         names = await pool.fetch("select name from generations where state = 'dropped' order by name")
     return [row["name"] for row in names if await _has_tables(pool, row["name"])]
 
 
 async def _wait_for_queries(connection: Connection, started_before: datetime) -> None:
-    """A table that is emptied is empty for all, whatever snapshot they read: wait for those of ours who may not have come to it yet."""
+    # TRUNCATE is not MVCC-safe: an older snapshot sees the table empty, too.
     with suppress(TimeoutError):
         async with asyncio.timeout(QUERY_DRAIN_S):
             while await connection.fetchval(load_query("running_transactions"), started_before):
@@ -104,7 +119,7 @@ async def _wait_for_queries(connection: Connection, started_before: datetime) ->
 
 
 async def _truncate_partition(connection: Connection, partition: str) -> None:
-    """Unless it is gone, or somebody reads it: then it goes as a whole, later."""
+    """Truncate a partition, unless it is gone or in use; then it is only dropped later."""
     with suppress(asyncpg.LockNotAvailableError, asyncpg.UndefinedTableError):
         async with connection.transaction():
             await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'; truncate anabranch.{partition}")

@@ -1,4 +1,4 @@
-"""Generations as people are told of them."""
+"""Read generations in the shape of the HTTP API."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from sql.query_loader import load_query
 
 
 class PgGenerationSummaries:
-    """Every call may raise DatabaseUnavailable."""
+    """Generation summaries over Postgres. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def list_summaries(self, tenant: str | None = None) -> list[dict[str, Any]]:
-        """Those that are not dropped, the oldest first, with the documents and chunks that each shows and the bytes that it takes.
+        """Return generations that are not dropped, oldest first, with their documents, chunks and bytes.
 
-        With a tenant: what it has of them. Bytes and build concern all tenants, and are null."""
+        With a tenant, documents and chunks are the tenant's; bytes and build concern all tenants and are
+        null.
+        """
         return await self._fetch_summaries(None, tenant)
 
     async def get_summary(self, name: str, tenant: str | None = None) -> dict[str, Any] | None:
-        """Also one that was dropped."""
+        """Return the summary of a generation, even if it is dropped."""
         return next(iter(await self._fetch_summaries(name, tenant)), None)
 
     async def fetch_bytes(self, name: str) -> int:

@@ -1,4 +1,4 @@
-"""The switch to another generation, and back: one transaction that moves one pointer."""
+"""Switch to another generation and roll back: one transaction moves one pointer."""
 
 from __future__ import annotations
 
@@ -7,27 +7,31 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.errors import AnabranchError, InvalidRequest, LogUnavailable, NotFound, PermanentError, TransientError
+from schemas.errors import AnabranchError, InvalidRequest, LogUnavailable, PermanentError, TransientError
 from sql.errors import translate_database_errors
+from sql.generations import generation_not_built_error, no_live_generation_error, unknown_generation_error
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 from sql.visibility_lock import hold_visibility_lock
 
 SWITCH_TIMEOUT_S = 5.0
-"""So long flips are held at most."""
+"""Longest time for which a switch blocks the activation of revisions."""
 MIN_LOCK_WAIT_S = 1.0
 PUBLISH_TIMEOUT_S = 5.0
 POLL_S = 0.05
 MAX_NAMED_DOCUMENTS = 20
-"""Documents that a refusal names."""
+"""Most documents that an error names."""
 
 PublishPromotion = Callable[[str, str], Awaitable[int]]
-"""States in the log that the first generation answers from now on and the second stands by; returns the decision's offset once it is durable."""
+"""Publishes that the first generation is live and the second on standby.
+
+Returns the offset of the decision once it is durable.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchResult:
-    """`moved` is False where the generation was the live one already."""
+    """The live generation after a switch. `has_moved` is False if it was live before."""
 
     generation: str
     previous: str | None
@@ -37,11 +41,15 @@ class SwitchResult:
 async def switch_generation(
     pool: Pool, name: str, publish: PublishPromotion, *, expected_live: str | None = None, timeout_s: float = SWITCH_TIMEOUT_S
 ) -> SwitchResult:
-    """Make `name` the generation that answers, if every document that the live one shows is settled in it; flips of the live one are held for at most
-    `patience_s` until that is so. With `over` only if that is still the one that answers. The decision is in the log before the pointer moves: what a crash leaves, stage control completes.
+    """Make `name` the live generation once it has settled every document that the live one shows.
 
-    Raises NotFound, InvalidRequest (not built yet), PermanentError with code GENERATION_BEHIND that names documents, TransientError with code
-    SWITCHED_MEANWHILE or VISIBILITY_LOCKED, LogUnavailable, DatabaseUnavailable; then nothing has changed.
+    Blocks the activation of revisions in the live generation for at most `timeout_s` until that holds. With
+    `expected_live`, only if that generation is still live. The decision is published before the pointer
+    moves; after a crash between the two, stage `control` moves it.
+
+    Raises NotFound, InvalidRequest (not built yet), PermanentError with code GENERATION_BEHIND that names
+    documents, TransientError with code SWITCHED_MEANWHILE or VISIBILITY_LOCKED, LogUnavailable or
+    DatabaseUnavailable; nothing has changed then.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
@@ -57,13 +65,16 @@ async def switch_generation(
 
 
 async def roll_back(pool: Pool, publish: PublishPromotion, *, timeout_s: float = SWITCH_TIMEOUT_S) -> SwitchResult:
-    """Switch to the generation that answered before. Raises InvalidRequest with code NO_PREVIOUS_GENERATION, and what `switch` raises."""
+    """Switch to the previous generation.
+
+    Raises InvalidRequest with code NO_PREVIOUS_GENERATION, and the errors of `switch_generation`.
+    """
     with translate_database_errors():
         row = await pool.fetchrow(
             "select l.name, l.previous, g.state from live_generation l left join generations g on g.name = l.previous where g.state <> 'dropped'"
         )
     if row is None:
-        raise InvalidRequest("no generation answered before this one, or it was dropped", code="NO_PREVIOUS_GENERATION", remedy="Promote one by its name.")
+        raise InvalidRequest("There is no previous generation, or it was dropped.", code="NO_PREVIOUS_GENERATION", remedy="Promote a generation by name.")
     return await switch_generation(pool, row["previous"], publish, timeout_s=timeout_s)
 
 
@@ -78,7 +89,7 @@ async def _switch_when_settled(connection: Connection, live: str, name: str, pub
 
 
 async def _try_switch(connection: Connection, live: str, name: str, publish: PublishPromotion) -> AnabranchError | None:
-    """One transaction; what keeps it from moving the pointer, else None."""
+    """Try to switch in one transaction. Returns the error that prevents it, else None."""
     async with connection.transaction():
         if await connection.fetchval("select name from live_generation for update") != live:
             raise _switched_meanwhile_error()
@@ -91,16 +102,16 @@ async def _try_switch(connection: Connection, live: str, name: str, publish: Pub
 
 
 async def _publish_decision(publish: PublishPromotion, name: str, live: str) -> int:
-    """A log that is away must not hold up flips for longer than they may be."""
+    # Bounded: an unavailable log must not block activation for longer than a switch may.
     try:
         async with asyncio.timeout(PUBLISH_TIMEOUT_S):
             return await publish(name, live)
     except TimeoutError as error:
-        raise LogUnavailable(f"the log did not take the decision within {PUBLISH_TIMEOUT_S:g} s; it may take effect all the same") from error
+        raise LogUnavailable(f"Timed out publishing the switch after {PUBLISH_TIMEOUT_S:g} s. It may still take effect.") from error
 
 
 def _switched_meanwhile_error() -> TransientError:
-    return TransientError("another switch came first", code="SWITCHED_MEANWHILE", remedy="Look at `anabranch generations list`, then decide again.")
+    return TransientError("Another switch came first.", code="SWITCHED_MEANWHILE", remedy="Check `anabranch generations list`, then try again.")
 
 
 def _now() -> float:
@@ -110,17 +121,16 @@ def _now() -> float:
 async def _fetch_live_name(connection: Connection) -> str:
     live = await connection.fetchval("select name from live_generation")
     if live is None:
-        raise TransientError("there is no live generation yet", code="NO_GENERATION", remedy="Start a worker: it makes the first one.")
+        raise no_live_generation_error()
     return str(live)
 
 
 async def _check_target(connection: Connection, name: str) -> None:
     state = await connection.fetchval("select state from generations where name = $1", name)
     if state is None or state == "dropped":
-        raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
+        raise unknown_generation_error(name)
     if state == "building":
-        remedy = "`anabranch generations show` says how far it is."
-        raise InvalidRequest(f"generation {name} is still being built", code="GENERATION_NOT_BUILT", remedy=remedy)
+        raise generation_not_built_error(name)
 
 
 def _generation_behind_error(live: str, name: str, behind_rows: list[Any]) -> AnabranchError:
@@ -128,7 +138,7 @@ def _generation_behind_error(live: str, name: str, behind_rows: list[Any]) -> An
     document_names = ", ".join(row["external_id"] or str(row["id"]) for row in behind_rows)
     suffix = f" and {total - len(behind_rows)} more" if total > len(behind_rows) else ""
     return PermanentError(
-        f"{total} documents that {live} shows are not settled in {name}: {document_names}{suffix}",
+        f"{total} documents that are visible in {live} are not settled in {name}: {document_names}{suffix}.",
         code="GENERATION_BEHIND",
-        remedy="Wait until it has caught up; a document that failed in it stands in `/v1/dead-letters`.",
+        remedy=f"Wait until {name} has caught up. `GET /v1/dead-letters` lists documents that failed in it.",
     )

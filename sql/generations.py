@@ -1,4 +1,4 @@
-"""Generations as the tables know them."""
+"""Read generations."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Any
 
 import asyncpg
 
+from schemas.errors import InvalidRequest, NotFound, TransientError
 from schemas.generations import Generation
 from sql.errors import translate_database_errors
 from sql.pool import Pool
@@ -14,7 +15,7 @@ COLUMNS = "g.name, g.config, g.how, g.topics, g.state"
 
 
 class PgGenerations:
-    """Generations over the table of that name."""
+    """Generations over the table `generations`. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -32,12 +33,28 @@ class PgGenerations:
         ]
 
     async def list_names(self) -> list[str]:
-        """Of all that there have been."""
+        """Return the names of all generations, including dropped ones."""
         return [row["name"] for row in await self._fetch("select name from generations order by created_at, name")]
 
     async def _fetch(self, query: str, *parameters: Any) -> list[asyncpg.Record]:
         with translate_database_errors():
             return list(await self._pool.fetch(query, *parameters))
+
+
+def no_live_generation_error() -> TransientError:
+    return TransientError("No generation is live yet.", code="NO_GENERATION", remedy="Wait for the first worker to start, or run `anabranch worker`.")
+
+
+def unknown_generation_error(name: str) -> NotFound:
+    return NotFound(f"Unknown generation {name!r}.", code="NO_SUCH_GENERATION", remedy="Run `anabranch generations list` to list them.")
+
+
+def generation_not_built_error(name: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Generation {name!r} is still being built.",
+        code="GENERATION_NOT_BUILT",
+        remedy=f"Run `anabranch generations show {name}` to see its progress.",
+    )
 
 
 def _parse_first(rows: list[asyncpg.Record]) -> Generation | None:

@@ -1,4 +1,4 @@
-"""The graph channel: from the entities that a question names, along visible relations, to the chunks that mention what was reached."""
+"""Search by graph: from the query's entities along visible relations to chunks that mention what is reached."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from sql.query_loader import load_query
 from sql.search_scope import SearchScope
 
 MAX_MENTIONS = 2_000
-"""Of one entity that are looked at: a name on every page says little about any."""
+"""Most mentions to read per entity. A name on every page says little about any."""
 
 
 async def link_entities(connection: Connection, generation: str, tenant: str, keys: Sequence[str], names: ReaderScope) -> list[EntitySeed]:

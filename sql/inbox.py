@@ -1,4 +1,4 @@
-"""Claims: which events a stage has handled, and what came of them."""
+"""The inbox (idempotent consumer): which events a stage has claimed, and with which result."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 
 ERASED_PAYLOAD = "erased"
-"""In the place of a payload's hash: the door knows the event, and nothing of it."""
+"""Replaces the payload hash of an erased event: ingress recognizes its id and nothing else."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """What an event comes to, decided under the locks before anything is written."""
+    """The decision about an event, made under the locks before anything is written."""
 
     event: ProjectedEvent
     claim: ClaimStatus
     visibility_change: VisibilityChange | None = None
     is_unchanged: bool = False
     needs_write: bool = True
-    """False for an event whose rows are there already."""
+    """False if the event's rows exist already."""
     revived_order: OrderKey | None = None
-    """What a late withdrawal brought back."""
+    """Order of the revision that a late withdrawal revived."""
 
     @property
     def result(self) -> ClaimResult:
@@ -40,7 +40,7 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class InboxEntry:
-    """A claim of before, with the hash of the payload that it was made for and the place where that stands."""
+    """An existing claim, with the payload hash and the log position that it was made for."""
 
     result: ClaimResult
     payload_sha256: str | None
@@ -63,7 +63,7 @@ async def record_redelivery(connection: Connection, generation: str, stage: str,
 
 
 async def claim_events(connection: Connection, generation: str, stage: str, ordering: OrderingPolicy, verdicts: Sequence[Verdict]) -> None:
-    """Raises Collision, and then nothing may be written."""
+    """Insert claims. Raises ClaimCollision if one exists; the caller must roll back."""
     rows = [_to_values(ordering, verdict) for verdict in verdicts]
     claimed_rows = await connection.fetch(load_query("claim_events"), generation, stage, *map(list, zip(*rows, strict=True)))
     if len(claimed_rows) < len(verdicts):
@@ -109,7 +109,7 @@ def _to_values(ordering: OrderingPolicy, verdict: Verdict) -> tuple[Any, ...]:
 
 
 def _is_complete(verdict: Verdict) -> bool:
-    """With its entities written, nothing more is owed to an event."""
+    # Entities are the last part of a revision: no reaction is pending after them.
     return any(isinstance(row, PartCompletedRow) and row.kind == "entities" for row in verdict.event.rows)
 
 

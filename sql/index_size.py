@@ -1,4 +1,4 @@
-"""How much a generation shows."""
+"""Measure a generation and locate the events that it was built from."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from sql.query_loader import load_query
 
 @dataclass(frozen=True, slots=True)
 class IndexSize:
-    """`passages` and `texts` are the different ones of each document's parents and chunks; bytes are those of tables with their indexes."""
+    """The size of a generation.
+
+    `passages` and `texts` count the distinct parents and chunks of each document. Bytes include indexes.
+    """
 
     documents: int
     parts: int
@@ -38,7 +41,10 @@ async def fetch_visible_orders(pool: Pool, generation: str) -> dict[UUID, OrderK
 
 
 async def fetch_first_needed_positions(pool: Pool, generation: str, unread_by: str | None = None) -> list[Position]:
-    """The first event of each partition that what the generation shows was made from; with `read_by`, of those that this generation has not read."""
+    """Return, per partition, the first event that the generation's visible revisions were made from.
+
+    With `unread_by`, only of revisions that this generation has not read.
+    """
     with translate_database_errors():
         rows = await pool.fetch(load_query("first_needed"), generation, unread_by)
     return [Position(row["topic"], row["partition"], row["first"]) for row in rows]

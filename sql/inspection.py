@@ -1,4 +1,4 @@
-"""What a database is and has, without changing anything."""
+"""Inspect a database without changing it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ order by age desc, seconds desc limit 1
 
 @dataclass(frozen=True, slots=True)
 class DatabaseState:
-    """`version` is Postgres' major one; `vector` is pgvector's, installed or at hand."""
+    """The state of a database.
+
+    `version` is Postgres' major version; `vector` is the installed or available version of pgvector.
+    """
 
     version: int
     vector: str | None
@@ -47,7 +50,10 @@ async def inspect_database(dsn: str) -> DatabaseState:
 
 @dataclass(frozen=True, slots=True)
 class DirectAccess:
-    """Of the role that clients read tables with. `unsecured` are tables and views that it may read although no row-level security holds it."""
+    """Access of the role with which clients read tables directly.
+
+    `unsecured` lists readable tables and views without row-level security.
+    """
 
     has_role: bool
     is_granted: bool
@@ -62,7 +68,7 @@ async def fetch_direct_access(pool: Pool) -> DirectAccess:
 
 
 async def fetch_migration_status(dsn: str) -> list[dict[str, Any]]:
-    """Every migration file with when it was applied, or None. Raises DatabaseUnavailable."""
+    """Return each migration file and when it was applied, or None. Raises DatabaseUnavailable."""
     with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:
@@ -72,13 +78,16 @@ async def fetch_migration_status(dsn: str) -> list[dict[str, Any]]:
 
 
 async def list_pending_migrations(dsn: str) -> list[str]:
-    """Files that `migrate` would apply. Raises DatabaseUnavailable."""
+    """Return the files that `migrate` would apply. Raises DatabaseUnavailable."""
     return [row["file"] for row in await fetch_migration_status(dsn) if row["applied_at"] is None]
 
 
 async def fetch_horizon_holder(dsn: str) -> dict[str, Any] | None:
-    """The oldest open transaction that has written: readers of the log see nothing that came after it. `{pid, application, state, seconds, query}`; a prepared
-    one has no pid, and its name as query. None when there is none. Raises DatabaseUnavailable."""
+    """Return the oldest open writing transaction; None if there is none.
+
+    Readers of the log see no record that was appended after it began. Keys: `pid, application, state,
+    seconds, query`. A prepared transaction has no pid, and its name as query. Raises DatabaseUnavailable.
+    """
     with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:
@@ -89,8 +98,12 @@ async def fetch_horizon_holder(dsn: str) -> dict[str, Any] | None:
 
 
 async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str, Any]]:
-    """Transactions that have kept our tables from being written for so long, the oldest first: `{pid, application, state, seconds, query, tables, unreadable}`;
-    `unreadable` where they cannot be read either. A prepared one has no pid, and its name as query. Waits for no table. Raises DatabaseUnavailable."""
+    """Return transactions that have blocked writes to our tables for `seconds`, oldest first.
+
+    Keys: `pid, application, state, seconds, query, tables, unreadable`; `unreadable` is True if reads are
+    blocked as well. A prepared transaction has no pid, and its name as query. Takes no table lock itself.
+    Raises DatabaseUnavailable.
+    """
     with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:

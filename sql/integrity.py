@@ -1,4 +1,4 @@
-"""What should not be there: rows that neither answer nor are on their way to, and counts that do not add up."""
+"""Find orphaned rows and counts that do not add up."""
 
 from __future__ import annotations
 
@@ -9,8 +9,11 @@ from sql.query_loader import load_query
 
 
 async def check_integrity(pool: Pool, *, assume_idle: bool = False) -> dict[str, int]:
-    """Place → rows, of one moment; all zero where everything is as it should be. A revision that is neither visible nor over may be on its way: with
-    `settled`, when no stage has anything left to do, its rows count too, unless it failed. Raises DatabaseUnavailable."""
+    """Return table → number of offending rows in one snapshot; all zero for a consistent database.
+
+    Rows of a revision that is neither visible nor superseded may still be in progress. With `assume_idle` (no
+    stage has work left) they count as orphans, unless the revision failed. Raises DatabaseUnavailable.
+    """
     with translate_database_errors():
         async with pool.acquire() as connection, connection.transaction(isolation="repeatable_read", readonly=True):
             query = load_query("orphaned_rows")

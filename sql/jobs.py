@@ -1,4 +1,4 @@
-"""Jobs: what the API has let in, remembered for whoever asks what became of it. Operational, not a view."""
+"""Store jobs: one per event that the API has admitted. Operational state, not a projection."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class PgJobs:
         self._pool = pool
 
     async def open(self, *, job_id: UUID, tenant: str, document_id: UUID, event_id: str, source: str, external_id: str | None, asked_by: str | None) -> None:
-        """Opening a job again changes nothing."""
+        """Open a job. Opening it again has no effect."""
         with translate_database_errors():
             await self._pool.execute(
                 f"insert into jobs ({COLUMNS}, asked_by) values ($1, $2, $3, $4, $5, $6, $7) on conflict do nothing",

@@ -1,4 +1,4 @@
-"""The keystore: wrapped keys in a schema of their own."""
+"""Store wrapped keys in the schema `keystore`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ DESTROY_KEYS = (
 
 
 ROTATION_BATCH_KEYS = 5_000
-"""Keys wrapped anew in one statement."""
+"""Keys to rewrap per statement."""
 LOCK_KEY_TABLES = "lock table keystore.master, keystore.keys in access exclusive mode"
 COUNT_CONNECTIONS = """
 select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid() and application_name like 'anabranch%'
@@ -34,19 +34,19 @@ REWRAP_KEYS = (
 
 @dataclass(frozen=True, slots=True)
 class MasterKeyRotation:
-    """From one master key to another, by their fingerprints, and how the rows that depend on it are made."""
+    """A change of the master key: the fingerprints, and functions that rewrap the dependent rows."""
 
     old_fingerprint: str
     new_fingerprint: str
     old_signing_key: bytes
-    """The old one's signing key, wrapped with the new one."""
+    """Signing key of the old master key, wrapped with the new one."""
     rewrap: Callable[[StoredKey], StoredKey]
     rewrap_signing: Callable[[str, bytes], bytes]
     mac: Callable[[bytes], bytes]
 
 
 class PgKeystore:
-    """Keystore over the schema of that name."""
+    """Implements `schemas.ports.keys.Keystore`. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -79,13 +79,13 @@ class PgKeystore:
             await self._pool.execute(DESTROY_KEYS, tenant, list(keys))
 
     async def fetch_destroyed_slots(self) -> list[int]:
-        """Slots of the key file whose shares must be overwritten."""
+        """Return the key file slots whose shares must be overwritten."""
         with translate_database_errors():
             rows = await self._pool.fetch("select slot from keystore.keys where slot is not null and wrapped is null order by slot")
         return [row["slot"] for row in rows]
 
     async def fetch_last_slot(self) -> int | None:
-        """The highest slot that any key refers to."""
+        """Return the highest slot that a key refers to."""
         with translate_database_errors():
             slot: int | None = await self._pool.fetchval("select max(slot) from keystore.keys")
         return slot
@@ -96,24 +96,24 @@ class PgKeystore:
             await self._pool.execute(insert, list(keys), list(keys.values()))
 
     async def record_readable_tenants(self, tenants: Sequence[str]) -> None:
-        """From now on nothing is sealed for these; EVERYBODY stands for all."""
+        """Record tenants whose events stay unencrypted from now on; ALL_TENANTS selects all."""
         with translate_database_errors():
             await self._pool.executemany("insert into keystore.readable (tenant) values ($1) on conflict do nothing", [(tenant,) for tenant in tenants])
 
     async def fetch_readable_since(self, tenant: str) -> datetime | None:
-        """Since when a tenant's events were left readable for the first time; None: they never were."""
+        """Return when a tenant's events were first stored unencrypted; None if never."""
         with translate_database_errors():
             since: datetime | None = await self._pool.fetchval("select min(since) from keystore.readable where tenant in ($1, $2)", tenant, ALL_TENANTS)
         return since
 
     async def fetch_unsigned_below(self) -> tuple[bytes, bytes] | None:
-        """The offsets below which events without a signature are accepted, as JSON, and its authentication code; None before they are noted."""
+        """Return the offsets (JSON) below which unsigned events are accepted, with their MAC; None if unset."""
         with translate_database_errors():
             row = await self._pool.fetchrow("select below, mac from keystore.unsigned_events")
         return (row["below"], row["mac"]) if row else None
 
     async def record_unsigned_below(self, below: bytes, mac: bytes) -> tuple[bytes, bytes]:
-        """Unless another process did so first; returns what is noted."""
+        """Record the offsets unless another process was first; return the recorded ones."""
         with translate_database_errors():
             await self._pool.execute("insert into keystore.unsigned_events (below, mac) values ($1, $2) on conflict do nothing", below, mac)
         stored = await self.fetch_unsigned_below()
@@ -121,28 +121,32 @@ class PgKeystore:
         return stored
 
     async def fetch_fingerprint(self) -> str | None:
-        """Of the master key that wraps these keys; None before the first one came."""
+        """Return the fingerprint of the master key; None before the first one is recorded."""
         with translate_database_errors():
             fingerprint: str | None = await self._pool.fetchval("select fingerprint from keystore.master")
         return fingerprint
 
     async def fetch_signing_keys(self) -> dict[str, bytes]:
-        """Of former master keys by fingerprint, wrapped with the present one."""
+        """Return the signing keys of former master keys by fingerprint, wrapped with the present one."""
         with translate_database_errors():
             return {row["fingerprint"]: row["wrapped"] for row in await self._pool.fetch("select fingerprint, wrapped from keystore.signing_keys")}
 
     async def rotate(self, rotation: MasterKeyRotation) -> int:
-        """All keys in one transaction; returns how many. A process that starts meanwhile waits, and finds another master key than its own.
-        Raises ConfigurationError with code PROCESSES_CONNECTED where others are connected: they would go on with the old one."""
+        """Rewrap all keys in one transaction and return how many there are.
+
+        A process that starts meanwhile waits, and then finds a master key that is not its own. Raises
+        ConfigurationError with code PROCESSES_CONNECTED if other processes are connected, since they would
+        continue with the old key.
+        """
         with translate_database_errors():
             async with self._pool.acquire() as connection, connection.transaction():
                 await connection.execute("set local lock_timeout = '5s'")
                 await connection.execute(LOCK_KEY_TABLES)
                 if n_connections := await connection.fetchval(COUNT_CONNECTIONS):
                     raise ConfigurationError(
-                        f"{n_connections} connections of other processes are open on this database.",
+                        f"{n_connections} connections of other processes to this database are open.",
                         code="PROCESSES_CONNECTED",
-                        remedy="Stop every worker, API and `up`, then call it again: they hold the old master key in memory.",
+                        remedy="Stop every worker, API and `up`, which have the old master key in memory, then try again.",
                     )
                 query = f"select {COLUMNS} from keystore.keys where wrapped is not null order by id"
                 keys = [StoredKey(**row) for row in await connection.fetch(query)]
@@ -163,13 +167,16 @@ class PgKeystore:
         return len(keys)
 
     async def fetch_key_file(self) -> UUID | None:
-        """The key file that holds the shares of these keys; None where no key has one."""
+        """Return the id of the key file that contains the keys' shares; None if no key has a share."""
         with translate_database_errors():
             key_file: UUID | None = await self._pool.fetchval("select key_file from keystore.master")
         return key_file
 
     async def ensure_master_key(self, fingerprint: str, key_file: UUID | None = None) -> None:
-        """The first master key and the first key file to come hold. Raises ConfigurationError for others."""
+        """Record the first master key and key file, or check that they are the recorded ones.
+
+        Raises ConfigurationError if they are not.
+        """
         with translate_database_errors():
             await self._pool.execute("insert into keystore.master (fingerprint) values ($1) on conflict do nothing", fingerprint)
             if key_file is not None:
@@ -178,9 +185,9 @@ class PgKeystore:
             stored_key_file = await self._pool.fetchval("select key_file from keystore.master")
         if stored_fingerprint != fingerprint:
             raise ConfigurationError(
-                f"the keys in this database are wrapped by another master key ({stored_fingerprint}) than this process has ({fingerprint})",
+                f"The keys in this database are wrapped by another master key ({stored_fingerprint}) than this process has ({fingerprint}).",
                 code="WRONG_MASTER_KEY",
-                remedy="Give every process the same ANABRANCH_LOG__MASTER_KEY, or the data folder whose `master.key` made this database.",
+                remedy="Give every process the same ANABRANCH_LOG__MASTER_KEY, or use the data folder whose `master.key` belongs to this database.",
             )
         if stored_key_file != key_file:
             raise wrong_key_file_error(stored_key_file, key_file)
@@ -191,12 +198,12 @@ def wrong_key_file_error(expected: UUID, actual: UUID | None) -> ConfigurationEr
     return ConfigurationError(
         f"The keys in this database have shares in the key file {expected}; this process {actual_text}.",
         code="WRONG_KEY_FILE",
-        remedy="Restore `shares.key` of the data folder from its backup, or name the file with ANABRANCH_LOG__KEY_FILE.",
+        remedy="Restore `shares.key` of the data folder from a backup, or set ANABRANCH_LOG__KEY_FILE to its path.",
     )
 
 
 async def fetch_destroyed_keys(connection: Connection, keys: Collection[UUID]) -> set[UUID]:
-    """Of these, the ones that are gone for good."""
+    """Return the subset of these keys that is destroyed."""
     if not keys:
         return set()
     rows = await connection.fetch("select id from keystore.keys where id = any($1) and destroyed_at is not null", list(keys))

@@ -1,4 +1,4 @@
-"""A group's place in a topic, and the lease that makes one process its reader."""
+"""Lease a topic to one reader per consumer group and store its cursor."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from sql.query_loader import load_query
 
 
 class LeaseLost(TransientError):
-    """Another process reads for this group now."""
+    """Another process holds the group's lease."""
 
     code = "LEASE_LOST"
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class ReaderCursor:
-    """The last record that is finished, in reading order."""
+    """The last finished record in reading order: transaction, then position."""
 
     xact: int = 0
     position: int = 0
@@ -34,19 +34,19 @@ class ReaderLease:
     seconds: float
 
     async def acquire(self) -> ReaderCursor | None:
-        """The group's cursor, or None while another process holds the lease."""
+        """Try to acquire the lease; return the group's cursor, or None if another process has it."""
         with translate_log_errors():
             row = await self.pool.fetchrow(load_query("acquire_lease"), self.group, self.topic, self.owner, self.seconds)
         return ReaderCursor(row["xact"], row["position"]) if row else None
 
     async def renew(self, cursor: ReaderCursor) -> None:
-        """Write the cursor and stay the reader. Raises LeaseLost."""
+        """Store the cursor and renew the lease. Raises LeaseLost."""
         with translate_log_errors():
             renewed_position = await self.pool.fetchval(
                 load_query("renew_lease"), self.group, self.topic, self.owner, self.seconds, cursor.xact, cursor.position
             )
         if renewed_position is None:
-            raise LeaseLost(f"Another process took over reading {self.topic} for {self.group}.")
+            raise LeaseLost(f"Another process has taken the lease of group {self.group} on topic {self.topic}.")
 
     async def release(self) -> None:
         with translate_log_errors():

@@ -1,4 +1,4 @@
-"""The write side of the tables: two transactions around each reaction."""
+"""The ledger: two transactions around each reaction of a stage."""
 
 from __future__ import annotations
 
@@ -22,13 +22,16 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 MAX_TRANSACTION_COST = 200.0
-"""Of one transaction, about, in chunks: half a second of work."""
+"""Approximate cost of one transaction, in chunks: about half a second of work."""
 COST_BY_ROW_TYPE: Mapping[type[Row], float] = {ChildRow: 1.0, VectorRow: 0.25}
 DEFAULT_ROW_COST = 0.1
 
 
 class PgLedger:
-    """Ledger over Postgres. `generation` may be None for stages that count by `door` or `always`."""
+    """Implements `schemas.ports.ledger.Ledger`.
+
+    `generation` may be None for stages whose ordering policy is `door` or `always`.
+    """
 
     def __init__(self, pool: Pool, generation: Generation | None) -> None:
         self._pool = pool
@@ -40,7 +43,7 @@ class PgLedger:
         return self._generation
 
     async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
-        """In short transactions one after the other: the log's readers wait for the oldest that is open."""
+        """Claim events in short transactions: readers of the log wait for the oldest open one."""
         with translate_database_errors():
             return [result for part in _split_transactions(events) for result in await self._claim_slice(stage, ordering, part)]
 
@@ -67,11 +70,14 @@ class PgLedger:
 
     @property
     def _generations(self) -> list[str]:
-        """Under which this ledger's claims may lie."""
+        """Generations that this ledger's claims may belong to."""
         return [SHARED_GENERATION, self._generation.name] if self._generation else [SHARED_GENERATION]
 
     async def _claim_slice(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
-        """As if every event were new and every row too; what turns out not to be is looked up, and the transaction begun again."""
+        """Claim optimistically, as if every event and row were new.
+
+        On a collision, load the missing state and restart the transaction.
+        """
         known_entries: InboxEntries = {}
         write_rows: RowWriter = copy_rows
         while True:
@@ -84,16 +90,16 @@ class PgLedger:
                 generation = SHARED_GENERATION if ordering in ("door", "always") else self.generation.name
                 known_entries = await fetch_inbox_entries(self._pool, generation, stage, [event.event.id for event in events])
             except (asyncpg.CheckViolationError, asyncpg.UndefinedTableError) as error:
+                # The partition is gone: this worker has not read the drop of its generation yet.
                 if await self._generation_exists():
                     raise
-                raise TransientError(f"generation {self.generation.name} was dropped", code="GENERATION_DROPPED") from error
+                raise TransientError(f"Generation {self.generation.name!r} was dropped.", code="GENERATION_DROPPED") from error
             except asyncpg.UniqueViolationError:
                 if write_rows is insert_rows:
                     raise
                 write_rows = insert_rows
 
     async def _generation_exists(self) -> bool:
-        """A worker may hear of a drop a moment late."""
         return self._generation is None or bool(
             await self._pool.fetchval("select exists (select from generations where name = $1 and state <> 'dropped')", self.generation.name)
         )
@@ -108,7 +114,7 @@ class PgLedger:
 
 
 def _split_transactions(events: Sequence[ProjectedEvent]) -> Iterator[list[ProjectedEvent]]:
-    """Events in order, cut where one transaction would become too long."""
+    """Split events so that no transaction costs more than MAX_TRANSACTION_COST, keeping their order."""
     part: list[ProjectedEvent] = []
     cost = 0.0
     for event in events:

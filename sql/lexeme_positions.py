@@ -1,4 +1,4 @@
-"""A tsvector as Postgres prints it, read only where it is asked."""
+"""Read lexeme positions from the text form of a tsvector."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ ENTRY_PATTERN = re.compile(r"(?<!\S)'((?:[^'\\]|''|\\\\)*+)':([\d,ABCD]+)")
 
 
 class LexemePositions(Mapping[str, Sequence[int]]):
-    """Lexeme → its positions. A question asks for a handful of a hundred lexemes in each of hundreds of chunks, so nothing is parsed in advance."""
+    """Lexeme → positions, parsed lazily.
+
+    A query needs a few of the hundred lexemes in each of hundreds of chunks, so nothing is parsed in advance.
+    """
 
     __slots__ = ("_words",)
 

@@ -1,4 +1,4 @@
-"""The lexical channel: exact BM25, each document in its own language."""
+"""Search lexically: exact BM25, with each document's own text search configuration."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sql.search_scope import SearchScope
 from sql.text_search_config import resolve_text_search_config
 
 WIDENING_FACTOR = 4
-"""Times the budget, when an unseen chunk could still win."""
+"""Factor on the budget of the second pass, if an unseen chunk could still rank."""
 UNLIMITED = float("inf")
 
 
@@ -30,7 +30,7 @@ async def search_lexical(connection: Connection, scope: SearchScope, text: str, 
 
 
 async def fetch_terms(connection: Connection, scope: SearchScope, text: str, language: str | None) -> list[Term]:
-    """The question's lexemes under each configuration in use; unknown ones too, for their idf."""
+    """Return the query's lexemes under each configuration in use, including unseen ones for their idf."""
     configuration = resolve_text_search_config(language)
     rows = await connection.fetch(load_query("lexical_terms"), scope.generation, scope.tenant, text, configuration)
     return [Term(row["cfg"], row["lexeme"], row["df"], row["chunks"]) for row in rows]
@@ -39,7 +39,7 @@ async def fetch_terms(connection: Connection, scope: SearchScope, text: str, lan
 def _widen_candidates(
     terms: Sequence[Term], candidates: CandidateSet, remaining: Sequence[tuple[Term, ...]] | None, budget: float
 ) -> tuple[CandidateSet, bool]:
-    """What to look at next, and whether all that could win is in it then."""
+    """Return the candidates of the second pass, and whether they include every chunk that could rank."""
     if remaining is not None:
         missing = CandidateSet()
         if all(missing.try_add(conjunction, budget) for conjunction in remaining):
@@ -58,7 +58,7 @@ async def _fetch_hits(connection: Connection, scope: SearchScope, terms: Sequenc
 
 
 def _format_weights(terms: Sequence[Term], cfg: str) -> str:
-    """The question as a sparse vector over term ids; terms that share an id count once, the heavier."""
+    """Format the query as a sparse vector of idf by term id. Of terms with the same id the heavier counts."""
     by_id: dict[int, float] = {}
     for term in terms:
         if term.cfg == cfg and term.df > 0:
@@ -72,7 +72,7 @@ def _select_best(hits: Sequence[Hit], k: int) -> list[Hit]:
 
 
 def _compute_min_score(hits: Sequence[Hit], k: int) -> float:
-    """What an unseen chunk must reach to be among the best."""
+    """Return the score that an unseen chunk must reach to be among the best k."""
     return hits[-1].score if len(hits) >= k else 0.0
 
 

@@ -1,4 +1,4 @@
-"""Where revisions came from, as the tables know it."""
+"""Trace revisions, parts and chunks to their events in the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from sql.query_loader import load_query
 
 
 class PgLineage:
-    """See `schemas.ports.lineage.LineageStore`. Every call may raise DatabaseUnavailable."""
+    """Implements `schemas.ports.lineage.LineageStore`. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool

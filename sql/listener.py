@@ -1,4 +1,4 @@
-"""One LISTEN connection a process, which wakes those who wait for a topic."""
+"""Wake waiting readers by LISTEN/NOTIFY, over one connection per process."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ RECONNECT_S = 1.0
 
 
 class TopicListener:
-    """Sets the events of those who listen to a topic when records of it were committed. While the connection is down nobody is woken: poll as well.
+    """Sets the asyncio events of a topic's listeners when records are committed to it.
 
-    The connection's application name is `anabranch <name>`; while it stands, others can see that this process lives.
+    Notifications sent while the connection is down are lost, so readers must poll as well. The connection's
+    application name is `anabranch <name>`; other processes read from it that this one is alive.
     """
 
     def __init__(self, dsn: str, name: str) -> None:
@@ -34,7 +35,7 @@ class TopicListener:
 
     @asynccontextmanager
     async def listen(self, topic: str) -> AsyncIterator[asyncio.Event]:
-        """An event that is set whenever the topic may have news, for as long as the context is open."""
+        """Yield an event that is set whenever the topic may have new records."""
         event = asyncio.Event()
         self._waiting[topic].add(event)
         if self._listening is None:
@@ -60,15 +61,14 @@ class TopicListener:
             try:
                 await self._listen_until_lost()
             except DatabaseUnavailable as error:
-                log.debug("listening again", detail=error.detail)
+                log.debug("listener_disconnected", detail=error.detail)
             except Exception:
-                log.exception("listening for events failed; readers poll until it succeeds", connection=self._name)
-                # They must not wait for what may never come.
+                log.exception("listener_failed", connection=self._name, fallback="polling")
+                # Release readers that wait for the first connection: they poll.
                 self._ready.set()
             await asyncio.sleep(RECONNECT_S)
 
     async def _listen_until_lost(self) -> None:
-        """Listen until the connection is lost."""
         connection = await connect(self._dsn, name=self._name)
         lost = asyncio.Event()
         try:
@@ -77,7 +77,7 @@ class TopicListener:
             self._ready.set()
             await lost.wait()
         except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
-            raise DatabaseUnavailable(f"The connection that listens for events was lost: {error}") from error
+            raise DatabaseUnavailable(f"The LISTEN connection was lost: {error}") from error
         finally:
             connection.terminate()
 

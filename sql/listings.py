@@ -1,4 +1,4 @@
-"""Lists that are only read: collections, runs, dead letters."""
+"""List collections, runs and dead letters."""
 
 from __future__ import annotations
 
@@ -17,17 +17,26 @@ Body = dict[str, Any]
 
 
 class PgListings:
-    """Every call may raise DatabaseUnavailable, and InvalidRequest for an `after` that is not ours."""
+    """Read-only lists. Every method may raise DatabaseUnavailable.
+
+    Paged methods raise InvalidRequest if `after` is not a cursor of the list.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
 
     async def list_collections(self, caller: Principal) -> list[Body]:
-        """Documents that answer, by collection; those outside any come under null, last."""
+        """Return collections with their searchable documents.
+
+        Documents without a collection come last, under null.
+        """
         return [dict(row) for row in await self._fetch("collections", caller.tenant, caller.readers)]
 
     async def list_runs(self, caller: Principal, *, after: str | None, limit: int) -> tuple[list[Body], str | None]:
-        """The latest first, without their candidates. A caller that is limited to readers sees its own."""
+        """Return a page of runs, newest first and without candidates, and the next cursor.
+
+        A caller with limited access sees only its own runs.
+        """
         rows = await self._fetch("runs", caller.tenant, *parse_cursor(after), limit + 1, _restrict_to_caller(caller))
         page = [dict(row) for row in rows[:limit]]
         last = rows[limit - 1] if len(rows) > limit else None
@@ -38,13 +47,13 @@ class PgListings:
         return dict(rows[0]) if rows else None
 
     async def list_dead_letters(self, tenant: str, *, stage: str | None, after: str | None, limit: int) -> tuple[list[Body], str | None]:
-        """The latest first."""
+        """Return a page of dead letters, newest first, and the next cursor."""
         rows = await self._fetch("dead_letters", tenant, stage, *parse_cursor(after), limit + 1)
         last = rows[limit - 1] if len(rows) > limit else None
         return [dict(row) for row in rows[:limit]], format_cursor(last["dead_lettered_at"], last["event_id"]) if last else None
 
     async def count_dead_letters(self, tenant: str | None) -> dict[str, int]:
-        """Stage → dead letters, of a tenant or of all."""
+        """Return stage → number of dead letters, of one tenant or of all."""
         return {row["stage"]: row["events"] for row in await self._fetch("dead_letter_counts", tenant)}
 
     async def _fetch(self, name: str, *parameters: Any) -> list[asyncpg.Record]:

@@ -1,4 +1,9 @@
-"""The log as a Postgres table: one partition a topic, read in (transaction, position) order below the snapshot horizon."""
+"""The event log as a Postgres table, with one partition per topic.
+
+Positions come from a sequence, so a lower one may be committed after a higher one. Readers therefore read in
+(transaction, position) order and only below the snapshot horizon, the oldest running transaction: nothing can
+be added there any more.
+"""
 
 from __future__ import annotations
 
@@ -19,15 +24,19 @@ from sql.retention import lock_expired_batches
 BATCH_RECORDS = 2000
 BATCH_BYTES = 8_000_000
 EXPIRY_INTERVAL = timedelta(minutes=30)
-"""Between two looks for expired records."""
+"""Time between two deletions of expired records."""
 TOPIC_TABLES = ("log_readers", "expired_ranges", "topics")
 UNFOLDED_RANGES, RANGES_PER_FOLD = 2000, 64
-"""So many of the latest records that a topic lost are known one by one at least; of those before, so many go into one row."""
+"""Expired ranges to keep unfolded per topic, and how many older ones are folded into one."""
 PendingAppend = tuple[Sequence[Record], asyncio.Future[list[Position]]]
 
 
 class PgLog:
-    """EventLog over the table `events`. Concurrent appends share transactions: what arrives while one commits goes with the next."""
+    """Implements `schemas.ports.log.EventLog` over the table `events`.
+
+    Concurrent appends share transactions: appends that arrive during a commit are written together by the
+    next one.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -51,12 +60,15 @@ class PgLog:
         for row in existing:
             if row["partitions"] != partitions[row["topic"]]:
                 raise ConfigurationError(
-                    f"Topic {row['topic']} has {row['partitions']} partitions, {partitions[row['topic']]} were asked for.",
-                    remedy="Put ANABRANCH_KAFKA__PARTITIONS back, or use another --data folder.",
+                    f"Topic {row['topic']} has {row['partitions']} partitions, but the settings require {partitions[row['topic']]}.",
+                    remedy="Restore the previous ANABRANCH_KAFKA__PARTITIONS, or use another --data folder.",
                 )
 
     async def delete_topics(self, topics: Collection[str]) -> None:
-        """In short transactions, which readers wait for; a call that was cut off is finished by the next one."""
+        """Delete topics in short transactions, since readers wait for each.
+
+        A repeated call resumes an interrupted one.
+        """
         with translate_log_errors():
             while await self._pool.fetchval(load_query("delete_events"), list(topics), BATCH_RECORDS):
                 await asyncio.sleep(0)
@@ -64,7 +76,7 @@ class PgLog:
                 await self._pool.execute(f"delete from {table} where topic = any($1::text[])", list(topics))
 
     async def list_topics(self) -> list[str]:
-        """That are there, those of generations included."""
+        """Return all topics, including those of generations."""
         with translate_log_errors():
             rows = await self._pool.fetch("select topic from topics union select topic from events order by topic")
         return [row["topic"] for row in rows]
@@ -98,7 +110,7 @@ class PgLog:
         return to_stored_record(position.topic, row) if row else None
 
     async def fetch_max_retention(self, topic: str) -> timedelta | None:
-        """The look for expired records is its callers' business; how often they look is added."""
+        """Return how long a record may exist: its retention plus the interval of `expire`, which callers run."""
         retention = await self.fetch_min_retention(topic)
         return None if retention is None else retention + EXPIRY_INTERVAL
 
@@ -118,7 +130,10 @@ class PgLog:
         return {} if position is None else {0: position + 1}
 
     async def count_unread(self, group: str, topic: str, below: int | None = None) -> int:
-        """How many records (those below a position) the group has still to finish. Positions are shared by all topics, so offsets cannot tell."""
+        """Return the number of records that the group has not finished, below a position if given.
+
+        All topics share one sequence of positions, so a difference of offsets is no count.
+        """
         with translate_log_errors():
             return int(
                 await self._pool.fetchval(
@@ -131,13 +146,13 @@ class PgLog:
             )
 
     async def expire(self) -> None:
-        """Drop what is older than its topic keeps, where every reader of the topic has finished it."""
+        """Delete records past their topic's retention that every reader of the topic has finished."""
         with translate_log_errors():
+            # Short transactions: readers wait for each of them.
             while await self._expire_batch():
-                """In short transactions, which readers wait for."""
+                pass
 
     async def _expire_batch(self) -> int:
-        """What is known of lost records stays bounded."""
         async with self._pool.acquire() as connection, connection.transaction():
             await lock_expired_batches(connection)
             n_deleted: int = await connection.fetchval(load_query("expire_events"), BATCH_RECORDS)
@@ -145,7 +160,7 @@ class PgLog:
         return n_deleted
 
     async def close(self) -> None:
-        """Finish what is being appended. The pool stays open: it is its opener's."""
+        """Wait for pending appends. The pool stays open."""
         if self._writer:
             await self._writer
 
@@ -162,14 +177,14 @@ class PgLog:
         except Exception as error:
             _fail_futures(batch, error)
         except BaseException:
-            _fail_futures(batch + self._waiting, LogUnavailable("Writing was broken off."))
+            _fail_futures(batch + self._waiting, LogUnavailable("The append was cancelled."))
             self._waiting.clear()
             raise
         else:
             _resolve_futures(batch, positions)
 
     def _take_batch(self) -> list[PendingAppend]:
-        """As many waiting appends as go into one transaction, one at least."""
+        """Take as many pending appends as fit into one transaction, at least one."""
         batch: list[PendingAppend] = []
         records = size = 0
         while self._waiting and (not batch or (records < BATCH_RECORDS and size < BATCH_BYTES)):
@@ -192,13 +207,16 @@ class PgLog:
             return await self._pool.fetch(load_query("read_range"), topic, *after, first, after_last, BATCH_RECORDS, BATCH_BYTES)
 
     async def _resolve_cursor(self, topic: str, position: int | None) -> tuple[int, int]:
-        """Of a record in reading order; before all where it is not there (any more), so that nothing is passed over."""
+        """Return the reading-order cursor of a record, or one before all records if it no longer exists."""
         with translate_log_errors():
             xact = position and await self._pool.fetchval("select xact from events where position = $1 and topic = $2", position, topic)
         return (0, -1) if position is None or xact is None else (xact, position)
 
     async def _wait_for_running_transactions(self) -> None:
-        """Wait until every transaction that runs now has ended: it may hold a position that we are about to pass."""
+        """Wait until every transaction that is running now has ended.
+
+        Each may still commit a position below those that the reader is about to pass.
+        """
         with translate_log_errors():
             xmax = await self._pool.fetchval("select pg_snapshot_xmax(pg_current_snapshot())")
             while await self._pool.fetchval("select pg_snapshot_xmin(pg_current_snapshot()) < $1", xmax):

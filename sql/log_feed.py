@@ -1,4 +1,4 @@
-"""The events table as it grows."""
+"""Read the events table as a feed."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 MAX_PAYLOAD_BYTES = 65_536
-"""Bytes of a payload that is read."""
+"""Payloads larger than this are omitted."""
 
 
 @dataclass(frozen=True, slots=True)
 class FeedPosition:
-    """A transaction and a position: positions alone are committed out of order. What the log lost in batches up to `told` is no news to its reader."""
+    """A cursor of the feed: transaction and position, since positions are not committed in their order.
+
+    Batches of expired records up to `seen_batch` were reported to the reader.
+    """
 
     xact: int
     position: int
@@ -31,7 +34,7 @@ class FeedPosition:
 
 
 class PgFeed:
-    """See `schemas.ports.feed.RecordFeed`."""
+    """Implements `schemas.ports.feed.RecordFeed`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -71,13 +74,16 @@ def _to_feed_record(row: asyncpg.Record) -> FeedRecord:
 
 
 def _check_not_ahead(position: FeedPosition, head: FeedPosition) -> None:
-    """Raises PlaceAhead. Neither transactions nor batches ever go back in the same log."""
+    """Raise CursorAhead if the cursor is ahead of the log's head.
+
+    Transactions and batches of one log never go back, so such a cursor belongs to another log.
+    """
     if (position.xact, position.position) > (head.xact, head.position) or position.seen_batch > head.seen_batch:
-        raise CursorAhead(f"the place {position} is ahead of this log, which has come to {head}")
+        raise CursorAhead(f"Cursor {position} is ahead of this log, whose head is {head}.")
 
 
 def _parse_position(text: str) -> FeedPosition:
-    """Those of earlier versions have no third part."""
+    """Parse a cursor. Cursors of earlier versions have no third part."""
     try:
         position = FeedPosition(*map(int, text.split(".")))
     except (ValueError, TypeError):
@@ -88,4 +94,4 @@ def _parse_position(text: str) -> FeedPosition:
 
 
 def _invalid_cursor_error(text: str) -> InvalidRequest:
-    return InvalidRequest(f"{text[:80]!r} is no place in this log", remedy="Give one that it has told, or begin or now.")
+    return InvalidRequest(f"Invalid cursor {text[:80]!r}.", remedy="Use a cursor that the feed returned, or `begin` or `now`.")

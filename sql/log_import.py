@@ -1,4 +1,7 @@
-"""The log's table on a server that did not write it: what was dumped there and restored here bears the numbers of that server's transactions."""
+"""Adopt an events table that was dumped on another server and restored here.
+
+Its records carry the other server's transaction ids.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,18 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 FIRST_XID = 3
-"""The first transaction that any server counts."""
+"""FirstNormalTransactionId: the first transaction id of any server."""
 
 log = structlog.get_logger(__name__)
 
 
 async def adopt_imported_log(pool: Pool) -> bool:
-    """Where records bear transactions that this server has yet to come to, nobody would read them until then, nor what is appended now behind them. They become those of
-    its first transaction, in the order of their positions, and readers lose no record by it. Returns whether that was so. Before anybody reads; raises LogUnavailable."""
+    """Restamp records whose transaction ids this server has not reached; return whether there were any.
+
+    Such records, and all that is appended after them, would stay above the snapshot horizon and unreadable.
+    They get the first transaction id, which orders them by position, and readers lose no record. Call it
+    before any reader starts. Raises LogUnavailable.
+    """
     with translate_log_errors():
         if not await pool.fetchval(load_query("has_foreign_xacts")):
             return False
@@ -27,5 +34,5 @@ async def adopt_imported_log(pool: Pool) -> bool:
             await connection.execute(load_query("rebase_reader_cursors"), FIRST_XID)
             await connection.execute("update events set xact = $1::xid8", FIRST_XID)
             await connection.execute("delete from expired_ranges")
-    log.warning("the log came from another server: its records were put in the order of their positions")
+    log.warning("imported_log_adopted", order="position")
     return True

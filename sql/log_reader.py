@@ -1,4 +1,7 @@
-"""Reading the events table for stages: one reader a group and topic, woken by its doorbell, with a slow poll as the safety net."""
+"""Read the events table for stages, with one reader per group and topic.
+
+NOTIFY wakes the reader; polling is the fallback.
+"""
 
 from __future__ import annotations
 
@@ -27,20 +30,23 @@ RETRY_S = 0.5
 
 
 class PgSubscriber:
-    """Subscriber over the table `events`. `owner` names this process; it must be another one after every start."""
+    """Implements `schemas.ports.log.Subscriber` over the table `events`.
+
+    `owner` identifies this process and must differ after every start.
+    """
 
     def __init__(self, pool: Pool, listen_dsn: str, *, owner: UUID, poll_s: float = 1.0) -> None:
         self._pool = pool
-        self._doorbell = TopicListener(listen_dsn, str(owner))
+        self._listener = TopicListener(listen_dsn, str(owner))
         self._owner = owner
         self._poll_s = poll_s
 
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> PgSubscription:
-        return PgSubscription(ReaderLease(self._pool, group, topic, self._owner, LEASE_S), self._doorbell, open_sink, self._poll_s)
+        return PgSubscription(ReaderLease(self._pool, group, topic, self._owner, LEASE_S), self._listener, open_sink, self._poll_s)
 
 
 class PgPartition:
-    """The log's side of one assignment: what was delivered and not yet finished, in reading order."""
+    """One assigned partition: the delivered but unfinished records, in reading order."""
 
     number = 0
 
@@ -51,29 +57,36 @@ class PgPartition:
         self.resumed = asyncio.Event()
         self._open: deque[ReaderCursor] = deque()
         self._positions: set[int] = set()
-        self._unkept: deque[ReaderCursor] = deque()
+        self._uncommitted: deque[ReaderCursor] = deque()
         self._highest = 0
         self._closed = False
 
     @property
     def committed_offset(self) -> int:
-        """Positions do not grow in reading order: the lowest that may come again bounds it."""
-        return min((cursor.position for cursor in self._unkept), default=self._highest + 1)
+        """The offset to resume from.
+
+        Positions do not ascend in reading order, so it is bounded by the lowest position that may be
+        delivered again.
+        """
+        return min((cursor.position for cursor in self._uncommitted), default=self._highest + 1)
 
     def mark_durable(self, cursor: ReaderCursor) -> None:
-        """The group's cursor is durable up to here."""
-        while self._unkept and self._unkept[0] <= cursor:
-            self._unkept.popleft()
+        """Record that the group's cursor is stored up to here."""
+        while self._uncommitted and self._uncommitted[0] <= cursor:
+            self._uncommitted.popleft()
 
     def track_delivery(self, cursor: ReaderCursor) -> None:
         self._open.append(cursor)
-        self._unkept.append(cursor)
+        self._uncommitted.append(cursor)
         self._highest = max(self._highest, cursor.position)
         self._positions.add(cursor.position)
         self.read = cursor
 
     def acknowledge(self, next_offset: int) -> None:
-        """The record at `next_offset - 1`, and all delivered before it, are done. Positions do not grow in reading order: the offset names a record, not a bound."""
+        """Finish the record at `next_offset - 1` and all records delivered before it.
+
+        Positions do not ascend in reading order: the offset identifies a record and is no bound.
+        """
         while not self._closed and next_offset - 1 in self._positions:
             self.finished = self._open.popleft()
             self._positions.discard(self.finished.position)
@@ -89,12 +102,12 @@ class PgPartition:
 class PgSubscription:
     def __init__(self, lease: ReaderLease, listener: TopicListener, open_sink: OpenSink, poll_s: float) -> None:
         self._lease = lease
-        self._doorbell = listener
+        self._listener = listener
         self._open_sink = open_sink
         self._poll_s = poll_s
 
     async def run(self) -> None:
-        async with self._doorbell.listen(self._lease.topic) as wakeup:
+        async with self._listener.listen(self._lease.topic) as wakeup:
             while True:
                 try:
                     await self._read_until_failure(PgPartition(self._lease.topic, await self._wait_for_lease(wakeup)), wakeup)
@@ -102,13 +115,14 @@ class PgSubscription:
                     await asyncio.sleep(RETRY_S)
 
     async def _wait_for_lease(self, wakeup: asyncio.Event) -> ReaderCursor:
-        """Wait until this process is the group's reader."""
+        """Wait for the group's lease and return its cursor."""
         while (cursor := await self._lease.acquire()) is None:
             await _wait_for_event(wakeup, self._poll_s)
         return cursor
 
     async def _read_until_failure(self, partition: PgPartition, wakeup: asyncio.Event) -> None:
-        """Until one of the two fails. No task group: it says what its tasks raised, and not that it was cancelled, where a connection fails by being interrupted."""
+        # No TaskGroup: when a connection fails because its task is cancelled, the group raises the connection's error
+        # instead of CancelledError.
         sink = self._open_sink(partition)
         tasks = asyncio.create_task(self._commit_until_failure(partition)), asyncio.create_task(self._deliver_until_failure(partition, sink, wakeup))
         try:
@@ -129,7 +143,7 @@ class PgSubscription:
             await self._lease.release()
 
     async def _commit_until_failure(self, partition: PgPartition) -> None:
-        """Write the cursor soon after it moved, and renew the lease in good time."""
+        """Store the cursor soon after it moves, and renew the lease in time."""
         while True:
             await _wait_for_event(partition.moved, LEASE_S / 3)
             finished = partition.finished
@@ -163,7 +177,7 @@ async def _wait_for_capacity(partition: PgPartition, sink: Sink) -> None:
 
 
 async def _wait_for_event(event: asyncio.Event, timeout_s: float) -> None:
-    # Not wait_for: in Python 3.11 it swallows a cancellation that arrives together with the event.
+    # Not asyncio.wait_for: in Python 3.11 it swallows a cancellation that arrives together with the event.
     with suppress(TimeoutError):
         async with asyncio.timeout(timeout_s):
             await event.wait()

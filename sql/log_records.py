@@ -1,4 +1,4 @@
-"""Records as the events table keeps them."""
+"""Convert between records and rows of the events table."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ EncodedHeader = str | dict[str, str]
 
 
 def encode_headers(headers: Headers) -> str:
-    """JSON that people can read; bytes that are no text are marked base64."""
+    """Encode headers as readable JSON; values that are not text are marked as base64."""
     return json.dumps({name: _encode(value) for name, value in headers.items()}, ensure_ascii=False)
 
 

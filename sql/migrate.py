@@ -1,4 +1,8 @@
-"""Forward-only migrations: plain SQL files with Supabase's names, booked in Supabase's table, so that `supabase db push` and we agree."""
+"""Apply forward-only migrations from plain SQL files.
+
+File names and the bookkeeping table are those of the Supabase CLI, so `supabase db push` applies the same
+migrations.
+"""
 
 from __future__ import annotations
 
@@ -46,9 +50,10 @@ class Migration:
 
 
 async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
-    """Apply what is missing, in order, and return the names of the files applied. Any number of processes may call it at once.
+    """Apply missing migrations in order and return their file names. Safe to call concurrently.
 
-    Needs a session connection (not a transaction pooler). Raises ConfigurationError for an edited or badly named file, DatabaseUnavailable.
+    Needs a session connection, not a transaction pooler. Raises ConfigurationError for an edited or badly
+    named file, and DatabaseUnavailable.
     """
     migrations = read_migrations(folder)
     async with _open_session(dsn) as connection:
@@ -58,13 +63,16 @@ async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
 
 
 async def list_unapplied(dsn: str, folder: Path = FOLDER) -> list[str]:
-    """What `migrate` would apply. Same errors."""
+    """Return the files that `migrate` would apply. Raises the same errors."""
     async with _open_session(dsn) as connection:
         return [migration.file for migration in await _find_missing(connection, read_migrations(folder))]
 
 
 async def list_migrations(dsn: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
-    """Every migration in order: `{file, applied_at}` (RFC 3339), with None where it is still to come (and where another tool applied it: the time is ours to keep)."""
+    """Return every migration in order, as `{file, applied_at}` (RFC 3339).
+
+    `applied_at` is None if the migration is pending, or if another tool applied it and recorded no time.
+    """
     async with _open_session(dsn) as connection:
         times = await _fetch_applied_times(connection)
     return [{"file": migration.file, "applied_at": times.get(migration.version)} for migration in read_migrations(folder)]
@@ -87,12 +95,12 @@ def read_migrations(folder: Path = FOLDER) -> list[Migration]:
 def _read_migration(path: Path) -> Migration:
     match = FILE_NAME.fullmatch(path.name)
     if not match:
-        raise ConfigurationError(f"{path.name} is no name for a migration.", remedy="Name it <14 digits>_<lower_case_words>.sql.")
+        raise ConfigurationError(f"Invalid migration file name {path.name!r}.", remedy="Rename it to <14 digits>_<lower_case_words>.sql.")
     return Migration(match[1], match[2], path.read_text())
 
 
 async def _take_lock(connection: asyncpg.Connection) -> None:
-    """Ask until it is ours: a call that waits inside Postgres holds a snapshot, and `create index concurrently` waits for that."""
+    # Polled: a call blocked in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY waits for snapshots.
     while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK_KEY):
         await asyncio.sleep(0.1)
 
@@ -105,7 +113,7 @@ async def _find_missing(connection: asyncpg.Connection, migrations: list[Migrati
     for migration in migrations:
         if migration.version in applied and checksums.get(migration.version, migration.sha256) != migration.sha256:
             raise ConfigurationError(
-                f"{migration.file} was edited after it was applied.", code="EDITED_MIGRATION", remedy="Put the file back and add a new migration."
+                f"{migration.file} was edited after it was applied.", code="EDITED_MIGRATION", remedy="Restore the file and add a new migration."
             )
     return [migration for migration in migrations if migration.version not in applied]
 
@@ -126,6 +134,7 @@ async def _has_bookkeeping(connection: asyncpg.Connection) -> bool:
 
 async def _apply_migration(connection: asyncpg.Connection, migration: Migration) -> bool:
     if migration.sql.lstrip().startswith(NO_TRANSACTION):
+        # One call per statement: several in one call form an implicit transaction block.
         for statement in filter(str.strip, migration.sql.split(";\n")):
             await connection.execute(statement)
         await _record_migration(connection, migration)

@@ -1,4 +1,4 @@
-"""Up to where consumer groups have come: see `schemas.ports.offsets`."""
+"""Store the offsets of consumer groups in the same database as the tables."""
 
 from __future__ import annotations
 
@@ -11,11 +11,15 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 ConsumerOffsets = Mapping[tuple[str, str], Mapping[int, int]]
-"""(Group, topic) → partition → the offset after the last that the tables know of."""
+"""(group, topic) → partition → next offset to read."""
 
 
 class PgOffsetStore:
-    """A `OffsetStore` that remembers what these tables knew already: another database in their place is noticed at the next call."""
+    """Implements `schemas.ports.offsets.OffsetStore`.
+
+    Remembers the offsets it has seen, so that the next call detects that the tables were restored from a
+    backup.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -40,7 +44,11 @@ class PgOffsetStore:
         self._raise_expected(group, topic, offsets)
 
     async def import_offsets(self, consumer_offsets: ConsumerOffsets) -> None:
-        """All of them or none, as long as nothing else is known of them: who dies in the middle would leave places that look missed."""
+        """Import offsets in one transaction; existing ones stay.
+
+        Atomic, because after a crash in between the remaining partitions would look as if they had missed
+        records.
+        """
         query = "insert into consumer_offsets (reader, topic, partition, next_offset) values ($1, $2, $3, $4) on conflict do nothing"
         rows = [(*group_topic, partition, offset) for group_topic, offsets in consumer_offsets.items() for partition, offset in offsets.items()]
         with translate_database_errors():
@@ -55,8 +63,10 @@ class PgOffsetStore:
         return consumer_offsets
 
     async def check_not_restored(self) -> None:
-        """Whether they are still the tables that they were, also where nothing comes that would be noted. Raises as `OffsetStore` says. What is noted while this looks
-        is not asked for: it may have come after the look."""
+        """Check that the tables were not restored, even while no offset is stored. Raises like `OffsetStore`.
+
+        Offsets stored during the check are not compared: they may be newer than its snapshot.
+        """
         expected = {group_topic: dict(offsets) for group_topic, offsets in self._expected.items()}
         stored_offsets = await self.fetch_all() if expected else {}
         for (group, topic), offsets in expected.items():
@@ -75,8 +85,8 @@ def _check_not_behind(group: str, topic: str, expected: Mapping[int, int], store
 
 def _tables_restored_error(group: str, topic: str, partition: int, expected: int, stored: int) -> FatalError:
     return FatalError(
-        f"the tables know of {stored} events of topic {topic}, partition {partition}, for {group}, and knew of {expected}: "
-        "they were restored from a backup, or a standby took over that was behind",
+        f"The tables are at offset {stored} of topic {topic}, partition {partition}, for group {group}, and were at {expected} before: "
+        "they were restored from a backup, or a standby that lagged was promoted.",
         code="TABLES_RESTORED",
-        remedy="Nothing under `up` or where workers are started again by themselves; else start the workers again: they read again what the tables miss.",
+        remedy="Restart the workers, unless `up` or a supervisor does so: they read the missing records again.",
     )

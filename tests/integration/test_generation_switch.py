@@ -74,7 +74,7 @@ async def test_generation_missing_a_document_is_refused(pool: Pool) -> None:
     await insert_revision(pool, "here", 1, ["heron"], "g1", "g2")
     await insert_revision(pool, "missing", 2, ["stork"], "g1")
     decisions = FakePromotionLog()
-    with pytest.raises(PermanentError, match="1 documents that g1 shows are not settled in g2: missing") as refused:
+    with pytest.raises(PermanentError, match="1 documents that are visible in g1 are not settled in g2: missing") as refused:
         await switch_generation(pool, "g2", decisions.publish, timeout_s=0.1)
     assert refused.value.code == "GENERATION_BEHIND"
     assert decisions.promotions == [] and await fetch_generation_states(pool) == ("g1", {"g1": "live", "g2": "shadow", "g3": "shadow"})

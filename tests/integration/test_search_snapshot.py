@@ -98,7 +98,7 @@ async def test_failed_query_returns_its_connections(database: str) -> None:
 
 async def test_unknown_generation_is_named(database: str) -> None:
     async with open_search_stack(database) as desk:
-        with pytest.raises(NotFound, match="no generation g7"):
+        with pytest.raises(NotFound, match="Unknown generation 'g7'"):
             async with desk.search.open_snapshot("g7"):
                 pass
         await desk.connection.execute("delete from live_generation")
