@@ -139,7 +139,12 @@ def test_closed_terminal_stops_up(folder: Path) -> None:
     command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready_file-file", str(ready_file)]
     # The new session takes the terminal as its own, as a terminal window's shell does.
     process = subprocess.Popen(
-        ["setsid", "--ctty", *command], stdin=theirs, stdout=theirs, stderr=theirs, env=make_environment(**{MARKER_VARIABLE: str(folder)}), preexec_fn=reset_stop_signals
+        ["setsid", "--ctty", *command],
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=make_environment(**{MARKER_VARIABLE: str(folder)}),
+        preexec_fn=reset_stop_signals,
     )
     os.close(theirs)
     with killed_at_end(process):
