@@ -1,1 +1,1 @@
-"""Model adapters and other outside technology behind the ports of `schemas.ports.engines`: one a file, local and HTTP ones side by side."""
+"""Adapters for models, parsers, blob stores and HTTP behind the ports of `schemas.ports.engines`, one per file."""

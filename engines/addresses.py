@@ -1,8 +1,9 @@
-"""Addresses that the program never dials for a user.
+"""IP address ranges that the fetcher refuses (SSRF protection).
 
-The list is this program's own, because `ipaddress.is_global` changes between patch releases of Python (CVE-2024-4032 and later tables). Written in November 2026 from:
-the IANA IPv4 Special-Purpose Address Registry, the IANA IPv6 Special-Purpose Address Registry (RFC 6890), RFC 5771 and RFC 4291 (multicast), RFC 3879 (site-local).
-Entries that the registries call globally reachable (AS112, AMT, anycast of protocols) are refused too: no document is published there.
+The list is our own because `ipaddress.is_global` changes between patch releases of Python (CVE-2024-4032 and later
+tables). Sources, as of November 2026: the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890), RFC 5771
+and RFC 4291 (multicast), RFC 3879 (site-local). Ranges that the registries call globally reachable (AS112, AMT,
+protocol anycast) are refused too: they host no documents.
 """
 
 from __future__ import annotations
@@ -18,10 +19,10 @@ REFUSED_IPV4 = tuple(
         (
             "0.0.0.0/8",  # this network
             "10.0.0.0/8",  # private
-            "100.64.0.0/10",  # shared by carriers; metadata service of Alibaba Cloud
+            "100.64.0.0/10",  # carrier-grade NAT; metadata service of Alibaba Cloud
             "127.0.0.0/8",  # loopback
-            "168.63.129.16/32",  # Azure's service for its machines: public by number
-            "169.254.0.0/16",  # link-local; metadata services of clouds
+            "168.63.129.16/32",  # Azure's virtual machine service, although the address is public
+            "169.254.0.0/16",  # link-local; cloud metadata services
             "172.16.0.0/12",  # private
             "192.0.0.0/24",  # IETF protocol assignments
             "192.0.2.0/24",  # documentation
@@ -62,13 +63,13 @@ REFUSED_IPV6 = tuple(
     )
 )
 GLOBAL_UNICAST = IPv6Network("2000::/3")
-"""The only IPv6 addresses that are allocated to networks."""
+"""The only IPv6 range allocated to networks."""
 MAPPED, NAT64 = IPv6Network("::ffff:0:0/96"), IPv6Network("64:ff9b::/96")
 ISATAP = (b"\x00\x00\x5e\xfe", b"\x02\x00\x5e\xfe")
 
 
 def is_public(address: IpAddress) -> bool:
-    """Return whether the address, and every IPv4 address embedded in it, is public unicast."""
+    """Return whether the address and every IPv4 address embedded in it are public unicast."""
     if isinstance(address, IPv4Address):
         return not any(address in network for network in REFUSED_IPV4)
     if address.scope_id is not None or any(address in network for network in REFUSED_IPV6):
@@ -78,9 +79,11 @@ def is_public(address: IpAddress) -> bool:
 
 
 def find_embedded_ipv4(address: IPv6Address) -> Iterator[IPv4Address]:
-    """Yield each IPv4 address that a tunnel or translator would take out of the address.
+    """Yield each IPv4 address that a tunnel or translator would extract from the address.
 
-    Mapped (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo's server and client (RFC 4380) and ISATAP (RFC 5214)."""
+    Covers mapped addresses (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo server and client (RFC 4380) and
+    ISATAP (RFC 5214).
+    """
     packed = address.packed
     if address in MAPPED or address in NAT64 or packed[8:12] in ISATAP:
         yield IPv4Address(packed[12:])

@@ -1,4 +1,4 @@
-"""Bytes under keys: a local folder, or anything that speaks S3 (Supabase Storage, MinIO), both by obstore."""
+"""Blob store on obstore: a local folder, memory, or any S3-compatible service (Supabase Storage, MinIO)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import re
 import tempfile
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from datetime import timedelta
 from pathlib import Path
 from typing import IO, TypeVar
@@ -32,7 +32,11 @@ _KEY_SEGMENT = re.compile(r"[^\x00-\x1f\x7f/\\]{1,255}")
 def open_blobs(
     url: str, *, access_key: str | None = None, secret_key: str | None = None, region: str | None = None, temporary_dir: Path | None = None
 ) -> ObstoreBlobStore:
-    """Open the store; what is on its way lies in the folder `temporary`, else in the system's. `file:///folder` (made if missing), `memory://`, or `s3://bucket/prefix?endpoint=https://…`. Raises ConfigurationError."""
+    """Open the blob store at `url`.
+
+    Accepts `file:///folder` (created if missing), `memory://` and `s3://bucket/prefix?endpoint=https://…`. Uploads and
+    downloads are spooled in `temporary_dir`, or in the system's folder if None. Raises ConfigurationError.
+    """
     parts = urlsplit(url)
     match parts.scheme:
         case "file":
@@ -44,15 +48,14 @@ def open_blobs(
             return ObstoreBlobStore(
                 _create_s3_store(parts.netloc, parts.path, dict(parse_qsl(parts.query)), access_key, secret_key, region), temporary_dir=temporary_dir
             )
-    raise ConfigurationError(f"{url!r} is no storage address.", remedy="Set ANABRANCH_STORAGE__URL to file:///folder or s3://bucket?endpoint=https://host.")
+    raise ConfigurationError(f"Invalid storage URL {url!r}.", remedy="Set ANABRANCH_STORAGE__URL to file:///folder or s3://bucket?endpoint=https://host.")
 
 
 def _create_s3_store(bucket: str, prefix: str, query: dict[str, str], access_key: str | None, secret_key: str | None, region: str | None) -> S3Store:
     unknown = query.keys() - {"endpoint", "region"}
     if unknown or not bucket:
-        raise ConfigurationError(
-            f"The storage address has {', '.join(sorted(unknown)) or 'no bucket'}.", remedy="Write s3://bucket/prefix?endpoint=https://host."
-        )
+        problem = f"has unknown parameters: {', '.join(sorted(unknown))}" if unknown else "names no bucket"
+        raise ConfigurationError(f"The storage URL {problem}.", remedy="Set ANABRANCH_STORAGE__URL to s3://bucket/prefix?endpoint=https://host.")
     endpoint = query.get("endpoint")
     return S3Store(
         bucket,
@@ -68,7 +71,7 @@ def _create_s3_store(bucket: str, prefix: str, query: dict[str, str], access_key
 
 
 class ObstoreBlobStore:
-    """The port. Recently read ranges are kept in memory, as stored bytes never change under their key."""
+    """BlobStore that caches recently read ranges in memory; the bytes under a key never change."""
 
     def __init__(self, store: ObjectStore, folder: Path | None = None, temporary_dir: Path | None = None) -> None:
         self._temporary_dir = temporary_dir
@@ -76,11 +79,12 @@ class ObstoreBlobStore:
         self._answer_count = 0
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef:
-        await self._put_new(key, data)
+        with suppress(FileExistsError):
+            await self._run_operation(key, lambda: obstore.put_async(self._store, key, data, mode="create"))
         return BlobRef(key=key, sha256=hashlib.sha256(data).hexdigest(), size=len(data), media_type=media_type)
 
     async def put_stream(self, key_prefix: str, chunks: AsyncIterator[bytes], *, limit: int, media_type: str | None = None) -> BlobRef:
-        """By way of a temporary file: the key holds the hash, which is known last."""
+        # Spool to a file first: the key contains the hash, which is known only at the end.
         with tempfile.NamedTemporaryFile(prefix="anabranch-upload-", dir=self._temporary_dir) as temporary_file:
             sha256, size = await _spool(temporary_file, chunks, limit)
             key = f"{key_prefix}{sha256}"
@@ -117,7 +121,7 @@ class ObstoreBlobStore:
             return None
 
     async def presign_url(self, key: str, lifetime_s: float) -> str | None:
-        """Signed by the store's own credentials (S3 query authentication)."""
+        """Sign a download URL with the store's credentials (S3 query authentication); None for other stores."""
         if not isinstance(self._store, S3Store):
             return None
         store = self._store
@@ -128,7 +132,7 @@ class ObstoreBlobStore:
         await self._run_operation(source, lambda: obstore.copy_async(self._store, source, target))
 
     async def delete(self, keys: Sequence[str]) -> None:
-        """Those that are not there are passed over."""
+        """Delete the blobs, ignoring missing ones."""
         for key in keys:
             self._cache.evict(key)
             if await self.get_size(key) is not None:
@@ -142,12 +146,6 @@ class ObstoreBlobStore:
 
     async def _fetch_listing(self, prefix: str) -> list[StoredBlob]:
         return [StoredBlob(entry["path"], entry["size"], entry["last_modified"]) async for page in obstore.list(self._store, prefix=prefix) for entry in page]
-
-    async def _put_new(self, key: str, data: bytes) -> None:
-        try:
-            await self._run_operation(key, lambda: obstore.put_async(self._store, key, data, mode="create"))
-        except FileExistsError:
-            return
 
     async def _read_whole(self, key: str) -> bytes:
         return bytes(await (await obstore.get_async(self._store, key)).bytes_async())
@@ -166,7 +164,7 @@ class ObstoreBlobStore:
         target.flush()
 
     async def _run_operation(self, key: str, operation: Callable[[], Awaitable[T]]) -> T:
-        """Run `work`, translating its errors. FileExistsError comes through."""
+        """Run the operation and translate its errors; FileExistsError is passed on."""
         _validate_key(key)
         try:
             result = await operation()
@@ -175,20 +173,20 @@ class ObstoreBlobStore:
         except AlreadyExistsError as error:
             raise FileExistsError(key) from error
         except InvalidPathError as error:
-            raise InvalidRequest(f"{key!r} is no blob key.", code="INVALID_KEY") from error
+            raise _make_invalid_key_error(key) from error
         except (BaseError, OSError) as error:
             if is_disk_full(error):
-                raise NoSpace(f"no space is left for {key}", n_answers=self._answer_count) from error
+                raise NoSpace(f"No disk space is left for blob {key!r}.", n_answers=self._answer_count) from error
             raise EngineUnavailable(
-                f"The blob store did not give or take {key}: {self._format_error(error)}",
-                remedy="Check the storage address, its keys and its disk.",
+                f"The blob store failed on {key!r}: {self._format_error(error)}",
+                remedy="Check the storage URL, its credentials and its disk.",
                 n_answers=self._answer_count,
             ) from error
         self._answer_count += 1
         return result
 
     def _format_error(self, error: Exception) -> str:
-        """The first line, without where on this machine the folder lies."""
+        """Return the first line without the local folder's path, which callers must not see."""
         first_line = (str(error).splitlines() or [""])[0]
         return first_line.replace(f"{self._folder}/", "") if self._folder is not None else first_line
 
@@ -198,7 +196,7 @@ async def _spool(temporary_file: IO[bytes], chunks: AsyncIterator[bytes], max_by
     async for chunk in chunks:
         size += len(chunk)
         if size > max_bytes:
-            raise LimitExceeded(f"More than {max_bytes:,} bytes came.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES or send a smaller file.")
+            raise LimitExceeded(f"The file exceeds {max_bytes:,} bytes.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES or send a smaller file.")
         digest.update(chunk)
         with _translate_disk_errors():
             await asyncio.to_thread(temporary_file.write, chunk)
@@ -213,30 +211,36 @@ def _translate_disk_errors() -> Iterator[None]:
         yield
     except OSError as error:
         if is_disk_full(error):
-            raise NoSpace("no space is left for temporary files") from error
+            raise NoSpace("No disk space is left for temporary files.") from error
         raise
 
 
 async def _require_file(path: Path) -> None:
-    """Raises FileNotFoundError. Our own disk is asked at once."""
-    path.stat()
+    """Raise FileNotFoundError if the file is missing."""
+    path.stat()  # in the event loop: a local stat is faster than a thread switch
 
 
 def _validate_key(key: str) -> None:
-    """Keys are relative paths of plain segments. Raises InvalidRequest."""
+    """Raise InvalidRequest unless the key is a relative path of plain segments."""
     segments = key.split("/")
     if len(key) > 1000 or any(segment in {"", ".", ".."} or not _KEY_SEGMENT.fullmatch(segment) for segment in segments):
-        raise InvalidRequest(
-            f"{key[:200]!r} is no blob key.", code="INVALID_KEY", remedy="Keys are segments between slashes, without '..', backslashes and control characters."
-        )
+        raise _make_invalid_key_error(key)
+
+
+def _make_invalid_key_error(key: str) -> InvalidRequest:
+    return InvalidRequest(
+        f"Invalid blob key {key[:200]!r}.",
+        code="INVALID_KEY",
+        remedy="Use segments separated by slashes, without '..', backslashes or control characters.",
+    )
 
 
 def _make_not_found_error(key: str) -> NotFound:
-    return NotFound(f"There is no blob {key}.", code="NO_SUCH_BLOB", remedy="It was deleted, or the storage address is not the one it was written to.")
+    return NotFound(f"Blob {key!r} not found.", code="NO_SUCH_BLOB", remedy="It was deleted, or ANABRANCH_STORAGE__URL names another store.")
 
 
 class _RangeCache:
-    """The ranges read last, at most `limit` bytes."""
+    """LRU cache of byte ranges, `limit_bytes` in total; one range may take an eighth of it."""
 
     def __init__(self, limit_bytes: int) -> None:
         self._limit_bytes, self._size_bytes = limit_bytes, 0

@@ -1,4 +1,4 @@
-"""What a chat completion is, whole or in pieces. A server behind a gateway may answer 200 with anything: what is read here has been looked at."""
+"""Chat completion replies, whole or streamed, validated: a gateway may answer 200 with anything."""
 
 from __future__ import annotations
 
@@ -34,15 +34,14 @@ class ChatCompletion(_ReplyModel):
 
     @property
     def first_choice(self) -> ChatChoice:
-        """The first one: no more are asked for."""
         return next(iter(self.choices or ()), ChatChoice())
 
 
 def parse_completion(reply: Mapping[str, Any]) -> ChatCompletion:
-    """Raises Unanswered (ENGINE_BROKEN_ANSWER) for what has another form."""
+    """Validate a reply or a stream event. Raises ServerCallError (ENGINE_BROKEN_ANSWER)."""
     try:
         return ChatCompletion.model_validate(reply)
     except ValidationError as error:
         fault = error.errors(include_url=False, include_input=False)[0]
         location = ".".join(map(str, fault["loc"]))
-        raise ServerCallError(f"The chat server's answer is no completion: {location}: {fault['msg']}.", code="ENGINE_BROKEN_ANSWER") from error
+        raise ServerCallError(f"The chat server sent an invalid completion: {location}: {fault['msg']}.", code="ENGINE_BROKEN_ANSWER") from error

@@ -1,7 +1,7 @@
-"""Takes from a child process what it does not need to read a hostile file (Linux; elsewhere nothing holds, and `doctor` says so).
+"""Confinement of child processes that read hostile files (Linux only; `doctor` reports missing measures).
 
-Each measure stands alone, so that a kernel or container without one still gets the others: another account when root, namespaces
-without a network, no_new_privs (prctl(2)), resource limits, Landlock (landlock(7)) and a seccomp filter (seccomp(2)).
+The measures are independent, so a kernel or container that lacks one still gets the others: another account when root,
+a network namespace, no_new_privs (prctl(2)), resource limits, Landlock (landlock(7)) and a seccomp filter (seccomp(2)).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from pathlib import Path
 
 NOBODY_UID = 65534
 MAX_OUTPUT_BYTES = 16 * 2**20
-"""What a child may write to its standard output, which is a file of the parent; it can open no file of its own for writing."""
+"""Output limit of a child: its stdout is a file of the parent, and it can open no other file for writing."""
 MAX_OPEN_FILES, MAX_TASKS = 256, 256
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 8, 22, 38
@@ -28,17 +28,20 @@ _CLONE_THREAD, _CLONE_NEWUSER, _CLONE_NEWNET, _CLONE_NEWIPC = 0x10000, 0x1000000
 _CAP_DAC_READ_SEARCH = 1 << 2
 
 MeasureFailures = dict[str, str]
-"""Name → why it does not hold; empty where it does."""
+"""Reason why a measure is not in force, by name of the measure; empty if it is."""
 
 
 def confine(packages: Sequence[str]) -> MeasureFailures:
-    """Apply every measure to this process, which must have one thread. `packages` are the top-level packages it may still import."""
+    """Apply every measure to this process, which must have a single thread.
+
+    `packages` are the top-level packages that it may still import.
+    """
     if sys.platform != "linux":
         return dict.fromkeys(("account", "network", "privileges", "limits", "files", "calls"), f"{sys.platform} has no such measure")
     network_failure = _attempt(_unshare_network)
     measures = {"network": network_failure, "privileges": _attempt(lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)), "account": _attempt(_become_nobody)}
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # the kernel clears it when the account changes
-    _prctl(_PR_SET_DUMPABLE, 1)  # otherwise /proc/self/fd belongs to root, and the file that is handed in could not be opened
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # only now: the kernel clears it when the account changes
+    _prctl(_PR_SET_DUMPABLE, 1)  # otherwise /proc/self/fd belongs to root, and the job's file cannot be opened
     has_own_account = not network_failure or not measures["account"]
     return measures | {
         "limits": _attempt(lambda: _set_limits(has_own_account)),
@@ -48,8 +51,8 @@ def confine(packages: Sequence[str]) -> MeasureFailures:
 
 
 def limit_cpu_time(seconds: float) -> None:
-    """Bound the CPU time from now on, whatever was used before: a child serves many jobs. SIGXCPU ends it."""
-    used = resource.getrusage(resource.RUSAGE_SELF)
+    """Limit the CPU time from now on; SIGXCPU ends the process at the limit."""
+    used = resource.getrusage(resource.RUSAGE_SELF)  # RLIMIT_CPU counts from the start of a process that serves many jobs
     soft = int(used.ru_utime + used.ru_stime + seconds * (os.cpu_count() or 1)) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
@@ -78,15 +81,16 @@ def _prctl(option: int, *values: object) -> None:
 
 
 def _unshare_network() -> None:
-    """An ordinary account needs a user namespace of its own to be allowed to leave the network."""
     flags = _CLONE_NEWNET | _CLONE_NEWIPC
+    # An ordinary account may leave the network only inside a user namespace of its own.
     _raise_on_error(_libc().unshare(flags if os.geteuid() == 0 else flags | _CLONE_NEWUSER))
 
 
 def _become_nobody() -> None:
-    """As root: become `nobody`, and keep no capability but the one that reads libraries in a folder that only root may enter.
+    """Switch from root to `nobody` and drop all capabilities, except CAP_DAC_READ_SEARCH where the libraries need it.
 
-    That capability is harmless only below Landlock and without open_by_handle_at(2), so without Landlock the account stays.
+    That capability is harmless only under Landlock and without open_by_handle_at(2), so without Landlock the account
+    stays root.
     """
     if os.geteuid() != 0:
         _set_capabilities(0)
@@ -107,16 +111,16 @@ def _can_enter(path: Path) -> bool:
 
 
 def _set_capabilities(capabilities: int) -> None:
-    """Version 3 of capset(2): two 32-bit words each of effective, permitted and inheritable."""
+    # capset(2), version 3: two 32-bit words each of effective, permitted and inheritable.
     header = ctypes.create_string_buffer(struct.pack("<Ii", 0x20080522, 0))
     data = ctypes.create_string_buffer(struct.pack("<6I", capabilities, capabilities, 0, 0, 0, 0))
     _raise_on_error(_libc().capset(header, data))
 
 
 def _set_limits(has_own_account: bool) -> None:
-    """The number of tasks is counted per account, so it is bounded only where no other process has this account."""
     _lower_limit(resource.RLIMIT_FSIZE, MAX_OUTPUT_BYTES)
     _lower_limit(resource.RLIMIT_NOFILE, MAX_OPEN_FILES)
+    # RLIMIT_NPROC counts per account, so it must not be lowered where other processes share the account.
     if has_own_account:
         _lower_limit(resource.RLIMIT_NPROC, MAX_TASKS)
 
@@ -132,7 +136,7 @@ def _lower_limit(resource_id: int, limit: int) -> None:
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
 _FILE_RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""ABI version → how many access rights it knows; later ones know as many as 5."""
+"""Number of file access rights by Landlock ABI version; later versions have as many as version 5."""
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/sys/devices/system/cpu", "/sys/fs/cgroup", "/proc/self", "/proc/sys/vm")
 _SYSTEM_FILES = (
     "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/ssl/openssl.cnf", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
@@ -145,16 +149,16 @@ def _landlock_version() -> int:
 
 
 def _restrict_files(packages: Sequence[str]) -> None:
-    """Read the interpreter, its libraries and our own `packages`; nothing else, and write nothing. No TCP, no signals to others."""
+    """Allow reading the interpreter, its libraries and `packages` only; deny writing, TCP and signals to other processes."""
     version = _landlock_version()
     if version < 1:
-        raise OSError(errno.ENOSYS, "the kernel has no Landlock, or it is switched off")
+        raise OSError(errno.ENOSYS, "the kernel has no Landlock, or it is disabled")
     handled_rights = (1 << _FILE_RIGHTS_BY_ABI.get(version, 16)) - 1
     fields = [handled_rights] + ([0b11] if version >= 4 else []) + ([0b11] if version >= 6 else [])
     attributes = ctypes.create_string_buffer(struct.pack(f"<{len(fields)}Q", *fields), 8 * len(fields))
     ruleset = _raise_on_error(_libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     try:
-        # The import system lists a folder of sys.path before it opens a module there. A data folder may lie beside our packages.
+        # The import system lists each folder of sys.path. Reading stays denied there: it may also hold a data folder.
         _allow_paths(ruleset, _list_source_folders(), _READ_DIR)
         _allow_paths(ruleset, (*_SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, *_list_library_folders(packages)), _READ_FILE | _READ_DIR)
         _allow_paths(ruleset, _SYSTEM_FILES, _READ_FILE)
@@ -169,7 +173,7 @@ def _list_source_folders() -> list[str]:
 
 
 def _list_library_folders(packages: Sequence[str]) -> list[str]:
-    """Folders of installed packages whole; elsewhere (a checkout) only our own packages."""
+    """Return the folders of installed packages, and in other folders (a checkout) only our own packages."""
     folders = _list_source_folders()
     installed = [path for path in folders if Path(path).name in ("site-packages", "dist-packages")]
     return installed + [str(Path(path, package)) for path in folders for package in packages]
@@ -180,7 +184,7 @@ def _allow_paths(ruleset: int, paths: Iterable[str], rights: int) -> None:
         try:
             path_fd = os.open(path, os.O_PATH | os.O_CLOEXEC)
         except OSError:
-            continue  # what is not there needs no rule
+            continue  # a missing path needs no rule
         try:
             rule = ctypes.create_string_buffer(struct.pack("<Qi", rights, path_fd), 12)
             _raise_on_error(_libc().syscall(_ADD_RULE, ruleset, 1, rule, 0))
@@ -208,7 +212,7 @@ _REFUSED_CALLS = {
     ),
 }  # fmt: skip
 _REFUSED_CALLS_EVERYWHERE = (424, 425, 426, 427, 428, 429, 430, 431, 432, 433, 434, 438, 442)
-"""pidfd_send_signal, io_uring_*, the calls that mount, pidfd_open, pidfd_getfd, mount_setattr: numbered alike since Linux 5.1."""
+"""pidfd_send_signal, io_uring_*, mount calls, pidfd_open, pidfd_getfd, mount_setattr: the same numbers on every machine since Linux 5.1."""
 _ALLOW, _REFUSE, _MISSING = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
@@ -218,22 +222,22 @@ class _BpfProgram(ctypes.Structure):
 
 
 def _install_syscall_filter() -> None:
-    """Refuse with EPERM what reading a file never needs: sockets, other processes, mounts, keys, kernel interfaces. Threads stay allowed."""
+    """Refuse with EPERM system calls for sockets, other processes, mounts, keys and kernel interfaces; allow threads."""
     machine = platform.machine()
     if machine not in _REFUSED_CALLS:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
     instructions = [
-        (_LOAD, 0, 0, 4),  # the architecture of the call
+        (_LOAD, 0, 0, 4),  # load the architecture of the call
         (_EQUAL, 1, 0, _AUDIT_ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _REFUSE),
-        (_LOAD, 0, 0, 0),  # its number; above 2^30 lie the calls of x32, which are numbered in another way
+        (_LOAD, 0, 0, 0),  # load its number; numbers above 2^30 are x32 calls, which the list below does not cover
         (_AT_LEAST, 0, 1, 0x40000000),
         (_RETURN, 0, 0, _REFUSE),
-        # glibc makes threads with clone where there is no clone3, whose flags a filter cannot see.
+        # A filter cannot read clone3's flags. ENOSYS makes glibc fall back to clone.
         (_EQUAL, 0, 1, _CLONE3),
         (_RETURN, 0, 0, _MISSING),
         (_EQUAL, 0, 4, _CLONE[machine]),
-        (_LOAD, 0, 0, 16),  # the low half of its first argument, the flags
+        (_LOAD, 0, 0, 16),  # load the low half of its first argument, the flags
         (_ANY_BIT, 1, 0, _CLONE_THREAD),
         (_RETURN, 0, 0, _REFUSE),
         (_RETURN, 0, 0, _ALLOW),

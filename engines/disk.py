@@ -1,4 +1,4 @@
-"""Free space that uploads leave for the database, the log and the index."""
+"""Disk space reserved for the database, the log and the index."""
 
 from __future__ import annotations
 
@@ -15,26 +15,27 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DiskReserve:
-    """`reserve_bytes` on the disk of each folder. A folder that does not exist yet lies on its parent's disk."""
+    """Keeps `reserve_bytes` free on the disk of each folder; a missing folder counts as on its parent's disk."""
 
     folders: tuple[Path, ...]
     reserve_bytes: int
 
     def check(self) -> None:
-        """Raise NoSpace below the reserve."""
+        """Raise NoSpace if less than the reserve is free."""
         if (free_bytes := self.get_free_bytes()) < self.reserve_bytes:
             raise NoSpace(self.format_shortage(free_bytes))
 
     def get_free_bytes(self) -> int:
-        """On the fullest of the disks."""
+        """Return the free bytes on the fullest disk."""
         return min(shutil.disk_usage(next(ancestor for ancestor in (folder, *folder.parents) if ancestor.exists())).free for folder in self.folders)
 
     def format_shortage(self, free_bytes: int) -> str:
-        return f"{free_bytes // MIB} MiB are free on the disk, less than the reserve of {self.reserve_bytes // MIB} MiB: uploads are refused"
+        return f"Only {free_bytes // MIB} MiB of disk space are free, below the reserve of {self.reserve_bytes // MIB} MiB; uploads are refused."
 
 
 def is_disk_full(error: BaseException) -> bool:
-    """Return whether a full disk or quota is behind the error. The blob store tells it by its text only."""
+    """Return whether a full disk or an exhausted quota caused the error."""
     if isinstance(error, OSError) and error.errno is not None:
         return error.errno in DISK_FULL_ERRNOS
+    # obstore errors carry the errno in their text only.
     return any(f"os error {number})" in str(error) for number in DISK_FULL_ERRNOS)

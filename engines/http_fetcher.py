@@ -1,4 +1,4 @@
-"""Documents by URL, from public addresses only: neither a name, nor a spelling of a number, nor a redirect leads inside."""
+"""Download of documents by URL with SSRF protection: names, number spellings and redirects cannot reach private addresses."""
 
 from __future__ import annotations
 
@@ -27,27 +27,32 @@ BUSY_STATUSES = frozenset({408, 425, 429})
 GONE_STATUSES = frozenset({404, 410})
 CONNECT_TIMEOUT_S = 10.0
 READ_TIMEOUT_S = 10.0
-"""Without a byte from the server, after which a fetch ends."""
+"""Longest pause between two bytes from the server."""
 MAX_VALIDATOR_LENGTH = 1_000
-"""Of a tag or a date that is said again; without it the document is sent once more."""
+"""Longest ETag or Last-Modified sent back; the document is downloaded again where it is longer."""
 MAX_MEDIA_TYPE_LENGTH = 255
 
 
 class HttpFetcher:
-    """Each redirect is checked like the first address, and what a name resolved to is checked again when the connection is made.
-    `allow` holds `host:port` pairs that are exempt; `timeout_s` bounds the whole download."""
+    """Fetcher that checks every redirect, and checks resolved addresses again when it connects (DNS rebinding).
+
+    `allowed_hosts` are exempt `host:port` pairs. `timeout_s` bounds the whole download.
+    """
 
     def __init__(self, blobs: BlobStore, *, allowed_hosts: frozenset[str] = frozenset(), max_bytes: int, timeout_s: float, max_redirects: int = 5) -> None:
         self._blobs, self._allowed_hosts = blobs, allowed_hosts
         self._max_bytes, self._timeout_s, self._max_redirects = max_bytes, timeout_s, max_redirects
 
     async def fetch(self, url: str, key_prefix: str) -> FetchedFile:
-        return await self._request(url, {}, lambda response, place: self._store_body(response, place, key_prefix))
+        return await self._request(url, {}, lambda response, final_url: self._store_body(response, final_url, key_prefix))
 
     async def revisit(self, url: str, key_prefix: str, *, etag: str | None, last_modified: str | None) -> RevisitResult:
-        """A conditional request (RFC 9110, section 13). Raises what `fetch` raises, but for 404 and 410."""
+        """Download again if changed (conditional request, RFC 9110, section 13).
 
-        async def receive(response: httpx.Response, final_url: httpx.URL) -> RevisitResult:
+        Raises the errors of `fetch`, except for 404 and 410, which return `is_gone`.
+        """
+
+        async def handle_response(response: httpx.Response, final_url: httpx.URL) -> RevisitResult:
             if response.status_code in GONE_STATUSES:
                 return RevisitResult(is_gone=True)
             if response.status_code == 304 and conditions:
@@ -57,7 +62,7 @@ class HttpFetcher:
 
         validators = {"If-None-Match": etag, "If-Modified-Since": last_modified}
         conditions = {name: value for name, value in validators.items() if value and value.isascii() and len(value) <= MAX_VALIDATOR_LENGTH}
-        return await self._request(url, conditions, receive)
+        return await self._request(url, conditions, handle_response)
 
     async def _request(self, url: str, headers: Mapping[str, str], handler: ResponseHandler[T]) -> T:
         try:
@@ -88,17 +93,15 @@ class HttpFetcher:
                 if not response.has_redirect_location:
                     return await handler(response, current_url)
                 current_url = current_url.join(response.headers["location"])
-        raise LimitExceeded(
-            f"{url} redirects more than {self._max_redirects} times.", code="TOO_MANY_REDIRECTS", remedy="Give the address where the file lies."
-        )
+        raise LimitExceeded(f"{url} redirects more than {self._max_redirects} times.", code="TOO_MANY_REDIRECTS", remedy="Use the final URL of the file.")
 
     async def _check_address(self, url: httpx.URL) -> None:
-        """Before anything is sent: the port of a refused address is not even knocked at."""
+        """Raise ForbiddenAddress before any connection is attempted."""
         if url.scheme not in DEFAULT_PORTS:
-            raise ForbiddenAddress(f"{url} is no http or https address.")
+            raise ForbiddenAddress(f"{url} is not an http or https URL.")
         port = DEFAULT_PORTS[url.scheme] if url.port is None else url.port
         if not 0 < port < 2**16:
-            raise ForbiddenAddress(f"{url} names a port that is none.")
+            raise ForbiddenAddress(f"{url} has an invalid port.")
         for address in await _resolve_host(url.host, port):
             if not self._is_allowed(url.host, address, port):
                 raise ForbiddenAddress(f"{url.host}:{port} is not a public address ({address}).")
@@ -106,15 +109,16 @@ class HttpFetcher:
     async def _store_body(self, response: httpx.Response, url: httpx.URL, key_prefix: str) -> FetchedFile:
         _check_status(response, url)
         if (content_encoding := response.headers.get("content-encoding", "identity").strip().lower()) not in ("", "identity"):
-            # A small answer may decode into a text without end, and what was not asked for is not needed.
-            remedy = "Serve it without Content-Encoding where the client does not accept one, or upload the file."
+            # Decoding is refused because a small reply may decompress to gigabytes.
             raise UnreadableDocument(
-                f"{url} answered with Content-Encoding {content_encoding[:40]!r}, which was not asked for.", code="FETCH_FAILED", remedy=remedy
+                f"{url} answered with Content-Encoding {content_encoding[:40]!r}, although the request accepts only 'identity'.",
+                code="FETCH_FAILED",
+                remedy="Make the server honor Accept-Encoding, or upload the file.",
             )
         declared_bytes = int(length) if (length := response.headers.get("content-length", "")).isdecimal() else 0
         if declared_bytes > self._max_bytes:
             raise LimitExceeded(
-                f"{url} is {declared_bytes:,} bytes; {self._max_bytes:,} are allowed.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES."
+                f"{url} has {declared_bytes:,} bytes; {self._max_bytes:,} are allowed.", code="TOO_LARGE", remedy="Raise ANABRANCH_INGEST__MAX_BYTES."
             )
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         blob = await self._blobs.put_stream(
@@ -124,22 +128,22 @@ class HttpFetcher:
 
 
 async def _resolve_host(host: str, port: int) -> list[IpAddress]:
-    """All that the name stands for; odd spellings of numbers (decimal, octal, hexadecimal) become numbers here."""
+    """Return every address of the host; getaddrinfo also normalizes decimal, octal and hexadecimal spellings."""
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
         if isinstance(error, socket.gaierror) and error.errno == socket.EAI_AGAIN:
-            raise EngineUnavailable(f"{host} could not be looked up for now: {error.strerror}.", remedy="Check this machine's name server.") from error
-        raise UnreadableDocument(f"There is no host {host!r}.", code="FETCH_FAILED", remedy="Check the address.") from error
+            raise EngineUnavailable(f"Host {host!r} could not be resolved: {error.strerror}.", remedy="Check this machine's name server.") from error
+        raise UnreadableDocument(f"Host {host!r} does not exist.", code="FETCH_FAILED", remedy="Check the URL.") from error
     return [ip_address(entry[4][0]) for entry in entries]
 
 
 def _check_status(response: httpx.Response, url: httpx.URL) -> None:
     status = response.status_code
     if status >= 500 or status in BUSY_STATUSES:
-        raise EngineUnavailable(f"{url} answered {status}.", remedy="The server is away; the fetch is tried again.")
+        raise EngineUnavailable(f"{url} answered {status}.", remedy="Check the server; the download is retried.")
     if status != 200:
-        raise UnreadableDocument(f"{url} answered {status}.", code="FETCH_FAILED", remedy="Check that the address needs no sign-in and still exists.")
+        raise UnreadableDocument(f"{url} answered {status}.", code="FETCH_FAILED", remedy="Check that the URL exists and needs no sign-in.")
 
 
 async def _iter_body(response: httpx.Response) -> AsyncIterator[bytes]:
@@ -148,12 +152,12 @@ async def _iter_body(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 def _extract_filename(response: httpx.Response, url: httpx.URL) -> str | None:
-    """As the server calls it (RFC 6266), else the last part of the path; never with folders."""
+    """Return the name from Content-Disposition (RFC 6266), else the last path segment, without folders."""
     header = Message()
     header["content-disposition"] = response.headers.get("content-disposition", "")
     try:
         header_filename = header.get_filename()
-    except UnicodeError:  # in an encoding that takes it not
+    except UnicodeError:  # the header declares an encoding that its bytes do not fit
         header_filename = None
     name = header_filename or unquote(PurePosixPath(url.path).name)
     return PurePosixPath(name.replace("\\", "/").encode(errors="replace").decode()).name[:1024] or None
@@ -161,11 +165,11 @@ def _extract_filename(response: httpx.Response, url: httpx.URL) -> str | None:
 
 def _translate_error(url: str, error: Exception) -> AnabranchError:
     if isinstance(error, SSRFProtectionError):
-        return ForbiddenAddress(f"{url} leads to an address that is not public: {error}.")
+        return ForbiddenAddress(f"{url} resolves to an address that is not public: {error}.")
     if isinstance(error, httpx.InvalidURL | httpx.UnsupportedProtocol | UnicodeError):
-        return ForbiddenAddress(f"{url[:500]!r} is no address: {error}.")
+        return ForbiddenAddress(f"Invalid URL {url[:500]!r}: {error}.")
     if isinstance(error, httpx.ReadTimeout):
         return LimitExceeded(f"{url} sent nothing for {READ_TIMEOUT_S:g} s.", code="FETCH_TIMEOUT", remedy="Upload the file instead.")
     if isinstance(error, httpx.DecodingError):
-        return UnreadableDocument(f"{url[:500]!r} cannot be fetched: {error}.", code="FETCH_FAILED", remedy="Check the address.")
-    return EngineUnavailable(f"{url} could not be fetched: {error or type(error).__name__}.", remedy="Check the network; the fetch is tried again.")
+        return UnreadableDocument(f"{url[:500]!r} could not be fetched: {error}.", code="FETCH_FAILED", remedy="Check the URL.")
+    return EngineUnavailable(f"{url} could not be fetched: {error or type(error).__name__}.", remedy="Check the network; the download is retried.")

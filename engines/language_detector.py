@@ -1,4 +1,4 @@
-"""The language of a text, by fastText's language identifier (Joulin et al. 2016), whose small model lies in the wheel."""
+"""Language detection by fastText's language identifier (Joulin et al. 2016), with the small model in the wheel."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ _FUNCTION_WORD_SETS = {language: frozenset(words.split()) for language, words in
 
 
 class FastTextLanguageDetector:
-    """Primary subtags (BCP 47), None when unsure: below a certainty of .6. Of a text under 40 letters the function words decide where they belong to one
-    language alone, else a certainty of .7 is asked for."""
+    """LanguageDetector that returns BCP 47 primary subtags, or None below a certainty of 0.6.
+
+    In texts under 40 letters, function words decide if they belong to one language only; otherwise the certainty must
+    reach 0.7.
+    """
 
     def __init__(self) -> None:
         self._detector = LangDetector(LangDetectConfig(model="lite", max_input_length=None))

@@ -1,4 +1,4 @@
-"""One key for the spellings of a name."""
+"""Normalization of names: all spellings of a name share one key."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ _PUNCTUATION = re.compile(r"[\W_]+")
 
 
 def fold_name(name: str) -> str:
-    """Case, accents, spaces, punctuation and company forms taken out: `Acme, S.A.` and `ACME  SA` are both `acme`. A name of nothing else keeps its words."""
+    """Remove case, accents, extra spaces, punctuation and company forms.
+
+    `Acme, S.A.` and `ACME  SA` both become `acme`. The first word stays even if it is a company form.
+    """
     plain = unicodedata.normalize("NFKD", name).casefold()
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))
-    plain = _DOTTED.sub(lambda found: re.sub(r"[./\s]", "", found[0]) + " ", _APOSTROPHES.sub("", plain))
+    plain = _DOTTED.sub(lambda match: re.sub(r"[./\s]", "", match[0]) + " ", _APOSTROPHES.sub("", plain))
     words = _PUNCTUATION.sub(" ", plain).split()
     return " ".join(_strip_company_forms(words))
 
@@ -30,7 +33,5 @@ def _strip_company_forms(words: list[str]) -> list[str]:
 
 
 class FoldingNameNormalizer:
-    """The port."""
-
     def normalize(self, name: str) -> str:
         return fold_name(name)

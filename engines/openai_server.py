@@ -1,4 +1,4 @@
-"""Any server that speaks OpenAI's HTTP interface: OpenAI, Azure OpenAI, vLLM. The only place that knows the client library."""
+"""Client for OpenAI-compatible servers (OpenAI, Azure OpenAI, vLLM); the only user of the `openai` library."""
 
 from __future__ import annotations
 
@@ -24,21 +24,24 @@ CONFIGURATION_ERROR_CODES = {401: "ENGINE_KEY_REFUSED", 403: "ENGINE_KEY_REFUSED
 
 
 class StreamAccumulator(Protocol):
-    """Takes the events of one streamed answer, JSON objects all, in order."""
+    """Collects the events of one streamed reply, JSON objects, in order."""
 
     @property
     def is_complete(self) -> bool:
-        """False where more should have come."""
+        """False if the stream ended too early."""
 
     def add_event(self, event: Mapping[str, Any], /) -> None: ...
 
 
-G = TypeVar("G", bound=StreamAccumulator)
+AccumulatorT = TypeVar("AccumulatorT", bound=StreamAccumulator)
 
 
 class OpenAIServer:
-    """POSTs JSON and returns JSON. Raises EngineUnavailable when the server does not answer, refuses the key or does not know the model;
-    PermanentError with code ENGINE_REJECTED_INPUT when it will not take this input."""
+    """Posts JSON to one server and returns JSON.
+
+    Raises EngineUnavailable if the server does not answer, refuses the key or does not know the model, and
+    PermanentError (ENGINE_REJECTED_INPUT) if it rejects the input.
+    """
 
     def __init__(self, settings: ServerSettings, retry_policy: ServerRetryPolicy | None = None) -> None:
         self.model, self.kind = settings.model, settings.kind
@@ -50,8 +53,8 @@ class OpenAIServer:
     async def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         return await self._caller.call(lambda: self._post(path, {"model": self.model, **body}))
 
-    async def post_stream(self, path: str, body: Mapping[str, Any], create_accumulator: Callable[[], G]) -> G:
-        """Server-sent events, handed to what `begin` gives while they come; a try that breaks off is void, and the next one begins anew."""
+    async def post_stream(self, path: str, body: Mapping[str, Any], create_accumulator: Callable[[], AccumulatorT]) -> AccumulatorT:
+        """Feed the server-sent events to an accumulator as they arrive; each retry starts with a new accumulator."""
         stream_body = {"model": self.model, **body, "stream": True, "stream_options": {"include_usage": True}}
         return await self._caller.call(lambda: self._stream(path, stream_body, create_accumulator()))
 
@@ -65,7 +68,7 @@ class OpenAIServer:
         self._record_usage(reply)
         return reply
 
-    async def _stream(self, path: str, body: Mapping[str, Any], accumulator: G) -> G:
+    async def _stream(self, path: str, body: Mapping[str, Any], accumulator: AccumulatorT) -> AccumulatorT:
         with self._translate_errors():
             async with await self._client.post(path, cast_to=object, body=body, stream=True, stream_cls=openai.AsyncStream[object]) as events:
                 try:
@@ -74,11 +77,11 @@ class OpenAIServer:
                     await _close_stream(events)
                     raise
         if not accumulator.is_complete:
-            raise self._make_broken_reply_error("broke off its answer")
+            raise self._make_broken_reply_error("ended its reply too early")
         return accumulator
 
     def _record_usage(self, reply: Mapping[str, Any]) -> None:
-        """As the server counts; a streamed answer tells it in one of its events."""
+        # Called for every event of a stream: one of them carries the usage.
         for kind in USAGE_FIELDS:
             if token_count := read_token_count(reply, kind):
                 self._instrumentation.record_tokens(self.model, kind, token_count)
@@ -92,9 +95,9 @@ class OpenAIServer:
         except openai.APIConnectionError as error:
             raise ServerCallError(f"{self._address} did not answer: {error}.") from error
         except openai.APIError as error:
-            raise ServerCallError(f"{self._address} failed in the middle of its answer: {error.message}.") from error
+            raise ServerCallError(f"{self._address} failed in the middle of its reply: {error.message}.") from error
         except (ValueError, RecursionError) as error:
-            raise self._make_broken_reply_error("answered with something that is no JSON object") from error
+            raise self._make_broken_reply_error("sent a reply that is not a JSON object") from error
 
     def _parse_object(self, text: str) -> dict[str, Any]:
         with self._translate_errors():
@@ -114,11 +117,11 @@ class OpenAIServer:
                 remedy=f"Check the key, the model name ({self.model}) and the address of this server.",
                 is_retryable=False,
             )
-        return PermanentError(detail, code="ENGINE_REJECTED_INPUT", remedy="The server will not take this input; see what it says.")
+        return PermanentError(detail, code="ENGINE_REJECTED_INPUT", remedy="The server rejected this input; its message names the reason.")
 
 
 def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
-    """As the server counts them; 0 where it says nothing, or no number of tokens."""
+    """Return the token count that the server reports, or 0 if it reports none or an implausible value."""
     usage = reply.get("usage")
     token_count = usage.get(USAGE_FIELDS[kind]) if isinstance(usage, dict) else None
     return token_count if isinstance(token_count, int) and 0 < token_count < MAX_TOKEN_COUNT else 0
@@ -129,24 +132,26 @@ def _create_client(settings: ServerSettings) -> openai.AsyncOpenAI:
     if settings.kind != "azure":
         return openai.AsyncOpenAI(base_url=settings.base_url, api_key=key, timeout=settings.timeout_s, max_retries=0)
     if not settings.api_version:
-        raise ConfigurationError("An Azure server needs an API_VERSION.", remedy="Set ANABRANCH_CHAT__API_VERSION (or that of the engine concerned).")
+        raise ConfigurationError("The Azure server has no API version.", remedy="Set ANABRANCH_CHAT__API_VERSION, or that of the engine's section.")
     return openai.AsyncAzureOpenAI(azure_endpoint=settings.base_url, api_key=key, api_version=settings.api_version, timeout=settings.timeout_s, max_retries=0)
 
 
-async def _accumulate(events: AsyncIterator[object], accumulator: StreamAccumulator, count: Callable[[Mapping[str, Any]], None]) -> None:
+async def _accumulate(events: AsyncIterator[object], accumulator: StreamAccumulator, record_usage: Callable[[Mapping[str, Any]], None]) -> None:
     is_started = False
     try:
         while (raw_event := await anext(events, _END_OF_STREAM)) is not _END_OF_STREAM:
             is_started, event = True, _require_object(raw_event)
-            count(event)
+            record_usage(event)
             accumulator.add_event(event)
     except asyncio.CancelledError as error:
+        # Once events arrive the server works: a cancellation then must not count against its circuit.
         raise asyncio.CancelledError(CALLER_ABANDONED) if is_started else error from None
 
 
 async def _close_stream(events: openai.AsyncStream[object]) -> None:
-    """Closed, and read to its end: the client's generators, left in the middle, would be ended one by one whenever they are found, in each other's way."""
+    """Close the stream and exhaust it."""
     await events.close()
+    # The client nests async generators. Unfinished ones would be finalized by the garbage collector, in any order.
     with suppress(Exception):
         while await anext(events, _END_OF_STREAM) is not _END_OF_STREAM:
             pass
@@ -154,7 +159,7 @@ async def _close_stream(events: openai.AsyncStream[object]) -> None:
 
 def _require_object(value: object) -> dict[str, Any]:
     if not isinstance(value, dict):
-        raise ValueError(f"a JSON {type(value).__name__}, not an object")
+        raise ValueError(f"expected a JSON object, got {type(value).__name__}")
     return value
 
 
@@ -165,7 +170,7 @@ def _extract_message(error: openai.APIStatusError) -> str:
 
 
 def _parse_retry_after(header: str | None) -> float | None:
-    """Of a Retry-After header (RFC 9110); dates are left to the back-off."""
+    """Parse the seconds of a Retry-After header (RFC 9110); return None for dates, which the back-off covers."""
     try:
         value = float(header or "nan")
     except ValueError:

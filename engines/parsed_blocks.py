@@ -1,4 +1,4 @@
-"""What readers of single formats produce: blocks without offsets, and how parts of a document travel between processes."""
+"""Output of the format readers: blocks without offsets, and document parts in the form that passes between processes."""
 
 from __future__ import annotations
 
@@ -13,21 +13,24 @@ from schemas.values import BlockKind, Box, Notice
 
 @dataclass(slots=True)
 class ParsedBlock:
-    """A block whose place in the Markdown is not yet known. A heading's text has no `#` marks; every other text is Markdown as it will stand."""
+    """A block whose offset in the Markdown is not known yet.
+
+    The text is final Markdown, except that a heading has no `#` marks.
+    """
 
     kind: BlockKind
     text: str
     level: int | None = None
     language: str | None = None
     header_end: int | None = None
-    """of a table: offset in `text` where its header rows, with the delimiter row, end"""
+    """Offset in a table's `text` where its header rows, with the delimiter row, end."""
     page: int | None = None
     box: Box | None = None
     element: str | None = None
     sheet: str | None = None
     cells: str | None = None
     size: float | None = None
-    """of a heading whose level is to be found: its letters' height, in a unit that holds for the whole document"""
+    """Letter height of a heading without a level, in one unit for the whole document."""
 
     def to_record(self) -> dict[str, Any]:
         return {name: value for name in _FIELD_NAMES if (value := getattr(self, name)) is not None}
@@ -43,7 +46,7 @@ _FIELD_NAMES = tuple(field.name for field in fields(ParsedBlock))
 
 @dataclass(slots=True)
 class ParsedPart:
-    """One part of a document. `unread` are pages that only OCR can read; they are none once the part is complete."""
+    """One part of a document. `unread` lists pages that need OCR; it is empty in a complete part."""
 
     blocks: list[ParsedBlock] = field(default_factory=list)
     title: str | None = None
@@ -55,7 +58,7 @@ class ParsedPart:
 
     def encode(self) -> bytes:
         record = {
-            "drafts": [block.to_record() for block in self.blocks],
+            "blocks": [block.to_record() for block in self.blocks],
             "title": self.title,
             "language": self.language,
             "date": self.date,
@@ -68,12 +71,12 @@ class ParsedPart:
     @staticmethod
     def decode(data: bytes) -> ParsedPart:
         record = json.loads(data)
-        blocks = [ParsedBlock.from_record(block) for block in record.pop("drafts")]
+        blocks = [ParsedBlock.from_record(block) for block in record.pop("blocks")]
         notices = [Notice(**notice) for notice in record.pop("notices")]
         return ParsedPart(blocks=blocks, notices=notices, **record)
 
     def insert_page_blocks(self, page: int, blocks: Iterable[ParsedBlock]) -> None:
-        """Put what OCR found on `page` among the drafts of the other pages."""
+        """Insert the OCR blocks of `page` between the blocks of the other pages."""
         blocks = [replace(block, page=page) for block in blocks]
         preceding = [block for block in self.blocks if (block.page or 0) < page]
         following = [block for block in self.blocks if (block.page or 0) >= page]
@@ -85,15 +88,15 @@ class ParsedPart:
 _VALUE_START = re.compile(r"[\s(+\-–~<>≤≥]*(?:[A-Z]{2,3}\s|[A-Z]{0,3}[$€£¥]\s?)?[+\-–]?[.,]?\d")
 """A cell that begins with a number, an amount or a date."""
 _YEAR_LABEL = re.compile(r"\s*(?:FY\s?|[QH][1-4]\s)?(?:19|20)\d\d\s*[*†]?\s*")
-"""Names a column in reports, although it begins with a digit."""
+"""A column name in reports, although it begins with a digit."""
 _MIN_VALUE_SHARE = 0.6
 
 
 def has_header(rows: Sequence[Sequence[str]], *, by_convention: bool) -> bool:
-    """Tell whether the first row names the columns.
+    """Return whether the first row names the columns.
 
-    A column speaks for it where values stand below a name, against it where a value stands on top of values. `by_convention` decides
-    where no column speaks: spreadsheets and printed tables begin with names, tables of a web page say so by `th`.
+    A name above values is evidence for a header; a value above values is evidence against. `by_convention` is the
+    answer without evidence: spreadsheets and printed tables start with names, web pages mark theirs with `th`.
     """
     evidence = [_weigh_header_evidence([row[i] if i < len(row) else "" for row in rows]) for i in range(len(rows[0]))]
     if len(rows) < 2 or min(evidence) < 0:
@@ -102,6 +105,7 @@ def has_header(rows: Sequence[Sequence[str]], *, by_convention: bool) -> bool:
 
 
 def _weigh_header_evidence(column: Sequence[str]) -> int:
+    """Return 1 if the column suggests a header, -1 if it rules one out, else 0."""
     first, cells_below = column[0], [cell for cell in column[1:] if cell.strip()]
     if not first.strip() or not cells_below:
         return 0
@@ -114,9 +118,10 @@ def _weigh_header_evidence(column: Sequence[str]) -> int:
 
 
 def format_table(rows: Sequence[Sequence[str]], header_row_count: int = 1) -> tuple[str, int]:
-    """Format rows as a Markdown pipe table; return it with the offset where its header rows end.
+    """Format rows as a Markdown pipe table and return it with the offset where its header rows end.
 
-    Cells hold no line breaks; `|` is escaped. Without headers the header row, which Markdown demands, is blank.
+    Line breaks in cells become spaces and `|` is escaped. Without headers the header row, which Markdown requires, is
+    blank.
     """
     width = max(len(row) for row in rows)
     lines = ["| " + " | ".join(_escape_cell(row[i]) if i < len(row) else "" for i in range(width)) + " |" for row in rows]

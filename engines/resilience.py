@@ -1,4 +1,4 @@
-"""Calls to servers: tried again with back-off where that may help, refused at once while a server is known to be away (circuit breaker, Nygard 2007)."""
+"""Calls to model servers with retries, back-off and a circuit breaker (Nygard, Release It!, 2007)."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ from schemas.errors import EngineUnavailable, PermanentError
 T = TypeVar("T")
 
 CALLER_ABANDONED = "the caller went away while the server was answering"
-"""Said by a CancelledError that is no failure of the server. Any other one is: it was waited for in vain."""
+"""Marks a CancelledError that is no failure of the server; any other one counts as a timeout of the server."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRetryPolicy:
-    """How long a server is waited for. Times in seconds; `total` bounds all attempts with their waits, `rest` is how long an open circuit stays open."""
+    """Retries and circuit breaking for one server.
+
+    `total_timeout_s` bounds all attempts with their waits. After `failure_threshold` failures in a row the circuit
+    stays open for `circuit_open_s`.
+    """
 
     attempts: int = 3
     first_wait_s: float = 0.2
@@ -39,7 +43,7 @@ def _is_abandoned(error: BaseException) -> bool:
 
 
 class ServerCallError(EngineUnavailable):
-    """A server did not answer, or asked to be left alone for `retry_after` seconds."""
+    """A call to a server failed; `retry_after` is the wait in seconds that the server requested."""
 
     def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, retry_after: float | None = None, is_retryable: bool = True) -> None:
         super().__init__(detail, code=code, remedy=remedy)
@@ -50,7 +54,7 @@ CircuitState = Literal["closed", "opened", "half-opened"]
 
 
 class ServerInstrumentation(Protocol):
-    """Is told how a server does and what it counts. Returns at once."""
+    """Hooks for the circuit state and token counts of a server. Must not block."""
 
     def record_circuit_state(self, state: CircuitState) -> None: ...
 
@@ -64,7 +68,7 @@ class NoServerInstrumentation:
 
 
 class ResilientCaller:
-    """One server. After `failures` failures in a row its circuit opens, and calls fail at once for `rest` seconds."""
+    """Calls one server under a retry policy; while its circuit is open, calls fail at once."""
 
     def __init__(self, name: str, retry_policy: ServerRetryPolicy | None = None, instrumentation: ServerInstrumentation | None = None) -> None:
         self._name, self._retry_policy, self._instrumentation = name, retry_policy or ServerRetryPolicy(), instrumentation or NoServerInstrumentation()
@@ -79,17 +83,21 @@ class ResilientCaller:
         if isinstance(event, ContextChanged):
             self._instrumentation.record_circuit_state(event.state)
 
-    async def call(self, work: Callable[[], Awaitable[T]]) -> T:
-        """What `work` returns. `work` raises Unanswered or PermanentError; the last Unanswered comes through when no attempt is left."""
+    async def call(self, request: Callable[[], Awaitable[T]]) -> T:
+        """Send the request and return its reply.
+
+        `request` raises ServerCallError, which is retried if `is_retryable`, or PermanentError. Raises the last
+        ServerCallError when no attempt is left.
+        """
         try:
-            result = await self._call_with_retries(work)
+            result = await self._call_with_retries(request)
         except EngineUnavailable as error:
             error.n_answers = self._answer_count
             raise
         self._answer_count += 1
         return result
 
-    async def _call_with_retries(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _call_with_retries(self, request: Callable[[], Awaitable[T]]) -> T:
         retry_policy = self._retry_policy
         attempts = stamina.retry_context(
             on=self._get_retry_wait,
@@ -101,20 +109,21 @@ class ResilientCaller:
         )
         async for attempt in attempts:
             with attempt:
-                return await self._call_once(work)
-        raise EngineUnavailable(f"{self._name} was not called: no attempt is allowed.")
+                return await self._call_once(request)
+        raise EngineUnavailable(f"{self._name} was not called: the retry policy allows no attempt.")
 
-    async def _call_once(self, work: Callable[[], Awaitable[T]]) -> T:
+    async def _call_once(self, request: Callable[[], Awaitable[T]]) -> T:
         try:
             async with await self._breakers.get_breaker(self._name):
-                return await work()
+                return await request()
         except OpenedState as error:
             raise ServerCallError(
-                f"{self._name} failed {self._retry_policy.failure_threshold} times in a row and is left alone for {self._retry_policy.circuit_open_s:g} s.",
+                f"{self._name} failed {self._retry_policy.failure_threshold} times in a row; its circuit stays open for {self._retry_policy.circuit_open_s:g} s.",
                 is_retryable=False,
             ) from error
 
     def _get_retry_wait(self, error: Exception) -> bool | float:
+        """Return whether to retry, or the wait in seconds that the server requested, unless it is too long."""
         if not isinstance(error, ServerCallError) or not error.is_retryable:
             return False
         if error.retry_after is None:

@@ -1,7 +1,7 @@
-"""Killable child processes for work on bytes that nobody vouches for.
+"""Pool of killable child processes that work on untrusted bytes.
 
-Children start when first needed, stay warm, and are replaced after a number of jobs, after growing, and whenever a job had to be
-stopped. They see neither the parent's environment (keys) nor its files, and are confined as `engines.confinement` says.
+Children start on demand and stay warm. They are replaced after a number of jobs, when their memory has grown, and when
+a job had to be stopped. They see neither the parent's environment (keys) nor its files; see `engines.confinement`.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ _INHERITED_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT")
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """`deadline_s` and `memory_bytes` bound one job; a child that outlived `jobs` jobs or keeps more than half of its memory is replaced."""
+    """Limits of one job, and `max_jobs` per child; a child that keeps over half of its memory after a job is replaced."""
 
     deadline_s: float = 120.0
     memory_bytes: int = 2 * 1024**3
@@ -54,7 +54,7 @@ class _ChildProcess:
     measures: Mapping[str, str] = field(default_factory=dict)
 
     def get_resident_bytes(self) -> int:
-        """Bytes in RAM; 0 where the system does not say."""
+        """Return the resident memory, or 0 where the system does not report it."""
         try:
             return int(Path(f"/proc/{self.process.pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
         except (OSError, IndexError, ValueError):
@@ -76,7 +76,10 @@ class _ChildProcess:
 
 @dataclass(eq=False)
 class Sandbox:
-    """A pool of `workers` children that import `modules` before their first job. Belongs to one event loop; `aclose` leaves no child behind."""
+    """Pool of `workers` children that import `modules` before their first job.
+
+    Belongs to one event loop. `aclose` ends every child.
+    """
 
     workers: int = 1
     limits: SandboxLimits = SandboxLimits()
@@ -91,12 +94,15 @@ class Sandbox:
     async def run(
         self, function: Callable[..., bytes], *arguments: object, file: Path | None = None, subject: str = "the document", deadline_s: float | None = None
     ) -> bytes:
-        """Return what `function` (module level, picklable arguments) returns in a child. Its own errors of ours come through.
+        """Run `function` in a child and return its result.
 
-        The child may open no file. Where `file` is given, its content is handed in as a descriptor, and a path that opens it is the first argument.
+        `function` must be at module level and its arguments picklable. The child may open no file: the content of
+        `file` is passed as a descriptor, and a path that opens it becomes the first argument. The deadline starts when
+        the child receives the job.
 
-        Raises LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) after killing the child, UnreadableDocument (PARSER_CRASHED) when the
-        child dies or fails in an unforeseen way, TransientError (PARSER_CRASHED) when somebody else killed it. The deadline counts from the moment the child takes the job.
+        Raises the AnabranchError that `function` raises; LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) after
+        killing the child; UnreadableDocument (PARSER_CRASHED) if the child dies or fails unexpectedly; TransientError
+        (PARSER_CRASHED) if another process killed it.
         """
         async with self._slots:
             child = await self._acquire_child()
@@ -109,15 +115,15 @@ class Sandbox:
                 await self._terminate_child(child)
                 raise
             await self._release_child(child)
-        return _unwrap_reply(kind, body, subject)
+        return _unwrap_reply(kind, body, subject, self.limits.memory_bytes)
 
     async def warm(self) -> None:
-        """Start one child now rather than with the first job."""
+        """Start one child now instead of with the first job."""
         async with self._slots:
             self._idle_children.append(await self._acquire_child())
 
     async def fetch_measures(self) -> Mapping[str, str]:
-        """Return each measure that confines a child, with the reason where it does not hold here."""
+        """Return the reason why each confinement measure is not in force, empty if it is; may start a child."""
         async with self._slots:
             child = await self._acquire_child()
             self._idle_children.append(child)
@@ -161,7 +167,7 @@ class Sandbox:
         frame = FRAME.pack(b"j", len(job)) + job
         reply_task = asyncio.ensure_future(_read_frame(child.reader))
         try:
-            # Descriptors ride on the first byte. Nothing is under way to an idle child, so this byte never waits.
+            # Descriptors travel with the first byte. The socket of an idle child is empty, so sending it cannot block.
             socket.send_fds(child.channel, [frame[:1]], descriptors)
             child.writer.write(frame[1:])
             while not (await asyncio.wait({reply_task}, timeout=_POLL_INTERVAL_S))[0]:
@@ -172,7 +178,7 @@ class Sandbox:
             return reply_task.result()
         except (EOFError, ConnectionError) as error:
             if child not in self._children:
-                raise errors.EngineUnavailable(f"{subject} was not read: the reader is being closed") from error
+                raise errors.EngineUnavailable(f"Reading {subject} was interrupted because the sandbox is shutting down.") from error
             raise await _explain_exit(child, subject, self.limits.memory_bytes) from error
         finally:
             reply_task.cancel()
@@ -180,10 +186,10 @@ class Sandbox:
 
 @contextmanager
 def _pass_file(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
-    """Descriptors that go with a job, and paths where the system has no such descriptors.
+    """Yield the descriptors to send with a job, and the paths to pass where the system has no such descriptors.
 
-    The content is copied into sealed memory (memfd_create(2)), which any account opens by /proc/self/fd and Landlock lets pass; the file itself
-    could be opened again only where its folder may be read.
+    The content is copied into sealed memory (memfd_create(2)), which any account can open through /proc/self/fd and
+    Landlock permits. A descriptor of the file itself could be reopened only with access to its folder.
     """
     if file is None:
         yield [], []
@@ -227,12 +233,13 @@ async def _read_frame(reader: asyncio.StreamReader) -> tuple[bytes, bytes]:
 
 
 async def _explain_exit(child: _ChildProcess, subject: str, memory_bytes: int) -> errors.AnabranchError:
-    """Of what the document did to it; but a system that is being stopped, or is short of memory, kills children for no fault of a document."""
+    """Return the error that explains why the child exited."""
     code = await asyncio.to_thread(child.process.wait)
     output_tail = child.read_output_tail()
     if code == _CPU_LIMIT_EXIT_CODE:
         return _make_deadline_error(subject, None)
     if code in KILL_EXIT_CODES:
+        # Transient: a shutdown or the OOM killer ends children through no fault of the document.
         crash_error = _make_crash_error(subject, "the child process was killed")
         return errors.TransientError(crash_error.detail, code=crash_error.code, remedy=crash_error.remedy)
     if "bad_alloc" in output_tail or "MemoryError" in output_tail:
@@ -240,7 +247,7 @@ async def _explain_exit(child: _ChildProcess, subject: str, memory_bytes: int) -
     return _make_crash_error(subject, f"the child process ended with {code}" + (f": {output_tail.splitlines()[-1]}" if output_tail else ""))
 
 
-def _unwrap_reply(kind: bytes, body: bytes, subject: str) -> bytes:
+def _unwrap_reply(kind: bytes, body: bytes, subject: str, memory_bytes: int) -> bytes:
     if kind == RESULT:
         return body
     parts = json.loads(body)
@@ -249,7 +256,7 @@ def _unwrap_reply(kind: bytes, body: bytes, subject: str) -> bytes:
     assert kind == FAILED
     name, message, location = parts
     if name == "MemoryError":
-        raise errors.LimitExceeded(f"{subject} needs more memory than is allowed", code="MEMORY_EXCEEDED", remedy=_SPLIT_REMEDY)
+        raise _make_memory_error(subject, memory_bytes)
     raise _make_crash_error(subject, f"{name} at {location}: {message}")
 
 
@@ -260,19 +267,19 @@ def _restore_error(module: str, name: str, detail: str, code: str, remedy: str) 
     return kind(detail, code=code, remedy=remedy)
 
 
-_SPLIT_REMEDY = "Split the document into smaller files and send those."
+_SPLIT_REMEDY = "Split the document into smaller files."
 
 
 def _make_deadline_error(subject: str, deadline_s: float | None) -> errors.LimitExceeded:
-    time_limit = f"{deadline_s:g} s" if deadline_s else "its share of processor time"
-    return errors.LimitExceeded(f"{subject} was not read within {time_limit}", code="DEADLINE_EXCEEDED", remedy=_SPLIT_REMEDY)
+    limit = f"{deadline_s:g} s" if deadline_s else "the CPU time limit"
+    return errors.LimitExceeded(f"Reading {subject} took more than {limit}.", code="DEADLINE_EXCEEDED", remedy=_SPLIT_REMEDY)
 
 
 def _make_memory_error(subject: str, memory_bytes: int) -> errors.LimitExceeded:
-    return errors.LimitExceeded(f"reading {subject} took more than {memory_bytes // 2**20} MiB of memory", code="MEMORY_EXCEEDED", remedy=_SPLIT_REMEDY)
+    return errors.LimitExceeded(f"Reading {subject} took more than {memory_bytes // 2**20} MiB of memory.", code="MEMORY_EXCEEDED", remedy=_SPLIT_REMEDY)
 
 
 def _make_crash_error(subject: str, reason: str) -> errors.UnreadableDocument:
     return errors.UnreadableDocument(
-        f"{subject} broke the reader: {reason}", code="PARSER_CRASHED", remedy="Open the file and save it again in the same or another format, then send that."
+        f"The parser crashed on {subject}: {reason}", code="PARSER_CRASHED", remedy="Save the file again in the same or another format and send that."
     )

@@ -1,8 +1,8 @@
-"""The child's side of the sandbox: one job at a time from a socket, until the parent goes away.
+"""Main program of a sandbox child: runs jobs from a socket one at a time until the parent closes it.
 
-A frame is a kind (one byte), a length (eight bytes, big endian) and a body. Jobs come as pickles from our own parent; answers go back as
-plain bytes or JSON, because a hostile document may have taken this process over. The file of a job comes as an open descriptor: the child
-can open none of its own.
+A frame is a kind (one byte), a length (eight bytes, big endian) and a body. Jobs arrive as pickles from the trusted
+parent. Replies are plain bytes or JSON, because a hostile document may control this process. A job's file arrives as
+an open descriptor: the child cannot open files itself.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from schemas.errors import AnabranchError
 FRAME = struct.Struct(">cQ")
 READY, RESULT, REFUSED, FAILED = b"+", b"r", b"e", b"x"
 DESCRIPTOR_PATH = "/proc/self/fd/{}"
-"""How a job opens the descriptor that came with it."""
+"""Path at which a job opens a descriptor that was passed with it."""
 
 
 def main() -> None:
@@ -32,7 +32,7 @@ def main() -> None:
     _limit_memory(memory_bytes)
     measures = confine(sorted({module.partition(".")[0] for module in modules} | {"engines", "schemas"}))
     if os.getppid() != parent:
-        sys.exit(1)  # it ended before its end could reach this child
+        sys.exit(1)  # the parent ended before `confine` set the death signal
     for module in modules:
         importlib.import_module(module)
     with socket.socket(fileno=channel) as connection:
@@ -78,9 +78,9 @@ def _send_frame(connection: socket.socket, kind: bytes, body: bytes) -> None:
 
 
 def _limit_memory(memory_bytes: int) -> None:
-    """A hard stop half as high again as the limit that the parent watches: one huge allocation must not outrun the watch."""
     import resource
 
+    # The parent polls the actual limit. This hard limit, half as high again, stops one huge allocation between polls.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes + memory_bytes // 2, memory_bytes + memory_bytes // 2))
 

@@ -1,4 +1,4 @@
-"""Sentence ends by rules, for English and Portuguese (and well enough for their neighbours)."""
+"""Rule-based sentence splitting for English and Portuguese, and acceptable for related languages."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ABBREVIATIONS = frozenset(
     vols vs §""".split()  # noqa: SIM905
 )
 _CANDIDATE = re.compile(
-    r"""(?<![.!?…])(?P<stop>[.!?…]++)(?P<close>["'”’»)\]*_`]*+)(?P<space>\s++)   # a stop, what closes, white space
+    r"""(?<![.!?…])(?P<stop>[.!?…]++)(?P<close>["'”’»)\]*_`]*+)(?P<space>\s++)   # a stop, closing marks, white space
       | [。！？]++["'”’」』)]*+\s*+                                      # stops that need no space
       | \n\s*\n+                                                    # a blank line
       | \n(?=[ \t]*(?:[-*+•]|\d{1,3}[.)])[ \t])                     # the next item of a list
@@ -27,7 +27,11 @@ _LAST_WORD = re.compile(r"[^\s(\[\"“'‘«/]+$")
 
 
 class RuleSentenceSplitter:
-    """Implements Sentences: a stop ends a sentence when a capital, a digit or an opening mark follows and no abbreviation, initial or list number precedes."""
+    """SentenceSplitter by rules.
+
+    A stop ends a sentence if a capital, a digit or an opening mark follows it and no abbreviation, initial or list
+    number precedes it.
+    """
 
     def split(self, text: str) -> list[tuple[int, int]]:
         ends = [match.end() for match in _CANDIDATE.finditer(text) if match.end() < len(text) and _is_sentence_end(text, match)]
@@ -46,15 +50,15 @@ def _is_sentence_end(text: str, match: re.Match[str]) -> bool:
 
 
 def _is_at_line_start(text: str, offset: int) -> bool:
-    """Only digits and blanks stand between the line's start and `at`: looks no further back than the first other sign."""
+    """Return whether only digits and blanks stand between the line's start and `offset`."""
     while offset > 0 and (text[offset - 1] in " \t" or text[offset - 1].isdigit()):
         offset -= 1
     return offset == 0 or text[offset - 1] == "\n"
 
 
 def _is_after_abbreviation(text: str, dot_offset: int) -> bool:
-    """What stands before the dot: an abbreviation, a single capital, or a number that begins its line."""
-    last_word = _LAST_WORD.search(text, max(0, dot_offset - 24), dot_offset)
+    """Return whether an abbreviation, a single capital or a number at the line's start precedes the dot."""
+    last_word = _LAST_WORD.search(text, max(0, dot_offset - 24), dot_offset)  # a bounded window keeps the scan linear
     if last_word is None:
         return False
     word = last_word[0]

@@ -1,4 +1,4 @@
-"""Where a model is served, said without its client library: a second of imports that nobody needs whose models are local."""
+"""Settings of a model server, without its client library, whose import takes a second that local models need not pay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ServerKind = Literal["openai", "azure", "vllm"]
 
 @dataclass(frozen=True, slots=True)
 class ServerSettings:
-    """Where the server is and how it is spoken to. `timeout_s` bounds one request."""
+    """Address, model and protocol of a model server. `timeout_s` bounds one request."""
 
     base_url: str
     model: str

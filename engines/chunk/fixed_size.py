@@ -82,9 +82,9 @@ class _HeadingPaths:
     """The heading path that holds at an offset."""
 
     def __init__(self, transcript: Transcript) -> None:
-        section_list = split_sections(transcript)
-        self._starts = [section.start for section in section_list]
-        self._paths: list[HeadingPath] = [section.path for section in section_list]
+        sections = split_sections(transcript)
+        self._starts = [section.start for section in sections]
+        self._paths: list[HeadingPath] = [section.path for section in sections]
 
     def find_path(self, offset: int) -> HeadingPath:
         return self._paths[bisect_right(self._starts, offset) - 1]

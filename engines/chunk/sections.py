@@ -47,23 +47,23 @@ class _Heading:
 
 
 def split_sections(transcript: Transcript) -> list[DocumentSection]:
-    section_list: list[DocumentSection] = []
+    sections: list[DocumentSection] = []
     path: list[_Heading] = []
     headings: list[Block] = []
     reach_pages = _compute_reach_pages(transcript.blocks)
     for block, run in _split_runs(transcript.blocks, reach_pages):
         if block.kind == "heading":
             level = block.level or 1
-            current_heading = _Heading(level, extract_heading_text(transcript.markdown, block), block.span.page, is_first=not section_list and not headings)
+            current_heading = _Heading(level, extract_heading_text(transcript.markdown, block), block.span.page, is_first=not sections and not headings)
             path = [ancestor for ancestor in path if ancestor.level < level] + [current_heading]
             headings.append(block)
         else:
             path = [ancestor for ancestor in path if ancestor.is_first or _is_in_reach(ancestor.page, block.span.page, reach_pages)]
-            section_list.append(DocumentSection(tuple(ancestor.name for ancestor in path), tuple(headings), tuple(run)))
+            sections.append(DocumentSection(tuple(ancestor.name for ancestor in path), tuple(headings), tuple(run)))
             headings = []
     if headings:
-        section_list.append(DocumentSection(tuple(ancestor.name for ancestor in path), tuple(headings), ()))
-    return section_list
+        sections.append(DocumentSection(tuple(ancestor.name for ancestor in path), tuple(headings), ()))
+    return sections
 
 
 def _compute_reach_pages(blocks: Sequence[Block]) -> int:

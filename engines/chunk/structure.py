@@ -32,21 +32,21 @@ class StructureChunker:
         self._child_tokens = min(500, round(config.child_tokens * _PACKING_SLACK))
 
     def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
-        section_list = split_sections(transcript)
-        parents = self._chunk_whole_document(transcript, section_list) or [
-            parent for section in section_list for parent in self._build_parents(transcript.markdown, section)
+        sections = split_sections(transcript)
+        parents = self._chunk_whole_document(transcript, sections) or [
+            parent for section in sections for parent in self._build_parents(transcript.markdown, section)
         ]
         return build_chunks(document_id, title, transcript, parents)
 
-    def _chunk_whole_document(self, transcript: Transcript, section_list: Sequence[DocumentSection]) -> list[ParentCut]:
+    def _chunk_whole_document(self, transcript: Transcript, sections: Sequence[DocumentSection]) -> list[ParentCut]:
         """The whole document as one chunk, where it is as short as that and has several sections."""
-        if len(section_list) < 2 or any(block.kind in ("code", "summary") for block in transcript.blocks):
+        if len(sections) < 2 or any(block.kind in ("code", "summary") for block in transcript.blocks):
             return []
-        start, end = section_list[0].start, section_list[-1].end
+        start, end = sections[0].start, sections[-1].end
         if tokens.estimate_tokens(transcript.markdown[start:end]) > self._whole_tokens:
             return []
-        path: HeadingPath = reduce(_find_common_prefix, (section.path for section in section_list))
-        child = ChildCut(section_list[0].blocks[0].span.char_start if section_list[0].path == path else start, end, path)
+        path: HeadingPath = reduce(_find_common_prefix, (section.path for section in sections))
+        child = ChildCut(sections[0].blocks[0].span.char_start if sections[0].path == path else start, end, path)
         return [ParentCut(start, end, path, [child])]
 
     def _build_parents(self, markdown: str, section: DocumentSection) -> Iterator[ParentCut]:

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from engines.layout import LayoutPage, LayoutWord, TextRun, build_blocks, compute_pages_body_height
+from engines.parsed_blocks import ParsedBlock
 from schemas.values import Box
 
 Image = NDArray[np.uint8]
@@ -54,7 +55,7 @@ def read_page(image: bytes, settings: RapidOcrSettings) -> bytes:
         raise ValueError("the page image cannot be decoded")
     turns, lines = _find_upright(pixels.astype(np.uint8), settings)
     blocks = _build_blocks(lines, pixels.shape[1], pixels.shape[0], turns) if lines else []
-    return json.dumps([block.record() for block in blocks], ensure_ascii=False).encode()
+    return json.dumps([block.to_record() for block in blocks], ensure_ascii=False).encode()
 
 
 def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[RecognizedLine]]:
@@ -122,7 +123,7 @@ def _get_engine(settings: RapidOcrSettings) -> Any:
     )
 
 
-def _build_blocks(lines: Sequence[RecognizedLine], width: int, height: int, turns: int) -> list[Any]:
+def _build_blocks(lines: Sequence[RecognizedLine], width: int, height: int, turns: int) -> list[ParsedBlock]:
     upright_width, upright_height = (width, height) if turns % 2 == 0 else (height, width)
     skew = _estimate_skew(lines)
     cosine, sine = math.cos(-skew), math.sin(-skew)

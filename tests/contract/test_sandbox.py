@@ -57,7 +57,7 @@ async def test_failing_job_does_not_affect_next_job(
 async def test_externally_killed_child_is_a_transient_error(sandbox: Sandbox, how: signal.Signals) -> None:
     with pytest.raises(TransientError) as caught:
         await sandbox.run(sandbox_jobs.kill_self, int(how), subject="a.pdf")
-    assert (caught.value.code, caught.value.detail) == ("PARSER_CRASHED", "a.pdf broke the reader: the child process was killed")
+    assert (caught.value.code, caught.value.detail) == ("PARSER_CRASHED", "The parser crashed on a.pdf: the child process was killed")
     assert await sandbox.run(sandbox_jobs.echo, b"next") == b"next"
 
 
