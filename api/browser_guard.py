@@ -39,7 +39,7 @@ class SecurityHeadersMiddleware:
 
 
 class BrowserGuardMiddleware:
-    """Refuses a `StageConsumer` that is not ours (421), and unsafe methods from another origin (403).
+    """Refuses a `Host` that is not ours (421), and unsafe methods from another origin (403).
 
     `hosts` are names beside those of the loopback address and the address that the connection came to.
     """

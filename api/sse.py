@@ -9,7 +9,7 @@ from fastapi import Request
 from fastapi.responses import StreamingResponse
 
 from api.problems import build_error_problem
-from schemas.questions import OnProgress, Progress, QueryResponse
+from schemas.questions import AnswerDelta, OnProgress, Progress, QueryResponse
 
 PING_INTERVAL_S = 15.0
 MEDIA_TYPE = "text/event-stream"
@@ -55,7 +55,7 @@ async def _generate_progress_events(progress_queue: asyncio.Queue[Progress | Non
             continue
         if progress is None:
             return
-        yield format_event(type(progress).__name__.lower(), progress.model_dump_json())
+        yield format_event("delta" if isinstance(progress, AnswerDelta) else "step", progress.model_dump_json())
 
 
 def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -> str:

@@ -1,1 +1,1 @@
-"""The read side: one step a file, and the pipeline that reads as a straight line."""
+"""The read side, one step per file; `retrieval.pipeline` runs the steps in order."""

@@ -1,4 +1,4 @@
-"""What is asked again and again is not looked for again, as long as nothing that it rests on has changed."""
+"""Cache answers and query embeddings for as long as the index they rest on is unchanged."""
 
 from __future__ import annotations
 
@@ -22,36 +22,41 @@ from schemas.principals import Principal, ReaderScope
 from schemas.questions import QueryResponse, SearchResponse
 
 ResponseT = TypeVar("ResponseT", SearchResponse, QueryResponse)
+# Tenant, readers key, generation, request type and the whole request as JSON.
 AnswerKey = tuple[str, str, str, str, str]
-"""Tenant, names that the caller goes by, generation, kind of question, and the whole request as JSON."""
+# An answer is cached from its second computation on: most queries come once, and caching those would evict
+# the frequent ones.
 MIN_HITS = 2
-"""Times that a question has been answered afresh before it is answered from memory: most are asked once, and who asks again may want to see it done again."""
+# Limit on waiting for an identical query in flight: a chat model may hang, and each caller must then try for
+# itself.
 DUPLICATE_WAIT_S = 10.0
-"""For which a question waits for another that is the same: a model may hang, and then each is on its own."""
 CacheName = Literal["answers", "question_embeddings"]
 CacheUse = Literal["hit", "miss", "stale"]
 OnCacheUse = Callable[[CacheName, CacheUse], None]
 
 
 def format_readers_key(readers: ReaderScope) -> str:
-    """What two callers share who may read the same documents of a tenant."""
+    """Format a key that is equal for callers who may read the same documents of a tenant."""
     return json.dumps(None if readers is None else sorted(set(readers)))
 
 
 def ignore_cache_use(cache: CacheName, cache_use: CacheUse) -> None:
-    """For those who count nothing."""
+    """Count nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class QueryOutcome(Generic[ResponseT]):
-    """What a question came to, and what is published of it. `standing` is that of the index when it was looked at; without one it is not kept."""
+    """The response to a query and the event to publish.
+
+    `snapshot_version` is the index version it was computed from; None means: do not cache.
+    """
 
     response: ResponseT
     answered_event: QueryAnswered
     snapshot_version: SnapshotVersion | None
 
     def copy_for_run(self, run_id: UUID, answered_at: datetime, timings_ms: dict[str, float]) -> QueryOutcome[ResponseT]:
-        """For another run: nothing was asked of any model for it."""
+        """Copy the outcome for another run, with no model calls, tokens or cost."""
         trace = self.response.trace.model_copy(update={"cached": True, "timings_ms": timings_ms, "model_calls": 0, "tokens": 0, "cost": None})
         response = self.response.model_copy(update={"run_id": run_id, "trace": trace})
         answered_event = self.answered_event.model_copy(update={"run_id": run_id, "answered_at": answered_at, "response": response.model_dump(mode="json")})
@@ -60,8 +65,7 @@ class QueryOutcome(Generic[ResponseT]):
 
 @dataclass(frozen=True, slots=True)
 class _CacheEntry:
-    """`outcome` is None until the question is hot: of most, which are asked once, no more is held than that they were."""
-
+    # None until the query has been answered MIN_HITS times: a first occurrence stores its count only.
     outcome: QueryOutcome[SearchResponse] | QueryOutcome[QueryResponse] | None
     snapshot_version: SnapshotVersion
     expires_at: datetime
@@ -71,13 +75,16 @@ class _CacheEntry:
 @dataclass(slots=True)
 class _InFlightAnswer:
     finished: asyncio.Event = field(default_factory=asyncio.Event)
+    # Holds its outcome from the first answer on, for callers that waited for it.
     entry: _CacheEntry | None = None
-    """For those who waited, with its outcome."""
 
 
 class AnswerCache:
-    """At most `most`, the least recently asked goes first, each for `keeps` at most. Whether one still holds is asked of the tables each time, so that a change
-    is seen by the next question, in every process."""
+    """LRU cache of answers with a time to live and an index-version check.
+
+    The database is asked on every hit whether the index version is unchanged, so that a change is visible to
+    the next query in every process.
+    """
 
     def __init__(
         self,
@@ -92,8 +99,8 @@ class AnswerCache:
         self._changes, self._clock, self._max_entries, self._ttl, self._on_use = changes, clock, max_entries, ttl, on_use
         self._duplicate_wait_s = duplicate_wait_s
         self._entries: OrderedDict[AnswerKey, _CacheEntry] = OrderedDict()
+        # Keys whose last outcome could not be cached, with expiry: waiting for one in flight would gain nothing.
         self._uncacheable: OrderedDict[AnswerKey, datetime] = OrderedDict()
-        """Whose last outcome was not to be kept, until when that is remembered: nobody waits for another of them, who would then have to ask all the same."""
         self._in_flight: dict[AnswerKey, _InFlightAnswer] = {}
 
     def __len__(self) -> int:
@@ -102,8 +109,11 @@ class AnswerCache:
     async def get_or_answer(
         self, key: AnswerKey, response_type: type[ResponseT], answer_fresh: Callable[[], Awaitable[QueryOutcome[ResponseT]]]
     ) -> tuple[QueryOutcome[ResponseT], bool]:
-        """What this question comes to, and whether that was remembered: what was answered `MIN_HITS` times since the index last changed is, and what somebody is asking
-        at this moment. Raises DatabaseUnavailable, and what `ask` raises."""
+        """Return the outcome for `key`, and whether it was cached.
+
+        An outcome is cached from its second computation on. Waits up to `duplicate_wait_s` for an identical
+        query in flight. Raises DatabaseUnavailable, and whatever `answer_fresh` raises.
+        """
         was_cached = key in self._entries
         cached_outcome = await self._lookup(key, response_type, self._entries.get(key))
         if cached_outcome is None and key not in self._uncacheable and (in_flight := self._in_flight.get(key)):
@@ -115,8 +125,10 @@ class AnswerCache:
         return (cached_outcome, True) if cached_outcome else (await self._answer_fresh(key, answer_fresh), False)
 
     async def evict_stale(self) -> None:
-        """Lets go of what no longer holds, so that nothing that was withdrawn or erased stays in memory; of everything where the tables do not answer, whatever it
-        is that they raise instead."""
+        """Evict expired and outdated entries, so that no withdrawn or erased text stays in memory.
+
+        Evicts everything when the database cannot be reached.
+        """
         for key in [key for key, expires_at in self._uncacheable.items() if expires_at <= self._clock()]:
             del self._uncacheable[key]
         if not (entries := list(self._entries.items())):
@@ -182,15 +194,18 @@ class AnswerCache:
 
 
 class QueryEmbeddingCache:
-    """A question's vectors are always the same by one embedder, and are kept for those alone who may read the same: how fast one is answered must not tell what
-    others ask. At most `most` are kept, the least recently asked goes first. Of the texts only hashes are."""
+    """LRU cache of query embeddings, separate for each set of readers.
+
+    A shared cache would reveal by its timing what other readers query. Keys are hashes: no query text is
+    stored.
+    """
 
     def __init__(self, embedder: Embedder, *, max_entries: int, on_use: OnCacheUse = ignore_cache_use) -> None:
         self._embedder, self._max_entries, self._on_use = embedder, max_entries, on_use
         self._entries: OrderedDict[bytes, QueryEmbedding] = OrderedDict()
 
     async def embed_query(self, caller: Principal, text: str) -> QueryEmbedding:
-        """Raises what the embedder raises."""
+        """Return the embedding of `text`. Raises what the embedder raises."""
         key = hashlib.sha256(json.dumps([caller.tenant, format_readers_key(caller.readers), text]).encode()).digest()
         embedded_query = self._entries.get(key)
         self._on_use("question_embeddings", "miss" if embedded_query is None else "hit")

@@ -1,6 +1,7 @@
-"""Adjacent word pairs of the question, scored when asked from the positions of words in the candidates. Nothing of this is stored.
+"""Score adjacent word pairs of the query from the word positions of the candidates. Nothing is stored.
 
-BM25 over pairs with the idf of a pair taken as .8 × the sum of its words' idf (counts of pairs would need tens of millions of terms).
+BM25 over pairs. The idf of a pair is taken as 0.8 × the sum of its words' idf: counting pairs would need tens
+of millions of terms.
 """
 
 from __future__ import annotations
@@ -14,8 +15,8 @@ from schemas.ports.search import ChunkView
 
 K1 = 1.2
 B = 0.75
+# Lexemes of an average chunk: the same constant as in the index.
 AVERAGE_LENGTH = 100
-"""Lexemes of an average chunk: the same constant as in the index."""
 IDF_SHARE = 0.8
 _LEXEMES_PER_CHARACTER = 1 / 8.5
 
@@ -23,13 +24,16 @@ Pair = tuple[str, str]
 
 
 def score_pairs(question: str, chunks: Iterable[ChunkView], idf: Mapping[str, Mapping[str, float]]) -> dict[UUID, float]:
-    """Per chunk the pair BM25, 0 where no pair of the question stands in it. The best of the configurations counts: a chunk holds the lexemes of one."""
+    """Return the pair BM25 by chunk id, 0 where no pair of the query occurs.
+
+    The best text search configuration counts: a chunk holds the lexemes of one only.
+    """
     pairs = [weigh_question_pairs(question, weights) for weights in idf.values()]
     return {chunk.chunk_id: max((_score(chunk, weighted) for weighted in pairs), default=0.0) for chunk in chunks}
 
 
 def weigh_question_pairs(question: str, idf: Mapping[str, float]) -> dict[Pair, float]:
-    """Pairs of lexemes whose words follow each other in the question (function words aside), with the idf of each."""
+    """Return the idf of each pair of lexemes whose words are adjacent in the query, function words aside."""
     lexeme_index = LexemeIndex(idf)
     lexemes = [lexeme_index.find(word) for word in extract_content_words(question)]
     return {(left, right): IDF_SHARE * (idf[left] + idf[right]) for left, right in pairwise(lexemes) if left and right and left != right}
@@ -47,5 +51,5 @@ def _score(chunk: ChunkView, pairs: Mapping[Pair, float]) -> float:
 
 
 def count_adjacent(left: Sequence[int], right: Sequence[int]) -> int:
-    """How often a position on the right directly follows one on the left."""
+    """Count the positions in `right` that directly follow one in `left`."""
     return len({position + 1 for position in left}.intersection(right)) if left and right else 0

@@ -1,12 +1,13 @@
-"""The three channels, asked at once; each failure or time-out costs only its own."""
+"""Query the three channels concurrently. A failure or timeout costs only its own channel."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
+
+import structlog
 
 from retrieval.query_plan import QueryPlan
 from retrieval.timing import Clock, elapsed_ms
@@ -16,12 +17,15 @@ from schemas.ports.search import EntitySeed, Hit, IndexSnapshot, LexicalHits
 from schemas.profiles import Profile
 from schemas.questions import Channel, ChannelTrace, Filters
 
-log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 @dataclass(frozen=True, slots=True)
 class ChannelCandidates:
-    """What the channels brought. `complete` names those that gave all they had, so that a chunk they miss scores nothing there."""
+    """Hits, traces and failures by channel.
+
+    `complete` names channels that returned every hit they have: a chunk that they lack scores 0 there.
+    """
 
     hits: Mapping[Channel, Sequence[Hit]]
     traces: Mapping[Channel, ChannelTrace]
@@ -45,7 +49,7 @@ _ChannelOutcome = tuple[_ChannelOutput | None, AnabranchError | None, float]
 
 @dataclass(frozen=True, slots=True)
 class RetrievalRequest:
-    """What all channels are asked with. `k` says how many candidates each may bring."""
+    """The input of every channel. `k` is the maximum number of candidates of each."""
 
     tenant: str
     plan: QueryPlan
@@ -55,7 +59,7 @@ class RetrievalRequest:
 
 
 def start_embedding(embed: Callable[[str], Coroutine[Any, Any, QueryEmbedding]], question: str, *, is_needed: bool) -> asyncio.Task[QueryEmbedding] | None:
-    """The question's vectors, begun at once: the lexical channel need not wait for them."""
+    """Start to embed the query at once: the lexical channel need not wait for the vectors."""
     return asyncio.ensure_future(embed(question)) if is_needed else None
 
 
@@ -67,7 +71,10 @@ async def retrieve_candidates(
     clock: Clock,
     on_hits: OnHits,
 ) -> ChannelCandidates:
-    """What each brings is told at once, by `seen`. Raises what the channels raised if none of them answered."""
+    """Query the channels concurrently; report the hits of each to `on_hits` as they arrive.
+
+    When every channel fails, the first channel's error is raised.
+    """
     calls: dict[Channel, Callable[[], Awaitable[_ChannelOutput]]] = {
         "lexical": lambda: _retrieve_lexical(snapshot, request),
         "semantic": lambda: _retrieve_semantic(snapshot, request, embedding_task),
@@ -91,8 +98,8 @@ async def retrieve_candidates(
 
 
 async def _gather_or_cancel(calls: Sequence[Coroutine[Any, Any, _ChannelOutcome]]) -> list[_ChannelOutcome]:
-    """No call outlives the others: if one ends the question, the rest are cancelled and waited for."""
     tasks = [asyncio.ensure_future(call) for call in calls]
+    # asyncio.gather leaves the other tasks running when one raises.
     try:
         return await asyncio.gather(*tasks)
     except BaseException:
@@ -103,7 +110,10 @@ async def _gather_or_cancel(calls: Sequence[Coroutine[Any, Any, _ChannelOutcome]
 
 
 async def _run_bounded(call: Callable[[], Awaitable[_ChannelOutput]], timeout_s: float, clock: Clock, on_hits: OnHits) -> _ChannelOutcome:
-    """The bulkhead between channels: whatever one raises, a bug of ours included, ends only the channel. A request that is wrong ends the question."""
+    """Run one channel with a timeout, and catch every error, bugs included, so that the other channels go on.
+
+    Only InvalidRequest propagates: it fails the query.
+    """
     started_at = clock()
     output: _ChannelOutput | None = None
     failure: AnabranchError | None = None
@@ -112,16 +122,16 @@ async def _run_bounded(call: Callable[[], Awaitable[_ChannelOutput]], timeout_s:
             output = await call()
         on_hits(output.hits)
     except TimeoutError:
-        failure = EngineUnavailable(
-            f"no answer within {timeout_s:g} s", code="TIMED_OUT", remedy="Raise the channel's timeout_s in the profile, or find what is slow."
-        )
+        failure = EngineUnavailable(f"Timed out after {timeout_s:g} s.", code="TIMED_OUT", remedy="Raise the channel's timeout_s in the profile.")
     except InvalidRequest:
         raise
     except AnabranchError as error:
         failure = error
     except Exception as error:
-        log.exception("a channel failed")
-        failure = EngineUnavailable(f"{type(error).__name__}: {error}", code="CHANNEL_FAILED", remedy="This is a bug: the server's log has its traceback.")
+        log.exception("channel_failed")
+        failure = EngineUnavailable(
+            f"{type(error).__name__}: {error}", code="CHANNEL_FAILED", remedy="Report this bug with the traceback from the server's log."
+        )
     return output, failure, elapsed_ms(started_at, clock())
 
 
@@ -139,7 +149,7 @@ async def _retrieve_lexical(snapshot: IndexSnapshot, request: RetrievalRequest) 
 
 async def _retrieve_semantic(snapshot: IndexSnapshot, request: RetrievalRequest, embedding_task: asyncio.Task[QueryEmbedding] | None) -> _ChannelOutput:
     if embedding_task is None:
-        raise EngineUnavailable("the question was not embedded")
+        raise EngineUnavailable("The query was not embedded.")
     embedded_query = await asyncio.shield(embedding_task)
     return _ChannelOutput(await snapshot.search_semantic(request.tenant, embedded_query.vector, filters=request.filters, k=request.k["semantic"]))
 
@@ -156,16 +166,19 @@ async def _retrieve_graph(snapshot: IndexSnapshot, request: RetrievalRequest) ->
 
 
 def weigh_seeds(seeds: Sequence[EntitySeed], plan: QueryPlan) -> list[EntitySeed]:
-    """Longest match first: a name inside another linked name is no seed. Each is worth what its spelling in the question is worth."""
+    """Drop names that lie inside a longer linked name.
+
+    The weight of the others is multiplied by that of their spelling in the query.
+    """
     keys = {seed.key for seed in seeds}
     longest_seeds = [seed for seed in seeds if not any(seed.key != key and f" {seed.key} " in f" {key} " for key in keys)]
     return [replace(seed, weight=seed.weight * plan.names.get(seed.key, 1.0)) for seed in longest_seeds]
 
 
 async def _await_embedding(embedding_task: asyncio.Task[QueryEmbedding] | None, timeout_s: float) -> QueryEmbedding | None:
-    """The question's vectors for later steps, or None where the embedder is away (the semantic channel, where it was asked, has waited and said so)."""
     if embedding_task is None:
         return None
+    # A failed embedder is no error here: the semantic channel, if used, has already reported it.
     await asyncio.wait({embedding_task}, timeout=timeout_s)
     return embedding_task.result() if embedding_task.done() and not embedding_task.cancelled() and embedding_task.exception() is None else None
 

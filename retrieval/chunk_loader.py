@@ -1,4 +1,4 @@
-"""The chunks that a question's channels bring, read as they come: what one channel has found is looked up while another still searches."""
+"""Load the chunks of one channel's hits while other channels still search."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ class ChunkLoader:
         self._tasks: list[asyncio.Task[Mapping[UUID, ChunkView]]] = []
 
     def load_hits(self, hits: Sequence[Hit]) -> None:
-        """Each chunk is read once, however many channels bring it."""
+        """Start loading the chunks of `hits` that are not loading yet."""
         new_ids = {hit.chunk_id for hit in hits} - self._requested_ids
         if new_ids:
             self._requested_ids |= new_ids
             self._tasks.append(asyncio.create_task(self._fetch_chunks(list(new_ids))))
 
     async def wait_for_chunks(self) -> dict[UUID, ChunkView]:
-        """All that was begun and is visible. Raises DatabaseUnavailable."""
+        """Wait for every started load and return the visible chunks. Raises DatabaseUnavailable."""
         return {chunk_id: view for loaded_chunks in await asyncio.gather(*self._tasks) for chunk_id, view in loaded_chunks.items()}
 
     async def close(self) -> None:
@@ -38,7 +38,7 @@ class ChunkLoader:
 
 @asynccontextmanager
 async def open_chunk_loader(snapshot: IndexSnapshot) -> AsyncIterator[ChunkLoader]:
-    """Nothing is read any longer when it ends."""
+    """Open a loader whose pending loads are cancelled on exit."""
     loader = ChunkLoader(snapshot)
     try:
         yield loader

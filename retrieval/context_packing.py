@@ -1,4 +1,4 @@
-"""Packing: the contexts that fit the token budget, numbered from 1."""
+"""Pack the contexts that fit the token budget, numbered from 1."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.ports.search import ChunkView, ParentView
 
 @dataclass(frozen=True, slots=True)
 class ContextPassage:
-    """A parent to answer from. `children` are what may be quoted, in order; `text` is what is read."""
+    """A parent passage to answer from. `children` may be quoted, in order of the text."""
 
     n: int
     parent: RankedParent
@@ -21,7 +21,7 @@ class ContextPassage:
 
     @property
     def readable_text(self) -> str:
-        """All that an answerer reads of it: title, section, column names of cut tables, text."""
+        """Title, section, column names of split tables, and text: all that an answer may rest on."""
         title = self.parent.best.chunk.title or ""
         return "\n".join(dict.fromkeys([title, self.view.section, *(child.prefix for child in self.children), self.text]))
 
@@ -34,7 +34,10 @@ class ContextPassage:
 def pack_contexts(
     parents: Sequence[RankedParent], views: Mapping[UUID, ParentView], children: Mapping[UUID, Sequence[ChunkView]], budget: int
 ) -> list[ContextPassage]:
-    """In order while the tokens last; one that does not fit is passed over. The first always goes in, by its best child alone if it is too long."""
+    """Take parents in order while the token budget lasts, skipping those that do not fit.
+
+    The first parent is always included, reduced to its best child when it alone exceeds the budget.
+    """
     contexts: list[ContextPassage] = []
     remaining_tokens = budget
     for parent in parents:

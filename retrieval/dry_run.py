@@ -1,4 +1,4 @@
-"""A question as it would go, without anybody hearing of it: for comparing one index with another."""
+"""Results of a query that is run without publishing anything, for comparing generations."""
 
 from __future__ import annotations
 
@@ -13,8 +13,6 @@ from schemas.questions import Trace
 
 @dataclass(frozen=True, slots=True)
 class DryRunPassage:
-    """A passage that was found: a parent chunk."""
-
     parent_id: UUID
     document_id: UUID
     external_id: str | None
@@ -22,7 +20,7 @@ class DryRunPassage:
 
 @dataclass(frozen=True, slots=True)
 class DryRun:
-    """`ranked` is best first, before refusal and trimming."""
+    """Ranked passages (best first, before refusal and trimming) and the decision to refuse."""
 
     generation: str
     passages: Sequence[DryRunPassage]

@@ -1,4 +1,4 @@
-"""Near-duplicates: passages that say the same are shown once, and no document's id is lost.
+"""Fold near-duplicate passages under the best of them, so that each is shown once and no document id is lost.
 
 MinHash (Broder 1997) over three-word shingles; passages of equal text fold without it.
 """
@@ -15,17 +15,20 @@ from retrieval.parent_expansion import RankedParent
 from retrieval.words import split_words
 
 PERMUTATIONS = 128
+# Estimated Jaccard similarity of the shingles from which on two passages are near-duplicates.
 MIN_SIMILARITY = 0.9
-"""Estimated Jaccard similarity of shingles from which on two passages are near-equal."""
 _SEED = 7
 _SHINGLE_WORDS = 3
+# Shorter passages fold only when their words are equal: one different word changes too much.
 _MIN_WORDS = 12
-"""Shorter passages fold only when their words are equal: one other word changes too much."""
 
 
 def fold_duplicates(parents: Sequence[RankedParent], scan_limit: int, n_distinct: int) -> list[RankedParent]:
-    """Each passage that is near-equal to a better one goes under it; order is kept. Equal texts are found among the first `read`; near-equal ones are
-    looked for until `wanted` different passages are there. The rest pass as they are."""
+    """Fold each passage under a better one that it nearly equals; keep the order.
+
+    Equal texts are folded among the first `scan_limit` parents. Near-equal ones are searched until
+    `n_distinct` different passages are found. Later parents are returned as they are.
+    """
     distinct: list[RankedParent] = []
     folded: dict[int, list[RankedParent]] = {}
     by_text: dict[str, int] = {}
@@ -46,7 +49,7 @@ def fold_duplicates(parents: Sequence[RankedParent], scan_limit: int, n_distinct
 
 
 class _Signature:
-    """What a passage is compared by; the MinHash is made only when a passage of about the same length is met."""
+    """Comparison key of a passage. The MinHash is computed only for passages of similar length."""
 
     def __init__(self, text: str) -> None:
         self._text = text

@@ -1,4 +1,4 @@
-"""Fusion: one score from the channels, with every number that entered it."""
+"""Fuse the channels' scores into one, and keep every number that entered it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from schemas.questions import Channel, ChannelRank
 
 Floats = NDArray[np.float64]
 
+# With fewer candidates, mean and deviation are meaningless: reciprocal ranks are fused instead.
 MIN_CANDIDATES = 20
-"""Candidates below which a mean and a deviation say nothing: then reciprocal ranks are fused."""
 
 
 @dataclass(frozen=True, slots=True)
 class FusedCandidate:
-    """A child chunk with its fused score; `parts` are the addends by name and what they were made of."""
+    """A child chunk with its fused score. `score_parts` holds the addends by name and their inputs."""
 
     chunk: ChunkView
     score: float
@@ -32,7 +32,7 @@ class FusedCandidate:
 
 @dataclass(frozen=True, slots=True)
 class Fusion:
-    """Candidates, best first, equal scores in the order of their ids. `numbers` holds method, weights, means and deviations."""
+    """Candidates, best first, ties by chunk id. `numbers` holds method, weights, means and deviations."""
 
     candidates: tuple[FusedCandidate, ...]
     numbers: Mapping[str, Any]
@@ -40,7 +40,10 @@ class Fusion:
 
 @dataclass(frozen=True, slots=True)
 class FusionInput:
-    """What is fused: each channel's hits, which channels gave all they had, and the word-pair scores of chunks."""
+    """Hits by channel, exhausted channels and word-pair scores by chunk.
+
+    `complete_channels` returned every hit they have, so a chunk that they lack scores 0 there.
+    """
 
     hits: Mapping[Channel, Sequence[Hit]]
     complete_channels: frozenset[Channel] = frozenset()
@@ -48,7 +51,11 @@ class FusionInput:
 
 
 def fuse_candidates(inputs: FusionInput, chunks: Mapping[UUID, ChunkView], profile: FusionProfile) -> Fusion:
-    """The sum of z-scores, or weighted reciprocal ranks where the profile says so or where deviations say nothing. Does not depend on the order of the hits."""
+    """Fuse by the sum of z-scores, or by weighted reciprocal ranks.
+
+    Reciprocal ranks are used when the profile says so, or when candidates are too few or their scores all
+    equal. The result does not depend on the order of the hits.
+    """
     places = {channel: _rank_hits(hits, chunks) for channel, hits in inputs.hits.items() if hits}
     ids = sorted({chunk_id for places_by_chunk in places.values() for chunk_id in places_by_chunk})
     if profile.method == "zscore" and len(ids) >= MIN_CANDIDATES:
@@ -71,7 +78,7 @@ def _fuse_z_scores(
     chunks: Mapping[UUID, ChunkView],
     profile: FusionProfile,
 ) -> Fusion | None:
-    """`Σ weight × (score − mean) / deviation` over the union of the candidates; None when every channel's deviation is zero."""
+    """Sum `weight × (score − mean) / deviation`; None when every deviation is zero."""
     total = np.zeros(len(ids))
     parts: dict[str, Floats] = {}
     numbers: dict[str, Any] = {"method": "zscore", "candidates": len(ids)}
@@ -91,13 +98,17 @@ def _fuse_z_scores(
 
 
 def _fill_scores(ids: list[UUID], places_by_chunk: Mapping[UUID, ChannelRank], *, complete: bool) -> Floats:
-    """Scores of the union. A chunk that the channel missed scores its least hit, an upper bound; or 0 if the channel gave all it had."""
+    """Return one score per candidate.
+
+    A chunk that the channel did not return scores the channel's lowest hit (an upper bound), or 0 when the
+    channel is complete.
+    """
     default_score = 0.0 if complete else min(channel_place.score for channel_place in places_by_chunk.values())
     return np.array([places_by_chunk[chunk_id].score if chunk_id in places_by_chunk else default_score for chunk_id in ids])
 
 
 def compute_z_scores(values: Floats) -> Floats:
-    """(value − mean) / deviation; zeros where all values are equal."""
+    """Return (value − mean) / deviation; zeros when all values are equal."""
     deviation = values.std()
     return (values - values.mean()) / deviation if deviation > 1e-12 else np.zeros(len(values))
 
@@ -105,7 +116,10 @@ def compute_z_scores(values: Floats) -> Floats:
 def _fuse_reciprocal_ranks(
     ids: list[UUID], places: Mapping[Channel, Mapping[UUID, ChannelRank]], chunks: Mapping[UUID, ChunkView], profile: FusionProfile
 ) -> Fusion:
-    """Weighted reciprocal rank fusion (Cormack, Clarke and Büttcher 2009) as a share of the most that the channels that answered can give."""
+    """Fuse by weighted reciprocal rank (Cormack, Clarke and Büttcher 2009).
+
+    Scores are a share of the maximum that the channels with hits can reach.
+    """
     max_sum = sum(get_weight(channel, profile) / (profile.rrf_k + 1) for channel in places) or 1.0
     parts = {
         f"{channel}_rrf": np.array(

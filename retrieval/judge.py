@@ -1,4 +1,7 @@
-"""The judge: nine checks of an answer. What costs nothing is checked here; the rest says that it was not."""
+"""Judge an answer by nine checks. Four are deterministic and run here.
+
+The other five need a judge model and are reported as not checked.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +26,10 @@ MODEL_CHECKS = ("relevance", "consistency", "toxicity", "bias", "contradiction")
 
 
 def judge_draft(draft: AnswerDraft, contexts: Sequence[ContextPassage], question: str) -> JudgeVerdict:
-    """FAIL_BLOCKED when a hard check fails: a number that stands neither in a context nor in the question, or a sentence that no citation covers."""
+    """Run all checks; FAIL_BLOCKED when a hard check fails.
+
+    Hard checks: a number that occurs neither in a context nor in the query, or a sentence without a citation.
+    """
     checks = [_check_coverage(draft), _check_groundedness(draft, contexts), _check_hallucination(draft, contexts, question), _check_pii(draft)]
     checks += [JudgeCheck(name=name, kind="model", result="not_checked", evidence="no judge model is configured") for name in MODEL_CHECKS]
     blocked = any(check.result == "fail" and check.severity == "hard" for check in checks)
@@ -38,7 +44,10 @@ def _check_coverage(draft: AnswerDraft) -> JudgeCheck:
 
 
 def _check_groundedness(draft: AnswerDraft, contexts: Sequence[ContextPassage]) -> JudgeCheck:
-    """Words of the answer that the contexts hold. Soft: an answer in another language than its sources shares few words with them."""
+    """Measure the share of the answer's words that the contexts hold.
+
+    Soft: answers in another language share few words with their sources.
+    """
     score = compute_support(_get_answer_text(draft), [context.readable_text for context in contexts])
     return _build_check("groundedness", score, MIN_GROUNDEDNESS, "soft", f"the contexts hold {score:.0%} of the answer's words")
 

@@ -1,4 +1,4 @@
-"""Language gate: words of one language say little about a text in another."""
+"""Drop lexical hits in another language than the query: shared words say little about such a text."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ from uuid import UUID
 from retrieval.query_plan import QueryPlan
 from schemas.ports.search import ChunkView, Hit
 
+# The filter is off in smaller corpora: a name that both languages share may be the only match.
 MIN_CORPUS_CHUNKS = 200
-"""Chunks below which the gate is off: in a tiny corpus a name that both languages share may be all there is."""
 
 
 def find_foreign_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan) -> list[Hit]:
-    """Hits in a document of another language than the question's; none while the question's language is not sure."""
+    """Return hits in documents of another language; none while the query's language is uncertain."""
     if not plan.language_sure:
         return []
     return [hit for hit in hits if hit.chunk_id in chunks and _is_foreign(chunks[hit.chunk_id], plan.language)]
 
 
 def filter_foreign_hits(hits: Sequence[Hit], chunks: Mapping[UUID, ChunkView], plan: QueryPlan, corpus_size: int) -> list[Hit]:
-    """Lexical hits without the foreign ones; all of them in a small corpus."""
+    """Return the hits without foreign ones; all of them in a small corpus."""
     foreign = {hit.chunk_id for hit in find_foreign_hits(hits, chunks, plan)} if corpus_size >= MIN_CORPUS_CHUNKS else set()
     return [hit for hit in hits if hit.chunk_id not in foreign]
 

@@ -1,4 +1,4 @@
-"""Expansion: children are found, parents are read."""
+"""Expand matched child chunks to the parent passages that are read."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from retrieval.fusion import FusedCandidate
 
 @dataclass(frozen=True, slots=True)
 class RankedParent:
-    """A parent by its best child. `duplicates` are parents with a near-equal best passage, best first, folded under this one."""
+    """A parent, scored by its best child. `duplicates` are near-equal parents folded under it, best first."""
 
     parent_id: UUID
     document_id: UUID
@@ -28,12 +28,15 @@ class RankedParent:
         return (-self.score, self.parent_id)
 
     def duplicate_documents(self) -> list[UUID]:
-        """Documents of the folded passages, without this one's own, best first."""
+        """List the other documents among the folded passages, best first."""
         return list(dict.fromkeys(other.document_id for other in self.duplicates if other.document_id != self.document_id))
 
 
 def expand_to_parents(candidates: Sequence[FusedCandidate], aggregation: Literal["max", "sum"]) -> list[RankedParent]:
-    """Parents, best first. `max` takes the best child's score; `sum` adds what each child has above the least candidate."""
+    """Return parents, best first.
+
+    `max` takes the best child's score; `sum` adds what each child scores above the lowest candidate.
+    """
     lowest_score = min((candidate.score for candidate in candidates), default=0.0)
     families: dict[UUID, list[FusedCandidate]] = {}
     for candidate in candidates:

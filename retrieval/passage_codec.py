@@ -1,4 +1,4 @@
-"""Passages as the record of a run keeps them, and as they are read from it again: everything but their texts, which the record names by their hash."""
+"""Convert passages to and from run records. Texts are recorded by their hash only."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ CHUNK_FIELDS = (
     *("parent_id", "document_id", "revision", "external_id", "title", "source_uri", "language", "kind", "prefix"),
     *("char_start", "char_end", "ordinal"),
 )
+# Fields that record and view have in common.
 PARENT_FIELDS = ("document_id", "section", "char_start", "char_end", "tokens", "ordinal")
-"""Fields that record and view have in common."""
+# Only channels and rerankers use these; the run record holds the resulting numbers.
 UNRECORDED_FIELDS: dict[str, Any] = {"positions": {}, "background_dense": None, "background_maxsim": None, "states": None}
-"""What only channels and rerankers look at: of them the record has the numbers."""
 
 
 def hash_text(text: str) -> str:
@@ -36,7 +36,7 @@ def restore_chunk(recorded: RecordedChunk, text: str) -> ChunkView:
 
 
 def restore_unread_chunk(chunk_id: UUID, parent_id: UUID, document_id: UUID, text: str) -> ChunkView:
-    """One that was ranked and not read: nothing but its text is asked for."""
+    """Build a view of a ranked chunk that was never read: only its text is known."""
     empty_fields: dict[str, Any] = dict.fromkeys(("external_id", "title", "source_uri", "language"))
     position_fields: dict[str, Any] = {
         "order": (),
@@ -52,7 +52,7 @@ def restore_unread_chunk(chunk_id: UUID, parent_id: UUID, document_id: UUID, tex
 
 
 def record_parent(view: ParentView, children: Iterable[ChunkView]) -> RecordedParent:
-    """`children` are those that could be quoted."""
+    """Record a parent. `children` are the chunks that could be quoted."""
     quotable = [child.chunk_id for child in children]
     return RecordedParent(id=view.parent_id, pages=list(view.pages), text_sha256=hash_text(view.text), children=quotable, **_copy_fields(view, PARENT_FIELDS))
 

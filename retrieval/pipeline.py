@@ -276,7 +276,7 @@ def _compute_candidate_limits(query_context: QueryContext, depth: int | None) ->
 
 def _mark_fallback(draft: AnswerDraft, model: str, error: AnabranchError | TimeoutError, timeout_s: float) -> AnswerDraft:
     """The quoted answer, which says why it is not a written one and what the failure cost."""
-    reason = error.detail if isinstance(error, AnabranchError) else f"no answer within {timeout_s:g} s"
+    reason = error.detail if isinstance(error, AnabranchError) else f"timed out after {timeout_s:g} s"
     note = f"The chat model {model} gave no usable answer ({reason}); the answer is quoted instead."
     model_error = error if isinstance(error, InvalidModelOutput) else None
     return replace(

@@ -1,4 +1,4 @@
-"""Named profiles, read from YAML files."""
+"""Load named retrieval profiles from YAML files."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.profiles import Profile
 
 
 class ProfileCatalog:
-    """Profiles by name. There is always a `default`."""
+    """Profiles by name. `default` always exists."""
 
     def __init__(self, profiles: Mapping[str, Profile]) -> None:
         self._profiles = {"default": Profile(), **profiles}
@@ -23,14 +23,17 @@ class ProfileCatalog:
         return sorted(self._profiles)
 
     def get(self, name: str) -> Profile:
-        """Raises InvalidRequest, which names those there are."""
+        """Raises InvalidRequest that lists the available profiles."""
         if name not in self._profiles:
-            raise InvalidRequest(f"There is no profile named {name!r}.", code="UNKNOWN_PROFILE", remedy=f"Use one of: {', '.join(self.names)}.")
+            raise InvalidRequest(f"Unknown profile {name!r}.", code="UNKNOWN_PROFILE", remedy=f"Available profiles: {', '.join(self.names)}.")
         return self._profiles[name]
 
 
 def load_profiles(*folders: Path) -> ProfileCatalog:
-    """Every `*.yaml` of the folders, named after its file; those of a later folder win. Raises ConfigurationError for a file that does not hold a profile."""
+    """Load every `*.yaml` of the folders, named after its file; later folders override earlier ones.
+
+    Raises ConfigurationError for a file that is not a valid profile.
+    """
     return ProfileCatalog({path.stem: _load_profile(path) for folder in folders for path in sorted(folder.glob("*.yaml"))})
 
 
@@ -39,5 +42,6 @@ def _load_profile(path: Path) -> Profile:
         return Profile.model_validate({"name": path.stem, **(yaml.safe_load(path.read_text(encoding="utf-8")) or {})})
     except (yaml.YAMLError, ValidationError, TypeError) as error:
         raise ConfigurationError(
-            f"{path} is no profile: {error}", remedy="Compare it with profiles/default.yaml; fields and bounds are in the reference."
+            f"Invalid profile {path}: {error}.",
+            remedy="Compare it with profiles/default.yaml; the reference lists all fields and bounds.",
         ) from error

@@ -1,4 +1,4 @@
-"""A question under way, and what was found for it."""
+"""State of a query that is being processed, and its retrieval result."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from schemas.questions import OnProgress, QueryRequest, Route, SearchRequest, Se
 
 @dataclass(frozen=True, slots=True)
 class QueryContext:
-    """One question under way."""
+    """A query that is being processed."""
 
     caller: Principal
     run_id: UUID
@@ -34,14 +34,12 @@ class QueryContext:
     plan: QueryPlan
     stopwatch: Stopwatch
     on_progress: OnProgress
-    generation: str | None = None
-    """Which is looked at; None: the one that is live at each look."""
+    generation: str | None = None  # None: the live generation at the time of each snapshot
     use_cache: bool = False
-    """Whether what was found before may be taken."""
 
     @property
     def cache_key(self) -> AnswerKey | None:
-        """Under which its answer is remembered. One that is streamed is made as it is told."""
+        """Cache key, or None for streamed answers, which are not cached."""
         if not self.use_cache or self.is_streamed or self.generation is None:
             return None
         return self.caller.tenant, format_readers_key(self.caller.readers), self.generation, type(self.request).__name__, self.request.model_dump_json()
@@ -53,7 +51,7 @@ class QueryContext:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalResult:
-    """What was found over one snapshot, before anything is answered. `views` are the parents that were read."""
+    """Ranked parents over one snapshot, before answering. `parent_views` are the parents that were read."""
 
     generation: str
     route: Route
@@ -62,14 +60,13 @@ class RetrievalResult:
     contexts: tuple[ContextPassage, ...] = ()
     results: tuple[SearchResult, ...] = ()
     parent_views: Mapping[UUID, ParentView] = field(default_factory=dict)
-    missing_collections: tuple[str, ...] = ()
-    """That the filters name and no document has."""
+    missing_collections: tuple[str, ...] = ()  # named by the filters, but without documents
+    # None when a channel, a model or the reranker failed: an incomplete result must not be cached.
     snapshot_version: SnapshotVersion | None = None
-    """Of the index; None where a channel, a model, the reranker or what it reads was lost."""
 
 
 class PassageReader(Protocol):
-    """Of a snapshot, what is needed once everything is ranked."""
+    """The part of IndexSnapshot that is used after ranking; a rerun implements it from its record."""
 
     async def fetch_parents(self, parent_ids: Sequence[UUID]) -> Mapping[UUID, ParentView]: ...
 
@@ -83,7 +80,7 @@ async def attach_results(query_context: QueryContext, result: RetrievalResult, s
 
 
 async def attach_contexts(query_context: QueryContext, result: RetrievalResult, snapshot: PassageReader) -> RetrievalResult:
-    """The best parents, trimmed and packed, with the children that may be quoted."""
+    """Trim and pack the best parents, with the children that may be quoted."""
     best = limit_per_document(result.ranking.parents, query_context.profile.fusion.per_document)
     trimmed = trim_parents(
         best[: min(query_context.request.k, query_context.profile.rerank.keep)], query_context.profile.answer.trim, result.relevance.background

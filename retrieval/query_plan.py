@@ -1,4 +1,4 @@
-"""Plan: what a question asks with, by rules."""
+"""Plan a query by rules: language, keywords and candidate entity names."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from dataclasses import dataclass
 from retrieval.words import extract_content_words, guess_language, guess_likelier_language, split_words, truncate_to_content_words
 from schemas.ports.engines import LanguageDetector, NameNormalizer
 
+# Content words that count; the text after the last of them is ignored.
 MAX_CONTENT_WORDS = 64
-"""Content words of a question that count: what follows the last of them is not read."""
+# Longest name that is matched without capitals or quotes, in words.
 MAX_NAME_WORDS = 4
-"""Words of a name that is looked for without capitals or quotes."""
 _MAX_NAME_CANDIDATE_WORDS = 64
 _QUOTED = re.compile('["“”„«»]([^"“”„«»]{2,120})["“”„«»]')
 _JOINERS = "of|the|de|da|do|das|dos|del|la|van|von|der|&"
@@ -22,7 +22,10 @@ _CAPITALISED = re.compile(rf"(?<!\w){_NAME_WORD}(?:[ ](?:(?:{_JOINERS})[ ])?{_NA
 
 @dataclass(frozen=True, slots=True)
 class QueryPlan:
-    """`names` are the folded keys that may be entities, with what a match of each is worth: 1 written as a name, less for plain words."""
+    """The analyzed query.
+
+    `names` maps normalized candidate entity names to their weight: 1 when written as a name, less otherwise.
+    """
 
     question: str
     language: str | None
@@ -33,7 +36,10 @@ class QueryPlan:
 
     @property
     def has_topic(self) -> bool:
-        """False for function words alone ("What is it?"). Capitals make a topic of one ("the WHO") only where not every word has them."""
+        """False for function words alone ("What is it?").
+
+        Capitalized ones ("the WHO") count as a topic, unless every word is capitalized.
+        """
         return bool(self.keywords) or (bool(self.written_names) and not (self.question.istitle() or self.question.isupper()))
 
 
@@ -52,7 +58,10 @@ def plan_query(question: str, requested_language: str | None, languages: Languag
 
 
 def detect_question_language(question: str, requested: str | None, languages: LanguageDetector) -> tuple[str | None, bool]:
-    """The language and whether it is sure: given or clearly told by the function words. Detected or barely told, it is not (both err on short questions)."""
+    """Return the language, and whether it is certain.
+
+    Certain: requested, or clearly indicated by function words. Detectors err on short queries.
+    """
     if requested:
         return requested.lower().split("-")[0], True
     guessed_language = guess_language(question)
@@ -60,7 +69,10 @@ def detect_question_language(question: str, requested: str | None, languages: La
 
 
 def find_written_names(question: str) -> Iterator[str]:
-    """Spans that are written as names: quoted, or capitalised (the first word only if another capitalised one follows)."""
+    """Yield spans written as names: quoted, or capitalized.
+
+    A first word needs another capitalized word after it.
+    """
     yield from (match.group(1).strip() for match in _QUOTED.finditer(question))
     for match in _CAPITALISED.finditer(question):
         name = match.group().rstrip(".'’-&")
@@ -72,7 +84,10 @@ def find_written_names(question: str) -> Iterator[str]:
 
 
 def weigh_name_keys(question: str, written: tuple[str, ...], names: NameNormalizer) -> dict[str, float]:
-    """Folded keys: written names count 1, phrases of two to four words .8, single content words .5."""
+    """Return weights by normalized name.
+
+    Written names weigh 1, phrases of two to four words 0.8, single content words 0.5.
+    """
     keys: dict[str, float] = {}
     for name in written:
         _raise_weight(keys, names.normalize(name), 1.0)

@@ -1,4 +1,4 @@
-"""From a question to ranked parents: route → channels → fuse → expand → rerank → fold, all over one snapshot."""
+"""Rank parents over one snapshot: channels → fuse → expand → rerank → fold."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ from schemas.ports.search import ChunkView, Hit, IndexSnapshot
 from schemas.profiles import Profile
 from schemas.questions import Channel
 
+# Limit on deepening a channel, however few documents its candidates belong to.
 MAX_CANDIDATES_PER_CHANNEL = 4000
-"""Candidates of one channel at most, however few documents they belong to."""
 
 
 @dataclass(frozen=True, slots=True)
 class RankingResources:
-    """What ranking needs besides the question. Without a reranker the fused order stands."""
+    """Dependencies of ranking. Without a reranker the fused order stands."""
 
     snapshot: IndexSnapshot
     reranker: Reranker | None
@@ -40,7 +40,7 @@ class RankingResources:
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Parents, best first, near-duplicates folded. `reranked` is None where no reranker was asked."""
+    """Parents, best first, near-duplicates folded. `reranked` is None without a reranker."""
 
     parents: tuple[RankedParent, ...]
     candidates: ChannelCandidates
@@ -53,7 +53,7 @@ class Ranking:
 
     @property
     def is_complete(self) -> bool:
-        """Whether everything that was asked has answered, the blobs of token states included."""
+        """True when every channel and the reranker succeeded, token states included."""
         return not self.candidates.failed and (self.reranked is None or (self.reranked.is_reranked and not self.reranked.unread_states_count))
 
     @property
@@ -62,7 +62,7 @@ class Ranking:
 
     @property
     def numbers(self) -> dict[str, Any]:
-        """Every number that entered a sum, but for those of single candidates."""
+        """Every number that entered a score, except those of single candidates."""
         rerank_numbers = dict(self.reranked.numbers) if self.reranked else {}
         return {"fusion": dict(self.fusion.numbers), "idf": {name: dict(weights) for name, weights in self.idf.items()}, "rerank": rerank_numbers}
 
@@ -75,8 +75,11 @@ async def rank_parents(
     n_distinct: int,
     depth: int | None = None,
 ) -> Ranking:
-    """At least the first `wanted` parents differ. With a `depth`, channels are asked again with more candidates until each has that many documents or
-    gives no more."""
+    """Rank parents; at least the first `n_distinct` are not near-duplicates of each other.
+
+    With a `depth`, each channel is queried again with more candidates until it has that many documents or is
+    exhausted.
+    """
     async with open_chunk_loader(resources.snapshot) as chunk_loader:
         with resources.stopwatch.measure_step("channels"):
             candidates = await _retrieve_to_depth(resources, request, channels, embedding_task, depth, chunk_loader.load_hits)
@@ -123,8 +126,8 @@ def _is_shallow(candidates: ChannelCandidates, channel: Channel, depth: int) -> 
 async def _filter_by_language(
     snapshot: IndexSnapshot, request: RetrievalRequest, candidates: ChannelCandidates, chunks: Mapping[UUID, ChunkView]
 ) -> ChannelCandidates:
-    """The size of the corpus is asked for only where the gate would close on something."""
     lexical_hits: Sequence[Hit] = candidates.hits.get("lexical", ())
+    # Counting the corpus costs a query: do it only when there is something to filter.
     if not find_foreign_hits(lexical_hits, chunks, request.plan):
         return candidates
     native_hits = filter_foreign_hits(lexical_hits, chunks, request.plan, await snapshot.count_chunks(request.tenant))

@@ -1,4 +1,4 @@
-"""A recorded run as values: its candidates, and the passages that were read."""
+"""A recorded run, parsed: its request, response, candidates and the passages that were read."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from schemas.run_records import RecordedChunk, RecordedParent, RunRecord
 
 
 class RecordedCandidate(BaseModel):
-    """As `retrieval.run_events` records it; `rerank_score` is of its parent."""
+    """A candidate as `retrieval.run_events` records it. `rerank_score` belongs to its parent."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -48,7 +48,7 @@ class RecordedRun:
 
     @property
     def is_quoted(self) -> bool:
-        """Whether its sentences were taken from the passages, and no model wrote them."""
+        """True when the sentences were quoted from passages rather than written by a model."""
         draft = self.basis.draft
         return draft is None or draft.model == MODEL or draft.reply is None
 
@@ -56,19 +56,23 @@ class RecordedRun:
         return {candidate.chunk_id: candidate.parts["word_pairs"] for candidate in self.candidates if "word_pairs" in candidate.parts}
 
     def check_texts(self, texts: Mapping[UUID, str]) -> None:
-        """Raises NotFound where a passage that was read is gone."""
+        """Raises NotFound when the text of a passage that was read no longer exists."""
         passages: list[RecordedChunk | RecordedParent] = [*self.basis.chunks, *self.basis.parents]
         missing = [passage for passage in passages if passage.id not in texts]
         if missing:
             documents = ", ".join(sorted({str(passage.document_id) for passage in missing}))
             raise NotFound(
-                f"{len(missing)} passages that run {self.response.run_id} was answered from are gone, of document {documents}",
+                f"{len(missing)} passages that run {self.response.run_id} was answered from were deleted, from document {documents}.",
                 code="PASSAGE_GONE",
-                remedy="The document was erased, or its texts were lost with a generation that a rebuild did not make; the recorded answer is all there is.",
+                remedy="The document was erased, or its generation was dropped. Only the recorded answer remains.",
             )
 
     def restore_chunks(self, texts: Mapping[UUID, str]) -> dict[UUID, ChunkView]:
-        """Of every candidate. One that was ranked and not read has only its text; where that is gone its hash stands for it, so that equal ones stay equal."""
+        """Restore the chunk of every candidate.
+
+        A candidate that was not read has only its text. When that is deleted, its hash stands in, so that
+        duplicates stay duplicates.
+        """
         read_chunks = {chunk.id: restore_chunk(chunk, texts[chunk.id]) for chunk in self.basis.chunks}
         return {
             candidate.chunk_id: restore_unread_chunk(
@@ -82,7 +86,7 @@ class RecordedRun:
 
 
 class RecordedSnapshot:
-    """The part of `IndexSnapshot` that is asked once everything is ranked."""
+    """PassageReader over the recorded passages."""
 
     def __init__(self, basis: RunRecord, chunks: Mapping[UUID, ChunkView], parents: Mapping[UUID, ParentView]) -> None:
         self._families = {parent.id: parent.children for parent in basis.parents}
@@ -96,16 +100,23 @@ class RecordedSnapshot:
 
 
 def parse_run(run: Mapping[str, Any]) -> RecordedRun:
-    """Raises NotFound for a run without its question, its answer or its basis (code RUN_INCOMPLETE), and for one of which nothing is left (RUN_ERASED)."""
+    """Parse a row of table `runs`.
+
+    Raises NotFound with code RUN_INCOMPLETE when request, response or basis is missing, and RUN_ERASED when
+    all are.
+    """
     missing = [name for name in ("request", "response", "basis") if not run[name]]
-    if len(missing) == 3:  # one that was only begun has its question
-        remedy = "Nothing brings it back; ask again."
-        raise NotFound(f"what run {run['run_id']} asked and answered was erased, with a document that it names", code="RUN_ERASED", remedy=remedy)
+    if len(missing) == 3:  # a run that has only started still has its request
+        raise NotFound(
+            f"Run {run['run_id']} was erased together with a document that it names.",
+            code="RUN_ERASED",
+            remedy="Send the query again.",
+        )
     if missing:
         raise NotFound(
-            f"run {run['run_id']} has no {', no '.join(missing)}",
+            f"Run {run['run_id']} has no {', no '.join(missing)}.",
             code="RUN_INCOMPLETE",
-            remedy="It is still under way, failed, or was recorded by a version that kept less.",
+            remedy="It is still running, has failed, or was recorded by an older version.",
         )
     is_query = run["kind"] == "query"
     try:
@@ -118,10 +129,14 @@ def parse_run(run: Mapping[str, Any]) -> RecordedRun:
             str(run["answered_at"]) if run.get("answered_at") else None,
         )
     except ValidationError as error:
-        raise NotFound(f"run {run['run_id']} was recorded in another form: {error.error_count()} fields differ", code="RUN_INCOMPLETE") from error
+        raise NotFound(
+            f"Run {run['run_id']} was recorded in another format: {error.error_count()} fields differ.",
+            code="RUN_INCOMPLETE",
+            remedy="Send the query again.",
+        ) from error
 
 
 def list_required_texts(run: RecordedRun) -> list[RecordedText]:
-    """Each chunk and parent once."""
+    """List each recorded chunk and parent once."""
     passages: list[RecordedText] = [*run.basis.parents, *run.basis.chunks, *run.candidates]
     return list({passage.id: passage for passage in reversed(passages)}.values())

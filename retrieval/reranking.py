@@ -1,4 +1,4 @@
-"""Reranking: a closer look at the best parents."""
+"""Rerank the best parents with a more expensive model."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from schemas.profiles import RerankProfile
 
 @dataclass(frozen=True, slots=True)
 class RerankResult:
-    """Parents, best first. `done` is False where the reranker could not look: then the fused order stands and `notes` say why.
-    `unread` counts children whose token states are stored and could not be read."""
+    """Parents, best first.
+
+    When the reranker could not run, `is_reranked` is False, the fused order stands and `notes` say why.
+    `unread_states_count` counts children whose stored token states could not be read.
+    """
 
     parents: tuple[RankedParent, ...]
     is_reranked: bool
@@ -45,7 +48,11 @@ async def rerank_parents(
     states: TokenStateReader,
     profile: RerankProfile,
 ) -> RerankResult:
-    """The first `profile.parents` are offered. `added`: fused score + weight × z of the rerank score; `replaces`: the reranker's order, the rest behind."""
+    """Rerank the first `profile.parents` parents.
+
+    `added`: fused score + weight × z-score of the rerank score. `replaces`: the reranker's order, followed by
+    the parents that it did not score.
+    """
     offered, rest = parents[: profile.parents], parents[profile.parents :]
     if reranker.role == "added" and (query is None or query.states is None):
         return _keep_fused_order(parents, "not reranked: the question has no token states")
@@ -58,7 +65,7 @@ async def rerank_parents(
     except AnabranchError as error:
         return _keep_fused_order(parents, f"not reranked: {error.detail}")
     except TimeoutError:
-        return _keep_fused_order(parents, f"not reranked: {reranker.name} gave no answer within {profile.timeout_s:g} s")
+        return _keep_fused_order(parents, f"not reranked: {reranker.name} timed out after {profile.timeout_s:g} s")
     n_without_states = sum(not passage.states for passage in passages)
     notes = (f"{n_without_states} of {len(passages)} passages were reranked without token states",) if n_without_states and reranker.role == "added" else ()
     score_by_parent = {passage.id: score for passage, score in zip(passages, scores, strict=True) if reranker.role == "replaces" or passage.states}
@@ -68,7 +75,7 @@ async def rerank_parents(
 async def _build_passages(
     offered: Sequence[RankedParent], reranker: Reranker, snapshot: IndexSnapshot, states: TokenStateReader
 ) -> tuple[list[RerankPassage], dict[UUID, list[ChunkView]], int]:
-    """What the reranker reads of each parent, and how many children have states that could not be read."""
+    """Build the passages to score; also return their children and the number of unreadable token states."""
     ids = [parent.parent_id for parent in offered]
     if reranker.role == "replaces":
         texts = await snapshot.fetch_parents(ids)
@@ -101,7 +108,10 @@ def combine_scores(
     notes: tuple[str, ...],
     children: Mapping[UUID, Sequence[ChunkView]],
 ) -> RerankResult:
-    """Fused scores and rerank scores as one order. `scores` are of offered parents, in their order; not empty."""
+    """Combine fused scores and rerank scores into one order.
+
+    `scores` belong to offered parents, in their order, and are not empty.
+    """
     values = np.array(list(scores.values()), np.float64)
     numbers = {"mean": float(values.mean()), "deviation": float(values.std()), "weight": profile.weight, "role": role, "offered": len(offered)}
     if role == "replaces":
@@ -123,12 +133,12 @@ def combine_scores(
 
 
 def _append_unscored(unscored: Sequence[RankedParent], lowest_score: float) -> list[RankedParent]:
-    """In their order and at their distances from each other, from the least score that was given downwards: scores of one list fall."""
+    """Shift unscored parents below the lowest rerank score, so that scores fall along the list."""
     return [replace_score(parent, lowest_score - (unscored[0].score - parent.score), None, {}) for parent in unscored]
 
 
 def _add_rerank_score(parent: RankedParent, score: float | None, z: float, weight: float) -> RankedParent:
-    """A parent that was not offered, or has no states, counts as the least that was."""
+    """Add the weighted z-score; parents without a rerank score get the lowest z of all."""
     return replace_score(parent, parent.score + weight * float(z), score, {"rerank_z": float(z)})
 
 

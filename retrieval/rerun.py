@@ -1,4 +1,7 @@
-"""A past question answered again as it was: from fusion on, by the recorded candidates, numbers and words of engines. No engine and no index is asked."""
+"""Rerun a recorded query from fusion on.
+
+Uses the recorded candidates, numbers and engine replies; calls no engine and no index.
+"""
 
 from __future__ import annotations
 
@@ -37,8 +40,11 @@ from schemas.run_records import RecordedReply
 
 @dataclass(frozen=True, slots=True)
 class Rerun:
-    """`same`: the response equals the recorded one, its trace (with the clock times of then) taken over. `differences` name the fields that do not.
-    `missing` are passages whose text is nowhere any more and that no part of the answer was read from."""
+    """The response of a rerun, compared with the recorded one.
+
+    `same` ignores the trace, which is copied from the record. `differences` names the fields that differ.
+    `missing` lists candidates whose text no longer exists and that the answer was not read from.
+    """
 
     response: SearchResponse | QueryResponse
     same: bool
@@ -47,7 +53,10 @@ class Rerun:
 
 
 async def rerun_run(run: Mapping[str, Any], caller: Principal, texts: RecordedTexts, sentences: SentenceSplitter) -> Rerun:
-    """`run` is a row of table `runs`. Raises NotFound where it holds too little, or where a text that was read is gone."""
+    """Rerun a row of table `runs`.
+
+    Raises NotFound when the record is incomplete, or when a text that was read no longer exists.
+    """
     record = parse_run(run)
     recovered_texts = await texts.fetch_texts(caller, list_required_texts(record))
     record.check_texts(recovered_texts)
@@ -97,7 +106,7 @@ def _restore_hits(record: RecordedRun, channel: Channel) -> Sequence[Hit]:
 
 
 def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> RerankResult:
-    """By the recorded scores; the fused order where none were given."""
+    """Apply the recorded rerank scores; keep the fused order when there are none."""
     role = record.numbers.get("rerank", {}).get("role")
     scores = {candidate.parent_id: candidate.rerank_score for candidate in record.candidates if candidate.rerank_score is not None}
     if role not in ("added", "replaces") or not scores:
@@ -109,9 +118,9 @@ def _restore_reranking(record: RecordedRun, parents: Sequence[RankedParent]) -> 
 
 
 def _restore_relevance(record: RecordedRun, parents: Sequence[RankedParent]) -> RelevanceDecision:
-    """Whether it was refused had to be told from the numbers before it was recorded with them."""
     recorded = record.numbers["refusal"]
     best, threshold = recorded["best"], recorded["threshold"]
+    # Older records lack `refused`: derive it from the numbers.
     is_refused = not parents if best is None or threshold is None else best < threshold
     return RelevanceDecision(recorded.get("refused", is_refused), best, threshold, recorded["background"], recorded["reason"])
 
@@ -130,10 +139,10 @@ async def _rerun_query(
 
 
 async def _redraft(result: RetrievalResult, record: RecordedRun, plan: QueryPlan, sentences: SentenceSplitter) -> AnswerDraft:
-    """Sentences and citations are made anew; what cannot be (who answered, at what cost, what was said of it) is taken over."""
+    """Rebuild sentences and citations; copy model, cost, limitations and assumptions from the record."""
     recorded = record.basis.draft
     if recorded is None:
-        raise NotFound(f"run {record.response.run_id} recorded no draft, though passages suited", code="RUN_INCOMPLETE", remedy="Ask again.")
+        raise NotFound(f"Run {record.response.run_id} has no recorded draft.", code="RUN_INCOMPLETE", remedy="Send the query again.")
     quote_candidates = extract_quote_candidates(result.contexts, sentences)
     if record.is_quoted or recorded.reply is None:
         draft = await compose_quoted_answer(quote_candidates, plan, _RecordedCloseness(recorded.closeness))
@@ -145,7 +154,7 @@ async def _redraft(result: RetrievalResult, record: RecordedRun, plan: QueryPlan
 
 @dataclass(frozen=True, slots=True)
 class _RecordedCloseness:
-    """The closeness that was found then."""
+    """Return the recorded closeness scores instead of calling an engine."""
 
     closeness: Sequence[float] | None
 
@@ -155,7 +164,7 @@ class _RecordedCloseness:
 
 
 class _RecordedChat:
-    """A chat that says again what it said then."""
+    """ChatModel that returns the recorded reply."""
 
     def __init__(self, reply: RecordedReply) -> None:
         self._reply, self.model = reply, reply.model

@@ -1,4 +1,4 @@
-"""From a draft to what is said: an answer, or a refusal in the question's language."""
+"""Build the response from a draft: an answer, or a refusal in the query's language."""
 
 from __future__ import annotations
 
@@ -13,12 +13,15 @@ from schemas.questions import JudgeVerdict, QueryRequest, QueryResponse, Refusal
 
 
 def should_answer(query_context: QueryContext, result: RetrievalResult) -> bool:
-    """Whether an answer is tried at all."""
+    """True when there are contexts, and the relevance check did not refuse them."""
     return bool(result.contexts) and not (result.relevance.refused and query_context.profile.answer.refuse)
 
 
 def build_response(query_context: QueryContext, result: RetrievalResult, draft: AnswerDraft | None, build_trace: Callable[[], Trace]) -> QueryResponse:
-    """Without a draft nothing suited. `trace` is asked at the end."""
+    """Build the response; a missing draft means a refusal.
+
+    `build_trace` is called last, so that timings include the judge.
+    """
     code, judgement = _judge_draft(query_context, result, draft)
     published_draft = draft if code is None else None
     includes_contexts = not isinstance(query_context.request, QueryRequest) or query_context.request.return_context
@@ -45,7 +48,7 @@ def build_response(query_context: QueryContext, result: RetrievalResult, draft: 
 
 
 def format_missing_collections(result: RetrievalResult) -> list[str]:
-    """A sentence for each."""
+    """Format one sentence for each missing collection."""
     return [f"There is no collection {name!r}." for name in result.missing_collections]
 
 

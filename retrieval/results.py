@@ -1,4 +1,4 @@
-"""Results as they are sent."""
+"""Build search results."""
 
 from __future__ import annotations
 
@@ -13,11 +13,10 @@ from schemas.questions import SearchResult
 from schemas.values import Span
 
 MAX_SNIPPET_CHARACTERS = 400
-"""Characters of a snippet at most."""
 
 
 def build_results(parents: Sequence[RankedParent], views: Mapping[UUID, ParentView], keywords: Sequence[str], *, explain: bool) -> list[SearchResult]:
-    """Numbered from 1. A parent that can no longer be read is left out."""
+    """Build results, ranked from 1. Parents that are no longer readable are left out."""
     readable_parents = [parent for parent in parents if parent.parent_id in views]
     return [_build_result(rank, parent, views[parent.parent_id], keywords, explain) for rank, parent in enumerate(readable_parents, 1)]
 
@@ -48,7 +47,7 @@ def _build_result(rank: int, parent: RankedParent, view: ParentView, keywords: S
 
 
 def explain_score(parent: RankedParent) -> dict[str, Any]:
-    """Every number that entered the score; the addends of fusion are those of the best child."""
+    """Return every number that entered the score. Fusion addends are those of the best child."""
     return {"score": parent.score, "rerank_score": parent.rerank_score, "children_found": parent.children_count, **parent.score_parts}
 
 
@@ -61,14 +60,14 @@ def list_pages(spans: Sequence[Span]) -> list[int]:
 
 
 def format_link(document_id: UUID, pages: Sequence[int], char_start: int, char_end: int) -> str:
-    """The original file at its page; without pages the Markdown at its characters (RFC 5147)."""
+    """Link to the file at its page or, without pages, to the Markdown at its characters (RFC 5147)."""
     if pages:
         return f"/v1/documents/{document_id}/file#page={pages[0]}"
     return f"/v1/documents/{document_id}/markdown#char={char_start},{char_end}"
 
 
 def extract_snippet(text: str, keywords: Sequence[str]) -> str:
-    """Up to 400 characters of the text, from the words before the first keyword on."""
+    """Return up to 400 characters of the text, starting shortly before the first keyword."""
     line = " ".join(text.split())
     if len(line) <= MAX_SNIPPET_CHARACTERS:
         return line

@@ -1,4 +1,4 @@
-"""Two answers to a question side by side: which passages moved, came and went, and why. Pure."""
+"""Compare two runs of a query: passages that moved, disappeared or appeared, and why. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CAUSE_ORDER = ("request", "profile", "generation", "document", "ranking")
 
 @dataclass(frozen=True, slots=True)
 class DiffFacts:
-    """What tells why: the generations of both answers, and the documents as they are now. What is unknown explains nothing."""
+    """Generations of both runs and current documents, for explaining differences. May be incomplete."""
 
     generations: Mapping[str, Generation]
     documents: Mapping[UUID, CurrentDocument]
@@ -57,7 +57,10 @@ def compare_runs(then: RecordedRun, now: RecordedRun, facts: DiffFacts) -> RunDi
 
 
 def get_passages(run: RecordedRun) -> Sequence[SearchResult]:
-    """What was read, ranked. A question without `return_context` tells only what it cited."""
+    """Return the ranked passages.
+
+    Without `return_context`, an answer records only its contexts that were returned.
+    """
     return run.response.contexts if isinstance(run.response, QueryResponse) else run.response.results
 
 
@@ -75,7 +78,7 @@ def describe_side(run: RecordedRun) -> ComparedRun:
 
 
 class _ChangeExplainer:
-    """The reasons that there can be, from what differs around the passages."""
+    """Explain changes by differences in request, profile, generation, documents and ranking."""
 
     def __init__(self, then: RecordedRun, now: RecordedRun, facts: DiffFacts, revisions_then: Mapping[UUID, int], revisions_now: Mapping[UUID, int]) -> None:
         self._then, self._now, self._documents, self._revisions_then, self._revisions_now = then, now, facts.documents, revisions_then, revisions_now
@@ -86,33 +89,33 @@ class _ChangeExplainer:
 
     def explain_run(self) -> Iterable[ChangeReason]:
         if self.request_changes:
-            yield ChangeReason(cause="request", detail=f"asked with another {', '.join(self.request_changes)}")
+            yield ChangeReason(cause="request", detail=f"the request differs in {', '.join(self.request_changes)}")
         if self.profile_changes:
-            yield ChangeReason(cause="profile", detail=f"the profile has another {', '.join(self.profile_changes)}")
+            yield ChangeReason(cause="profile", detail=f"the profile differs in {', '.join(self.profile_changes)}")
         if self.generation_reason:
             yield self.generation_reason
 
     def explain_gone(self, passage: SearchResult) -> ChangeReason:
         document_now = self._documents.get(passage.document_id)
         if document_now is not None and document_now.visible_revision is None:
-            return ChangeReason(cause="document", detail=f"{_format_name(passage)} answers no question any more ({document_now.state})")
+            return ChangeReason(cause="document", detail=f"{_format_name(passage)} is no longer searchable ({document_now.state})")
         revision = self._revisions_now.get(passage.document_id) or (document_now.visible_revision if document_now else None)
         if revision is not None and revision != passage.revision:
-            return ChangeReason(cause="document", detail=f"{_format_name(passage)} went from revision {passage.revision} to {revision}")
+            return ChangeReason(cause="document", detail=f"{_format_name(passage)} changed from revision {passage.revision} to {revision}")
         if passage.parent_id in self._candidates:
-            return self._explain_by_run() or ChangeReason(cause="ranking", detail=f"{_format_name(passage)} is still found, below what is read")
-        return self._explain_by_run() or ChangeReason(cause="ranking", detail=f"other passages than those of {_format_name(passage)} are closer now")
+            return self._explain_by_run() or ChangeReason(cause="ranking", detail=f"{_format_name(passage)} is still retrieved, below the ranks that are read")
+        return self._explain_by_run() or ChangeReason(cause="ranking", detail=f"other passages now rank above {_format_name(passage)}")
 
     def explain_new(self, passage: SearchResult) -> ChangeReason:
         previous_revision = self._revisions_then.get(passage.document_id)
         if previous_revision is not None and previous_revision != passage.revision:
-            return ChangeReason(cause="document", detail=f"{_format_name(passage)} went from revision {previous_revision} to {passage.revision}")
+            return ChangeReason(cause="document", detail=f"{_format_name(passage)} changed from revision {previous_revision} to {passage.revision}")
         if passage.document_id not in {candidate.document_id for candidate in self._then.candidates}:
-            return self._explain_by_run() or ChangeReason(cause="document", detail=f"{_format_name(passage)} was not found then: it is new, or has changed")
-        return self._explain_by_run() or ChangeReason(cause="ranking", detail=f"{_format_name(passage)} was found then, below what was read")
+            return self._explain_by_run() or ChangeReason(cause="document", detail=f"{_format_name(passage)} was not retrieved then: it is new or has changed")
+        return self._explain_by_run() or ChangeReason(cause="ranking", detail=f"{_format_name(passage)} was retrieved then, below the ranks that were read")
 
     def explain_moved(self) -> ChangeReason | None:
-        return self._explain_by_run() or ChangeReason(cause="ranking", detail="passages around it came or went, or the numbers of the corpus have moved")
+        return self._explain_by_run() or ChangeReason(cause="ranking", detail="neighboring passages or corpus statistics changed")
 
     def _explain_by_run(self) -> ChangeReason | None:
         return next(iter(self.explain_run()), None)
@@ -144,7 +147,7 @@ def _get_citations(run: RecordedRun) -> Any:
 
 
 def _get_request(run: RecordedRun) -> dict[str, Any]:
-    """What changes an answer; which generation is compared by itself."""
+    """Return the request fields that can change an answer. Generations are compared separately."""
     request_fields = run.request.model_dump(mode="json", exclude={"stream", "debug", "explain", "generation"})
     return {"kind": type(run.response).__name__, **request_fields}
 
@@ -161,12 +164,12 @@ def _diff_settings(then: Mapping[str, Any], now: Mapping[str, Any], path: str = 
 
 
 def _explain_generations(then: str, now: str, generations: Mapping[str, Generation]) -> ChangeReason | None:
-    """Two generations made in the same way (a rebuild) explain nothing."""
+    """Compare two generations. Equal fingerprints (a rebuild) explain nothing."""
     if then == now:
         return None
     generation_then, generation_now = generations.get(then), generations.get(now)
     if generation_then is None or generation_now is None:
-        return ChangeReason(cause="generation", detail=f"generation {then} answered then, {now} now")
+        return ChangeReason(cause="generation", detail=f"generation {then} served then, {now} serves now")
     stages = [stage for stage in generation_then.how if generation_then.how[stage] != generation_now.how.get(stage)]
     return ChangeReason(cause="generation", detail=f"generation {now} differs from {then} in {', '.join(stages)}") if stages else None
 

@@ -1,4 +1,4 @@
-"""What is published of a question: that it came, and all that went into its answer."""
+"""Build the events that a query publishes: received, and answered with everything that entered the answer."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from schemas.principals import Principal
 from schemas.questions import QueryRequest, QueryResponse, SearchRequest, SearchResponse
 from schemas.run_records import RunRecord
 
+# Must return at once. Implementations buffer, so that an unreachable log never fails a query.
 PublishRunEvent = Callable[[EventData], None]
-"""Takes a fact and returns at once: a bounded buffer, so that a log that is away never fails a question."""
 
 
 def discard_event(event: EventData) -> None:
-    """For those who keep no record of questions."""
+    """Publish nothing."""
 
 
 def build_query_received(run_id: UUID, caller: Principal, request: SearchRequest, received_at: datetime) -> QueryReceived:
@@ -32,7 +32,10 @@ def build_query_received(run_id: UUID, caller: Principal, request: SearchRequest
 def build_query_answered(
     tenant: str, response: SearchResponse | QueryResponse, ranking: Ranking, numbers: dict[str, Any], answered_at: datetime, basis: RunRecord | None = None
 ) -> QueryAnswered:
-    """`candidates` are those of every channel with each of their numbers; from them the steps from fusion on can be run again."""
+    """Build the event. `ranking` provides the candidates of all channels with all their numbers.
+
+    A rerun starts from these candidates at fusion.
+    """
     return QueryAnswered(
         run_id=response.run_id,
         tenant=tenant,

@@ -1,4 +1,4 @@
-"""What a question leaves behind so that it can be answered again: all that entered besides candidates and numbers, texts by their hash."""
+"""Build the run record: all inputs of an answer besides candidates and numbers, for reruns. Texts by hash."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def build_run_record(query_context: QueryContext, result: RetrievalResult, draft
 
 
 def _iterate_read_chunks(result: RetrievalResult) -> Iterable[ChunkView]:
-    """The best child of each parent that was read, and all that could be quoted."""
+    """Yield the best child of each parent that was read, and every chunk that could be quoted."""
     for parent in result.ranking.parents:
         if parent.parent_id in result.parent_views:
             yield parent.best.chunk

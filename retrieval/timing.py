@@ -1,4 +1,4 @@
-"""How long each step took, by the injected clock."""
+"""Measure the duration of each step by the injected clock."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from datetime import datetime
 
 from schemas.questions import OnProgress, StepProgress, ignore_progress
 
+# Returns the current time in UTC.
 Clock = Callable[[], datetime]
-"""Now, in UTC."""
 
 
 def elapsed_ms(started_at: datetime, ended_at: datetime) -> float:
@@ -17,7 +17,10 @@ def elapsed_ms(started_at: datetime, ended_at: datetime) -> float:
 
 
 class Stopwatch:
-    """`ms` holds the time of each step by name; a step that runs twice adds up. Each is told as it begins and ends."""
+    """Duration of each step by name, in ms.
+
+    A repeated step adds up. Reports each start and end to `on_progress`.
+    """
 
     def __init__(self, clock: Clock, on_progress: OnProgress = ignore_progress) -> None:
         self._clock, self._on_progress = clock, on_progress

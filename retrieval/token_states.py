@@ -1,4 +1,4 @@
-"""Token states of passages, read in ranges from the blobs where `embed` left them."""
+"""Read token states of passages in byte ranges from the blobs that the embed stage wrote."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from schemas.ports.engines import BlobStore
 from schemas.ports.search import ChunkView
 
 TokenStates = tuple[NDArray[np.int8], NDArray[np.int32]]
+# Stored bytes → (states [tokens, dimension], token ids [tokens]). Raises ValueError for other bytes.
 UnpackTokenStates = Callable[[bytes], TokenStates]
-"""Bytes as stored → (states [tokens, dimension], token ids [tokens]). Raises ValueError for other bytes."""
+# Blob key, offset, length.
 StatesLocation = tuple[str, int, int]
 
 CACHE_BYTES = 64 * 1024 * 1024
 
 
 class TokenStateReader:
-    """Reads what is not in its cache (least recently used goes first), all ranges of a blob in one call."""
+    """Read token states through an LRU cache, with one call for all ranges of a blob."""
 
     def __init__(self, blobs: BlobStore, unpack: UnpackTokenStates, cache_bytes: int = CACHE_BYTES) -> None:
         self._blobs, self._unpack, self._max_cached_bytes = blobs, unpack, cache_bytes
@@ -31,7 +32,10 @@ class TokenStateReader:
         self._cached_bytes = 0
 
     async def read(self, chunks: Sequence[ChunkView]) -> dict[UUID, TokenStates]:
-        """States by chunk. A chunk without states, or whose blob is gone or does not answer, is left out."""
+        """Return states by chunk id.
+
+        Chunks without states, or whose blob is missing or unavailable, are left out.
+        """
         location_by_chunk = {chunk.chunk_id: chunk.states for chunk in chunks if chunk.states is not None and chunk.states[2] > 0}
         missing_locations = [location for location in dict.fromkeys(location_by_chunk.values()) if location not in self._cache]
         fetched_states = await self._fetch_states(missing_locations)

@@ -1,4 +1,4 @@
-"""Trimming: contexts far below the best one are noise to whoever answers."""
+"""Drop parents that score far below the best one: they are noise in an answer."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from retrieval.parent_expansion import RankedParent
 
 
 def trim_parents(parents: Sequence[RankedParent], share: float, background: float) -> list[RankedParent]:
-    """Those that score at least `share` of the best one, counted above the background; in the order given. The best stays in any case.
-    Beside reranked ones, a parent that was not counts as the least that was: its fused score is of another scale."""
+    """Keep the parents that score at least `share` of the best one above the background, in the given order.
+
+    The best parent always stays. A parent without a rerank score counts as the lowest reranked one, since
+    fused scores are on another scale.
+    """
     reranked = [parent.rerank_score - background for parent in parents if parent.rerank_score is not None]
     lowest_reranked = min(reranked, default=0.0)
     strengths = [lowest_reranked if reranked and parent.rerank_score is None else get_strength(parent, background) for parent in parents]
@@ -20,5 +23,8 @@ def trim_parents(parents: Sequence[RankedParent], share: float, background: floa
 
 
 def get_strength(parent: RankedParent, background: float) -> float:
-    """Rerank score above the background; without one the fused score, whose zero is the average candidate (z-scores) or no rank at all (RRF)."""
+    """Return the rerank score above the background, or the fused score without one.
+
+    Its zero is the average candidate (z-scores) or no rank at all (RRF).
+    """
     return parent.score if parent.rerank_score is None else parent.rerank_score - background

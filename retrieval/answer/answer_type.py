@@ -1,4 +1,4 @@
-"""The kind of value that a question asks for, and where a sentence has one."""
+"""Detect the expected answer type of a query, and find its values in sentences."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ def detect_answer_type(question: str) -> AnswerType | None:
 
 
 def find_value(answer_type: AnswerType | None, sentence: str, question: str) -> tuple[int, int] | None:
-    """Where the first value of the kind stands that the question does not name itself."""
+    """Return the span of the first value of the type that the query itself does not contain."""
     if answer_type is None:
         return None
     return next((match.span() for match in _VALUE_PATTERNS[answer_type].finditer(sentence) if match.group() not in question), None)
 
 
 def highlight_value(sentence: str, value_span: tuple[int, int] | None) -> str:
-    """The sentence with the value in bold (Markdown)."""
+    """Return the sentence with the value in bold (Markdown)."""
     return sentence if value_span is None else f"{sentence[: value_span[0]]}**{sentence[value_span[0] : value_span[1]]}**{sentence[value_span[1] :]}"

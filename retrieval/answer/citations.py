@@ -1,4 +1,4 @@
-"""Citations: quotes sliced from the stored text and compared with it before anyone sees them."""
+"""Build citations from quotes, each verified against the stored text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.values import Span
 
 
 def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
-    """The citation, or None where the quote is not what the stored text holds at its place."""
+    """Build the citation, or return None when the quote differs from the stored text at its position."""
     chunk, view = quote_candidate.chunk, quote_candidate.context.view
     start, end = chunk.char_start + quote_candidate.start, chunk.char_start + quote_candidate.end
     quote = quote_candidate.text
@@ -38,12 +38,12 @@ def build_citation(n: int, quote_candidate: QuoteCandidate) -> Citation | None:
 
 
 def is_verbatim(quote: str, start: int, end: int, text: str, text_start: int) -> bool:
-    """Whether the document's characters `[start, end)` are the quote, by a stored text that begins at `text_start`."""
+    """True when the document's characters `[start, end)` equal the quote. `text` begins at `text_start`."""
     return bool(quote) and start >= text_start and text[start - text_start : end - text_start] == quote
 
 
 def clip_spans(spans: Sequence[Span], start: int, end: int) -> list[Span]:
-    """The parts of the spans that lie in `[start, end)`, each with its page and box; the bare characters where none does."""
+    """Clip spans to `[start, end)`, keeping page and box; without any, return the bare character range."""
     clipped = [
         span.model_copy(update={"char_start": max(span.char_start, start), "char_end": min(span.char_end, end)})
         for span in spans

@@ -1,4 +1,4 @@
-"""What an answerer hands on."""
+"""The draft of an answer, before it is judged."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.questions import Citation
 
 @dataclass(frozen=True, slots=True)
 class DraftSentence:
-    """One sentence of an answer, without its marks, and the numbers of its citations."""
+    """One sentence of an answer, without citation marks, and the numbers of its citations."""
 
     text: str
     citations: tuple[int, ...]
@@ -19,8 +19,11 @@ class DraftSentence:
 
 @dataclass(frozen=True, slots=True)
 class AnswerDraft:
-    """An answer before it is judged. Without sentences the contexts were not enough. `closeness` and `reply` are what engines said for it;
-    `lost` says that one that was asked said nothing: it is another answer than the next one may be."""
+    """An answer before it is judged. No sentences means that the contexts were not sufficient.
+
+    `closeness` and `reply` are recorded for reruns. `has_engine_failure`: an engine failed to reply, so the
+    answer must not be cached.
+    """
 
     sentences: tuple[DraftSentence, ...]
     citations: tuple[Citation, ...]
@@ -35,10 +38,10 @@ class AnswerDraft:
 
     @property
     def text(self) -> str:
-        """The sentences, each with its citation marks."""
+        """The sentences, each followed by its citation marks."""
         return " ".join(f"{sentence.text} {''.join(f'[{n}]' for n in sentence.citations)}" for sentence in self.sentences)
 
 
 def strip_citation_marks(text: str) -> str:
-    """The model's own `[n]` marks count contexts; ours count citations."""
+    """Remove the model's own `[n]` marks: they count contexts, ours count citations."""
     return re.sub(r"(?<!\s)\s*+\[\d++(?:\s*+,\s*+\d++)*+\]", "", text).strip()

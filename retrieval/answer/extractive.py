@@ -1,6 +1,7 @@
-"""The extractive answer: quoted, never written. A lead quote with the asked-for value marked, and at most two more.
+"""The extractive answer: a lead quote with the requested value in bold, and at most two more quotes.
 
-Sentences are chosen by MaxSim + .5 × the share of the question's words they hold, both brought to 0..1 over the sentences.
+Sentences are ranked by closeness (MaxSim or cosine) + 0.5 × the share of the query's words they hold, both
+scaled to 0..1 over the sentences.
 """
 
 from __future__ import annotations
@@ -25,29 +26,33 @@ from schemas.ids import content_id
 from schemas.ports.engines import Embedder, QueryEmbedding, Reranker, RerankPassage
 
 FloatArray = NDArray[np.float64]
+# Returns the closeness of each sentence to the query; None when no engine is available.
 ScoreCloseness = Callable[[Sequence[QuoteCandidate]], Awaitable[FloatArray | None]]
-"""How close each sentence is to the question; None where no engine can tell."""
 
 MODEL = "extractive"
+# About 700 tokens, which take a third of a second on one core.
 MAX_EMBEDDED_SENTENCES = 24
-"""Sentences that are embedded, about 700 tokens: a third of a second on one core."""
 LEXICAL_WEIGHT = 0.5
 VALUE_BONUS = 0.15
+# Subtracted for each context ranked before the sentence's own, up to three: better passages are likelier to
+# hold the answer.
 RANK_PENALTY = 0.1
-"""Taken off for each context before the sentence's own, up to three: the better passage is the likelier place."""
 MAX_QUOTES = 3
+# Share of the lead's score that a further quote must reach.
 MIN_SUPPORT_SHARE = 0.75
-"""Share of the lead's score that a further quote must reach."""
-_QUOTED_NOTE = "Quoted from the documents; no language model wrote this."
+_QUOTED_NOTE = "Quoted from the documents; not written by a language model."
 
 
 async def extract_answer(
     candidates: Sequence[QuoteCandidate], plan: QueryPlan, query: QueryEmbedding | None, embedder: Embedder, reranker: Reranker | None, timeout_s: float
 ) -> AnswerDraft:
-    """After `timeout_s` without an answer of the engines the words alone choose."""
+    """Compose an answer of quotes.
+
+    When the engines fail or exceed `timeout_s`, words alone choose the quotes.
+    """
     has_engine_failure = False
 
-    async def look(offered: Sequence[QuoteCandidate]) -> FloatArray | None:
+    async def score_closeness(offered: Sequence[QuoteCandidate]) -> FloatArray | None:
         nonlocal has_engine_failure
         try:
             async with asyncio.timeout(timeout_s):
@@ -56,11 +61,10 @@ async def extract_answer(
             has_engine_failure = True
             return None
 
-    return replace(await compose_quoted_answer(candidates, plan, look), has_engine_failure=has_engine_failure)
+    return replace(await compose_quoted_answer(candidates, plan, score_closeness), has_engine_failure=has_engine_failure)
 
 
 async def compose_quoted_answer(candidates: Sequence[QuoteCandidate], plan: QueryPlan, score_closeness: ScoreCloseness) -> AnswerDraft:
-    """By what `look` says of the sentences that are worth it."""
     quotes, closeness_scores = await _choose_quotes(candidates, plan, score_closeness)
     cited_quotes = [(quote, citation) for n, quote in enumerate(quotes, 1) if (citation := build_citation(n, quote)) is not None]
     sentences = tuple(DraftSentence(_format_sentence(quote, plan.question), (citation.n,)) for quote, citation in cited_quotes)
@@ -75,7 +79,10 @@ def _format_sentence(candidate: QuoteCandidate, question: str) -> str:
 async def _choose_quotes(
     candidates: Sequence[QuoteCandidate], plan: QueryPlan, score_closeness: ScoreCloseness
 ) -> tuple[list[QuoteCandidate], tuple[float, ...] | None]:
-    """The lead first, then what supports it, in the order of the contexts; and the closeness of those that were looked at."""
+    """Return the lead, then supporting quotes in context order.
+
+    Also the closeness of the scored sentences.
+    """
     overlaps = compute_overlaps(candidates, plan)
     offered_indices = _preselect(candidates, overlaps)
     if not offered_indices:
@@ -94,7 +101,12 @@ async def _choose_quotes(
 
 
 def compute_overlaps(candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> FloatArray:
-    """Share of the question's idf mass that each sentence (with the headings above it; a row with its columns' names) holds; idf over the sentences themselves."""
+    """Return the share of the query's idf mass that each sentence holds.
+
+    Idf is over the sentences themselves.
+
+    The headings above a sentence count as its words, and the column names of a table row.
+    """
     question_keys = list(dict.fromkeys(map(stem_word, extract_content_words(plan.question, plan.language))))
     matches = np.array([_match_words(candidate, question_keys) for candidate in candidates], np.float64).reshape(len(candidates), len(question_keys))
     idf = np.array([math.log(1 + len(candidates) / (1 + count)) for count in matches.sum(axis=0)])
@@ -107,7 +119,10 @@ def _match_words(candidate: QuoteCandidate, question_keys: Sequence[str]) -> lis
 
 
 def _preselect(candidates: Sequence[QuoteCandidate], overlaps: FloatArray) -> list[int]:
-    """Places of the sentences to look at closely: half by their words, half from the best child of each context in turn (the question may share no word with the answer)."""
+    """Return indices of the sentences to score: half by words, half by the best child of each context.
+
+    The second half matters because the query may share no word with its answer.
+    """
     by_words = sorted(range(len(candidates)), key=lambda index: (-overlaps[index], index))[: MAX_EMBEDDED_SENTENCES // 2]
     from_best = [index for index, candidate in enumerate(candidates) if candidate.chunk.chunk_id == candidate.context.parent.best.chunk.chunk_id]
     other_indices = [index for index in range(len(candidates)) if index not in set(from_best)]
@@ -118,7 +133,10 @@ def _preselect(candidates: Sequence[QuoteCandidate], overlaps: FloatArray) -> li
 async def compute_closeness(
     candidates: Sequence[QuoteCandidate], question: str, query: QueryEmbedding | None, embedder: Embedder, reranker: Reranker | None
 ) -> FloatArray | None:
-    """Each sentence's score by the reranker, or its cosine where there is none; None without either. Raises what the engines raise."""
+    """Score each sentence by the reranker, else by cosine; None without an embedding.
+
+    Raises what the engines raise.
+    """
     texts = [item.readable_text for item in candidates]
     if reranker is not None and reranker.role == "replaces":
         return np.array(await reranker.rerank(question, query, [RerankPassage(content_id("quote", text), text) for text in texts]))

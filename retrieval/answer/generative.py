@@ -1,4 +1,7 @@
-"""The written answer: a chat model, structured output, only from the contexts. What it cannot prove is taken out."""
+"""The generated answer: a chat model with structured output, restricted to the contexts.
+
+Sentences that no quote supports are removed.
+"""
 
 from __future__ import annotations
 
@@ -20,10 +23,10 @@ from schemas.errors import InvalidModelOutput
 from schemas.ports.engines import ChatModel, ChatReply, OnDelta
 from schemas.questions import Citation
 
+# Share of a sentence's words that its cited quotes must hold together. For passages in another language, only
+# numbers can be compared.
 MIN_SUPPORT = 0.4
-"""Share of a sentence's words that the quotes it cites must hold together. Where the passages are in another language, only its numbers can be compared."""
 MAX_QUOTES_PER_SENTENCE = 2
-"""Quotes taken from one cited passage."""
 
 MAX_TITLE, MAX_SECTION = 200, 400
 MAX_REMARKS, MAX_REMARK = 5, 300
@@ -31,7 +34,7 @@ CONTROL_CHARACTERS = re.compile("[\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u2
 
 
 class ModelAnswer(BaseModel):
-    """What the model is asked for."""
+    """The structured output that the model must return."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -49,7 +52,7 @@ class ModelAnswer(BaseModel):
 async def generate_answer(
     contexts: Sequence[ContextPassage], candidates: Sequence[QuoteCandidate], plan: QueryPlan, chat: ChatModel, on_delta: OnDelta | None = None
 ) -> AnswerDraft:
-    """Raises what the chat port raises; ModelOutput for an answer of another shape."""
+    """Raises what the chat port raises, and InvalidModelOutput for a reply of another shape."""
     reply = await chat.complete(
         build_system_prompt(plan.language), build_user_prompt(contexts, plan.question), build_answer_schema(), name="answer", on_delta=on_delta
     )
@@ -62,7 +65,10 @@ def build_system_prompt(language: str | None) -> str:
 
 
 def build_user_prompt(contexts: Sequence[ContextPassage], question: str) -> str:
-    """Write one JSON object, a passage a line: no title, section or text can pass for another passage or for the question."""
+    """Write one JSON object with one passage per line.
+
+    JSON escaping keeps any title, section or text from passing for another passage or for the query.
+    """
     passages = [
         {
             "n": context.n,
@@ -77,12 +83,12 @@ def build_user_prompt(contexts: Sequence[ContextPassage], question: str) -> str:
 
 
 def normalize_whitespace(text: str, max_characters: int | None = None) -> str:
-    """Replace control characters and line breaks by single spaces; keep at most `most` characters."""
+    """Replace control characters and line breaks by single spaces; keep at most `max_characters`."""
     return " ".join(CONTROL_CHARACTERS.sub(" ", text).split())[:max_characters]
 
 
 def build_answer_schema() -> Mapping[str, Any]:
-    """The JSON schema in the strict form: every property required, no others."""
+    """Return the JSON schema in strict form: every property required, no others."""
     text_list = {"type": "array", "items": {"type": "string"}}
     sentence = {
         "type": "object",
@@ -99,11 +105,15 @@ def _parse_reply(reply: ChatReply) -> ModelAnswer:
         return ModelAnswer.model_validate(dict(reply.data))
     except ValidationError as error:
         tokens = reply.usage.input_tokens + reply.usage.output_tokens
-        raise InvalidModelOutput(f"{reply.model} gave an answer of another shape: {error.error_count()} errors", calls=reply.calls, tokens=tokens) from error
+        raise InvalidModelOutput(
+            f"Reply of {reply.model} does not match the answer schema: {error.error_count()} errors.",
+            calls=reply.calls,
+            tokens=tokens,
+        ) from error
 
 
 def _verify_answer(model_answer: ModelAnswer, reply: ChatReply, candidates: Sequence[QuoteCandidate], plan: QueryPlan) -> AnswerDraft:
-    """Sentences with at least one verified citation; the others are counted in the limitations."""
+    """Keep sentences with at least one verified citation; the limitations count the others."""
     citations: dict[tuple[object, int], Citation] = {}
     cited_sentences = []
     for sentence in model_answer.sentences if model_answer.sufficient else []:
@@ -111,7 +121,7 @@ def _verify_answer(model_answer: ModelAnswer, reply: ChatReply, candidates: Sequ
         if numbers := _cite_sentence(text, set(sentence.citations), candidates, plan, citations):
             cited_sentences.append(DraftSentence(text, numbers))
     n_dropped = len(model_answer.sentences) - len(cited_sentences) if model_answer.sufficient else 0
-    limitations = [*_format_remarks(model_answer.limitations), *([f"Sentences without a verified citation were left out: {n_dropped}."] if n_dropped else [])]
+    limitations = [*_format_remarks(model_answer.limitations), *([f"Sentences removed for lack of a verified citation: {n_dropped}."] if n_dropped else [])]
     return AnswerDraft(
         tuple(cited_sentences),
         tuple(citations.values()),
@@ -125,7 +135,7 @@ def _verify_answer(model_answer: ModelAnswer, reply: ChatReply, candidates: Sequ
 
 
 def _format_remarks(remarks: Sequence[str]) -> tuple[str, ...]:
-    """Nothing proves what a model says of its own answer: it is short, and called the model's."""
+    """Shorten the model's remarks and attribute them to the model: nothing verifies them."""
     normalized = [normalize_whitespace(remark, MAX_REMARK) for remark in remarks[:MAX_REMARKS]]
     return tuple(f"Stated by the model: {remark}" for remark in normalized if remark)
 
@@ -133,7 +143,10 @@ def _format_remarks(remarks: Sequence[str]) -> tuple[str, ...]:
 def _cite_sentence(
     text: str, context_numbers: set[int], candidates: Sequence[QuoteCandidate], plan: QueryPlan, citations: dict[tuple[object, int], Citation]
 ) -> tuple[int, ...]:
-    """Numbers of the citations that prove the sentence (new ones are added), or none. `named` are the contexts that the model names for it."""
+    """Return the numbers of the citations that support the sentence, adding new ones; empty if unsupported.
+
+    `context_numbers` are the contexts that the model cites for it.
+    """
     named_candidates = [item for item in candidates if item.context.n in context_numbers]
     if not named_candidates or find_unsupported_numbers(
         text, [plan.question, *{item.context.n: item.context.readable_text for item in named_candidates}.values()]
@@ -150,7 +163,7 @@ def _is_foreign(passages: Sequence[QuoteCandidate], language: str | None) -> boo
 
 
 def _pick_first_of_best(passages: Sequence[QuoteCandidate]) -> QuoteCandidate:
-    """Where words cannot choose: the first sentence of the passage's best child."""
+    """Return the first sentence of the passage's best child, where words cannot choose."""
     return next((item for item in passages if item.chunk.chunk_id == item.context.parent.best.chunk.chunk_id), passages[0])
 
 

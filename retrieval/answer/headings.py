@@ -1,6 +1,6 @@
-"""Headings: what a passage is called says nothing about what was asked, however many words it shares with the question.
+"""Recognize headings, which are no answers however many words they share with the query.
 
-The chunker's own headings are marked. Others come as plain lines, from scans and plain texts, and are told by their form.
+The chunker marks its own headings. Others are plain lines, from scans and plain texts, recognized by form.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from retrieval.answer.answer_type import AnswerType, find_value
 from retrieval.words import split_words
 
 MARKDOWN_HEADING = re.compile(r"[ \t]*#{1,6}[ \t]+(?P<words>[^\n]*\S)")
+# Longest unmarked line that may be a heading.
 MAX_HEADING_WORDS = 10
-"""Words of a line that may be a heading by its form."""
 _CLOSING_PUNCTUATION = re.compile(r"[.!?…:;,|][\"'”’»)\]*_`]*$")
 _STATEMENT = re.compile(r"[:=|]|,\s")
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
@@ -21,12 +21,15 @@ _VALUE_TYPES: Sequence[AnswerType] = ("money", "percentage", "date", "contact")
 
 
 def find_marked_headings(text: str) -> Iterator[tuple[int, int]]:
-    """Places of the words of headings that Markdown marks."""
+    """Yield the spans of the words of Markdown headings."""
     yield from (match.span("words") for line in re.finditer(r"[^\n]+", text) if (match := MARKDOWN_HEADING.match(text, line.start(), line.end())))
 
 
 def resolve_section(text: str, section: str, offset: int) -> str:
-    """Return the heading path that holds at `offset` of a passage whose own path is `section`: a short document is one passage with several headings."""
+    """Return the heading path at `offset` of a passage whose own path is `section`.
+
+    A short document is one passage with several headings.
+    """
     path: list[tuple[int, str]] = []
     fence = ""
     for line in re.finditer(r"[^\n]+", text[:offset]):
@@ -44,13 +47,13 @@ def resolve_section(text: str, section: str, offset: int) -> str:
 
 
 def is_heading_name(text: str, names: Iterable[str]) -> bool:
-    """Whether the text is one of the names (title, parts of the section's path) and nothing more; numbering aside."""
+    """True when the text is one of the names (title, parts of the section path), numbering aside."""
     text_words = _strip_numbering(text)
     return bool(text_words) and any(text_words == _strip_numbering(name) for name in names)
 
 
 def is_heading_like(text: str) -> bool:
-    """One short line that no punctuation closes and that says no value: of a line with more text below it, that it is a heading."""
+    """True for one short line without closing punctuation and without a value."""
     line = text.strip()
     if "\n" in line or not 0 < len(line.split()) <= MAX_HEADING_WORDS or _CLOSING_PUNCTUATION.search(line) or _STATEMENT.search(line):
         return False

@@ -1,4 +1,4 @@
-"""The words of an answer while its JSON is still coming: what is shown to whoever waits, before anything of it is proven."""
+"""Extract the words of an answer while its JSON is still being streamed, before any of it is verified."""
 
 from __future__ import annotations
 
@@ -8,15 +8,18 @@ import re
 from retrieval.answer.drafts import strip_citation_marks
 from schemas.questions import AnswerDelta, OnProgress
 
+# A sentence so far. Quotes inside a JSON string are escaped, so only the key itself matches.
 _TEXT = re.compile(r'"text"\s*:\s*"((?:[^"\\]|\\.)*)')
-"""A sentence so far. Quotes inside a JSON string are escaped, so only the key itself matches."""
+# Ends before an incomplete escape or half a surrogate pair.
 _COMPLETE_ESCAPES = re.compile(r"(?:[^\\]|\\[^u]|\\u(?![dD][89a-fA-F])[0-9a-fA-F]{4}|\\u[dD][89abAB]..\\u[dD][c-fC-F]..)*")
-"""As far as no escape, and no pair of surrogates, waits for its other half."""
 _OPEN_MARK = re.compile(r"\s*\[[^\]]*$|\s+$")
 
 
 class PartialAnswer:
-    """`hear` takes pieces of JSON as the port Chat gives them, and tells the words that are new. A draft's words only ever grow."""
+    """Collect pieces of JSON as the chat port streams them, and report new words.
+
+    A draft's text only grows.
+    """
 
     def __init__(self, on_progress: OnProgress) -> None:
         self._on_progress = on_progress
@@ -33,7 +36,10 @@ class PartialAnswer:
 
 
 def parse_partial_text(answer: str) -> str:
-    """The sentences of an unfinished answer, without the model's own marks and without what may still turn out to be one."""
+    """Return the sentences of an unfinished answer.
+
+    Citation marks are left out, also those that may only be beginning.
+    """
     sentences = [_decode_partial(match.group(1)) for match in _TEXT.finditer(answer)]
     if sentences:
         sentences[-1] = _OPEN_MARK.sub("", sentences[-1])

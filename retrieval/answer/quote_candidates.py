@@ -1,4 +1,4 @@
-"""What can be quoted: sentences and table rows of the contexts, each with its place."""
+"""Extract quote candidates: sentences and table rows of the contexts, with their positions."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ _LINE = re.compile(r"[^\n]*\n?")
 
 @dataclass(frozen=True, slots=True)
 class QuoteCandidate:
-    """`text` is `chunk.text[start:end]`. Of a table row, `header` holds the column names."""
+    """A span of a chunk: `text` is `chunk.text[start:end]`.
+
+    For a table row, `header` holds the column names.
+    """
 
     context: ContextPassage
     chunk: ChunkView
@@ -37,7 +40,7 @@ class QuoteCandidate:
 
     @property
     def readable_text(self) -> str:
-        """The words as a person reads them in an answer: line breaks closed up; of a row its cells, each after its column's name."""
+        """The text without line breaks; for a table row, its cells, each after its column name."""
         if not self.is_row:
             return " ".join(self.text.split())
         values = split_cells(self.text)
@@ -46,7 +49,10 @@ class QuoteCandidate:
 
 
 def extract_quote_candidates(contexts: Sequence[ContextPassage], sentences: SentenceSplitter) -> list[QuoteCandidate]:
-    """In order of contexts and text; a text that repeats (children may overlap) is taken once a context. Headings only where a context holds nothing else."""
+    """Return candidates in order of contexts and text, without repeated texts (children may overlap).
+
+    Headings are included only for contexts that contain nothing else.
+    """
     candidates: dict[tuple[int, str], QuoteCandidate] = {}
     for context in contexts:
         context_candidates = [candidate for chunk in context.children for candidate in _exclude_names(context, chunk, sentences)]
@@ -58,7 +64,7 @@ def extract_quote_candidates(contexts: Sequence[ContextPassage], sentences: Sent
 
 
 def _exclude_names(context: ContextPassage, chunk: ChunkView, sentences: SentenceSplitter) -> Iterator[QuoteCandidate]:
-    """What is no name of something: neither the document's title nor a heading of the passage, written as a line of the text."""
+    """Drop candidates that merely repeat the document's title or a heading of the passage."""
     names = [chunk.title or "", *context.view.section.split(" > "), *chunk.prefix.splitlines()]
     return (candidate for candidate in _split_chunk(context, chunk, sentences) if candidate.is_row or not is_heading_name(candidate.text, names))
 
@@ -83,7 +89,7 @@ def _split_chunk(context: ContextPassage, chunk: ChunkView, sentences: SentenceS
 
 
 def _is_heading_line(text: str, start: int, end: int) -> bool:
-    """Whether the run is a line by itself, no list item, that more text follows and that reads like a heading."""
+    """True for a line by itself, no list item, that reads like a heading and has text below it."""
     is_single_line = text[:start].rpartition("\n")[2].strip() == "" and bool(text[end:].strip())
     return is_single_line and is_heading_like(text[start:end])
 
@@ -97,7 +103,10 @@ def _trim_candidate(context: ContextPassage, chunk: ChunkView, start: int, end: 
 
 
 def split_blocks(text: str) -> Iterator[tuple[str, int, int]]:
-    """(`prose`, `row` or `header`, start, end): runs of prose lines, and each line of a table. Headings, blank lines and table rules are left out; a list item begins a new run, after its mark."""
+    """Yield (`prose`, `row` or `header`, start, end): runs of prose lines, and each line of a table.
+
+    Headings, blank lines and table rules are skipped. A list item begins a new run, after its mark.
+    """
     lines = [(match.start(), match.group()) for match in _LINE.finditer(text) if match.group()]
     prose_start: int | None = None
     for number, (start, line) in enumerate(lines):
@@ -124,12 +133,12 @@ def _is_table_rule(lines: Sequence[tuple[int, str]], line_number: int) -> bool:
 
 
 def parse_prefix_header(prefix: str) -> tuple[str, ...] | None:
-    """Column names of a table that was cut: its header row travels in the chunk's prefix."""
+    """Return the column names of a split table, whose header row is in the chunk's prefix."""
     rows = [line for line in prefix.splitlines() if line.strip().startswith("|") and not _TABLE_RULE.match(line.strip())]
     return tuple(split_cells(rows[-1])) if rows else None
 
 
 def split_cells(row: str) -> list[str]:
-    """Texts of a Markdown table row's cells; an escaped bar belongs to its cell."""
+    """Return the cell texts of a Markdown table row; escaped bars do not separate cells."""
     parts = re.split(r"(?<!\\)\|", row.strip().removeprefix("|").removesuffix("|"))
     return [part.replace("\\|", "|").strip() for part in parts]

@@ -1,4 +1,4 @@
-"""Whether a sentence is in its sources: by its words, numbers and names."""
+"""Measure whether sources support a sentence, by its words and numbers."""
 
 from __future__ import annotations
 
@@ -16,14 +16,17 @@ def extract_word_keys(text: str) -> set[str]:
 
 
 def compute_support(sentence: str, sources: Sequence[str]) -> float:
-    """Share of the sentence's topical words that the sources hold in some form; 1 for a sentence without any."""
+    """Return the share of the sentence's topical words that the sources hold.
+
+    1 for a sentence without any.
+    """
     sentence_keys = extract_word_keys(sentence)
     source_keys = {key for source in sources for key in extract_word_keys(source)}
     return len(sentence_keys & source_keys) / len(sentence_keys) if sentence_keys else 1.0
 
 
 def find_unsupported_numbers(sentence: str, sources: Sequence[str]) -> list[str]:
-    """Numbers that no source has; thousands separators do not matter."""
+    """Return the numbers that no source contains; thousands separators are ignored."""
     source_numbers = {_strip_separators(number) for source in sources for number in _NUMBER.findall(source)}
     return [number for number in _NUMBER.findall(sentence) if _strip_separators(number) not in source_numbers]
 
@@ -33,7 +36,10 @@ def _strip_separators(number: str) -> str:
 
 
 def choose_quotes(sentence: str, candidates: Sequence[QuoteCandidate], max_quotes: int) -> tuple[list[QuoteCandidate], float]:
-    """The fewest quotes, up to `most`, that together hold the most of the sentence, and what share that is."""
+    """Return the quotes that hold most of the sentence, and the share held.
+
+    Takes as few as possible, `max_quotes` at most.
+    """
     quotes: list[QuoteCandidate] = []
     support = 0.0
     while len(quotes) < max_quotes:

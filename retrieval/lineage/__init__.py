@@ -1,1 +1,1 @@
-"""Where an answer and a document came from, verified at every hop."""
+"""Trace answers and documents back to the uploaded bytes, verifying every hop."""

@@ -1,4 +1,4 @@
-"""Facts read again at their own places."""
+"""Read events, blobs and transcripts again at their recorded positions."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ from streams.codec import Codec
 
 @dataclass(frozen=True, slots=True)
 class EventEvidence:
-    """A fact, or why there is none: `erased` and `gone` are no fault, `problem` is one."""
+    """An event, or why there is none.
+
+    `gone_reason` is legitimate (erased, or removed by retention); `problem` is a fault.
+    """
 
     location: str
     event: Event[Any] | None = None
@@ -31,26 +34,26 @@ class EventEvidence:
 
     @property
     def log_event(self) -> LogEvent | None:
-        fact = self.event
-        if fact is None or fact.position is None or fact.appended_at is None:
+        event = self.event
+        if event is None or event.position is None or event.appended_at is None:
             return None
         return LogEvent(
-            id=fact.id,
-            type=fact.data.event_type(),
-            topic=fact.position.topic,
-            partition=fact.position.partition,
-            offset=fact.position.offset,
-            appended_at=fact.appended_at,
-            time=fact.time,
-            author=fact.source,
-            how=fact.pipeline_fingerprint,
-            cause=fact.causation_id,
+            id=event.id,
+            type=event.data.event_type(),
+            topic=event.position.topic,
+            partition=event.position.partition,
+            offset=event.position.offset,
+            appended_at=event.appended_at,
+            time=event.time,
+            author=event.source,
+            how=event.pipeline_fingerprint,
+            cause=event.causation_id,
         )
 
 
 @dataclass(frozen=True, slots=True)
 class BlobEvidence:
-    """A blob's content, or why there is none."""
+    """The content of a blob, or why there is none."""
 
     location: str
     data: bytes | None = None
@@ -63,11 +66,11 @@ def format_position(position: Position) -> str:
 
 
 async def read_event(log: EventLog, codec: Codec, position: Position) -> EventEvidence:
-    """Raises TransientError where the log is away."""
+    """Read and decode the event at `position`. Raises TransientError when the log is unavailable."""
     location = format_position(position)
     stored = await log.read_at(position)
     if stored is None:
-        return EventEvidence(location, gone_reason="the record is no longer in the log")
+        return EventEvidence(location, gone_reason="removed from the log by retention")
     try:
         return EventEvidence(location, await codec.decode(stored))
     except TransientError:
@@ -79,20 +82,20 @@ async def read_event(log: EventLog, codec: Codec, position: Position) -> EventEv
 
 
 async def read_blob(blobs: BlobStore, ref: BlobRef) -> BlobEvidence:
-    """Compared with its hash. Raises EngineUnavailable where the store is away."""
+    """Read the blob and check its hash. Raises EngineUnavailable when the store is unavailable."""
     location = f"blob {ref.key}"
     try:
         data = await blobs.get(ref.key)
     except NotFound:
-        return BlobEvidence(location, problem="the blob is not there")
+        return BlobEvidence(location, problem="the blob is missing")
     content_sha256 = sha256_hex(data)
     if content_sha256 != ref.sha256:
-        return BlobEvidence(location, data, problem=f"its bytes have the hash {content_sha256}, not {ref.sha256}")
+        return BlobEvidence(location, data, problem=f"its bytes hash to {content_sha256}, not {ref.sha256}")
     return BlobEvidence(location, data)
 
 
 async def read_transcript(blobs: BlobStore, data: DocumentTranscribed) -> tuple[Transcript | None, BlobEvidence | None]:
-    """The text of a fact, and the blob that it lies in where it does not lie in the fact."""
+    """Return the transcript of an event and, when it is stored in a blob, the evidence of that blob."""
     if data.transcript is not None or data.blob is None:
         return data.transcript, None
     blob_evidence = await read_blob(blobs, data.blob)
@@ -101,4 +104,4 @@ async def read_transcript(blobs: BlobStore, data: DocumentTranscribed) -> tuple[
     try:
         return Transcript.model_validate(json.loads(gzip.decompress(blob_evidence.data))), blob_evidence
     except (OSError, EOFError, ValueError, ValidationError) as error:
-        return None, BlobEvidence(blob_evidence.location, blob_evidence.data, problem=f"it is no transcript: {error}")
+        return None, BlobEvidence(blob_evidence.location, blob_evidence.data, problem=f"it is not a valid transcript: {error}")

@@ -1,4 +1,4 @@
-"""What is compared at each hop. Pure: evidence in, a verdict with its reason out."""
+"""Verify single hops. Pure: evidence in, a verdict with its reason out."""
 
 from __future__ import annotations
 
@@ -23,19 +23,22 @@ Fault = str | None
 
 @dataclass(frozen=True, slots=True)
 class QuotePosition:
-    """What a citation says that the characters around `[char_start, char_end)` are."""
+    """A quote and the characters around `[char_start, char_end)` where its citation places it."""
 
     text: str
     char_start: int
     char_end: int
 
     def is_in(self, markdown: str) -> bool:
-        """Spans may leave out its first and last characters."""
+        """True when the Markdown holds the quote near its position.
+
+        Spans may omit its first and last characters.
+        """
         return self.text in markdown[max(0, self.char_end - len(self.text)) : self.char_start + len(self.text)]
 
 
 def build_hop(name: HopName, evidence: EventEvidence, faults: Iterable[Fault], summary: str, sha256: str | None = None) -> Hop:
-    """False with the first fault; null where the record is gone by right."""
+    """Build the verdict: false with the first fault; null when the record was legitimately removed."""
     if evidence.problem or evidence.event is None:
         return Hop(
             name=name,
@@ -49,27 +52,30 @@ def build_hop(name: HopName, evidence: EventEvidence, faults: Iterable[Fault], s
 
 
 def check_chunk(location: str, text: str | None, recorded: RecordedChunk, citation: Citation) -> Hop:
-    """The stored text of a chunk: it is what the answer read, and holds the quote; what the citation says of its place is what the chunk's record says."""
+    """Verify the stored chunk.
+
+    It must be the text that was read and hold the quote, at the recorded position.
+    """
     if text is None:
-        return Hop(name="chunk", place=location, verified=False, detail="the chunk's text with the recorded hash is in no table: it was altered or lost")
+        return Hop(name="chunk", place=location, verified=False, detail="no table holds a text of this chunk with the recorded hash: it was altered or lost")
     text_sha256 = hash_text(text)
     faults = (
-        _fault_unless(text_sha256 == recorded.text_sha256, f"its text has the hash {text_sha256}, the answer was read from {recorded.text_sha256}"),
-        _fault_unless(citation.quote in text, "its text does not hold the quote"),
-        _fault_unless(_are_spans_within(citation.spans, recorded), "the citation names a page or a box that the chunk is not on"),
+        _fault_unless(text_sha256 == recorded.text_sha256, f"its text hashes to {text_sha256}, but the answer was read from {recorded.text_sha256}"),
+        _fault_unless(citation.quote in text, "its text does not contain the quote"),
+        _fault_unless(_are_spans_within(citation.spans, recorded), "the citation names a page or box outside the chunk"),
     )
     fault = next((fault for fault in faults if fault), None)
     return Hop(
         name="chunk",
         place=location,
         verified=fault is None,
-        detail=fault or "its text is what the answer was read from, and holds the quote",
+        detail=fault or "its text is the one the answer was read from and contains the quote",
         sha256=text_sha256,
     )
 
 
 def _are_spans_within(spans: Sequence[Span], recorded: RecordedChunk) -> bool:
-    """Each where the chunk is, or bare characters."""
+    """True when each span is at a recorded location of the chunk, or has bare characters only."""
     locations = [_get_location(Span.model_validate(span)) for span in recorded.spans]
     return all(_get_location(span) in (*locations, _get_location(Span(char_start=0, char_end=0))) for span in spans)
 
@@ -81,8 +87,10 @@ def _get_location(span: Span) -> tuple[Any, ...]:
 def check_chunked(
     evidence: EventEvidence, event_id: UUID | None, cause: Event[Any] | None, chunk: tuple[RecordedChunk, str] | None, transcript: Transcript | None
 ) -> Hop:
-    """A part of the chunks: the chunk in question (as it was read, and its stored text) is in it at the same place, and every text in it stands at its place
-    in the Markdown."""
+    """Verify one part of the chunks: identity, cause, and that every text equals its span of the Markdown.
+
+    With `chunk` (as recorded, and its stored text), the part must contain it at the same position.
+    """
     data = evidence.event.data if evidence.event else None
     if not isinstance(data, DocumentChunked):
         return build_hop("chunked", evidence, [_find_type_fault(evidence)], "")
@@ -90,12 +98,12 @@ def check_chunked(
     faults = [
         find_identity_fault(evidence, event_id),
         find_cause_fault(evidence, cause),
-        "the chunk is not in this part" if chunk and child is None else None,
+        "this part does not contain the chunk" if chunk and child is None else None,
         "the chunk's text differs from the one in the table" if chunk and child and normalize_stored_text(child.text) != chunk[1] else None,
         _find_position_fault(child, chunk[0]) if chunk and child else None,
         *(_find_text_fault(piece, transcript) for piece in iterate_pieces(data)),
     ]
-    summary = f"part {data.part} of {data.parts}, {len(list(iterate_children(data)))} chunks" + (", each where it says in the Markdown" if transcript else "")
+    summary = f"part {data.part} of {data.parts}, {len(list(iterate_children(data)))} chunks" + (", each at its position in the Markdown" if transcript else "")
     return build_hop("chunked", evidence, faults, summary, hash_text(child.text) if child else None)
 
 
@@ -109,7 +117,7 @@ def check_embedded(evidence: EventEvidence, event_id: UUID | None, causes: Seque
         find_identity_fault(evidence, event_id),
         None
         if not causes or any(evidence.event and evidence.event.causation_id == cause.id for cause in causes)
-        else "it follows from none of the revision's parts",
+        else "its cause is none of the revision's parts",
         "the vector differs from the one in the table" if vector and row is not None and base64.b64decode(vector.vector) != row else None,
     ]
     return build_hop("embedded", evidence, faults, f"part {data.part} of {data.parts}, {len(data.vectors)} vectors of {data.dimension} by {data.model}")
@@ -124,23 +132,25 @@ def check_transcribed(
     markdown_sha256 = hash_text(transcript.markdown) if transcript else None
     faults = [
         find_identity_fault(evidence, event_id),
-        # A revision may be taken up again when another one is withdrawn: then that is the cause, and its origin still names the accepted event.
+        # A revision reactivated by the withdrawal of another has that as its cause; its origin still names
+        # the accepted event.
         find_cause_fault(evidence, cause) if data.origin.accepted_id != row.accepted_id else None,
-        _fault_unless(markdown_sha256 in (None, data.text_sha256), f"its Markdown has the hash {markdown_sha256}, not {data.text_sha256}"),
-        _fault_unless(data.content_sha256 == row.content_sha256, f"it was made of bytes with the hash {data.content_sha256}"),
+        _fault_unless(markdown_sha256 in (None, data.text_sha256), f"its Markdown hashes to {markdown_sha256}, not {data.text_sha256}"),
+        _fault_unless(data.content_sha256 == row.content_sha256, f"it was made from bytes with the hash {data.content_sha256}"),
         _fault_unless(row.text_sha256 in (None, data.text_sha256), f"table revision_texts has the text hash {row.text_sha256}"),
         _fault_unless(
             transcript is None or row.markdown is None or normalize_stored_text(transcript.markdown) == row.markdown, "table revision_texts holds another text"
         ),
         _fault_unless(
-            transcript is None or quote is None or quote.is_in(normalize_stored_text(transcript.markdown)), "its Markdown does not hold the quote at its place"
+            transcript is None or quote is None or quote.is_in(normalize_stored_text(transcript.markdown)),
+            "its Markdown does not contain the quote at its position",
         ),
     ]
     return build_hop("transcribed", evidence, faults, f"{data.characters} characters of Markdown", data.text_sha256)
 
 
 def check_text(evidence: BlobEvidence) -> Hop:
-    """Where the transcript lies in a blob."""
+    """Verify a transcript that is stored in a blob."""
     return build_blob_hop("text", evidence, "the transcript, by its hash")
 
 
@@ -149,7 +159,7 @@ def check_accepted(evidence: EventEvidence, row: RevisionLineage, cause: Event[A
     if not isinstance(data, DocumentAccepted):
         return build_hop("accepted", evidence, [_find_type_fault(evidence)], "")
     faults = [
-        _fault_unless(data.origin.accepted_id == row.accepted_id, f"another event stands there: of {data.origin.accepted_id}, not {row.accepted_id}"),
+        _fault_unless(data.origin.accepted_id == row.accepted_id, f"another event is stored there: of {data.origin.accepted_id}, not {row.accepted_id}"),
         find_cause_fault(evidence, cause),
         _fault_unless(tuple(data.order) == row.order, f"its order is {data.order}"),
         _fault_unless(data.blob.sha256 == row.content_sha256, f"it names bytes with the hash {data.blob.sha256}, the table {row.content_sha256}"),
@@ -164,7 +174,7 @@ def check_received(evidence: EventEvidence, row: RevisionLineage, accepted: Even
     payload = accepted.data.payload_sha256 if accepted else None
     faults = [
         find_identity_fault(evidence, make_received_id(row.tenant, row.source, row.event_id)),
-        _fault_unless(payload is None or event is None or event.payload_sha256 == payload, "its payload is not the one that the door accepted"),
+        _fault_unless(payload is None or event is None or event.payload_sha256 == payload, "its payload differs from the one that ingress accepted"),
     ]
     return build_hop("received", evidence, faults, f"as {row.source} sent it, under its id {row.event_id}", event.payload_sha256 if event else None)
 
@@ -179,14 +189,14 @@ def find_identity_fault(evidence: EventEvidence, expected: UUID | None) -> Fault
     return (
         None
         if expected is None or evidence.event is None or evidence.event.id == expected
-        else f"another event stands there: {evidence.event.id}, not {expected}"
+        else f"another event is stored there: {evidence.event.id}, not {expected}"
     )
 
 
 def find_cause_fault(evidence: EventEvidence, cause: Event[Any] | None) -> Fault:
     if cause is None or evidence.event is None or evidence.event.causation_id == cause.id:
         return None
-    return f"it says that it follows from {evidence.event.causation_id}, not from {cause.id}"
+    return f"its cause is {evidence.event.causation_id}, not {cause.id}"
 
 
 def iterate_pieces(data: DocumentChunked) -> Iterable[ParentChunk | ChildChunk]:
@@ -202,17 +212,17 @@ def iterate_children(data: DocumentChunked) -> Iterable[ChildChunk]:
 def _find_text_fault(piece: ParentChunk | ChildChunk, transcript: Transcript | None) -> Fault:
     if transcript is None or transcript.markdown[piece.char_start : piece.char_end] == piece.text:
         return None
-    return f"the text of {piece.id} is not what stands at [{piece.char_start}, {piece.char_end}) of the Markdown"
+    return f"the text of {piece.id} differs from the Markdown at [{piece.char_start}, {piece.char_end})"
 
 
 def _find_position_fault(child: ChildChunk, recorded: RecordedChunk) -> Fault:
-    """Pages, boxes, cells and characters as the answer was read from them."""
+    """Compare pages, boxes, cells and characters with those recorded."""
     is_same = (child.char_start, child.char_end, child.spans) == (
         recorded.char_start,
         recorded.char_end,
         [Span.model_validate(span) for span in recorded.spans],
     )
-    return _fault_unless(is_same, f"the chunk stands at [{child.char_start}, {child.char_end}){_format_pages(child.spans)}, and was read as from elsewhere")
+    return _fault_unless(is_same, f"the chunk is at [{child.char_start}, {child.char_end}){_format_pages(child.spans)}, but was recorded elsewhere")
 
 
 def _format_pages(spans: Sequence[Span]) -> str:
@@ -221,7 +231,7 @@ def _format_pages(spans: Sequence[Span]) -> str:
 
 
 def _find_type_fault(evidence: EventEvidence) -> Fault:
-    return f"an event of another type stands there: {evidence.event.data.event_type()}" if evidence.event else None
+    return f"an event of another type is stored there: {evidence.event.data.event_type()}" if evidence.event else None
 
 
 def _fault_unless(is_met: bool, fault: str) -> Fault:
@@ -229,5 +239,5 @@ def _fault_unless(is_met: bool, fault: str) -> Fault:
 
 
 def normalize_stored_text(text: str) -> str:
-    """As the tables keep it: no NUL."""
+    """Replace NUL, which Postgres cannot store, as the tables do."""
     return text.replace("\0", "\ufffd")

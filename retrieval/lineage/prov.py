@@ -1,4 +1,4 @@
-"""Lineage as PROV-JSON (W3C member submission of 24 April 2013), the JSON serialisation of the PROV data model."""
+"""Format lineage as PROV-JSON (W3C member submission of 24 April 2013)."""
 
 from __future__ import annotations
 
@@ -11,13 +11,16 @@ PREFIXES = {"anabranch": "urn:anabranch:", "run": "urn:anabranch:run:", "event":
 
 
 class ProvBuilder:
-    """Collects records; each once, whoever names it."""
+    """Collect PROV records, each once by its id."""
 
     def __init__(self) -> None:
         self._records: ProvDocument = {"prefix": dict(PREFIXES)}
 
     def add_record(self, kind: str, record_id: str, **attributes: Any) -> str:
-        """Returns the identity. Attributes are named `prefix_name`; those without a value are left out."""
+        """Add a record and return its id.
+
+        Attributes are named `prefix_name`; those without a value are left out.
+        """
         literals = {name.replace("_", ":", 1): _format_literal(name, value) for name, value in attributes.items() if value is not None}
         self._records.setdefault(kind, {}).setdefault(record_id, {}).update(literals)
         return record_id
@@ -31,7 +34,10 @@ class ProvBuilder:
 
 
 def build_run_prov(lineage: RunLineage) -> ProvDocument:
-    """The answer, what it quotes, the chunks, each event, and the bytes; stages are activities, their authors agents."""
+    """Describe the answer, its quotes, the chunks, each event, and the bytes.
+
+    Stages are activities; their authors are agents.
+    """
     prov = ProvBuilder()
     answer = prov.add_record(
         "entity", f"run:{lineage.run_id}-answer", prov_type="anabranch:Answer", prov_value=lineage.answer, anabranch_verified=_format_verified(lineage.verified)
@@ -110,7 +116,7 @@ def _add_content(prov: ProvBuilder, sha256: str) -> str:
 
 
 def _format_literal(name: str, value: Any) -> Any:
-    """Types are qualified names; the rest is what it is, whatever a title looks like."""
+    """Return types as qualified names and every other value as a plain literal."""
     return {"$": value, "type": "prov:QUALIFIED_NAME"} if name == "prov_type" else value
 
 
@@ -119,5 +125,5 @@ def _format_verified(verified: bool | None) -> str:
 
 
 def _format_local_name(name: str) -> str:
-    """As a local part of a qualified name."""
+    """Return the name with only characters that the local part of a qualified name may have."""
     return "".join(char if char.isalnum() or char in "-_." else "-" for char in name)

@@ -1,4 +1,4 @@
-"""The lineage of an answer: of all that it cites, of one sentence, or of one citation."""
+"""Trace the citations of an answer: all of them, those of one sentence, or one."""
 
 from __future__ import annotations
 
@@ -18,16 +18,19 @@ _CITATION_MARKS = re.compile(r"(?:\[\d++\])++(?:\s|$)")
 
 
 async def trace_run(tracer: LineageTracer, caller: Principal, run: Mapping[str, Any], *, sentence: int | None, citation: int | None) -> RunLineage:
-    """`run` is a row of table `runs`. Sentences count from 1. Raises NotFound where there is no such sentence, citation or record."""
+    """Trace a row of table `runs`. Sentences count from 1.
+
+    Raises NotFound when the sentence, the citation or the record does not exist.
+    """
     record = parse_run(run)
     response = record.response
     if not isinstance(response, QueryResponse):
-        raise InvalidRequest(f"run {response.run_id} was a search: it answered nothing", remedy="Name the run of a question, or a document.")
+        raise InvalidRequest(f"Run {response.run_id} is a search and has no answer.", remedy="Use the run of a query, or a document.")
     chunks_by_id = {chunk.id: chunk for chunk in record.basis.chunks}
     sentences = parse_sentence_citations(response, is_quoted=record.is_quoted)
     citation_lineages = [
-        await tracer.trace_citation(caller, response.generation, citation_lineage, chunks_by_id[citation_lineage.chunk_id])
-        for citation_lineage in choose_citations(response, sentences, sentence, citation)
+        await tracer.trace_citation(caller, response.generation, chosen, chunks_by_id[chosen.chunk_id])
+        for chosen in choose_citations(response, sentences, sentence, citation)
     ]
     faults = [fault for citation_lineage in citation_lineages for fault in citation_lineage.broken]
     return RunLineage(
@@ -51,12 +54,15 @@ def choose_citations(response: QueryResponse, sentences: Mapping[int, set[int]],
     citations = [candidate for candidate in response.citations if candidate.n in citation_numbers]
     if not citations and (sentence is not None or citation is not None):
         subject = f"sentence {sentence}" if sentence is not None else f"citation {citation}"
-        raise NotFound(f"run {response.run_id} has no {subject}", remedy=f"It has {len(sentences)} sentences.")
+        raise NotFound(f"Run {response.run_id} has no {subject}.", remedy=f"It has {len(sentences)} sentences.")
     return citations
 
 
 def parse_sentence_citations(response: QueryResponse, *, is_quoted: bool) -> dict[int, set[int]]:
-    """Sentence → the numbers of its citations, by the marks behind each. A quoted sentence has one, and may hold marks of its own text that look like ours."""
+    """Return the citation numbers of each sentence, by the marks behind it.
+
+    A quoted sentence has exactly one, and its text may contain marks that look like ours.
+    """
     if is_quoted:
         return {sentence_number: {response_citation.n} for sentence_number, response_citation in enumerate(response.citations, 1)}
     citations_by_sentence: dict[int, set[int]] = {}

@@ -1,4 +1,4 @@
-"""The walk back: from a citation, or a document, to the bytes that were uploaded."""
+"""Trace a citation or a document back to the uploaded bytes."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from streams.codec import Codec
 
 @dataclass(frozen=True, slots=True)
 class RevisionEvidence:
-    """All that is known of one revision: its row, its facts, its text, its bytes."""
+    """All evidence for one revision: its row, its events, its text, its bytes."""
 
     row: RevisionLineage
     received: EventEvidence
@@ -41,7 +41,7 @@ class RevisionEvidence:
 
     @property
     def verified_transcript(self) -> Transcript | None:
-        """The text, where it has the hash that its event names: only then may others be blamed for differing from it."""
+        """The transcript, if it matches the hash in its event: otherwise it proves nothing about others."""
         data = self.transcribed[1].event.data if self.transcribed and self.transcribed[1].event else None
         fits = self.transcript is not None and isinstance(data, DocumentTranscribed) and hash_text(self.transcript.markdown) == data.text_sha256
         return self.transcript if fits else None
@@ -49,7 +49,11 @@ class RevisionEvidence:
 
 @dataclass(frozen=True, slots=True)
 class LineageTracer:
-    """Raises NotFound for what is not known, TransientError where log, tables or blobs are away."""
+    """Traces documents and citations.
+
+    Every method raises NotFound for unknown ids, and TransientError when log, tables or blobs are
+    unavailable.
+    """
 
     tables: LineageStore
     texts: RecordedTexts
@@ -58,7 +62,7 @@ class LineageTracer:
     blobs: BlobStore
 
     async def trace_document(self, caller: Principal, document_id: UUID) -> DocumentLineage:
-        """Of the revision that answers, else of the latest."""
+        """Trace the visible revision, or the latest one when none is visible."""
         row = await self._fetch_revision(caller, document_id, None, None)
         evidence = await self._collect_evidence(row, row.generation)
         document_hops = [*_check_to_text(evidence, None), *_check_chunked_parts(evidence), *_check_embedded_parts(evidence)]
@@ -78,7 +82,7 @@ class LineageTracer:
         )
 
     async def trace_citation(self, caller: Principal, generation: str, citation: Citation, recorded: RecordedChunk) -> CitationLineage:
-        """`read` is the chunk as the answer's record names it."""
+        """Trace one citation. `recorded` is its chunk as the run record describes it."""
         row = await self._fetch_revision(caller, recorded.document_id, recorded.order, generation)
         evidence = await self._collect_evidence(row, generation)
         stored_chunk = await self.tables.fetch_chunk(generation, recorded.document_id, recorded.order, recorded.id)
@@ -121,7 +125,10 @@ class LineageTracer:
     async def _fetch_revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionLineage:
         row = await self.tables.fetch_revision(caller, document_id, order, generation)
         if row is None:
-            raise NotFound(f"no document {document_id}", remedy="It may have been erased; `anabranch documents list` shows those that are there.")
+            raise NotFound(
+                f"Unknown document {document_id}.",
+                remedy="It may have been erased; list documents with `anabranch documents list`.",
+            )
         return row
 
     async def _collect_evidence(self, row: RevisionLineage, generation: str | None) -> RevisionEvidence:
@@ -144,9 +151,9 @@ class LineageTracer:
 
     async def _read_received(self, row: RevisionLineage) -> EventEvidence:
         if row.received_position is None:
-            return EventEvidence("raw", gone_reason="where the door read it is no longer known")
+            return EventEvidence("raw", gone_reason="its position in topic raw is no longer recorded")
         evidence = await self._read_event(row.received_position)
-        return EventEvidence(evidence.location, gone_reason="gone: topic raw keeps its records for a time only") if evidence.gone_reason else evidence
+        return EventEvidence(evidence.location, gone_reason="expired: topic raw has limited retention") if evidence.gone_reason else evidence
 
     async def _read_text(self, evidence: EventEvidence) -> tuple[Transcript | None, BlobEvidence | None]:
         data = evidence.event.data if evidence.event else None
@@ -154,7 +161,7 @@ class LineageTracer:
 
 
 def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None) -> list[Hop]:
-    """From the bytes to the Markdown."""
+    """Verify the hops from the bytes to the Markdown."""
     accepted = evidence.accepted.event if evidence.accepted.event and isinstance(evidence.accepted.event.data, DocumentAccepted) else None
     document_hops = [
         hops.build_blob_hop("blob", evidence.content, "the uploaded bytes, by their hash"),
@@ -166,7 +173,7 @@ def _check_to_text(evidence: RevisionEvidence, quote: hops.QuotePosition | None)
         part_position, event = evidence.transcribed
         document_hops.append(hops.check_transcribed(event, evidence.row, part_position.event_id, accepted, evidence.transcript, quote))
     else:
-        document_hops.append(Hop(name="transcribed", place="ocr_done", verified=None, detail="no table knows where its text stands in the log"))
+        document_hops.append(Hop(name="transcribed", place="ocr_done", verified=None, detail="the position of its text in the log is not recorded"))
     return document_hops
 
 
@@ -187,16 +194,17 @@ def _check_embedded(evidence: RevisionEvidence, part: tuple[PartPosition, EventE
 
 
 def _check_missing_part(evidence: RevisionEvidence, generation: str) -> Hop:
-    """The part that should hold the chunk: one that cannot be read is to blame, else none holds it. Another generation may have cut the text otherwise."""
+    """Explain a chunk without a part: an unreadable part is to blame, else no part contains it.
+
+    Null for another generation, which may have chunked the text differently.
+    """
     for part in evidence.chunked:
         hop = _check_chunked(evidence, part, None)
         if hop.verified is not True:
             return hop
     if not evidence.chunked or evidence.chunked[0][0].generation != generation:
-        return Hop(
-            name="chunked", place="chunked", verified=None, detail=f"no table knows any more where the parts of generation {generation} stand in the log"
-        )
-    return Hop(name="chunked", place=_format_locations(evidence.chunked), verified=False, detail="no part of the revision holds the chunk")
+        return Hop(name="chunked", place="chunked", verified=None, detail=f"the positions of the parts of generation {generation} are no longer recorded")
+    return Hop(name="chunked", place=_format_locations(evidence.chunked), verified=False, detail="no part of the revision contains the chunk")
 
 
 def _format_locations(parts: Sequence[tuple[PartPosition, EventEvidence]]) -> str:

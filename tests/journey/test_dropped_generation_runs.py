@@ -42,7 +42,7 @@ async def test_run_of_dropped_generation_keeps_lineage_and_rerun(world: ApiWorld
     assert walked["verified"], walked["broken"]
     hops = {hop["name"]: hop for hop in walked["citations"][0]["hops"]}
     assert hops["chunk"]["place"].startswith("table chunk_history") and hops["transcribed"]["verified"]
-    assert (hops["chunked"]["verified"], hops["chunked"]["detail"]) == (None, "the record is no longer in the log"), "its topic went with the generation"
+    assert (hops["chunked"]["verified"], hops["chunked"]["detail"]) == (None, "removed from the log by retention"), "its topic went with the generation"
     assert (await rerun_query(world, answer["run_id"]))["response"] == answer
     compared = await diff_run(world, answer["run_id"])
     assert [reason for reason in compared["reasons"] if reason["cause"] == "generation"], compared["reasons"]

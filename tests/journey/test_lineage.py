@@ -175,7 +175,7 @@ async def test_tampered_chunk_span_is_detected(world: ApiWorld, database: str) -
     answer = await ask_and_record(world)
     assert answer["citations"][0]["pages"] == [7]
     found = await fetch_lineage(world, answer["run_id"])
-    assert not found["verified"] and any("chunked[0]@" in fault and "was read as from elsewhere" in fault for fault in found["broken"]), found["broken"]
+    assert not found["verified"] and any("chunked[0]@" in fault and "was recorded elsewhere" in fault for fault in found["broken"]), found["broken"]
 
 
 async def test_prov_export_escapes_titles_and_marks_unverified_entities(world: ApiWorld, database: str) -> None:
@@ -230,4 +230,4 @@ async def test_recovery_marks_raw_record_as_unknown_in_lineage(settings: Setting
         found = (await world.http.get(f"/v1/documents/{receipt['document_id']}/lineage")).json()
     assert found["verified"]
     [received] = [hop for hop in found["hops"] if hop["name"] == "received"]
-    assert received["verified"] is None and "no longer known" in received["detail"]
+    assert received["verified"] is None and "no longer recorded" in received["detail"]

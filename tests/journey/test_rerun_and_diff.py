@@ -65,7 +65,7 @@ async def test_diff_names_new_revision_as_cause(world: ApiWorld) -> None:
     await world.ingest_until_searchable(REVISED_NOTE, external_id="allowances", title="Allowances")
     changed = await diff_run(world, answer["run_id"])
     assert not changed["same"] and changed["answer_changed"] and changed["then"]["answer"] == answer["answer"]
-    assert {"cause": "document", "detail": "Allowances went from revision 1 to 2"} in changed["reasons"]
+    assert {"cause": "document", "detail": "Allowances changed from revision 1 to 2"} in changed["reasons"]
     await wait_until_recorded(world, changed["now"]["run_id"])
     both = await diff_run(world, answer["run_id"], other=changed["now"]["run_id"])
     assert (both["reasons"], both["gone"]) == (changed["reasons"], changed["gone"])

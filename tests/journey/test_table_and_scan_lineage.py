@@ -78,7 +78,7 @@ async def test_table_scan_and_model_answers_have_lineage_and_rerun(tmp_path: Pat
                 assert any("child_chunks" in fault for fault in broken), broken
             await pool.execute("update child_chunks set spans = jsonb_set(spans, '{0,box,0}', '0.5') where spans #> '{0,box}' <> 'null'")
             moved = await ask_with_failing_model(world, SCAN_FILE, models)
-            assert any("was read as from elsewhere" in fault for fault in (await fetch_lineage(world, moved["run_id"]))["broken"])
+            assert any("was recorded elsewhere" in fault for fault in (await fetch_lineage(world, moved["run_id"]))["broken"])
             await pool.execute(otherwise, "98900", "58900", "gratis", "free")
             await drop_partitions(pool, "g1")
             for answer in [*answers, *written]:

@@ -108,7 +108,7 @@ async def test_model_remarks_are_truncated_and_attributed() -> None:
 async def test_sentence_without_verified_citation_is_removed(sentence: tuple[str, list[int]]) -> None:
     _, response = await query_with_chat(script_answer(("The replacement costs 18,740 euros.", [1]), sentence))
     assert response.answer == "The replacement costs 18,740 euros. [1]"
-    assert response.limitations == ["Sentences without a verified citation were left out: 1."]
+    assert response.limitations == ["Sentences removed for lack of a verified citation: 1."]
 
 
 async def test_answer_without_remaining_sentences_is_refused() -> None:

@@ -45,14 +45,14 @@ async def test_withdrawn_document_is_a_reason_for_different_answer() -> None:
     diff = compare_runs(then, now, DiffFacts({}, {make_document_id("pump"): CurrentDocument(visible_revision=None, state="withdrawn")}))
     assert diff.answer_changed and diff.citations_changed and not diff.same
     assert [(one.external_id, one.rank_now) for one in diff.gone] == [("pump", None)]
-    assert ("document", "Pump answers no question any more (withdrawn)") in list_reasons(diff)
+    assert ("document", "Pump is no longer searchable (withdrawn)") in list_reasons(diff)
 
 
 async def test_new_document_is_a_reason_for_moved_ranks() -> None:
     then, now = await query_and_record(make_corpus(lease=LEASE, staff=STAFF)), await query_and_record(make_corpus(pump=PUMP, lease=LEASE, staff=STAFF), 2)
     diff = compare_runs(then, now, NO_CONTEXT)
     assert [(one.external_id, one.rank_then, one.rank_now) for one in diff.new] == [("pump", None, 1)]
-    assert ("document", "Pump was not found then: it is new, or has changed") in list_reasons(diff)
+    assert ("document", "Pump was not retrieved then: it is new or has changed") in list_reasons(diff)
 
 
 async def test_profile_change_is_first_reason_with_changed_settings() -> None:

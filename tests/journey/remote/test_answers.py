@@ -106,7 +106,7 @@ async def test_repeated_schema_violation_falls_back_to_extractive_answer(stack: 
         ({"status": 401}, "default", "answered 401"),
         ({"status": 400}, "default", "answered 400"),
         ({"malformed": True}, "default", "no JSON object"),
-        ({"hang": True}, "quick", "no answer within 0.3 s"),
+        ({"hang": True}, "quick", "timed out after 0.3 s"),
     ],
 )
 async def test_failing_chat_server_falls_back_to_extractive_answer(
