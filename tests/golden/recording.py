@@ -111,13 +111,13 @@ class RecordedKeyStore:
     def __init__(self, keys: Iterable[StoredKey]) -> None:
         self.keys = {key.id: key for key in keys}
 
-    async def obtain(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
+    async def get_or_create(self, proposed: Sequence[StoredKey]) -> list[StoredKey]:
         raise AssertionError("nothing is sealed anew")
 
-    async def find(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
+    async def fetch(self, ids: Sequence[UUID]) -> Mapping[UUID, StoredKey]:
         return {identity: self.keys[identity] for identity in ids if identity in self.keys}
 
-    async def current(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
+    async def fetch_current_ids(self, tenant: str, subjects: Sequence[UUID]) -> list[UUID]:
         return [key.id for key in self.keys.values() if key.subject in subjects and key.wrapped_key is not None]
 
     async def destroy(self, tenant: str, keys: Iterable[UUID]) -> None:

@@ -70,7 +70,7 @@ async def test_partial_body_times_out_and_frees_its_slot(monkeypatch: pytest.Mon
 async def test_upload_below_minimum_rate_is_aborted(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(middleware, "UPLOAD_GRACE_S", 0.3)
     intake = FakeIntake()
-    async with run_server(intake=intake) as port, open_connections(port, UPLOAD_HEADERS + UPLOAD_PART, 1) as ((reader, writer),):
+    async with run_server(ingest=intake) as port, open_connections(port, UPLOAD_HEADERS + UPLOAD_PART, 1) as ((reader, writer),):
         for _ in range(4):  # each byte would start a time-out of its own anew
             writer.write(b"x")
             await asyncio.sleep(0.06)

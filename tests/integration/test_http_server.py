@@ -95,13 +95,13 @@ async def test_client_disconnect_during_upload_is_not_an_error() -> None:
     intake, begun = FakeIntake(), asyncio.Event()
 
     class Waiting(FakeIntake):
-        async def store(self, *given: Any) -> Any:
+        async def stage_upload(self, *given: Any) -> Any:
             begun.set()
             return await intake.stage_upload(*given)
 
     structlog.reset_defaults()
     with capture_logs() as lines:
-        async with run_server(intake=Waiting()) as port:
+        async with run_server(ingest=Waiting()) as port:
             _, writer = await asyncio.open_connection("127.0.0.1", port)
             head = b"POST /v1/ingest HTTP/1.1\r\nHost: localhost\r\nContent-Type: multipart/form-data; boundary=b\r\nContent-Length: 9000\r\n\r\n"
             writer.write(head + b'--b\r\nContent-Disposition: form-data; name="file"; filename="a.txt"\r\n\r\nhalf of')

@@ -118,7 +118,7 @@ def test_interrupted_start_leaves_no_process(folder: Path) -> None:
 def test_command_started_with_sigint_ignored_can_be_stopped(folder: Path, number: signal.Signals) -> None:
     make_folder(folder)
     command = [sys.executable, "-m", "anabranch", "documents", "list", "--data", str(folder)]
-    # The command waits 60 s for the server that seems to be starting in a lock_folder folder.
+    # The command waits 60 s for the server that seems to be starting in a locked folder.
     with lock_folder(folder):
         process = subprocess.Popen(
             command,
@@ -136,7 +136,7 @@ def test_command_started_with_sigint_ignored_can_be_stopped(folder: Path, number
 def test_closed_terminal_stops_up(folder: Path) -> None:
     ours, theirs = os.openpty()
     ready_file = folder.parent / "ready.json"
-    command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready_file-file", str(ready_file)]
+    command = [sys.executable, "-m", "anabranch", "up", "--data", str(folder), "--port", "0", "--ready-file", str(ready_file)]
     # The new session takes the terminal as its own, as a terminal window's shell does.
     process = subprocess.Popen(
         ["setsid", "--ctty", *command],

@@ -231,7 +231,7 @@ class FolderBlobs:
         for key in keys:
             self._path(key).unlink(missing_ok=True)
 
-    def local(self, key: str) -> Any:
+    def open_local(self, key: str) -> Any:
         path = self._path(key)
 
         class Here:

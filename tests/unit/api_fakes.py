@@ -43,7 +43,7 @@ class StubBlobs:
     async def get(self, key: str) -> bytes:
         return self.content[key]
 
-    async def link(self, key: str, lifetime_s: float) -> str | None:
+    async def presign_url(self, key: str, lifetime_s: float) -> str | None:
         return None
 
     async def get_ranges(self, key: str, ranges: Any) -> list[bytes]:

@@ -141,13 +141,13 @@ class MemoryBlobs:
         data = await self.get(key)
         return [data[start : start + length] for start, length in ranges]
 
-    def local(self, key: str) -> AbstractAsyncContextManager[Path]:
+    def open_local(self, key: str) -> AbstractAsyncContextManager[Path]:
         raise NotFound("blobs in memory have no path")
 
-    async def size(self, key: str) -> int | None:
+    async def get_size(self, key: str) -> int | None:
         return len(self.data[key]) if key in self.data else None
 
-    async def link(self, key: str, lifetime_s: float) -> str | None:
+    async def presign_url(self, key: str, lifetime_s: float) -> str | None:
         return None
 
     async def copy(self, source: str, target: str) -> None:

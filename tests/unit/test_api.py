@@ -224,7 +224,7 @@ async def test_unknown_path_and_method_are_problem_responses(client: httpx2.Asyn
 )
 async def test_errors_map_to_http_status_and_retry_after(error: Exception, status: int) -> None:
     class Failing(FakeIntake):
-        async def accept(self, *_: Any) -> Any:
+        async def submit_document(self, *_: Any) -> Any:
             raise error
 
     async with make_client(make_services(ingest=Failing())) as client:
@@ -341,7 +341,7 @@ async def test_request_over_concurrency_limit_is_busy_but_health_responds() -> N
     entered, leave = asyncio.Event(), asyncio.Event()
 
     class Slow(FakeIntake):
-        async def accept(self, *arguments: Any) -> Any:
+        async def submit_document(self, *arguments: Any) -> Any:
             entered.set()
             await leave.wait()
             return await super().submit_document(*arguments)

@@ -48,7 +48,7 @@ async def test_loopback_hosts_are_accepted(client: httpx2.AsyncClient, host: str
 
 async def test_configured_hosts_are_accepted() -> None:
     named = ApiSettings(host="192.0.2.7", hosts=("docs.example", "other.example:8443"), public_url="https://public.example/").list_allowed_hosts()
-    async with make_client(hosts=named) as client:
+    async with make_client(hostnames=named) as client:
         for host in ("192.0.2.7:8420", "docs.example", "DOCS.example:443", "other.example", "public.example"):
             assert (await client.get("/v1/documents", headers={"Host": host})).status_code == 200, host
         assert (await client.get("/v1/documents", headers={"Host": "sub.docs.example"})).status_code == 421
@@ -81,7 +81,7 @@ async def test_connection_address_is_accepted_as_host() -> None:
 @pytest.mark.parametrize("credential", [True, False])
 async def test_cross_origin_write_is_refused_without_effect(headers: dict[str, str], credential: bool) -> None:
     intake = FakeIntake()
-    async with make_client(intake=intake) as client:
+    async with make_client(ingest=intake) as client:
         if not credential:
             del client.headers["Authorization"]
         form = await client.post("/v1/ingest", files={"file": ("a.md", b"planted")}, data={"external_id": "x"}, headers=headers)
@@ -123,7 +123,7 @@ async def test_internal_error_response_has_security_headers() -> None:
     def broken() -> dict[str, Any]:
         raise RuntimeError("a bug")
 
-    async with make_client(config_schema=broken) as client:
+    async with make_client(get_config_schema=broken) as client:
         response = await client.get("/v1/config/schema")
     assert response.status_code == 500
     assert_security_headers(response.headers)

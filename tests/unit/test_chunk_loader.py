@@ -58,7 +58,7 @@ async def test_chunk_loading_is_cancelled_when_query_ends() -> None:
     read, ended = asyncio.Event(), asyncio.Event()
 
     class Endless(MemoryIndex):
-        async def chunks(self, ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
+        async def fetch_chunks(self, ids: Sequence[UUID]) -> Mapping[UUID, ChunkView]:
             read.set()
             try:
                 await asyncio.Event().wait()

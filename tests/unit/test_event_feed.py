@@ -43,7 +43,7 @@ class SingleGeneration:
 
 
 class EmptyDocumentEvents:
-    async def of_document(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
+    async def list_document_events(self, tenant: str, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
         return [], None
 
 
@@ -153,7 +153,7 @@ async def test_since_skips_older_events() -> None:
 
 async def test_generation_topics_are_included_in_base_topic() -> None:
     class Two(SingleGeneration):
-        async def undropped(self) -> list[Generation]:
+        async def fetch_undropped(self) -> list[Generation]:
             return [self.generation, Generation(name="g2", config=IndexConfig(), how={}, topics={"embedded": "embedded.g2"})]
 
     here = await make_harness()

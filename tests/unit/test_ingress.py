@@ -66,7 +66,7 @@ async def test_numbered_source_owns_and_orders_its_documents(world: SimulatedPip
 
 async def test_unnumbered_withdrawal_sorts_after_last_numbered_change(world: SimulatedPipeline) -> None:
     class Known:
-        async def latest(self, tenant: str, document_id: UUID) -> LatestRevision:
+        async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision:
             return LatestRevision(True, "a", (1, 77, 0))
 
     removed: DocumentRemoved = await run_ingress(world, DocumentWithdrawn(document_id=str(UUID(int=4))), latest_revisions=Known())
@@ -120,7 +120,7 @@ async def test_amendment_contains_only_given_fields(world: SimulatedPipeline) ->
 
 async def test_unnumbered_amendment_sorts_between_correction_and_withdrawal(world: SimulatedPipeline) -> None:
     class Known:
-        async def latest(self, tenant: str, document_id: UUID) -> LatestRevision:
+        async def fetch_latest(self, tenant: str, document_id: UUID) -> LatestRevision:
             return LatestRevision(True, "a", (1, 77, 0, 3))
 
     by_id = DocumentAmended(document_id=str(UUID(int=4)), title="t")

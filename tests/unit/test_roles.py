@@ -142,7 +142,7 @@ async def test_control_topic_is_visible_to_operators_only() -> None:
     asked: list[list[str] | None] = []
 
     class Feed(MemoryFeed):
-        async def page(self, *given: Any, topics: list[str] | None, **named: Any) -> LogPage:
+        async def read_page(self, *given: Any, topics: list[str] | None, **named: Any) -> LogPage:
             asked.append(topics)
             return LogPage(items=[], next="n", end=True, missed=0)
 
