@@ -1,1 +1,4 @@
-"""Storage: migrations, queries, the log table, the ledger, search and the embedded Postgres. The only room that imports asyncpg."""
+"""Storage in Postgres: migrations, queries, the log table, the ledger, search and the embedded server.
+
+Only this package imports asyncpg.
+"""

@@ -14,18 +14,18 @@ from sql.pool import Connection
 from sql.query_loader import load_query
 
 
-async def fetch_chunks(connection: Connection, generation: str, ids: Sequence[UUID], names: ReaderScope) -> dict[UUID, ChunkView]:
-    rows = await connection.fetch(load_query("chunks"), generation, list(ids), None, names)
+async def fetch_chunks(connection: Connection, generation: str, ids: Sequence[UUID], readers: ReaderScope) -> dict[UUID, ChunkView]:
+    rows = await connection.fetch(load_query("chunks"), generation, list(ids), None, readers)
     return {row["id"]: to_chunk_view(row) for row in rows}
 
 
-async def fetch_children(connection: Connection, generation: str, parent_ids: Sequence[UUID], names: ReaderScope) -> list[ChunkView]:
-    rows = await connection.fetch(load_query("chunks"), generation, None, list(parent_ids), names)
+async def fetch_children(connection: Connection, generation: str, parent_ids: Sequence[UUID], readers: ReaderScope) -> list[ChunkView]:
+    rows = await connection.fetch(load_query("chunks"), generation, None, list(parent_ids), readers)
     return [to_chunk_view(row) for row in rows]
 
 
-async def fetch_parents(connection: Connection, generation: str, ids: Sequence[UUID], names: ReaderScope) -> dict[UUID, ParentView]:
-    rows = await connection.fetch(load_query("parents"), generation, list(ids), names)
+async def fetch_parents(connection: Connection, generation: str, ids: Sequence[UUID], readers: ReaderScope) -> dict[UUID, ParentView]:
+    rows = await connection.fetch(load_query("parents"), generation, list(ids), readers)
     return {row["id"]: to_parent_view(row) for row in rows}
 
 

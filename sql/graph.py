@@ -14,10 +14,10 @@ MAX_MENTIONS = 2_000
 """Most mentions to read per entity. A name on every page says little about any."""
 
 
-async def link_entities(connection: Connection, generation: str, tenant: str, keys: Sequence[str], names: ReaderScope) -> list[EntitySeed]:
+async def link_entities(connection: Connection, generation: str, tenant: str, keys: Sequence[str], readers: ReaderScope) -> list[EntitySeed]:
     if not keys:
         return []
-    rows = await connection.fetch(load_query("link_entities"), generation, tenant, list(keys), names)
+    rows = await connection.fetch(load_query("link_entities"), generation, tenant, list(keys), readers)
     return [EntitySeed(row["type"], row["key"], row["weight"]) for row in rows]
 
 

@@ -1,4 +1,4 @@
-"""`next` and `after` of lists that are ordered by a time or a count, then by id."""
+"""Format and parse page cursors of lists ordered by a time or a count, then by id."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ def _parse(after: str | None, parse_first: Callable[[str], T]) -> tuple[T | None
     try:
         return parse_first(first_text), UUID(identity)
     except ValueError as error:
-        raise InvalidRequest(f"after={after!r} is no cursor", remedy="Take `next` of the page before.") from error
+        raise InvalidRequest(f"Invalid cursor after={after!r}.", remedy="Use the `next` value of the previous page.") from error
 
 
 def _parse_count(text: str) -> int:
     if not 0 <= (count := int(text)) <= MAX_COUNT:
-        raise ValueError(f"{text} is no count of rows")
+        raise ValueError(f"count {text} is out of range")
     return count

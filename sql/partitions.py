@@ -1,4 +1,4 @@
-"""A generation's own partitions of the derived tables."""
+"""Create and drop a generation's partitions of the derived tables."""
 
 from __future__ import annotations
 
@@ -15,24 +15,26 @@ from sql.recorded_texts import archive_run_texts
 from sql.secondary_indexes import create_indexes
 
 ROW_SECURITY_TABLES = frozenset(("revision_texts", "parent_chunks", "child_chunks", "chunk_vectors", "entity_mentions", "relations", "claims", "visible"))
-"""Tables with row-level security: a partition that is read by its own name needs it as its parent does."""
+"""Tables with row-level security. A partition that is read by its own name needs policies of its own."""
 LOCK_TIMEOUT = "2s"
 DROP_ATTEMPTS = 30
 DROP_RETRY_S = 0.5
 
 
 async def create_partitions(connection: Connection, generation: Generation, *, indexed: bool) -> None:
-    """Each is made standalone and then attached: `create table … partition of` would wait behind one reader and hold up all queries behind it.
+    """Create the partitions of a generation.
 
-    Not `indexed`, they have primary keys only. Raises LockNotAvailableError when somebody holds a parent table for longer than the lock's time-out;
-    nothing is left behind then.
+    Without `indexed` they have primary keys only. Raises LockNotAvailableError if another transaction has a
+    parent table locked beyond the lock timeout; nothing is left behind then.
     """
     await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
     for table in PARTITIONED_TABLES:
         partition = f"{table}_{generation.name}"
+        # Created standalone, then attached: CREATE TABLE … PARTITION OF takes an ACCESS EXCLUSIVE lock on the parent,
+        # waits for one reader, and blocks every query that arrives behind it.
         await connection.execute(
             f"create table {partition} (like {table} including all);"
-            # With this check known, attaching need not scan.
+            # With a matching check constraint ATTACH does not scan the table.
             f"alter table {partition} add constraint {partition}_own check (generation = '{generation.name}')"
         )
         if table == "chunk_vectors":
@@ -45,8 +47,12 @@ async def create_partitions(connection: Connection, generation: Generation, *, i
 
 
 async def drop_partitions(pool: Pool, generation: str) -> int:
-    """Detach each and drop it; returns how many there were. Texts that past answers were made from stay in the history. Queries of other generations go on meanwhile; a transaction that has read one of the tables is
-    waited for. What a call that was cut off has left, the next one finishes. Raises DatabaseUnavailable."""
+    """Detach and drop the partitions of a generation; return how many there were.
+
+    Texts that recorded answers were made from move into the history. Queries of other generations continue;
+    detaching waits for transactions that have read the parent table. A later call finishes an interrupted
+    one. Raises DatabaseUnavailable.
+    """
     n_dropped = 0
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:

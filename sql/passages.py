@@ -1,4 +1,4 @@
-"""Where things stand in the documents of a generation: to compare generations by place and not by chunk."""
+"""Locate text in the documents of a generation, to compare generations by passage rather than by chunk."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ from sql.query_loader import load_query
 
 @dataclass(frozen=True, slots=True)
 class VisibleDocument:
-    """A document as a generation shows it; its text inline, or under a blob key."""
+    """The visible revision of a document. Its text is inline or under a blob key."""
 
     id: UUID
     names: Sequence[str]
-    """By which people call it."""
+    """External id and other names of the document."""
     revision: int
     markdown: str | None
     blob_key: str | None
@@ -36,7 +36,7 @@ class ParentSpan:
 
 
 class PgPassages:
-    """Every call may raise DatabaseUnavailable."""
+    """Passages over Postgres. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -46,7 +46,7 @@ class PgPassages:
         return [VisibleDocument(**row) for row in rows]
 
     async def fetch_parent_spans(self, generation: str, document: UUID) -> list[ParentSpan]:
-        """In the order of the text, without what they say."""
+        """Return the spans of a document's parents in text order, without their texts."""
         return [ParentSpan(row["id"], document, row["char_start"], row["char_end"]) for row in await self._fetch("document_parent_spans", generation, document)]
 
     async def fetch_parents(self, generation: str, ids: Sequence[UUID]) -> dict[UUID, ParentSpan]:

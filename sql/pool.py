@@ -1,4 +1,7 @@
-"""Connections to Postgres, bounded and ready to use: vector and JSON codecs, our search path, plans made for the values at hand."""
+"""Open connections and pools with the codecs and session settings that the queries need.
+
+Codecs: vector, halfvec, JSON and regconfig. Settings: search path, custom plans, HNSW search.
+"""
 
 from __future__ import annotations
 
@@ -20,25 +23,30 @@ JSONB_VERSION = b"\x01"
 SEARCH_PATH = "anabranch, extensions, public"
 SESSION_SETTINGS: Mapping[str, str] = {
     "search_path": SEARCH_PATH,
-    # A generic plan for one tenant is hundreds of times slower for another.
+    # asyncpg prepares every statement, and a generic plan ignores the tenant's share of rows: for a tenant with 0.1 %
+    # of the vectors it took 160-280 ms instead of 0.2 ms.
     "plan_cache_mode": "force_custom_plan",
     "jit": "off",
     "hnsw.ef_search": "100",
+    # Without it a filtered scan ends after ef_search rows and returns too few: 1 of 10 for a tenant with 1 %.
     "hnsw.iterative_scan": "relaxed_order",
 }
 ASYNC_COMMIT_SETTINGS: Mapping[str, str] = {"synchronous_commit": "off"}
-"""For stages whose log is this same Postgres: a lost commit takes the reader's cursor with it, so the event is read again."""
+"""For stages whose log is the same database.
+
+A lost commit loses the reader's cursor as well, so the event is redelivered.
+"""
 
 
 def build_lock_timeout_settings(seconds: float) -> Mapping[str, str]:
-    """For connections whose statements fail, with code TABLES_LOCKED, where another transaction keeps them waiting for so long."""
+    """Return settings that limit lock waits; a statement that exceeds them fails with code TABLES_LOCKED."""
     return {"lock_timeout": f"{seconds:g}s"}
 
 
 async def open_pool(dsn: str, *, size: int, name: str, settings: Mapping[str, str] | None = None) -> Pool:
-    """At most `size` connections, shown as `name` in pg_stat_activity. Use one for ingest and another for questions, so that neither starves the other.
+    """Open a pool of at most `size` connections, named `name` in pg_stat_activity.
 
-    Raises DatabaseUnavailable.
+    Use separate pools for ingest and queries, so that neither starves the other. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         return await asyncpg.create_pool(
@@ -52,7 +60,7 @@ async def open_pool(dsn: str, *, size: int, name: str, settings: Mapping[str, st
 
 
 async def connect(dsn: str, *, name: str, settings: Mapping[str, str] | None = None) -> asyncpg.Connection:
-    """One connection outside any pool, with the same settings and codecs. Raises DatabaseUnavailable."""
+    """Open one connection with the same settings and codecs. Raises DatabaseUnavailable."""
     with translate_database_errors():
         connection = await asyncpg.connect(dsn, server_settings={**SESSION_SETTINGS, "application_name": name, **(settings or {})})
         try:
@@ -77,7 +85,7 @@ async def prepare_connection(connection: asyncpg.Connection) -> None:
 
 
 async def _register_text_configs(connection: asyncpg.Connection) -> None:
-    """Text search configurations by name, in binary too: COPY takes nothing else."""
+    # copy_records_to_table encodes in binary, and asyncpg has no binary codec for regconfig: map names to oids.
     names = {
         row["oid"]: row["cfgname"] for row in await connection.fetch("select oid, cfgname from pg_ts_config where cfgnamespace = 'pg_catalog'::regnamespace")
     }
@@ -88,14 +96,18 @@ async def _register_text_configs(connection: asyncpg.Connection) -> None:
 
 
 class UnresetConnection(asyncpg.Connection):
-    """Given back to the pool as it is: nothing of ours outlives its transaction, so there is nothing to reset."""
+    """A connection that is released without a reset.
+
+    The project keeps no session state beyond a transaction, so asyncpg's reset query would be a wasted round
+    trip.
+    """
 
     def get_reset_query(self) -> str:
         return ""
 
 
 async def close_pool(pool: Pool, *, timeout_s: float = 1.0) -> None:
-    """Close, waiting so long for what still runs, then hang up."""
+    """Close the pool; terminate connections that are still in use after `timeout_s`."""
     try:
         async with asyncio.timeout(timeout_s):
             await pool.close()

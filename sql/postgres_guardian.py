@@ -1,4 +1,7 @@
-"""Stops the embedded Postgres when the process that started it ends, however it ends: even a SIGKILL closes the pipe that the guardian reads."""
+"""Stop the embedded Postgres when the process that started it ends, however it ends.
+
+The guardian reads a pipe, which the kernel closes even after a SIGKILL of the owner.
+"""
 
 from __future__ import annotations
 
@@ -16,15 +19,16 @@ if TYPE_CHECKING:
     from sql.embedded import EmbeddedPostgres
 
 STOPPED_BYTE = b"."
-"""Written to the pipe once the owner itself has stopped the server."""
+"""Written to the pipe after the owner has stopped the server itself."""
 
 
 @contextmanager
 def guard_server(server: EmbeddedPostgres) -> Iterator[None]:
-    """Own the server: it is stopped at the end, unless another process claimed it meanwhile."""
+    """Own the server and stop it on exit, unless another process has become the owner."""
     owner = uuid4().hex
     server.set_owner(owner)
-    # -P: no module of the working directory comes before ours. A session of its own: the terminal's signals do not reach the guardian.
+    # -P: modules in the working directory must not shadow ours. start_new_session: the terminal's signals must not
+    # reach the guardian.
     command = [sys.executable, "-P", "-m", "sql.postgres_guardian", str(server.root), owner]
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/", start_new_session=True, bufsize=0
@@ -39,12 +43,12 @@ def guard_server(server: EmbeddedPostgres) -> Iterator[None]:
 
 
 def main(root: str, owner: str) -> None:
-    """Wait for the end of stdin, then stop the server in `root` if it still belongs to `owner`."""
+    """Wait until stdin is closed, then stop the server in `root` if `owner` still owns it."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     if os.read(0, 1) == STOPPED_BYTE:
         return
-    # Loaded only now: the guardian waits for hours, and should take little memory meanwhile.
+    # Imported late: the guardian waits for hours and should use little memory meanwhile.
     from sql.embedded import EmbeddedPostgres
 
     if Path(root).exists():

@@ -1,4 +1,4 @@
-"""The SQL of this room: one statement a file in `queries/`, its first line a comment that says what it is for."""
+"""Load SQL statements: one per file in `queries/`, whose first line is a comment with its purpose."""
 
 from __future__ import annotations
 
@@ -12,9 +12,13 @@ INCLUDE_PATTERN = re.compile(r"\{(\w+)\}")
 
 @cache
 def load_query(name: str, **substitutions: int) -> str:
-    """The text of `queries/<name>.sql`. `{other}` stands for the file of that name, or for one of `numbers` (a vector's dimension is part of its type)."""
+    """Return the text of `queries/<name>.sql`.
 
-    def inserted(match: re.Match[str]) -> str:
+    `{name}` is replaced by a substitution, or else by the query of that name. Vector dimensions are
+    substituted because they are part of a type and cannot be parameters.
+    """
+
+    def expand(match: re.Match[str]) -> str:
         return str(substitutions[match[1]]) if match[1] in substitutions else f"\n{load_query(match[1])}"
 
-    return INCLUDE_PATTERN.sub(inserted, (FOLDER / f"{name}.sql").read_text())
+    return INCLUDE_PATTERN.sub(expand, (FOLDER / f"{name}.sql").read_text())

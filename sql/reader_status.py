@@ -1,4 +1,4 @@
-"""Readers that stand still: see `schemas.ports.reader_status`."""
+"""Store which readers are stalled and why. See `schemas.ports.reader_status`."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 STATUS_TTL_S = 60.0
-"""For so long after it was renewed: a process that was killed renews nothing."""
+"""A status expires this long after its renewal, since a killed process cannot clear it."""
 
 
 class PgReaderStatus:
@@ -25,6 +25,6 @@ class PgReaderStatus:
             await self._pool.execute("delete from reader_status where reader = $1 and topic = $2 and partition = $3", reader, topic, partition)
 
     async def list_current(self) -> list[Pause]:
-        """Those that hold."""
+        """Return statuses that have not expired."""
         with translate_database_errors():
             return [Pause(**dict(row)) for row in await self._pool.fetch(load_query("reader_status"), STATUS_TTL_S)]

@@ -1,4 +1,4 @@
-"""Texts that past answers were made from, wherever they are now."""
+"""Find the texts that recorded answers were made from, in any generation or in the history."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sql.query_loader import load_query
 
 
 class PgRecordedTexts:
-    """See `schemas.ports.rerun.RecordedTexts` and `CurrentDocuments`."""
+    """Implements `schemas.ports.rerun.RecordedTexts` and `CurrentDocuments`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -36,5 +36,8 @@ class PgRecordedTexts:
 
 
 async def archive_run_texts(connection: Connection, generation: str) -> None:
-    """Texts that only this generation holds and that answers of its time were made from go into the history. Call it before the generation's rows go."""
+    """Copy the texts that recorded answers used and that only this generation has into the history.
+
+    Call it before the generation's rows are deleted.
+    """
     await connection.execute(load_query("archive_run_texts"), generation)

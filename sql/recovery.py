@@ -1,4 +1,4 @@
-"""What is operational, made anew after the views were projected from the log: claims of the door, and where readers go on."""
+"""Restore operational state after a rebuild from the log: ingress claims and reader cursors."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from sql.query_loader import load_query
 
 
 async def restore_inbox(pool: Pool, accepted_events: Sequence[tuple[UUID, str]]) -> None:
-    """Internal ids of the producers' events, with their payloads' hashes, or ERASED."""
+    """Restore ingress claims: internal event ids with their payload hashes, or ERASED_PAYLOAD."""
     with translate_database_errors():
         await pool.execute(load_query("restore_inbox"), [identity for identity, _ in accepted_events], [sha256 for _, sha256 in accepted_events])
 
 
 async def find_admitted_events(pool: Pool, events: Collection[UUID]) -> set[UUID]:
-    """Those that the door would pass over, were they read once more."""
+    """Return the subset of events that ingress would skip if they were redelivered."""
     with translate_database_errors():
         rows = await pool.fetch("select event_id from handled where generation = '' and stage = 'receive' and reacted and event_id = any($1)", list(events))
     return {row["event_id"] for row in rows}
@@ -27,8 +27,11 @@ async def find_admitted_events(pool: Pool, events: Collection[UUID]) -> set[UUID
 async def reset_reader_cursor(
     pool: Pool, group: str, topic: str, generation: str, stage: str, outputs: Sequence[str], *, max_age: timedelta | None = None
 ) -> None:
-    """On the log in this database, whose readers' places are gone with everything else: before the first event that is owed a reaction. `outputs` are the topics
-    in which a reaction would show; without any the reader goes on at the end. What is older than `over` is owed nothing."""
+    """Move a group's cursor on the Postgres log before the first event whose reaction is pending.
+
+    `outputs` are the topics in which a reaction would appear; without any the cursor moves to the end. Events
+    older than `max_age` need no reaction.
+    """
     with translate_database_errors():
         async with pool.acquire() as connection, connection.transaction():
             if outputs:

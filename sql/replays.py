@@ -1,4 +1,4 @@
-"""Replays: what is to be read again, by whom at the moment, and how far it has come. Operational, no view of the log."""
+"""Store replays: their selection, lease and progress. Operational state, not a projection."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ REPLAY_COLUMNS = (
 
 @dataclass(slots=True)
 class ReplayCounts:
-    """Records read, and what became of those that were taken."""
+    """Records that were read, and the outcomes of the selected ones."""
 
     read: int = 0
     replayed: int = 0
@@ -32,7 +32,10 @@ class ReplayCounts:
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """`letters` are the buried events of a redrive; a replay has a topic and, per partition, where it starts, ends, and has come to."""
+    """A replay of a range, or a redrive of dead letters (`dead_letter_ids`).
+
+    A range has a topic and, per partition, start, end and current position.
+    """
 
     id: UUID
     tenant: str
@@ -51,7 +54,7 @@ class Replay:
 
 @dataclass(frozen=True, slots=True)
 class OpenDeadLetter:
-    """A dead letter that is open."""
+    """A dead letter that is not closed."""
 
     event_id: UUID
     stage: str
@@ -77,13 +80,13 @@ class PgReplays:
             )
 
     async def list_replays(self, tenant: str, replay: UUID | None, limit: int) -> list[dict[str, Any]]:
-        """One, or the newest."""
+        """Return one replay, or the newest ones."""
         query = f"select {REPLAY_COLUMNS} from replays where tenant = $1 and ($2::uuid is null or id = $2) order by created_at desc, id limit $3"
         with translate_database_errors():
             return [dict(row) for row in await self._pool.fetch(query, tenant, replay, limit)]
 
     async def set_state(self, tenant: str, replay: UUID, from_states: Sequence[str], to_state: str) -> bool:
-        """Whether it was in one of these states."""
+        """Change the state; return whether the replay was in one of `from_states`."""
         query = (
             "update replays set state = $4, resumed_at = null, read_at_resume = read, ended_at = case when $4 = 'cancelled' then clock_timestamp() end "
             "where tenant = $1 and id = $2 and state = any($3) returning id"
@@ -92,13 +95,13 @@ class PgReplays:
             return await self._pool.fetchval(query, tenant, replay, list(from_states), to_state) is not None
 
     async def acquire(self, owner: UUID, stages: Sequence[tuple[str, str | None]]) -> Replay | None:
-        """The oldest that nobody works on and whose stage this process hosts."""
+        """Lease the oldest unleased replay of a stage that this process hosts."""
         with translate_database_errors():
             row = await self._pool.fetchrow(load_query("lease_replay"), owner, [f"{stage}/{generation or ''}" for stage, generation in stages], float(LEASE_S))
         return _parse_replay(row) if row else None
 
     async def record_progress(self, owner: UUID, replay: UUID, positions: Mapping[int, int], counts: ReplayCounts) -> bool:
-        """Keep the lease. False when it is paused, cancelled, or somebody else's."""
+        """Store progress and renew the lease; False if paused, cancelled or leased by another process."""
         with translate_database_errors():
             return (
                 await self._pool.fetchval(
@@ -129,17 +132,20 @@ class PgReplays:
             await self._pool.execute(query, replay, owner, error)
 
     async def delete_claims(self, generation: str, stage: str, events: Sequence[UUID]) -> None:
-        """As if these events had never been read."""
+        """Delete claims, so that the events are processed as if they were new."""
         with translate_database_errors():
             await self._pool.execute("delete from handled where generation = $1 and stage = $2 and event_id = any($3)", generation, stage, list(events))
 
     async def reopen_ingress_events(self, events: Mapping[UUID, str]) -> None:
-        """The door owes its reaction to these (id → payload hash) once more, and keeps what it knows of them: another payload under the same id reopens nothing."""
+        """Reopen ingress events (id → payload hash), so that ingress reacts to them again.
+
+        An event with another payload under the same id stays closed.
+        """
         with translate_database_errors():
             await self._pool.execute(load_query("reopen_ingress_events"), list(events), list(events.values()))
 
     async def list_open_dead_letters(self, tenant: str, selection: Mapping[str, Any]) -> list[OpenDeadLetter]:
-        """Open dead letters by `event_ids`, `stage`, `code`, `document_id`; the oldest first."""
+        """Return open dead letters by `event_ids`, `stage`, `code`, `document_id`, oldest first."""
         with translate_database_errors():
             rows = await self._pool.fetch(load_query("open_dead_letters"), tenant, *map(selection.get, ("event_ids", "stage", "code", "document_id")))
         return [_parse_dead_letter(row) for row in rows]
@@ -150,7 +156,7 @@ class PgReplays:
         return frozenset(row["id"] for row in rows)
 
     async def list_dead_letter_causes(self, tenant: str) -> list[dict[str, Any]]:
-        """Open dead letters by stage and code, the most frequent first."""
+        """Return open dead letters by stage and code, most frequent first."""
         with translate_database_errors():
             return [dict(row) for row in await self._pool.fetch(load_query("dead_letter_causes"), tenant)]
 

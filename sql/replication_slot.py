@@ -1,7 +1,10 @@
-"""One table of somebody else's database by logical decoding: a slot, its snapshot, its changes.
+"""Read one table of a source's database by logical decoding: a slot, its snapshot, its changes.
 
-asyncpg does not speak the replication protocol, but a connection that asks for it takes simple statements. The slot is made on one (its snapshot becomes
-that transaction's, and a notice tells its name), the table is read on another, and changes are then polled by SQL functions.
+asyncpg does not implement the replication protocol, but a connection opened with `replication=database`
+accepts simple statements. The slot is created on such a connection with USE_SNAPSHOT, so that its snapshot
+becomes the transaction's. The exported snapshot's name is returned in a notice, since simple statements
+return no rows to asyncpg. Another connection reads the table in that snapshot, and SQL functions then poll
+the changes.
 """
 
 from __future__ import annotations
@@ -24,7 +27,7 @@ APPLICATION_NAME = "anabranch source"
 
 
 class PgChangeReader:
-    """See `schemas.ports.sources.ChangeReader`. `name` is that of the slot and of the publication."""
+    """Implements `schemas.ports.sources.ChangeReader`. `name` names both the slot and the publication."""
 
     def __init__(self, dsn: str, schema: str, table: str, name: str) -> None:
         self._dsn, self._schema, self._table, self._name = dsn, schema, table, name
@@ -33,7 +36,7 @@ class PgChangeReader:
     async def fetch_columns(self) -> tuple[dict[str, int], list[str]]:
         rows = await self._fetch(load_query("table_columns"), self._schema, self._table)
         if not rows:
-            raise ConfigurationError(f"there is no table {self._schema}.{self._table}", code="NO_SUCH_TABLE", remedy="Name it as schema.table.")
+            raise ConfigurationError(f"Unknown table {self._schema}.{self._table}.", code="NO_SUCH_TABLE", remedy="Name it as schema.table.")
         return {row["name"]: row["oid"] for row in rows}, [row["name"] for row in sorted(rows, key=lambda row: row["in_key"] or 0) if row["in_key"]]
 
     async def fetch_slot(self) -> ReplicationSlot:
@@ -46,22 +49,22 @@ class PgChangeReader:
         await self._drop_slot()
         await self._publish()
         with _translate_source_errors():
-            maker = await self._connect(replication="database")
+            slot_connection = await self._connect(replication="database")
         try:
-            exported = await self._export_snapshot(maker)
+            exported = await self._export_snapshot(slot_connection)
             row = await self._fetch("select restart_lsn - '0/0'::pg_lsn as sequence from pg_replication_slots where slot_name = $1", self._name)
             yield TableSnapshot(int(row[0]["sequence"]), self._iterate_rows(exported))
         finally:
-            maker.terminate()
+            slot_connection.terminate()
 
     @asynccontextmanager
     async def peek(self, limit: int) -> AsyncIterator[PeekedChanges]:
         [slot_row] = await self._fetch(load_query("slot_state"), self._name, self._schema, self._table)
         if not slot_row["published"]:
             raise ConfigurationError(
-                f"changes of {self._schema}.{self._table} are not published any more: the table or publication {self._name} was dropped, or made anew",
+                f"Publication {self._name} no longer contains {self._schema}.{self._table}: the table or the publication was dropped or recreated.",
                 code="NOT_PUBLISHED",
-                remedy="Nothing, if the account may publish the table: it is read anew. Else its owner does: "
+                remedy="If the account may publish the table, it is read again without action. Otherwise run as its owner: "
                 f"alter publication {self._name} add table {self._schema}.{self._table}",
             )
         await self._fetch(load_query("peek_changes"), self._name, limit, self._name)
@@ -71,7 +74,7 @@ class PgChangeReader:
             await self._execute("close changes")
 
     async def _iterate_changes(self) -> AsyncIterator[Sequence[LogicalMessage]]:
-        """The server keeps the rest meanwhile: a transaction may be larger than our memory."""
+        """Yield changes page by page from a server-side cursor, since a transaction may exceed our memory."""
         while rows := await self._fetch(f"fetch {PAGE_ROWS} from changes"):
             yield [LogicalMessage(int(row["sequence"]), row["data"]) for row in rows]
 
@@ -87,22 +90,22 @@ class PgChangeReader:
             self._connection.terminate()
             self._connection = None
 
-    async def _export_snapshot(self, maker: asyncpg.Connection) -> str:
+    async def _export_snapshot(self, slot_connection: asyncpg.Connection) -> str:
         snapshot_name: asyncio.Future[str] = asyncio.get_running_loop().create_future()
 
         def listen(_: object, message: asyncpg.PostgresLogMessage) -> None:
             if not snapshot_name.done():
                 snapshot_name.set_result(str(message.message))
 
-        maker.add_log_listener(listen)
+        slot_connection.add_log_listener(listen)
         with _translate_source_errors():
-            await maker.execute("begin isolation level repeatable read read only")
-            await maker.execute(f"CREATE_REPLICATION_SLOT {_quote_identifier(self._name)} LOGICAL pgoutput USE_SNAPSHOT")
-            await maker.execute("do $$ begin raise notice '%', pg_export_snapshot(); end $$")
+            await slot_connection.execute("begin isolation level repeatable read read only")
+            await slot_connection.execute(f"CREATE_REPLICATION_SLOT {_quote_identifier(self._name)} LOGICAL pgoutput USE_SNAPSHOT")
+            await slot_connection.execute("do $$ begin raise notice '%', pg_export_snapshot(); end $$")
             return await asyncio.wait_for(snapshot_name, 10)
 
     async def _iterate_rows(self, exported: str) -> AsyncIterator[Sequence[Mapping[str, str | None]]]:
-        """On a connection of its own, as everybody saw the table when the slot was made."""
+        """Yield the table's rows in the slot's snapshot, on a separate connection."""
         types, _ = await self.fetch_columns()
         selected = ", ".join(f"{_quote_identifier(name)}::text" for name in types)
         with _translate_source_errors():
@@ -150,27 +153,27 @@ class PgChangeReader:
 
 @contextmanager
 def _translate_source_errors() -> Iterator[None]:
-    """What their database refuses is for a person to mend; what passes is waited for."""
+    """Raise transient errors as DatabaseUnavailable and all others of the source as ConfigurationError."""
     try:
         with translate_database_errors():
             yield
     except AnabranchError:
         raise
     except (asyncpg.PostgresError, ValueError) as error:
-        raise ConfigurationError(f"the source's database refuses: {error}", code="SOURCE_REFUSED", remedy=_choose_remedy(error)) from error
+        raise ConfigurationError(f"The source's database rejected the request: {error}", code="SOURCE_REFUSED", remedy=_choose_remedy(error)) from error
 
 
 def _choose_remedy(error: Exception) -> str:
     match error:
         case asyncpg.InvalidAuthorizationSpecificationError():
-            return "Give the whole address, with user and password, in ANABRANCH_SOURCES__NAME of the worker."
+            return "Set ANABRANCH_SOURCES__NAME of the worker to the full URL, with user and password."
         case asyncpg.InsufficientPrivilegeError():
-            return "The account needs the attribute REPLICATION, select on the table, and a publication of the slot's name made by the table's owner."
+            return "Grant the account REPLICATION and SELECT on the table, and let the table's owner create a publication with the slot's name."
         case asyncpg.ObjectNotInPrerequisiteStateError():
-            return "Set wal_level = logical and restart that server."
+            return "Set wal_level = logical on the source's server and restart it."
         case asyncpg.ConfigurationLimitExceededError():
-            return "Raise max_replication_slots there, or drop a slot that nobody reads."
-    return "Mend it there; the source is tried again by itself."
+            return "Raise max_replication_slots on the source's server, or drop an unused slot."
+    return "Fix the cause in the source's database. The worker retries on its own."
 
 
 def _quote_identifier(name: str) -> str:

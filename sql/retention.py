@@ -1,4 +1,4 @@
-"""Records that are taken out of the log."""
+"""Serialize the removal of records from the log."""
 
 from __future__ import annotations
 
@@ -6,5 +6,8 @@ from sql.pool import Connection
 
 
 async def lock_expired_batches(connection: Connection) -> None:
-    """Before a transaction takes its first record out: one such transaction after the other, so that no two wait for records of each other."""
+    """Lock the removal of records until the transaction ends. Call it before the first removal.
+
+    Two concurrent removals would otherwise deadlock on each other's records.
+    """
     await connection.execute("select from expired_batches for update")

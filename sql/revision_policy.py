@@ -1,4 +1,8 @@
-"""At transcribe: whether a revision is the latest, whether it changes anything, and the rows that say so."""
+"""Decide which revision wins at the transcribe stage, and write the rows of the decision.
+
+A revision wins if its order is later than the latest revision and the withdrawal. It is unchanged if the
+visible revision has the same content, fields and pipeline fingerprint.
+"""
 
 from __future__ import annotations
 
@@ -22,9 +26,9 @@ from sql.query_loader import load_query
 
 
 def decide_revision(event: ProjectedEvent, state: DocumentState, pipeline_fingerprint: str | None) -> Verdict:
-    """Decide, and move the state on as the rows will."""
+    """Decide about an event and update the state as its rows will."""
     [row] = event.rows
-    assert isinstance(row, DocumentRow | AmendmentRow | WithdrawalRow), "transcribe projects a document, what amends it, or its withdrawal"
+    assert isinstance(row, DocumentRow | AmendmentRow | WithdrawalRow), "transcribe projects documents, amendments and withdrawals"
     if isinstance(row, AmendmentRow):
         return amendments.decide_amendment(event, row, state)
     is_newest = _is_later(row.order, state.latest) and _is_later(row.order, state.withdrawn)
@@ -45,7 +49,7 @@ def decide_revision(event: ProjectedEvent, state: DocumentState, pipeline_finger
 
 
 async def write_revisions(connection: Connection, verdicts: Sequence[Verdict], states: States) -> None:
-    """The rows of one run: at most one event a document."""
+    """Write the rows of one batch, which has at most one event per document."""
     written_rows = [(verdict, row) for verdict in verdicts if verdict.needs_write for row in verdict.event.rows]
     accepted_rows = [(verdict, row) for verdict, row in written_rows if isinstance(row, DocumentRow)]
     withdrawal_rows = [row for _, row in written_rows if isinstance(row, WithdrawalRow)]
@@ -65,7 +69,7 @@ def collect_withdrawals(verdicts: Sequence[Verdict]) -> dict[UUID, OrderKey]:
 
 
 async def fetch_revived_revisions(connection: Connection, generation: str, stage: str, events: Sequence[UUID]) -> dict[UUID, DocumentRow]:
-    """Event → the revision that it brought back, for as long as its reaction is owed."""
+    """Return event → revived revision, while the event's reaction is pending."""
     return {row["by"]: _parse_document_row(row) for row in await connection.fetch(load_query("revived_revisions"), generation, stage, events)}
 
 
@@ -81,14 +85,18 @@ def _apply_revision(event: ProjectedEvent, row: DocumentRow, state: DocumentStat
 
 
 def _resolve_surviving_order(state: DocumentState, withdrawal: OrderKey) -> OrderKey | None:
-    """The last revision behind this late withdrawal that changed nothing and so lives on in the visible one, which is older than the withdrawal."""
+    """Return the order of the revision that survives a late withdrawal, or None.
+
+    It is the last revision after the withdrawal that changed nothing: it has no rows of its own and was
+    served by the visible revision, which is older than the withdrawal.
+    """
     if state.visible_revision is None or not _is_later(withdrawal, state.visible_order) or not _is_later(state.visible_revision.unchanged_until, withdrawal):
         return None
     return state.visible_revision.unchanged_until
 
 
 def _apply_withdrawal(row: WithdrawalRow, state: DocumentState) -> VisibilityChange:
-    """Also one that a later revision has overtaken: what is older than the withdrawal must not go on serving should that revision fail."""
+    # Applies to a late withdrawal as well: an older revision must not stay visible if the later one fails.
     change = VisibilityChange(row.document_id, row.order, 0, state.visible_order)
     state.withdrawn = row.order
     if _is_later(row.order, state.latest):
@@ -99,8 +107,8 @@ def _apply_withdrawal(row: WithdrawalRow, state: DocumentState) -> VisibilityCha
 
 
 def _is_unchanged(event: ProjectedEvent, row: DocumentRow, state: DocumentState, pipeline_fingerprint: str | None) -> bool:
-    """Against the visible revision; not while a revision between the two is on its way, which would be shown after it."""
     visible = state.visible_revision
+    # A superseded visible revision does not count: the revision in between becomes visible after it.
     return visible is not None and not visible.is_superseded and visible.pipeline_fingerprint == pipeline_fingerprint and _has_same_content(event, row, visible)
 
 
@@ -112,7 +120,7 @@ def _build_fields(row: DocumentRow) -> dict[str, Any]:
     names = ("title", "filename", "media_type", "language", "collection", "source_uri", "external_id", "metadata")
     fields = {name: getattr(row, name) for name in names}
     fields |= {"tags": list(row.tags), "document_date": row.document_date.isoformat() if row.document_date else None}
-    # Left out where none are named: revisions that were stored before documents had readers say the same.
+    # Omitted if null, so that revisions stored before documents had readers compare as equal.
     fields |= {"readers": list(row.readers)} if row.readers is not None else {}
     return dict(json.loads(encoding.encode_json_text(fields)))
 

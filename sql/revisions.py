@@ -1,4 +1,4 @@
-"""The newest revision of a document, as the tables know it."""
+"""Read the latest revisions of documents, and compare generations by revision."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ from sql.query_loader import load_query
 
 
 class PgRevisions:
-    """Implements `LatestRevisions` and `GenerationSwitches`. A document that the API has let in counts as known before any table has its revision."""
+    """Implements `schemas.ports.stage_ports.LatestRevisions` and `GenerationSwitches`.
+
+    A document that the API has admitted is known even before a table has its revision.
+    """
 
     def __init__(self, pool: Pool) -> None:
         self.pool = pool
@@ -25,12 +28,11 @@ class PgRevisions:
         return LatestRevision(row["numbered"], row["external_id"], tuple(row["latest"]) if row["latest"] else None) if row else None
 
     async def fetch_newly_visible(self, generation: str, previous: str) -> list[NewlyVisibleRevision]:
-        """As `GenerationSwitches`."""
         with translate_database_errors():
             return [NewlyVisibleRevision(**dict(row)) for row in await self.pool.fetch(load_query("newly_visible_revisions"), generation, previous)]
 
     async def find_unchanged(self, revisions: Sequence[tuple[UUID, OrderKey]]) -> set[tuple[UUID, OrderKey]]:
-        """Those that say only what the generation that answers shows already."""
+        """Return the subset of revisions whose content the live generation already shows."""
         documents, orders = [document for document, _ in revisions], [format_array(order) or "" for _, order in revisions]
         with translate_database_errors():
             rows = await self.pool.fetch(load_query("unchanged_revisions"), documents, orders)

@@ -1,8 +1,9 @@
-"""Removing what deleted rows leave behind in Postgres: free space in files of tables and indexes, statistics, write-ahead log.
+"""Remove traces of deleted rows from Postgres files: tables, indexes, statistics, write-ahead log.
 
-`vacuum` frees the room of a deleted row and wipes nothing, a GIN index keeps each word that it ever had, `pg_statistic` keeps frequent values, and each segment of
-the write-ahead log keeps what was written until it is removed. `vacuum full` writes a table and its indexes anew; a checkpoint after a switch removes old segments
-where `wal_recycle` is off, as it is on the embedded server.
+`vacuum` frees the space of deleted rows without overwriting it, a GIN index keeps every word it ever had,
+`pg_statistic` keeps frequent values, and WAL segments keep what was written until they are removed. `vacuum
+full` rewrites a table and its indexes. A checkpoint after a WAL switch removes old segments if `wal_recycle`
+is off, as on the embedded server.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from sql.pool import Connection, Pool
 
 log = structlog.get_logger(__name__)
 REWRITE_LIMIT_BYTES = 32 * 2**20
-"""A table up to this size, indexes included, is written anew while an erasure waits: questions wait for about 1 s for each 10 MiB."""
+"""Largest table (with indexes) to rewrite during an erasure: queries wait about 1 s per 10 MiB."""
 LOCK_TIMEOUT_S = 3
 SNAPSHOT_WAIT_S = 10.0
 OWN_SCHEMAS = "('anabranch', 'keystore')"
+# Statistics come last: rewriting the other tables replaces their rows in pg_statistic.
 TABLES_QUERY = f"""
 select c.oid::regclass::text as name, pg_total_relation_size(c.oid) as bytes
 from pg_class c join pg_namespace n on n.oid = c.relnamespace
 where (n.nspname in {OWN_SCHEMAS} and c.relkind = 'r' or c.oid = 'pg_catalog.pg_statistic'::regclass) and pg_relation_size(c.oid) > 0
 order by c.oid = 'pg_catalog.pg_statistic'::regclass, 1
 """
-"""Statistics last: writing the others anew replaces theirs."""
 CLEAR_STATISTICS_QUERY = f"""
 select count(pg_clear_attribute_stats(schemaname, tablename, attname, inherited)) from pg_stats where schemaname in {OWN_SCHEMAS}
 """
@@ -50,16 +51,20 @@ WAL_RETAINED_QUERY = "select exists (select from pg_replication_slots where rest
 
 @dataclass(frozen=True, slots=True)
 class ScrubResult:
-    """What is left. `tables` were too large or in use, and keep deleted rows in free space; `log` says that the write-ahead log keeps them."""
+    """The traces that remain.
+
+    `remaining_tables` were too large or in use and keep deleted rows in free space.
+    """
 
     remaining_tables: tuple[str, ...]
     is_wal_remaining: bool
 
 
 async def scrub_tables(pool: Pool, *, limit_bytes: int | None = REWRITE_LIMIT_BYTES) -> ScrubResult:
-    """Write our tables up to this size anew (all for None), their statistics too, and remove the write-ahead log from before. Larger ones are vacuumed only.
+    """Rewrite our tables up to `limit_bytes` (None: all) and remove the old write-ahead log.
 
-    Each table is locked while it is written. Raises DatabaseUnavailable.
+    Larger tables are only vacuumed; statistics are rewritten as well. Each table is locked while it is
+    rewritten. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire() as connection:
@@ -81,7 +86,7 @@ async def scrub_tables(pool: Pool, *, limit_bytes: int | None = REWRITE_LIMIT_BY
 
 
 async def vacuum_tables(pool: Pool, tables: Sequence[str]) -> None:
-    """Let Postgres use the room of what was deleted, and take its values out of the statistics."""
+    """Vacuum and analyze tables, which removes deleted values from the statistics."""
     with translate_database_errors():
         async with pool.acquire() as connection:
             for table in tables:
@@ -89,7 +94,7 @@ async def vacuum_tables(pool: Pool, tables: Sequence[str]) -> None:
 
 
 async def _rewrite_table(connection: Connection, table: str, small: bool) -> bool:
-    """False where it was only vacuumed."""
+    """Rewrite a table if it is small, else vacuum it. Returns whether no deleted rows remain."""
     try:
         await connection.execute(f"vacuum ({'full, ' if small else ''}analyze) {table}")
     except (asyncpg.LockNotAvailableError, asyncpg.DeadlockDetectedError):
@@ -101,7 +106,7 @@ async def _rewrite_table(connection: Connection, table: str, small: bool) -> boo
 
 
 async def _wait_for_snapshots(connection: Connection) -> None:
-    """A table that is written anew keeps rows which an older transaction may still see."""
+    """Wait for older snapshots: VACUUM FULL keeps rows that an older transaction may still see."""
     marker = await connection.fetchval("select pg_current_xact_id()::xid::text")
     deadline = time.monotonic() + SNAPSHOT_WAIT_S
     while await connection.fetchval(OLDER_SNAPSHOT_QUERY, marker) and time.monotonic() < deadline:

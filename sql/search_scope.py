@@ -1,4 +1,4 @@
-"""What the filters of a question leave to be searched."""
+"""Resolve the filters of a query to the scope of its search."""
 
 from __future__ import annotations
 
@@ -14,26 +14,30 @@ from sql.query_loader import load_query
 
 MAX_LISTED_DOCUMENTS = 2_000
 MAX_LISTED_CHUNKS = 20_000
-"""So many are searched one by one: exactly, and as fast as through an index."""
+"""Up to these sizes an exact scan is as fast as an index."""
 
 
 @dataclass(frozen=True, slots=True)
 class SearchScope:
-    """`few` names the documents when they are few; otherwise `filters` are looked up for each hit (None: there are none)."""
+    """The documents that a query searches.
+
+    `listed_documents` lists them if they are few; otherwise `filters` are applied to each hit (None: no
+    filters).
+    """
 
     generation: str
     tenant: str
     listed_documents: Sequence[UUID] | None = None
     filters: Filters | None = None
     readers: ReaderScope = None
-    """Names that the caller goes by; None for one without limits."""
+    """The caller's reader names; None for unlimited access."""
 
     @property
     def is_empty(self) -> bool:
         return self.listed_documents is not None and not self.listed_documents
 
     def to_parameters(self) -> list[Any]:
-        """$1 to $12 of every search statement."""
+        """Return parameters $1 to $12 of every search query."""
         if self.filters is None:
             return [self.generation, self.tenant, self.listed_documents, False, *([None] * 7), self.readers]
         return [self.generation, self.tenant, self.filters.document_ids or None, True, *_to_conditions(self.filters), self.readers]
@@ -51,6 +55,6 @@ async def resolve_scope(connection: Connection, generation: str, tenant: str, fi
 
 
 def _to_conditions(filters: Filters) -> list[Any]:
-    """An empty filter is null and holds for all."""
+    """Return the filter parameters; an empty filter is null and matches everything."""
     lists = [filters.collections, filters.tags, filters.external_ids, filters.languages]
     return [*(values or None for values in lists), filters.date_from, filters.date_to, filters.metadata or None]

@@ -1,4 +1,8 @@
-"""The indexes of a generation's partitions beside their primary keys: there from the start where a generation answers from the start, else built when it is loaded."""
+"""Create the secondary indexes of a generation's partitions.
+
+The first generation, live at once, gets them on empty tables. Later ones are loaded first and indexed
+afterwards, which is cheaper per row.
+"""
 
 from __future__ import annotations
 
@@ -26,14 +30,14 @@ class SecondaryIndex:
 
 
 SECONDARY_INDEXES = (
-    # Without a pending list: a question would have to read all of it.
+    # fastupdate = off: with a pending list every query has to scan the list.
     SecondaryIndex("child_chunks", "by_word", "using gin (tsv) with (fastupdate = off)"),
     SecondaryIndex("child_chunks", "by_id", "(id)"),
     SecondaryIndex("child_chunks", "by_parent", "(parent_id)"),
     SecondaryIndex("parent_chunks", "by_id", "(id)"),
     SecondaryIndex("lexical_deltas", "by_word", "(tenant, cfg, lexeme) include (delta)"),
     SecondaryIndex("corpus_deltas", "by_tenant", "(tenant, cfg) include (chunks)"),
-    # Lets the planner go through a small tenant's vectors one by one instead of through the graph of all.
+    # Lets the planner scan a small tenant's vectors exactly instead of searching the HNSW graph of all tenants.
     SecondaryIndex("chunk_vectors", "by_tenant", "(tenant)"),
     SecondaryIndex("visible", "by_tenant", "(tenant)"),
     SecondaryIndex("entity_mentions", "by_key", "(tenant, key, type)"),
@@ -46,15 +50,16 @@ SECONDARY_INDEXES = (
 
 
 async def create_indexes(connection: Connection, generation: str) -> None:
-    """On empty partitions, within a transaction."""
+    """Create all indexes on empty partitions, inside the caller's transaction."""
     for index in SECONDARY_INDEXES:
         await connection.execute(index.format_ddl(generation, concurrently=False))
 
 
 async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
-    """Those that are missing, on filled partitions, one after the other; yields the name of each when it is complete. One that was cut off is built again.
+    """Build missing indexes on filled partitions one by one; yields the name of each one built.
 
-    Blocks neither readers nor writers. One caller a generation at a time. Raises DatabaseUnavailable.
+    An interrupted build is repeated. Blocks neither readers nor writers. Allows one caller per generation.
+    Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
@@ -72,6 +77,7 @@ async def _ensure_index(connection: Connection, index: SecondaryIndex, generatio
     valid = await connection.fetchval(load_query("index_state"), index.format_name(generation))
     if valid:
         return False
+    # An interrupted CREATE INDEX CONCURRENTLY leaves an invalid index, which must be dropped.
     if valid is not None:
         await connection.execute(f"drop index concurrently if exists {index.format_name(generation)}")
     await connection.execute(index.format_ddl(generation, concurrently=True))
@@ -79,6 +85,6 @@ async def _ensure_index(connection: Connection, index: SecondaryIndex, generatio
 
 
 async def _analyze_tables(connection: Connection, generation: str) -> None:
-    """A partition that was loaded in one go has no statistics yet, and the first questions would be planned by guesses."""
+    # Autovacuum has not analyzed a freshly loaded partition, and the first queries would get bad plans.
     for table in dict.fromkeys(index.table for index in SECONDARY_INDEXES):
         await connection.execute(f"analyze {table}_{generation}")

@@ -1,4 +1,4 @@
-"""The semantic channel: cosine similarity of stored vectors, exact while they are few."""
+"""Search semantically by cosine similarity: exact while there are few vectors, else by HNSW."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sql.vector_index import EXACT_BELOW
 
 
 async def search_semantic(connection: Connection, scope: SearchScope, vector: NDArray[np.float32], k: int) -> list[Hit]:
-    """Raises ValueError for a vector that is not of the generation's dimension."""
+    """Return the best k hits. Raises ValueError if the vector has another dimension than the generation."""
     if scope.is_empty:
         return []
     vectors = await connection.fetchval(load_query("corpus_size"), scope.generation, None)

@@ -1,4 +1,4 @@
-"""Who may run Postgres: never root, and nobody's folders change their mode for it."""
+"""Choose the account that runs Postgres, which refuses to run as root. No folder's mode is changed."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ OWN_ACCOUNT = "anabranch"
 
 
 def find_server_account(preferred: str | None = None) -> Account | None:
-    """The account that runs Postgres, None for our own. As root: the preferred one, `postgres`, a system account of ours, else `nobody`."""
+    """Return the account that runs Postgres; None for the current one.
+
+    As root: the preferred account, `postgres`, a system account of ours, else `nobody`.
+    """
     if os.geteuid() != 0:
         return None
     return _find_account((preferred or "", "postgres", OWN_ACCOUNT)) or _create_account() or _find_account(("nobody",))
@@ -27,7 +30,7 @@ def _find_account(names: Sequence[str]) -> Account | None:
 
 
 def _create_account() -> Account | None:
-    """initdb wants an entry in the account database; a bare uid will not do."""
+    # initdb looks its uid up in the account database; a bare uid fails.
     if not shutil.which("useradd"):
         return None
     subprocess.run(["useradd", "--system", "--no-create-home", "--shell", "/usr/sbin/nologin", OWN_ACCOUNT], capture_output=True, check=False)
@@ -35,7 +38,7 @@ def _create_account() -> Account | None:
 
 
 def can_enter(folder: Path, account: Account) -> bool:
-    """Whether the account may pass through every folder down to this one."""
+    """Whether the account can traverse every folder down to this one."""
     return all(_can_pass(step.stat(), account) for step in (folder, *folder.parents))
 
 

@@ -1,4 +1,4 @@
-"""Rows that no generation owns: generations themselves, questions, dead letters."""
+"""Write rows that belong to no generation: generations, sources, erasures, runs, feedback, dead letters."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from sql.source_declarations import write_source_decision
 
 
 async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None:
-    """One at a time and in order: they are few, and later ones build on earlier ones."""
+    """Write rows in order, one by one: there are few, and later ones depend on earlier ones."""
     for row in rows:
         match row:
             case GenerationRow():
@@ -61,11 +61,10 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
             case DeadLetterRow():
                 await connection.execute(load_query("upsert_dead_letter"), *_to_dead_letter_values(row))
             case _:
-                raise TypeError(f"{type(row).__name__} belongs to a document: its stage must count by `latest` or `visible`")
+                raise TypeError(f"{type(row).__name__} belongs to a document: its stage needs the ordering policy `latest` or `visible`")
 
 
 async def _create_generation(connection: Connection, row: GenerationRow) -> None:
-    """The first one answers from the start, and needs its indexes from the start."""
     values = row.generation.model_dump(mode="json")
     columns = [values[name] for name in ("name", "config", "how", "topics", "state")]
     inserted_name = await connection.fetchval(
@@ -76,6 +75,7 @@ async def _create_generation(connection: Connection, row: GenerationRow) -> None
     )
     if inserted_name is None:
         return
+    # The first generation is live at once and needs its indexes from the start.
     await create_partitions(connection, row.generation, indexed=row.base is None)
     if await connection.fetchval("insert into live_generation (name) values ($1) on conflict do nothing returning name", row.generation.name):
         await connection.execute("update generations set state = 'live' where name = $1", row.generation.name)

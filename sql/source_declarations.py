@@ -1,4 +1,4 @@
-"""Sources as they are declared, reset and given up."""
+"""Write declarations, resets and removals of sources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What readers of sources remember."""
+"""Store the state of source readers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from sql.query_loader import load_query
 
 
 class PgSourceTransaction:
-    """See `schemas.ports.sources.SourceTransaction`."""
+    """Implements `schemas.ports.sources.SourceTransaction`."""
 
     def __init__(self, connection: Connection, source: str) -> None:
         self._connection, self._source = connection, source
@@ -56,7 +56,7 @@ class PgSourceTransaction:
 
 
 class PgSourceStore:
-    """See `schemas.ports.sources.SourceStore`."""
+    """Implements `schemas.ports.sources.SourceStore`."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -105,7 +105,7 @@ class PgSourceStore:
             return str(await self._pool.fetchval("select reader from source_states where source = $1", source))
 
     async def has_state(self, source: str) -> bool:
-        """Whether anything was ever kept of it."""
+        """Whether the source has any stored state."""
         return bool(await self._fetch("select 1 from source_states where source = $1", source))
 
     async def record_change_time(self, source: str) -> None:

@@ -1,4 +1,4 @@
-"""Sources as they are declared, and what has become of them."""
+"""Read declared sources and their status."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from sql.query_loader import load_query
 
 
 class PgSources:
-    """See `schemas.ports.sources.DeclaredSources`. Every call may raise DatabaseUnavailable."""
+    """Implements `schemas.ports.sources.DeclaredSources`. Every method may raise DatabaseUnavailable."""
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
@@ -23,18 +23,18 @@ class PgSources:
         return [_parse_declared_source(row) for row in rows]
 
     async def fetch_epochs(self) -> dict[str, int]:
-        """By ce_source, of all that have begun anew once."""
+        """Return ce_source → epoch, for sources that were reset at least once."""
         return {row["ce_source"]: row["epoch"] for row in await self._fetch("select ce_source, epoch from sources")}
 
     async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
         return [row["external_id"] for row in await self._fetch(load_query("source_documents"), ce_source, after, limit)]
 
     async def list_overview(self) -> list[dict[str, Any]]:
-        """Every source with its documents and its reader's state."""
+        """Return every source with its document counts and the state of its reader."""
         return [dict(row) for row in await self._fetch(load_query("source_overview"))]
 
     async def has_numbered_documents(self, ce_source: str) -> bool:
-        """Whether any document belongs to a source of this name that numbers its changes."""
+        """Whether any document comes from a source of this name that numbers its changes."""
         return bool(await self._fetch("select 1 from documents where source = $1 and numbered limit 1", ce_source))
 
     async def _fetch(self, text: str, *parameters: Any) -> list[asyncpg.Record]:

@@ -1,8 +1,8 @@
-"""Which text search configuration a document's words are indexed under."""
+"""Choose the text search configuration of a document's language."""
 
 from __future__ import annotations
 
-# The Snowball configurations that come with every Postgres from 15 on, by BCP 47 primary subtag.
+# Snowball configurations bundled with Postgres 15 and later, by BCP 47 primary subtag.
 TEXT_SEARCH_CONFIGS = {
     "ar": "arabic",
     "hy": "armenian",
@@ -39,5 +39,8 @@ DEFAULT_TEXT_SEARCH_CONFIG = "simple"
 
 
 def resolve_text_search_config(language: str | None) -> str:
-    """The configuration for a BCP 47 tag (only its primary subtag counts); `simple`, which neither stems nor drops words, where there is none."""
+    """Return the configuration for the primary subtag of a BCP 47 tag.
+
+    Falls back to `simple`, which neither stems nor removes stop words.
+    """
     return TEXT_SEARCH_CONFIGS.get((language or "").replace("_", "-").split("-")[0].lower(), DEFAULT_TEXT_SEARCH_CONFIG)

@@ -1,4 +1,7 @@
-"""The HNSW index of a generation's vectors: none while they are few, then built beside what reads and writes them."""
+"""Build the HNSW index of a generation's vectors, once there are enough of them.
+
+A bulk build costs about a tenth of inserting the same rows into a live index.
+"""
 
 from __future__ import annotations
 
@@ -8,15 +11,16 @@ from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 
 EXACT_BELOW = 20_000
-"""Vectors of a generation that are compared one by one."""
+"""Below this number of vectors an exact scan is used and no index is built."""
 BUILD_MEMORY = "512MB"
-"""About 3 KB a vector of 1,024 dimensions; beyond it the build goes on, slower."""
+"""About 3 KB per vector of 1,024 dimensions; beyond it pgvector continues on disk, more slowly."""
 
 
 async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
-    """Build the index once the generation has 20,000 vectors; True when this call built it. A build that was cut off is dropped and done again.
+    """Build the index once the generation has EXACT_BELOW vectors; return whether this call built it.
 
-    Blocks neither readers nor writers, but takes minutes: give it a connection it may keep. Raises DatabaseUnavailable.
+    An interrupted build is dropped and repeated. Blocks neither readers nor writers, but takes minutes: use a
+    dedicated connection. Raises DatabaseUnavailable.
     """
     with translate_database_errors():
         async with pool.acquire(timeout=60) as connection:
@@ -26,7 +30,8 @@ async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
 
 
 async def _build_index(connection: Connection, generation: Generation) -> bool:
-    """One at a time: the lock is asked for, not waited for, since a waiter's snapshot would hold up the build."""
+    # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which CREATE INDEX CONCURRENTLY
+    # waits for.
     if not await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", _format_index_name(generation)):
         return False
     try:

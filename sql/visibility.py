@@ -1,4 +1,7 @@
-"""The pointer that makes a revision visible, and all that moves with it: lexical statistics, history, and the end of what is older."""
+"""Activate and withdraw revisions: move the visible pointer and everything that depends on it.
+
+These are the lexical statistics, the history, and the removal of older rows.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ OrdersByDocument = Mapping[UUID, OrderKey]
 async def activate_complete_revisions(
     connection: Connection, generation: str, stage: str, verdicts: Sequence[Verdict], states: States
 ) -> dict[UUID, VisibilityChange]:
-    """Make the revisions visible whose last part is among these events. Event → flip; each is told with the last of its events."""
+    """Activate the revisions whose last part is among these events.
+
+    Returns event → visibility change; a revision's change is attributed to the last of its events.
+    """
     last_event_by_revision = _find_last_parts(verdicts, states)
     if not last_event_by_revision:
         return {}
@@ -41,7 +47,7 @@ async def activate_complete_revisions(
 
 
 async def withdraw_revisions(connection: Connection, generations: Sequence[str], orders: OrdersByDocument) -> None:
-    """Take these documents, up to these orders, out of every generation."""
+    """Remove revisions up to these orders from every generation."""
     for generation in generations:
         rows = await connection.fetch(load_query("visible_orders"), generation, list(orders))
         hidden_orders = {row["document_id"]: order for row in rows if (order := tuple(row["ord"])) < orders[row["document_id"]]}
@@ -52,7 +58,7 @@ async def withdraw_revisions(connection: Connection, generations: Sequence[str],
 
 
 async def archive_late_texts(connection: Connection, verdicts: Sequence[Verdict]) -> None:
-    """A revision that came too late leaves its texts in the history, as it would have had it come in time."""
+    """Copy the texts of superseded revisions into the history, as if they had arrived in time."""
     late_rows = [row for verdict in verdicts if verdict.claim is ClaimStatus.SUPERSEDED for row in verdict.event.rows if isinstance(row, ChildRow | ParentRow)]
     if late_rows:
         await connection.execute(
@@ -61,7 +67,7 @@ async def archive_late_texts(connection: Connection, verdicts: Sequence[Verdict]
 
 
 def _find_last_parts(verdicts: Sequence[Verdict], states: States) -> dict[tuple[UUID, OrderKey], UUID]:
-    """(document, order) → the last of these events that settles a part of it, where that could move the pointer."""
+    """Return (document, order) → the last event that completes a part, if the order could be activated."""
     return {
         (row.document_id, row.order): verdict.event.event.id
         for verdict in verdicts

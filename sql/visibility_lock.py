@@ -1,4 +1,4 @@
-"""Holding back the pointer of visibility in one generation, so that it can be compared with another."""
+"""Block the activation of revisions in a generation, while it is compared with another."""
 
 from __future__ import annotations
 
@@ -10,27 +10,37 @@ from schemas.errors import TransientError
 from sql.pool import Connection
 
 LOCK_CLASS = 0x666C6970
-"""Of advisory locks: their second number is the generation's."""
+"""Class of advisory locks; the second number is a hash of the generation's name."""
 
 
 async def share_visibility_lock(connection: Connection, generation: str) -> None:
-    """Before a transaction that may flip: waits while flips are held. Call it first, while the transaction has neither locks nor an id of its own,
-    so that nobody waits for it meanwhile, the readers of the log least of all."""
+    """Share the lock with other activating transactions; waits while `hold_visibility_lock` is active.
+
+    Call it first in the transaction. A transaction that waits with an id or other locks would block others,
+    above all readers of the log.
+    """
     await connection.execute("select pg_advisory_xact_lock_shared($1, hashtext($2))", LOCK_CLASS, generation)
 
 
 @asynccontextmanager
 async def hold_visibility_lock(connection: Connection, generation: str, *, wait_s: float) -> AsyncIterator[None]:
-    """Begins when the flips under way have committed; raises TransientError with code VISIBILITY_LOCKED where one takes longer than `wait_s`, during which others
-    wait behind it. Outside any transaction: one would hold back the readers of the log, and with them whoever is to catch up."""
+    """Hold the lock exclusively, once activating transactions have committed.
+
+    Raises TransientError with code VISIBILITY_LOCKED if one takes longer than `wait_s`; others wait behind it
+    meanwhile. Call it outside any transaction: an open one blocks readers of the log, and with them the
+    generation that has to catch up.
+    """
     try:
         try:
             async with asyncio.timeout(wait_s):
                 await connection.execute("select pg_advisory_lock($1, hashtext($2))", LOCK_CLASS, generation)
         except TimeoutError:
-            remedy = "`anabranch topics lag` names the oldest transaction; then try again."
-            raise TransientError(f"a document has been about to show in {generation} for {wait_s:g} s", code="VISIBILITY_LOCKED", remedy=remedy) from None
+            raise TransientError(
+                f"Timed out after {wait_s:g} s waiting for a transaction that activates a revision in {generation}.",
+                code="VISIBILITY_LOCKED",
+                remedy="Run `anabranch topics lag` to see the oldest transaction, then try again.",
+            ) from None
         yield
     finally:
-        # Also where the wait was cancelled: the lock may have come at that moment.
+        # Even after a cancelled wait: the lock may have been granted at that moment.
         await connection.execute("select pg_advisory_unlock($1, hashtext($2))", LOCK_CLASS, generation)
