@@ -104,7 +104,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
         query_service = QueryService(retrievers, metrics, overrides.fresh_id)
         profiles = load_all_profiles(settings)
         api_keys, audit = PgApiKeys(storage.pool), AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
-        readiness = ReadinessService(settings, storage, retrievers)
+        readiness = ReadinessService(storage, retrievers, build_disk_reserve(settings), settings.log_kind, get_program_version())
         yield Services(
             authenticate=_build_authenticator(settings, api_keys),
             max_failures_per_minute=settings.auth.max_failures,

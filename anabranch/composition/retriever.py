@@ -51,7 +51,18 @@ async def prepare_retriever(
         await stack.enter_async_context(warm_in_background([embedder] if is_compatible else [], resolve_models_folder(settings)))
         caches = Caches()
         if on_cache_use and is_compatible:
-            caches = await stack.enter_async_context(open_caches(settings.cache, storage.pool, embedder, overrides.clock, on_cache_use))
+            options = settings.cache
+            caches = await stack.enter_async_context(
+                open_caches(
+                    storage.pool,
+                    embedder,
+                    overrides.clock,
+                    on_cache_use,
+                    embedding_entries=options.embeddings,
+                    answer_entries=options.answers,
+                    answer_ttl_s=options.seconds,
+                )
+            )
         reranker = overrides.reranker or await _open_reranker(settings, generation, stack, overrides.watch)
         yield Retriever(
             search,

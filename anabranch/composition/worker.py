@@ -11,7 +11,7 @@ from anabranch.composition.engines import prepare_engines, resolve_models_folder
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.generation_overrides import resolve_generation_settings
-from anabranch.config.index_config import add_engine_fingerprints, build_index_config, check_config_matches
+from anabranch.config.index_config import build_index_config
 from anabranch.config.settings import Settings
 from processors import STAGES
 from schemas.generations import Generation, IndexConfig
@@ -21,6 +21,7 @@ from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.builder import GenerationBuilder
 from services.generations.decisions import GenerationDecisions
 from services.generations.first_generation import find_current_generation, publish_first_generation
+from services.index_comparison import add_engine_fingerprints, check_config_matches
 from services.recovery.restore_check import check_tables_current
 from services.replay.replay_worker import ReplayWorker
 from services.sources.reader_factory import build_source_supervisor

@@ -13,7 +13,6 @@ import structlog
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.storage import wait_for_kafka
 from anabranch.composition.worker import prepare_worker
-from anabranch.config.index_config import make_outdated_error
 from anabranch.config.ingress_check import check_ingress_settings
 from anabranch.config.settings import Settings
 from anabranch.config.stage_selection import select_stages
@@ -24,6 +23,7 @@ from anabranch.process.tcp_ports import wait_for_free_port
 from anabranch.version import get_program_version
 from processors import receive
 from schemas.errors import AnabranchError
+from services.index_comparison import make_outdated_error
 from services.instrumentation.metrics import Metrics
 from services.monitoring.gauge_updater import GaugeUpdater
 

@@ -10,7 +10,7 @@ from typing import Any
 from anabranch.composition.engines import prepare_engines
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.generation_overrides import load_overrides, resolve_generation_settings, store_overrides
-from anabranch.config.index_config import add_engine_fingerprints, build_index_config, check_index_settings, diff_settings
+from anabranch.config.index_config import build_index_config, check_index_settings
 from anabranch.config.loader import override_settings
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import check_settings_approved
@@ -21,6 +21,7 @@ from services.engine_set import Engines
 from services.generations.decisions import GenerationDecisions
 from services.generations.reindex_plan import OUTPUT_TOPICS, ReindexPlan, ReindexPlanner, find_changed_stages
 from services.generations.retention import check_retained
+from services.index_comparison import add_engine_fingerprints, diff_settings
 from services.projection_wait import wait_until_projected
 from services.storage import Storage
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds

@@ -1,4 +1,4 @@
-"""What the API needs, each by itself."""
+"""Readiness and health of the API: each dependency is checked on its own."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from anabranch.composition.storage import build_disk_reserve
-from anabranch.config.settings import Settings
-from anabranch.version import get_program_version
-from engines.disk import MIB
+from engines.disk import MIB, DiskReserve
 from schemas.errors import AnabranchError, NoSpace, NotFound
 from schemas.principals import Principal
 from schemas.readiness import DependencyStatus
@@ -28,9 +25,11 @@ DEAD_LETTERS_PATH = "/v1/dead-letters"
 
 @dataclass(frozen=True, slots=True)
 class ReadinessService:
-    settings: Settings
     storage: Storage
     retrievers: RetrieverPool
+    disk: DiskReserve
+    log_kind: str
+    version: str
 
     async def check_all(self) -> Sequence[DependencyStatus]:
         checks = {"database": self._check_database, "log": self._check_log, "blobs": self._check_blobs, "generation": self._check_generation}
@@ -38,23 +37,22 @@ class ReadinessService:
         return [*results, self._check_disk()]
 
     def _check_disk(self) -> DependencyStatus:
-        """A full disk ends uploads only: what is there still answers questions."""
-        reserve = build_disk_reserve(self.settings)
-        free = reserve.get_free_bytes()
-        if free < reserve.reserve_bytes:
-            return DependencyStatus("disk", True, reserve.format_shortage(free), NoSpace.remedy)
+        """Report the free space. A full disk stops uploads only, so it never makes the API unready."""
+        free = self.disk.get_free_bytes()
+        if free < self.disk.reserve_bytes:
+            return DependencyStatus("disk", True, self.disk.format_shortage(free), NoSpace.remedy)
         return DependencyStatus("disk", True, f"{free // MIB} MiB free")
 
     async def summarize_health(self, caller: Principal) -> dict[str, Any]:
-        """Counts are of the whole tenant, and not for callers that are limited to readers."""
+        """Summarize the dependencies, with counts of the tenant for callers that are not limited to readers."""
         lines = await self.check_all()
         live = await PgGenerations(self.storage.pool).fetch_live()
         is_unlimited = caller.readers is None
         dead_letters = await PgListings(self.storage.pool).count_dead_letters(caller.tenant) if is_unlimited else {}
         return {
             "status": "ok" if all(line.ok for line in lines) else "degraded",
-            "version": get_program_version(),
-            "log": self.settings.log_kind,
+            "version": self.version,
+            "log": self.log_kind,
             "generation": live.name if live else None,
             "documents": await PgDocuments(self.storage.pool).fetch_counts(caller.tenant) if is_unlimited else {},
             "dead_letters": {"total": sum(dead_letters.values()), "stages": dead_letters, "list": DEAD_LETTERS_PATH},
@@ -67,7 +65,7 @@ class ReadinessService:
 
     async def _check_log(self) -> str:
         partitions = len(await self.storage.log.fetch_offset_bounds(RAW))
-        return f"{self.settings.log_kind}, {partitions} partitions of {RAW}"
+        return f"{self.log_kind}, {partitions} partitions of {RAW}"
 
     async def _check_blobs(self) -> str:
         await self.storage.blobs.get_size(PROBE_KEY)

@@ -1,4 +1,4 @@
-"""The caches of one process that answers questions."""
+"""Caches of a process that serves queries."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from typing import TypedDict
 
 import structlog
 
-from anabranch.config.settings import CacheSettings
 from retrieval.answer_cache import AnswerCache, OnCacheUse, QueryEmbeddingCache
 from retrieval.timing import Clock
 from schemas.ports.engines import Embedder
@@ -27,27 +26,37 @@ class Caches(TypedDict, total=False):
 
 
 @asynccontextmanager
-async def open_caches(settings: CacheSettings, pool: Pool, embedder: Embedder, clock: Clock, on_cache_use: OnCacheUse) -> AsyncIterator[Caches]:
-    """For one embedder. What no longer holds is let go of within a second."""
-    questions = QueryEmbeddingCache(embedder, max_entries=settings.embeddings, on_use=on_cache_use) if settings.embeddings else None
-    if not settings.answers:
-        yield Caches(embedding_cache=questions)
+async def open_caches(
+    pool: Pool,
+    embedder: Embedder,
+    clock: Clock,
+    on_cache_use: OnCacheUse,
+    *,
+    embedding_entries: int,
+    answer_entries: int,
+    answer_ttl_s: float,
+) -> AsyncIterator[Caches]:
+    """Open the caches for one embedder; 0 entries disables a cache. Stale answers are evicted within a second."""
+    embedding_cache = QueryEmbeddingCache(embedder, max_entries=embedding_entries, on_use=on_cache_use) if embedding_entries else None
+    if not answer_entries:
+        yield Caches(embedding_cache=embedding_cache)
         return
-    answers = AnswerCache(PgIndexChanges(pool), clock, max_entries=settings.answers, ttl=timedelta(seconds=settings.seconds), on_use=on_cache_use)
+    ttl = timedelta(seconds=answer_ttl_s)
+    answers = AnswerCache(PgIndexChanges(pool), clock, max_entries=answer_entries, ttl=ttl, on_use=on_cache_use)
     invalidation = asyncio.create_task(invalidate_periodically(answers))
     try:
-        yield Caches(answer_cache=answers, embedding_cache=questions)
+        yield Caches(answer_cache=answers, embedding_cache=embedding_cache)
     finally:
         invalidation.cancel()
         await asyncio.gather(invalidation, return_exceptions=True)
 
 
 async def invalidate_periodically(answers: AnswerCache) -> None:
-    """Until cancelled."""
+    """Evict stale answers until cancelled."""
     while True:
         await asyncio.sleep(INVALIDATION_INTERVAL_S)
         try:
             await answers.evict_stale()
         except Exception:
-            # Who stopped here would keep what is erased later.
-            log.exception("answers that were remembered are let go of: they could not be compared with the tables")
+            # Keep running: a cache that stops evicting would serve documents that are erased later.
+            log.exception("answer_cache_eviction_failed")

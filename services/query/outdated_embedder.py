@@ -1,16 +1,16 @@
-"""In place of the embedder of a generation that another version of this program embedded."""
+"""Embedder of a generation that another version of this program embedded."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from anabranch.config.index_config import make_outdated_error
 from schemas.generations import Generation
 from schemas.ports.engines import QueryEmbedding, TextEmbedding
+from services.index_comparison import make_outdated_error
 
 
 class OutdatedEmbedder:
-    """Vectors of this program say nothing beside those of the generation: it gives none. Every question raises GenerationMismatch with code GENERATION_OUTDATED."""
+    """Raise GenerationMismatch with code GENERATION_OUTDATED: this program's vectors cannot be compared with the generation's."""
 
     def __init__(self, generation: Generation) -> None:
         self._generation = generation

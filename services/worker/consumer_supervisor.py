@@ -12,7 +12,6 @@ import structlog
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.ports import build_ports
-from anabranch.config.index_config import make_outdated_error
 from anabranch.config.settings import Settings
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import Generation
@@ -30,6 +29,7 @@ from services.generations.stage_assignments import (
     emits_index_events,
     restrict_to_document_changes,
 )
+from services.index_comparison import make_outdated_error
 from services.instrumentation.outcome_log import OutcomeLoggingLog, OutcomeSuppressingLog
 from services.instrumentation.publish_listener import NotifyingLog
 from services.sources.supervisor import SourceEpochs

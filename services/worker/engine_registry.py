@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from anabranch.composition.engines import prepare_engines
 from anabranch.composition.overrides import Overrides
 from anabranch.config.generation_overrides import resolve_generation_settings
-from anabranch.config.index_config import add_engine_fingerprints, check_config_matches, find_outdated_stages
 from anabranch.config.settings import Settings
 from processors import get_stage_versions
 from schemas.generations import Generation, IndexConfig
 from services.engine_set import Engines
+from services.index_comparison import add_engine_fingerprints, check_config_matches, find_outdated_stages
 from services.worker.counting_engines import count_engine_inputs
 from streams.instrumentation import Instrumentation
 

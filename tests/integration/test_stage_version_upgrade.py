@@ -91,7 +91,7 @@ async def test_old_version_index_serves_during_reindex_without_loss(
         await newer.wait_for(lambda: _is_visible(newer, meanwhile))
         await newer.wait_for(lambda: _is_stage_paused(newer, stage))
         found = await newer.fetch_lag(stage)
-        assert f"{stage} of generation g1 is the work of another version" in found["why"] and "anabranch reindex" in found["remedy"]
+        assert f"{stage} of generation g1 was built by another version" in found["why"] and "anabranch reindex" in found["remedy"]
         findings = await stalls.check_stages(settings)
         assert any("another version" in finding.detail and finding.status == "warn" for finding in findings), findings
     async with run_pipeline(tmp_path, database, settings=settings) as again:

@@ -19,7 +19,7 @@ def test_upgraded_program_reports_outdated_index_and_reindexes(folder: Path, tmp
         assert server["outdated"] is None
         assert run_anabranch("ingest", str(note), "--data", str(folder), "--wait").returncode == 0
     with run_up(folder, **NEWER_PROGRAM_VARIABLES) as (process, server), open_http_client(server) as http:
-        assert "chunk of generation g1 is the work of another version" in server["outdated"] and "anabranch reindex" in server["outdated"]
+        assert "chunk of generation g1 was built by another version" in server["outdated"] and "anabranch reindex" in server["outdated"]
         assert "index     chunk of generation g1" in process.stdout_file.read_text()
         assert any("ninety-seven" in snippet for snippet in search_snippets(server, "lighthouse keeper steps"))
         late = http.post("/v1/ingest", json={"text": "The ferry leaves at a quarter past nine."}).json()

@@ -4,11 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.config.index_config import build_index_config, check_config_matches, find_outdated_stages
+from anabranch.config.index_config import build_index_config
 from anabranch.config.loader import list_setting_names, load_settings, read_origins, to_environment_name
 from processors import get_stage_versions
 from schemas.errors import ConfigurationError, GenerationMismatch
 from schemas.generations import Generation, compute_chain_fingerprints
+from services.index_comparison import check_config_matches, find_outdated_stages
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,83 @@
+"""Compare the configuration of an index with the settings and the engines of this process."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from schemas.errors import GenerationMismatch
+from schemas.generations import (
+    UPSTREAM_STAGES,
+    EmbedConfig,
+    Generation,
+    IndexConfig,
+    ParseConfig,
+    compute_stage_fingerprint,
+)
+from services.engine_set import Engines
+
+OUTDATED_REMEDIES = {
+    "live": "Run `anabranch reindex` to build an index with this version, then `anabranch generations promote`. {} serves queries until then.",
+    "standby": "Run `anabranch generations drop {}` when it is no longer needed.",
+    "building": "Run `anabranch generations drop {}` and `anabranch reindex` again, or start a worker of the version that began it.",
+}
+"""By generation state."""
+
+
+def add_engine_fingerprints(config: IndexConfig, engines: Engines) -> IndexConfig:
+    embedder = engines.embedder
+    embed = EmbedConfig(
+        engine=config.embed.engine,
+        model=embedder.model,
+        dimension=embedder.dimension,
+        state_dimension=embedder.state_dimension,
+        fingerprint=embedder.fingerprint,
+    )
+    return config.model_copy(
+        update={
+            "parse": ParseConfig(fingerprint=engines.parser.fingerprint),
+            "chunk": config.chunk.model_copy(update={"fingerprint": engines.chunker.fingerprint}),
+            "extract": config.extract.model_copy(update={"fingerprint": engines.extractor.fingerprint}),
+            "embed": embed,
+        }
+    )
+
+
+def check_config_matches(configured: IndexConfig, live: IndexConfig, generation: str) -> None:
+    """Raise GenerationMismatch with the differing settings. Fingerprints are left to `find_outdated_stages`."""
+    differences = [f"{name} is {change['to']!r} in the settings, {change['from']!r} in the index" for name, change in diff_settings(live, configured).items()]
+    if differences:
+        raise GenerationMismatch(f"generation {generation} was built with another configuration: {'; '.join(differences)}")
+
+
+def diff_settings(live: IndexConfig, configured: IndexConfig) -> dict[str, dict[str, object]]:
+    """Map each setting that differs to its values `from` and `to`."""
+    live_sections, configured_sections = live.model_dump(), configured.model_dump()
+    return {
+        f"{section}.{key}": {"from": live_sections[section].get(key), "to": value}
+        for section, values in configured_sections.items()
+        for key, value in values.items()
+        if key != "fingerprint" and value != live_sections[section].get(key)
+    }
+
+
+def find_outdated_stages(generation: Generation, current_config: IndexConfig, versions: dict[str, int]) -> list[str]:
+    """List the stages whose output this program would produce differently than the program that built the generation.
+
+    `current_config` has the fingerprints of this program's engines. A stage that differs only by its input is not listed.
+    """
+    # The upstream fingerprint is the recorded one, so that a change of `chunk` does not also report `extract` and `embed`.
+    recorded = generation.how
+    return [
+        stage
+        for stage, upstream in UPSTREAM_STAGES.items()
+        if compute_stage_fingerprint(stage, current_config, versions[stage], recorded.get(upstream) if upstream else None) != recorded.get(stage)
+    ]
+
+
+def make_outdated_error(generation: Generation, stages: Sequence[str]) -> GenerationMismatch:
+    consequence = "new documents wait there and are not searchable" if generation.state == "live" else "it waits"
+    return GenerationMismatch(
+        f"{', '.join(stages)} of generation {generation.name} was built by another version of this program; {consequence}",
+        code="GENERATION_OUTDATED",
+        remedy=OUTDATED_REMEDIES.get(generation.state, OUTDATED_REMEDIES["live"]).format(generation.name),
+    )
