@@ -1,6 +1,7 @@
-"""The command line: one file a group. What is heavy is imported inside the commands, so that `--help` comes at once.
+"""Command line: one file per command group.
 
-stdout is data, stderr is talk. Exit codes: 0 ok, 1 failed, 2 usage or configuration, 3 not found, 4 refused, 5 partly done, 6 gate does not hold, 7 backend not reachable, 130 interrupted.
+Commands import heavy modules inside their functions, so that `--help` starts fast. Results go to stdout,
+messages to stderr; exit codes are in `exit_codes`.
 """
 
 from __future__ import annotations
@@ -54,35 +55,35 @@ COMMAND_HELP = {
     "up": "Run everything in one data folder: Postgres, log, stages, API.",
     "open": "Print a link that opens the server in a browser.",
     "down": "Stop the server of a data folder, or delete the folder with its tables.",
-    "api": "Run the HTTP API alone, on a database and log that are elsewhere.",
-    "worker": "Run stages of the pipeline.",
-    "ingest": "Take in files, folders, addresses or stdin.",
-    "query": "Ask a question; the answer comes with its citations.",
-    "search": "Find passages, without an answer.",
-    "documents": "List, show and remove documents.",
-    "source": "What documents are taken from: tables that change, folders, addresses.",
-    "watch": "Show events as the log takes them; or take in a folder, and what changes in it.",
-    "dlq": "Events that could not be processed.",
-    "replay": "Let a stage react once more to events it has read.",
-    "erase": "Remove documents for good, from the log too.",
-    "runs": "Questions that were asked: list, show, answer again, compare.",
-    "lineage": "Walk an answer's citations back to the uploaded bytes.",
-    "rebuild": "Make the index anew from the log, without any model.",
-    "reindex": "Build an index with other settings beside the one that answers.",
-    "feedback": "Say whether an answer, or a passage, helps.",
-    "generations": "Indexes beside each other: compare, switch, roll back, drop.",
+    "api": "Run the HTTP API alone, on an external database and log.",
+    "worker": "Run pipeline stages.",
+    "ingest": "Ingest files, folders, URLs or stdin.",
+    "query": "Ask a question and print the answer with its citations.",
+    "search": "Find passages without generating an answer.",
+    "documents": "List, show, amend and delete documents.",
+    "source": "Manage sources of documents: changing tables, folders, URLs.",
+    "watch": "Follow the events on the log, or ingest a folder and its changes.",
+    "dlq": "List, show, redrive and discard dead letters.",
+    "replay": "Reprocess events that a stage has already read.",
+    "erase": "Erase documents permanently, from the log too.",
+    "runs": "List, show, rerun and compare past queries.",
+    "lineage": "Trace an answer's citations back to the uploaded bytes.",
+    "rebuild": "Rebuild the index from the log without calling a model.",
+    "reindex": "Build an index with other settings beside the live one.",
+    "feedback": "Rate an answer or a passage.",
+    "generations": "List, compare, promote, roll back and drop generations of the index.",
     "login": "Store a credential for a server.",
     "logout": "Remove the stored credential of a server.",
-    "whoami": "Show who the credential belongs to.",
+    "whoami": "Show the identity behind the credential.",
     "keys": "Create, list, rotate and revoke API keys; rotate the master key.",
-    "audit": "List administrative acts.",
-    "topics": "The log: topics, and how far each stage has read.",
-    "db": "The tables: migrations and checksum.",
-    "kafka": "A single Kafka node on this machine's Java.",
-    "eval": "How good are retrieval and parsing?",
-    "doctor": "Check this machine and what it connects to.",
-    "config": "Settings: what holds, and what there is.",
-    "contract": "OpenAPI, AsyncAPI and JSON Schemas, generated.",
+    "audit": "List administrative actions.",
+    "topics": "Inspect topics, consumer lag and Kafka ACLs.",
+    "db": "Migrate, check and scrub the tables.",
+    "kafka": "Run a single Kafka node with this machine's Java.",
+    "eval": "Measure the quality of retrieval and parsing.",
+    "doctor": "Check this machine and its connections.",
+    "config": "Show settings, their schema and profiles.",
+    "contract": "Generate OpenAPI, AsyncAPI and JSON Schemas.",
     "version": "Print the version.",
 }
 
@@ -95,12 +96,13 @@ def build_app() -> App:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Runs one command; returns its exit code. Whatever it prints is escaped on its way: titles and texts come from others."""
+    """Run one command and return its exit code."""
+    # Titles and texts come from documents and may hold terminal escape sequences.
     escape_streams()
     tokens = list(sys.argv[1:] if arguments is None else arguments)
     if tokens == ["--version"]:
         tokens = ["version"]
-    # A lone dash would be taken for an option.
+    # cyclopts would parse a lone dash as an option.
     tokens = ["/dev/stdin" if token == "-" else token for token in tokens]
     try:
         return int(build_app()(tokens, **_make_color_consoles()) or 0)
@@ -122,7 +124,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _make_color_consoles() -> dict[str, Any]:
-    """For help and usage errors, which bring colors of their own to a terminal."""
+    """Return consoles for help and usage errors, which cyclopts colors itself on a terminal."""
     if not (sys.stdout.isatty() or sys.stderr.isatty()):
         return {}
     from rich.console import Console

@@ -1,4 +1,4 @@
-"""An answer as it comes about."""
+"""Printing of a streamed answer."""
 
 from __future__ import annotations
 
@@ -10,16 +10,18 @@ from anabranch.cli.output import print_json_line, print_stderr
 from schemas.errors import TransientError
 
 OnStreamEvent = Callable[[str, dict[str, Any]], None]
-"""Is told each event, by name and data."""
+"""Callback for each server-sent event, with its name and data."""
 
 
 async def read_answer(events: AsyncIterator[tuple[str, dict[str, Any]]], on_event: OnStreamEvent) -> dict[str, Any]:
-    """The last event. Raises TransientError where the stream ends before it."""
+    """Return the data of the `answer` event. Raises TransientError if the stream ends without one."""
     async for name, data in events:
         on_event(name, data)
         if name == "answer":
             return data
-    raise TransientError("the stream ended before the answer", code="SERVER_UNREACHABLE", remedy="Ask again; `anabranch doctor` says how the server does.")
+    raise TransientError(
+        "The server closed the stream before the answer.", code="SERVER_UNREACHABLE", remedy="Retry; check the server with `anabranch doctor`."
+    )
 
 
 def print_event_line(name: str, data: dict[str, Any]) -> None:
@@ -27,7 +29,7 @@ def print_event_line(name: str, data: dict[str, Any]) -> None:
 
 
 def make_progress_printer(*, quiet: bool) -> OnStreamEvent:
-    """Words that are not proven yet are talk; each new draft begins on a line of its own."""
+    """Return a callback that prints progress and drafts to stderr, since drafts are not verified yet."""
     drafts: list[int] = []
 
     def print_event(name: str, data: dict[str, Any]) -> None:
@@ -38,7 +40,7 @@ def make_progress_printer(*, quiet: bool) -> OnStreamEvent:
         elif name == "delta":
             if data["draft"] not in drafts:
                 drafts.append(data["draft"])
-                print_stderr("draft, not proven yet:" if len(drafts) == 1 else "\nthat draft does not hold; another one:")
+                print_stderr("draft, not verified yet:" if len(drafts) == 1 else "\ndraft rejected; next draft:")
             print(data["text"], end="", file=sys.stderr, flush=True)
         elif name == "answer" and drafts:
             print_stderr("\n")

@@ -1,4 +1,4 @@
-"""One call of the HTTP API, for commands that need no more."""
+"""Single calls of the HTTP API."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from anabranch.cli.options import RemoteOptions
 
 
 def format_time(moment: datetime | None) -> str | None:
-    """As a call takes it: UTC where no zone is given."""
+    """Format a time as the API accepts it; the API reads times without zone as UTC."""
     return moment.isoformat() if moment else None
 
 
 def get(path: str, common: RemoteOptions, **parameters: Any) -> dict[str, Any]:
     from anabranch.cli.server_connection import open_client
 
-    async def ask() -> dict[str, Any]:
+    async def call_api() -> dict[str, Any]:
         async with open_client(common) as client:
             return await client.get(path, **parameters)
 
-    return asyncio.run(ask())
+    return asyncio.run(call_api())
 
 
 def post(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
-    """With the stages at work, where no server is."""
+    """Send a POST request. If no server runs, the temporary one runs all stages to process it."""
     from anabranch.cli.server_connection import open_client
 
-    async def ask() -> dict[str, Any]:
+    async def call_api() -> dict[str, Any]:
         async with open_client(common, stages=("all",)) as client:
             return await client.post(path, body)
 
-    return asyncio.run(ask())
+    return asyncio.run(call_api())

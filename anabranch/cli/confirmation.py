@@ -1,4 +1,4 @@
-"""Asking before something goes for good."""
+"""Confirmation prompts."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from schemas.errors import ConfigurationError
 
 
 def confirm(question: str) -> bool:
-    """Asked on stderr: stdout is data. Raises ConfigurationError where nobody is there to answer."""
+    """Prompt on stderr and return whether the answer is yes. Raises ConfigurationError at the end of stdin."""
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer:
         print(file=sys.stderr)
-        raise ConfigurationError("nobody answered", code="NOT_CONFIRMED", remedy="Add --yes where there is no terminal to ask at.")
+        raise ConfigurationError("No confirmation was given.", code="NOT_CONFIRMED", remedy="Add --yes to run without a terminal.")
     return answer.strip().lower() in ("y", "yes")

@@ -1,4 +1,4 @@
-"""`anabranch dlq`: events that a stage could not process."""
+"""`anabranch dlq`: dead letters, the events that a stage could not process."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from anabranch.cli.output import choose_display_name, print_fields, print_stderr
 from anabranch.cli.rates import Rate
 from schemas.errors import NotFound
 
-app = App(name="dlq", help="Events that could not be processed: list, show, redrive, discard.", result_action="return_value")
+app = App(name="dlq", help="List, show, redrive and discard dead letters.", result_action="return_value")
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
 
@@ -31,18 +31,18 @@ def list_dead_letters(
     after: str | None = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Open dead letters, the latest first.
+    """List open dead letters, the latest first.
 
     Parameters
     ----------
     by_cause
-        One line a stage and code, with how many there are.
+        Group by stage and error code, with counts.
     stage
-        Of this stage.
+        Only dead letters of this stage.
     limit
-        At most so many.
+        Maximum number of dead letters.
     after
-        `next` of the page before.
+        Cursor printed with the previous page.
     """
     page = get("/v1/dead-letters/causes", common) if by_cause else get("/v1/dead-letters", common, stage=stage, limit=limit, after=after)
     if common.is_json:
@@ -61,21 +61,20 @@ def list_dead_letters(
 
 @app.command
 def show(event: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """A dead letter: where its event stands in the log, why it was buried, and what to do.
+    """Show a dead letter: its position in the log, the error and the remedy.
 
     Parameters
     ----------
     event
-        Its id.
+        Event id.
     """
     dead_letter = next((item for item in _iter_dead_letters(common) if item["event_id"] == str(event)), None)
     if dead_letter is None:
-        raise NotFound(f"no open dead letter {event}", remedy="`anabranch dlq list` names them.")
+        raise NotFound(f"No open dead letter {event}.", remedy="List open dead letters with `anabranch dlq list`.")
     return _print_dead_letter(dead_letter, common)
 
 
 def _iter_dead_letters(common: RemoteOptions) -> Iterator[dict[str, Any]]:
-    """All that are open, page by page."""
     after = None
     while True:
         page = get("/v1/dead-letters", common, limit=500, after=after)
@@ -94,33 +93,33 @@ def redrive(
     rate: Rate = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Read buried events again at their own place, with their own order, and wait until that is done. Exits 5 where some were buried again.
+    """Redrive dead letters at their position in the log and wait until done. Exits 5 if some failed again.
 
     Parameters
     ----------
     events
-        Their ids.
+        Event ids.
     stage
-        Those of this stage.
+        Redrive dead letters of this stage.
     code
-        Those with this code.
+        Redrive dead letters with this error code.
     everything
-        All that are open.
+        Redrive all open dead letters.
     dry_run
-        Only say how many.
+        Show how many dead letters would be redriven.
     rate
-        Events a second at most: 50, or 50/s.
+        Maximum events per second: 50, or 50/s.
     """
     return _redrive_and_print(_build_selection(events, stage, code, everything, dry_run) | {"per_second": rate}, common)
 
 
 def retry(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Read again what failed of a document, at its own place in the log, and wait until that is done. Exits 5 where it failed again.
+    """Redrive the failed events of a document and wait until done. Exits 5 if they failed again.
 
     Parameters
     ----------
     document
-        Its id.
+        Document id.
     """
     return _redrive_and_print({"document_id": str(document)}, common)
 
@@ -134,9 +133,9 @@ def _redrive_and_print(selection: dict[str, Any], common: RemoteOptions) -> int:
         return to_replay_exit_code(answer["replays"])
     print(f"{answer['events']} events: " + ", ".join(f"{name} {count}" for name, count in answer["stages"].items()))
     if answer["left_out"]:
-        print_stderr(f"{answer['left_out']} were left out: no generation reads their topics any more", quiet=common.quiet)
+        print_stderr(f"{answer['left_out']} were skipped: no generation reads their topics any more", quiet=common.quiet)
     for replay in answer["replays"]:
-        print(f"{replay['stage']}: {replay['replayed']} went through, {replay['superseded']} overtaken meanwhile, {replay['buried']} buried again")
+        print(f"{replay['stage']}: {replay['replayed']} processed, {replay['superseded']} superseded, {replay['buried']} dead-lettered again")
     return to_replay_exit_code(answer["replays"])
 
 
@@ -150,22 +149,22 @@ def discard(
     dry_run: Annotated[bool, Flag] = False,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Close dead letters for good. Their events stay in the log.
+    """Close dead letters permanently. Their events stay in the log.
 
     Parameters
     ----------
     events
-        Their ids.
+        Event ids.
     reason
-        Why; it is kept.
+        Reason, stored with the dead letters.
     stage
-        Those of this stage.
+        Discard dead letters of this stage.
     code
-        Those with this code.
+        Discard dead letters with this error code.
     everything
-        All that are open.
+        Discard all open dead letters.
     dry_run
-        Only say how many.
+        Show how many dead letters would be discarded.
     """
     answer = post("/v1/dead-letters/discard", _build_selection(events, stage, code, everything, dry_run) | {"reason": reason}, common)
     if common.is_json:

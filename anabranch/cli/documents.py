@@ -13,7 +13,7 @@ from cyclopts.validators import Number
 from anabranch.cli.api_calls import get
 from anabranch.cli.confirmation import confirm
 from anabranch.cli.exit_codes import FAILED, OK
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import choose_display_name, print_fields, print_stderr, print_table
 from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
 from schemas.document_states import FINAL_STATES, DocumentState
@@ -22,12 +22,12 @@ from schemas.errors import ConfigurationError
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(name="documents", help="List, show, amend and remove documents.", result_action="return_value")
+app = App(name="documents", help="List, show, amend and delete documents.", result_action="return_value")
 Flag = Parameter(negative="")
 POLL_S = 0.1
 DEFAULT = RemoteOptions()
-app.command("anabranch.cli.lineage:document_lineage", name="lineage", help="Every event that a document came by, from its bytes on, verified.")
-app.command("anabranch.cli.dlq:retry", name="retry", help="Read again what failed of a document.")
+app.command("anabranch.cli.lineage:document_lineage", name="lineage", help="Trace a document back to its bytes and verify every event.")
+app.command("anabranch.cli.dlq:retry", name="retry", help="Redrive the failed events of a document.")
 
 
 @app.command(name="list")
@@ -47,22 +47,22 @@ def list_documents(
     Parameters
     ----------
     external_id
-        With this external id.
+        Only the document with this external id.
     collection
-        Of this collection.
+        Only documents of this collection.
     tag
-        With this tag.
+        Only documents with this tag.
     state
-        Only those where their latest revision is so.
+        Only documents whose latest revision is in this state.
     failed
-        The same as --state failed.
+        Short for --state failed.
     limit
-        At most so many.
+        Maximum number of documents.
     after
-        `next` of the page before.
+        Cursor printed with the previous page.
     """
     if failed and state not in (None, "failed"):
-        raise ConfigurationError(f"--failed and --state {state} contradict each other", remedy="Give one of them.")
+        raise make_conflict_error("--failed", f"--state {state}")
     state_filter = "failed" if failed else state
     page = get("/v1/documents", common, external_id=external_id, collection=collection, tag=tag, state=state_filter, limit=limit, after=after)
     if common.is_json:
@@ -77,12 +77,12 @@ def list_documents(
 
 @app.command
 def show(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """A document, and what each stage did with it.
+    """Show a document and its state at each stage.
 
     Parameters
     ----------
     document
-        Its id.
+        Document id.
     """
     details = get(f"/v1/documents/{document}", common)
     if common.is_json:
@@ -108,16 +108,16 @@ def chunks(
     after: Annotated[int, Parameter(validator=Number(gte=-1))] = -1,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Its chunks, in the order of the text.
+    """Show the chunks of a document, in the order of the text.
 
     Parameters
     ----------
     document
-        Its id.
+        Document id.
     limit
-        At most so many.
+        Maximum number of chunks.
     after
-        Ordinal after which to begin.
+        Continue after the chunk with this ordinal.
     """
     page = get(f"/v1/documents/{document}/chunks", common, limit=limit, after=after)
     if common.is_json:
@@ -130,20 +130,20 @@ def chunks(
 
 @app.command
 def markdown(document: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Its text, as spans point into it.
+    """Show the Markdown text of a document, to which spans refer.
 
     Parameters
     ----------
     document
-        Its id.
+        Document id.
     """
     from anabranch.cli.server_connection import open_client
 
-    async def ask() -> str:
+    async def fetch_markdown() -> str:
         async with open_client(common) as client:
             return await client.get_text(f"/v1/documents/{document}/markdown")
 
-    text = asyncio.run(ask())
+    text = asyncio.run(fetch_markdown())
     if common.is_json:
         common.print_result({"document_id": document, "markdown": text})
     else:
@@ -164,24 +164,24 @@ def amend(
     metadata: Annotated[tuple[str, ...], Parameter(negative="")] = (),
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Say something else of a document; its text is not touched, and nothing is embedded again.
+    """Change the title, collection, tags, readers or metadata of a document. Its text is not processed again.
 
     Parameters
     ----------
     document
-        Its id.
+        Document id.
     title
-        Shown at once, searched by from the next revision on; an empty one takes it away.
+        New title, shown at once; search uses it from the next revision on. Empty removes the title.
     collection
-        An empty one takes the document out of its collection.
+        New collection. Empty removes the document from its collection.
     tag
-        In place of the tags it has; several times for several.
+        Replace the tags by this one. Repeatable.
     no_tags
-        Take its tags away.
+        Remove all tags.
     reader
-        User or group that may read it, in place of those it has: user:NAME or group:NAME, several times for several; `everyone` lifts the limit.
+        Replace the readers by this user or group: user:NAME or group:NAME. Repeatable. `everyone` removes the limit.
     metadata
-        `key=value`, several times for several: a number, true, false or other JSON as such, anything else as text; `key=` takes the key away.
+        Set metadata: key=value, where value is JSON or else text. `key=` removes the key. Repeatable.
     """
     from anabranch.cli.server_connection import open_client
 
@@ -203,15 +203,15 @@ def amend(
     if common.is_json:
         common.print_result(answer)
     else:
-        print_stderr("accepted: filters and lists know it soon", quiet=common.quiet)
+        print_stderr("accepted; filters and lists reflect the change shortly", quiet=common.quiet)
     return OK
 
 
 def _parse_metadata(assignment: str) -> tuple[str, Any]:
-    """Raises ConfigurationError for what is no assignment."""
+    """Parse `key=value`. Raises ConfigurationError if the text has another form."""
     key, sign, value = assignment.partition("=")
     if not sign or not key:
-        raise ConfigurationError(f"--metadata {assignment}: not key=value", code="NOT_AN_ASSIGNMENT", remedy="Write --metadata key=value.")
+        raise ConfigurationError(f"Invalid --metadata {assignment}.", code="NOT_AN_ASSIGNMENT", remedy="Use --metadata key=value.")
     try:
         return key, json.loads(value) if value else None
     except ValueError:
@@ -220,14 +220,14 @@ def _parse_metadata(assignment: str) -> tuple[str, Any]:
 
 @app.command
 def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
-    """Take a document out of every channel. Its history stays in the log.
+    """Withdraw a document from all results. Its history stays in the log.
 
     Parameters
     ----------
     document
-        Its id.
+        Document id.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
     from anabranch.cli.server_connection import open_client
 
@@ -240,25 +240,26 @@ def delete(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: Rem
 
     answer = asyncio.run(run())
     if not answer:
-        print_stderr("nothing was removed")
+        print_stderr("nothing was deleted")
         return FAILED
     if common.is_json:
         common.print_result(answer)
     else:
-        print_stderr("accepted: it answers no question any more soon", quiet=common.quiet)
+        print_stderr("accepted; the document disappears from all results shortly", quiet=common.quiet)
     return OK
 
 
 async def _wait_until_applied(client: ApiClient, accepted: dict[str, Any]) -> dict[str, Any]:
-    """A server that stops with the command has done first what it accepted: nobody is left to do it, and the document would go on as it was."""
-    with resume_hint(lambda: f"it was accepted, and {CONTINUES_WHILE_RUNNING}; how far it is: anabranch documents show {accepted['document_id']}"):
+    """Wait until a temporary server has applied the change, since its stages stop with the command."""
+    with resume_hint(lambda: f"the change was accepted and {CONTINUES_WHILE_RUNNING}; show its state: anabranch documents show {accepted['document_id']}"):
         while client.is_ephemeral and (await client.get(f"/v1/ingest/status/{accepted['ingestion_job_id']}"))["state"] not in FINAL_STATES:
             await asyncio.sleep(POLL_S)
     return accepted
 
 
 def _format_delete_prompt(details: dict[str, Any]) -> str:
-    return f"{details['document_id']}  {details.get('title') or details.get('filename')}  {details.get('chunks_count')} chunks. Remove it?"
+    name = details.get("title") or details.get("filename")
+    return f"Delete document {details['document_id']} ({name}, {details.get('chunks_count')} chunks)?"
 
 
 def _get_error_code(line: dict[str, Any]) -> str | None:

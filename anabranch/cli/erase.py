@@ -16,7 +16,7 @@ from anabranch.cli.output import print_stderr, print_table
 from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
 from schemas.events.erasure import Scope
 
-app = App(name="erase", help="Remove documents for good, from the log too.", result_action="return_value")
+app = App(name="erase", help="Erase documents permanently, from the log too.", result_action="return_value")
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
 POLL_S = 0.3
@@ -24,49 +24,49 @@ POLL_S = 0.3
 
 @app.command
 def document(document: UUID, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
-    """One document. Sent again later it begins a new life.
+    """Erase one document. If it is ingested again later, it starts with a new history.
 
     Parameters
     ----------
     document
-        Its id.
+        Document id.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
     return _run_erase("document", str(document), yes, common)
 
 
 @app.command
 def collection(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
-    """All documents of a collection.
+    """Erase all documents of a collection.
 
     Parameters
     ----------
     name
-        Its name.
+        Collection name.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
     return _run_erase("collection", name, yes, common)
 
 
 @app.command
 def tenant(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
-    """Everything of a tenant.
+    """Erase all data of a tenant.
 
     Parameters
     ----------
     name
-        Its name; `default` in embedded mode.
+        Tenant name; `default` in embedded mode.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
     return _run_erase("tenant", name, yes, common)
 
 
 @app.command(name="receipts")
 def list_receipts(*, common: RemoteOptions = DEFAULT) -> int:
-    """What was erased, the newest first."""
+    """List erasure receipts, the newest first."""
     page = get("/v1/erasures", common)
     if common.is_json:
         common.print_result(page)
@@ -79,7 +79,7 @@ def list_receipts(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 def _run_erase(scope: Scope, name: str, yes: bool, common: RemoteOptions) -> int:
-    if not yes and not confirm(f"Erase {scope} {name} for good? There is no way back."):
+    if not yes and not confirm(f"Erase {scope} {name} permanently?"):
         print_stderr("nothing was erased")
         return FAILED
     receipt = asyncio.run(_erase_and_wait(scope, name, common))
@@ -99,8 +99,8 @@ async def _erase_and_wait(scope: Scope, name: str, common: RemoteOptions) -> dic
 
     async with open_client(common, stages=("all",)) as client:
         accepted = await client.post("/v1/erasures", {"scope": scope, "name": name})
-        print_stderr(f"receipt {accepted['receipt_id']}: waiting until nothing of it is under way any more", quiet=common.quiet)
-        with resume_hint(lambda: f"the erasure {CONTINUES_WHILE_RUNNING}; its receipt: anabranch erase receipts"):
+        print_stderr(f"receipt {accepted['receipt_id']}: waiting for events in progress to finish", quiet=common.quiet)
+        with resume_hint(lambda: f"the erasure {CONTINUES_WHILE_RUNNING}; show its receipt: anabranch erase receipts"):
             while True:
                 receipt = await _find_receipt(client, accepted["receipt_id"])
                 if receipt is not None and receipt["state"] == "done":
@@ -109,6 +109,6 @@ async def _erase_and_wait(scope: Scope, name: str, common: RemoteOptions) -> dic
 
 
 async def _find_receipt(client: Any, receipt_id: str) -> dict[str, Any] | None:
-    """None until the request has come to the tables."""
+    """Return the receipt, or None until the request has reached the tables."""
     items: list[dict[str, Any]] = (await client.get("/v1/erasures", limit=500))["items"]
     return next((item for item in items if item["receipt_id"] == receipt_id), None)

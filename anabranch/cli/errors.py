@@ -1,17 +1,17 @@
-"""What somebody at the command line can do about a problem whose remedy speaks to a program that uses HTTP."""
+"""Translation of remedies that the HTTP API returns into commands and options."""
 
 from __future__ import annotations
 
 CLI_REMEDIES = {
     "UNAUTHENTICATED": "Store an API key of that server with `anabranch login --server URL`, or set ANABRANCH_TOKEN: to a key, "
     "or to `token` in server.json of its data folder or in the ready file of `anabranch up`.",
-    "NO_SUCH_DEAD_LETTER": "`anabranch dlq list` shows what is open.",
-    "NO_SUCH_GENERATION": "`anabranch generations list` shows them.",
-    "BUSY": "Ask again in a few seconds, or raise ANABRANCH_DATABASE__API_POOL where the server runs.",
-    "NO_SUCH_PATH": "Check --server: this is no Anabranch, or one of another version.",
-    "METHOD_NOT_ALLOWED": "Check --server: this is no Anabranch, or one of another version.",
+    "NO_SUCH_DEAD_LETTER": "List open dead letters with `anabranch dlq list`.",
+    "NO_SUCH_GENERATION": "List generations with `anabranch generations list`.",
+    "BUSY": "Retry in a few seconds, or raise ANABRANCH_DATABASE__API_POOL on the server.",
+    "NO_SUCH_PATH": "Check --server: it is not an Anabranch server, or one of another version.",
+    "METHOD_NOT_ALLOWED": "Check --server: it is not an Anabranch server, or one of another version.",
 }
-"""By code; other codes keep the remedy that they came with, in these words:"""
+"""Remedy by error code. Other codes keep the server's remedy, translated by `CLI_EQUIVALENTS`."""
 CLI_EQUIVALENTS = {
     "GET /v1/documents lists documents, GET /v1/collections collections.": "`anabranch documents list` shows documents, with --json their collections too.",
     "GET /v1/documents/{id}": "`anabranch documents show`",
@@ -26,16 +26,14 @@ CLI_EQUIVALENTS = {
     "`/v1/dead-letters`": "`anabranch dlq list`",
     "Take `next` of the page before.": "Take the `--after` that the page before it named.",
 }
-"""A call, and the command that makes it; longer ones first."""
-
-
-DEFAULT_REMEDY = "--help says what each option takes."
+"""Command by API call. Longer calls come first, since the first match is replaced."""
+DEFAULT_REMEDY = "Run the command with --help for its options."
 HTTP_MARKERS = ("GET /", "POST /", "/v1/", "/openapi.json")
 
 
 def suggest_scheme(url: str) -> str:
-    """What to add to an address of a server; empty where nothing is missing."""
-    return "" if "://" in url else f"Write --server http://{url}."
+    """Return a remedy for a server URL without scheme, else an empty string."""
+    return "" if "://" in url else f"Use --server http://{url}."
 
 
 def to_cli_remedy(code: str, remedy: str) -> str:

@@ -1,4 +1,4 @@
-"""Why an answer reads as it does, for people: confidence, what limits it, and the numbers behind every rank, at the terminal's width."""
+"""Printing of an answer's confidence and of the scores behind each rank, wrapped to the terminal's width."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ MIN_WIDTH = 40
 
 
 def print_confidence(answer: Mapping[str, Any]) -> None:
-    """How far the answer can be relied on."""
     confidence = answer.get("confidence")
     if confidence and not answer["refused"]:
         _print_wrapped(f"confidence: {confidence['level']} ({'; '.join(confidence['reasons'])})")
@@ -23,7 +22,7 @@ def print_confidence(answer: Mapping[str, Any]) -> None:
 
 
 def print_explanation(trace: Mapping[str, Any], results: Sequence[Mapping[str, Any]], format_location: Callable[[Mapping[str, Any]], str]) -> None:
-    """The route, the threshold, and of each passage its rank and score in every channel and the numbers that make its score."""
+    """Print the route, the threshold, and each passage's rank and score per channel."""
     route = trace["route"]
     print("\nexplanation")
     _print_wrapped(f"route: {route['mode']}, decided by {route['decided_by']}: {route['reason']}", "  ")
@@ -36,7 +35,7 @@ def print_explanation(trace: Mapping[str, Any], results: Sequence[Mapping[str, A
     for result in results:
         _print_wrapped(f"{result['rank']}. {format_location(result)}", "  ")
         ranks = [f"{name} rank {ranking['rank']}, score {_format_number(ranking['score'])}" for name, ranking in result["channels"].items()]
-        _print_wrapped("; ".join(ranks) or "found by no channel itself", "     ")
+        _print_wrapped("; ".join(ranks) or "not ranked by a channel", "     ")
         numbers = {name: value for name, value in (result.get("explanation") or {}).items() if isinstance(value, int | float)}
         if numbers:
             _print_wrapped(", ".join(f"{name} {_format_number(value)}" for name, value in numbers.items()), "     ")

@@ -1,4 +1,4 @@
-"""The HTTP API from the outside, for the command line."""
+"""Client of the HTTP API for the command line."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ TIMEOUT_S = 300.0
 
 
 class ApiClient:
-    """Answers as dictionaries; problems as our errors. `token` is sent to this address only. `passing`: the server stops with the one who asks, and what it has only accepted stays undone."""
+    """HTTP client that returns bodies as dictionaries and raises problems as `AnabranchError`.
+
+    `is_ephemeral`: the server stops with the command, so work that it only accepted stays pending.
+    """
 
     def __init__(self, url: str, token: str | None = None, *, tenant: str | None = None, is_ephemeral: bool = False) -> None:
         self.url, self.is_ephemeral = url.rstrip("/"), is_ephemeral
@@ -47,7 +50,7 @@ class ApiClient:
         return (await self.request("GET", path)).text
 
     async def stream_events(self, path: str, body: dict[str, Any]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Server-sent events as they come, each with its name. An event `error` is raised as the problem that it holds; else as `request`."""
+        """Yield server-sent events as (name, data). Raises the problem of an `error` event, and as `request` does."""
         try:
             async with self.http.stream("POST", path, json=body) as response:
                 if response.is_error:
@@ -61,11 +64,11 @@ class ApiClient:
             raise self._make_unreachable_error(error) from error
 
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        """Raises NotFound, InvalidRequest or PermanentError for problems that the server tells of, TransientError where it does not answer."""
+        """Raises NotFound, InvalidRequest or PermanentError for a problem response, TransientError if the server is unreachable."""
         try:
             response = await self._send_with_retry(method, path, options)
         except httpx2.InvalidURL as error:
-            raise InvalidRequest(f"{path!r} is not a path: {error}", remedy="Check the name: it holds characters that no name has.") from error
+            raise InvalidRequest(f"Invalid path {path!r}: {error}.", remedy="Check the name for invalid characters.") from error
         except httpx2.HTTPError as error:
             raise self._make_unreachable_error(error) from error
         if response.is_error:
@@ -73,7 +76,7 @@ class ApiClient:
         return response
 
     async def _send_with_retry(self, method: str, path: str, options: dict[str, Any]) -> httpx2.Response:
-        """A connection that is kept open may be closed by the other side just as it is used again: what only asks is sent once more, over a new one."""
+        # The server may close a kept-alive connection just as it is reused: GET is safe to send again.
         try:
             return await self.http.request(method, path, **options)
         except (httpx2.ReadError, httpx2.WriteError, httpx2.RemoteProtocolError):
@@ -82,12 +85,12 @@ class ApiClient:
         return await self.http.request(method, path, **options)
 
     def _make_unreachable_error(self, error: httpx2.HTTPError) -> TransientError:
-        remedy = suggest_scheme(self.url) or "Start it with `anabranch up`, or name another with --server."
+        remedy = suggest_scheme(self.url) or "Start it with `anabranch up`, or give the URL of another one with --server."
         return TransientError(f"{self.url} does not answer: {str(error) or type(error).__name__}", code="SERVER_UNREACHABLE", remedy=remedy)
 
 
 async def _parse_events(lines: AsyncIterator[str]) -> AsyncIterator[tuple[str, str]]:
-    """Names and data (WHATWG HTML, section 9.2); each of our events has one line of data."""
+    """Yield names and data (WHATWG HTML, section 9.2). The server sends one data line per event."""
     name = ""
     async for line in lines:
         if line.startswith("event:"):
@@ -112,6 +115,6 @@ def _parse_problem(status: int, text: str) -> AnabranchError:
         case _:
             error_class = TransientError
     code = str(body.get("code", f"HTTP_{status}"))
-    # What a body holds is said in options here.
+    # Command-line users see options, not body fields.
     detail = re.sub(r"(^|; )body(\.|: )", r"\1", str(body.get("detail", text[:500])))
     return error_class(detail, code=code, remedy=to_cli_remedy(code, body.get("remedy", "")))

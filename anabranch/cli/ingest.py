@@ -36,30 +36,30 @@ def ingest(
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
     common: RemoteOptions = RemoteOptions(),  # noqa: B008
 ) -> int:
-    """Take in documents. Exits 5 when some failed, 1 when some had not ended in time. Without --wait it returns once the log has them.
+    """Ingest documents. Returns once the log has them, unless --wait is given. Exits 5 if some failed, 1 on timeout.
 
     Parameters
     ----------
     paths
-        Files, folders, http(s) addresses, or - for stdin.
+        Files, folders, http(s) URLs, or - for stdin.
     collection
-        Name under which they can be filtered.
+        Collection of the documents, for filters.
     tag
-        May be given several times.
+        Tag of the documents. Repeatable.
     reader
-        User or group that may read them: user:NAME or group:NAME, several times for several. Without any, everyone in the tenant may.
+        User or group that may read the documents: user:NAME or group:NAME. Repeatable. Default: everyone in the tenant.
     glob
-        Of a folder, only names like this.
+        Only include files of a folder that match this glob pattern.
     recursive
-        Folders within folders, too.
+        Include subfolders.
     force
-        Process again even if nothing changed.
+        Process documents again even if they are unchanged.
     wait
-        Until each is searchable or failed.
+        Wait until each document is searchable or failed.
     timeout
-        How long to wait at most: 90s, 10m, 2h.
+        Maximum time to wait: 90s, 10m, 2h.
     concurrency
-        Uploads at once.
+        Number of concurrent uploads.
     """
     from anabranch.cli.ingest_batch import IngestBatch, expand_paths
 
@@ -73,7 +73,10 @@ def ingest(
     if not common.is_json:
         print_stderr(format_summary(items), quiet=common.quiet)
     if wait and any(not item.is_finished for item in items):
-        print_stderr(f"not all documents ended within {timeout}; they go on while `anabranch up` runs, and `anabranch documents list` says how far they are")
+        print_stderr(
+            f"timed out after {timeout} with documents still in progress; they continue while `anabranch up` runs. "
+            "Show their state with `anabranch documents list`"
+        )
         return FAILED
     return PARTIAL_FAILURE if report["counts"]["failed"] else OK
 
@@ -91,13 +94,15 @@ async def _run_batch(batch: IngestBatch, common: RemoteOptions) -> dict[str, Any
 
 
 def _report_accepted(batch: IngestBatch, common: RemoteOptions) -> str:
-    """What was accepted is data, also where the rest was not."""
+    """Print the accepted documents as the result, and return the hint for the others."""
     accepted = [item for item in batch.items if item.job_id]
     if common.is_json:
         common.print_result(batch.build_report())
     elif accepted:
         print_table(("path", "document_id", "state"), [(item.path, item.document_id, item.state) for item in accepted])
-    return f"{len(accepted)} of {len(batch.items)} documents were accepted; run the same command again for the others: nothing is done twice for those"
+    return (
+        f"{len(accepted)} of {len(batch.items)} documents were accepted; run the same command again for the others: accepted documents are not processed twice"
+    )
 
 
 def format_summary(items: Sequence[IngestItem]) -> str:
@@ -106,7 +111,7 @@ def format_summary(items: Sequence[IngestItem]) -> str:
 
 
 def _print_failures(items: Sequence[IngestItem]) -> None:
-    """Also where all else is kept quiet."""
+    """Print the errors, also with --quiet."""
     for item in items:
         if item.error:
             print_stderr(f"error: {item.path}: {item.error['detail']} [{item.error['code']}]")
@@ -115,10 +120,10 @@ def _print_failures(items: Sequence[IngestItem]) -> None:
 
 
 def parse_duration_s(text: str) -> float:
-    """`90s`, `10m`, `2h`, or a number of seconds. Raises ConfigurationError."""
+    """Parse `90s`, `10m`, `2h`, or a number of seconds. Raises ConfigurationError."""
     from schemas.errors import ConfigurationError
 
     match = re.fullmatch(r"(\d+(?:\.\d+)?)([smh]?)", text.strip())
     if match is None:
-        raise ConfigurationError(f"--timeout {text}: no duration", remedy="Write 90s, 10m or 2h.")
+        raise ConfigurationError(f"Invalid duration --timeout {text}.", remedy="Use a number and a unit: 90s, 10m or 2h.")
     return float(match[1]) * SECONDS_PER_UNIT[match[2] or "s"]

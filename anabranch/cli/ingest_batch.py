@@ -1,4 +1,4 @@
-"""Many documents through the HTTP API, and what becomes of each."""
+"""Upload of many documents through the HTTP API, with the outcome of each."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ POLL_S = (0.05, 1.0)
 
 @dataclass(slots=True)
 class IngestItem:
-    """Where one document comes from, and where it is now."""
+    """Origin and current state of one document."""
 
     path: str
     kind: str
@@ -39,7 +39,7 @@ class IngestItem:
 
     @property
     def outcome(self) -> str:
-        """Its state, or `duplicate` where nothing was done for it: each source counts once."""
+        """Return the state, or `duplicate` if the server had the same content already."""
         return "duplicate" if self.is_duplicate and self.state in ("accepted", "searchable") else self.state
 
     def to_json(self) -> dict[str, Any]:
@@ -57,15 +57,15 @@ STDIN_NAMES = ("-", "/dev/stdin")
 
 
 def expand_paths(paths: Sequence[str], *, glob: str, recursive: bool) -> list[IngestItem]:
-    """Raises ConfigurationError without any, NotFound for a path that is not there."""
+    """Raises ConfigurationError if no path is given, NotFound for a path that does not exist."""
     if not paths:
-        raise ConfigurationError("nothing to ingest", remedy="Name files, folders, addresses, or - for stdin.")
+        raise ConfigurationError("No path to ingest was given.", remedy="Give files, folders, URLs, or - for stdin.")
     return [item for path in paths for item in _expand_path(path, glob, recursive)]
 
 
 def _expand_path(path: str, glob: str, recursive: bool) -> list[IngestItem]:
     if not path.strip():
-        raise ConfigurationError("an empty path", remedy="Name files, folders, addresses, or - for stdin; . is this folder.")
+        raise ConfigurationError("A path is empty.", remedy="Give files, folders, URLs, or - for stdin; . is the current folder.")
     if path in STDIN_NAMES:
         return [IngestItem("-", "stdin")]
     if scheme := _parse_scheme(path):
@@ -75,12 +75,12 @@ def _expand_path(path: str, glob: str, recursive: bool) -> list[IngestItem]:
         files = folder.rglob(glob) if recursive else folder.glob(glob)
         return [IngestItem(str(file), "file") for file in sorted(files) if file.is_file() and not _is_hidden(file.relative_to(folder))]
     if not folder.exists():
-        raise NotFound(f"{path}: no such file or folder", remedy="Check the path.")
+        raise NotFound(f"No such file or folder: {path}.", remedy="Check the path.")
     return [IngestItem(path, "file")]
 
 
 def _is_hidden(path: Path) -> bool:
-    """Itself, or a folder that it is in: what nobody sees is not meant by the name of a folder above."""
+    """Return whether the path, relative to the given folder, or a folder on it is hidden."""
     return any(part.startswith(".") for part in path.parts)
 
 
@@ -92,8 +92,8 @@ def _parse_scheme(path: str) -> str | None:
 def _make_url_item(path: str, scheme: str) -> IngestItem:
     if scheme in ("http", "https"):
         return IngestItem(path, "url")
-    remedy = "Name the file by its path." if scheme == "file" else "Fetch it yourself and name the file, or pipe it in: - is stdin."
-    raise ConfigurationError(f"{path}: only http and https addresses are fetched", code=ForbiddenAddress.code, remedy=remedy)
+    remedy = "Give the path of the file." if scheme == "file" else "Download it and give the file's path, or pipe it to stdin with -."
+    raise ConfigurationError(f"Unsupported URL scheme {scheme!r} in {path}.", code=ForbiddenAddress.code, remedy=remedy)
 
 
 @dataclass(slots=True)
@@ -106,10 +106,9 @@ class IngestBatch:
     wait_s: float | None = None
     concurrency: int = 4
     is_server_lost: bool = False
-    """The server, on the way."""
 
     async def run(self, client: ApiClient) -> dict[str, Any]:
-        """Raises TransientError where the server goes away: `sources` say then how far each had come, and nothing more is sent."""
+        """Send all items. Raises TransientError if the server becomes unreachable; `items` then hold the state of each."""
         slots = asyncio.Semaphore(self.concurrency)
         for server_error in await asyncio.gather(*(self._send(client, item, slots) for item in self.items)):
             if server_error is not None:
@@ -124,7 +123,7 @@ class IngestBatch:
         return {"documents": [item.to_json() for item in self.items], "counts": counts}
 
     async def _send(self, client: ApiClient, item: IngestItem, slots: asyncio.Semaphore) -> TransientError | None:
-        """Why the server is lost, where it is: what is under way then comes to its end, and nothing else begins."""
+        """Send one item; return the error if the server is unreachable. Uploads in progress then finish, no other starts."""
         async with slots:
             if self.is_server_lost:
                 return None
@@ -148,7 +147,7 @@ class IngestBatch:
             return await client.post("/v1/ingest", {"url": item.path, **set_fields})
         form = {name: ("true" if value is True else value) for name, value in set_fields.items()}
         if item.kind == "stdin":
-            # Read first: an upload says how long it is, and a pipe cannot be asked.
+            # Read completely first: an upload declares its length, which a pipe does not have.
             body = io.BytesIO(await asyncio.to_thread(sys.stdin.buffer.read))
             return await _upload(client, form, ("stdin", body, "application/octet-stream"))
         path = Path(item.path)
@@ -157,7 +156,7 @@ class IngestBatch:
             return await _upload(client, form | {"source_uri": path.resolve().as_uri()}, (path.name, file, media_type))
 
     async def _wait_until_finished(self, client: ApiClient) -> None:
-        """Until all ended or the time is over; whatever has not ended keeps its state."""
+        """Poll until all items finish or `wait_s` is over."""
         loop = asyncio.get_running_loop()
         deadline, poll_s = loop.time() + (self.wait_s or 0), POLL_S[0]
         while unfinished := [item for item in self.items if item.job_id and not item.is_finished]:

@@ -11,23 +11,23 @@ from anabranch.cli.exit_codes import OK, UNREACHABLE
 from anabranch.cli.options import CommonOptions
 from anabranch.cli.output import print_stderr
 
-app = App(name="kafka", help="A single Kafka node on this machine's Java.", result_action="return_value")
+app = App(name="kafka", help="Run a single Kafka node with this machine's Java.", result_action="return_value")
 DEFAULT = CommonOptions()
 KAFKA_FOLDER = "kafka"
 
 
 @app.command
 def start(*, port: int = 0, heap_mb: int = 512, jars: Path | None = None, common: CommonOptions = DEFAULT) -> int:
-    """Start the node of the data folder; the first time Maven fetches Kafka's jars (about a minute). It goes on when this command ends.
+    """Start the node of the data folder in the background. The first start downloads Kafka's jars with Maven (about a minute).
 
     Parameters
     ----------
     port
-        On the loopback address; 0 keeps that of last time, or takes a free one.
+        Port on the loopback address; 0 reuses the previous one or picks a free one.
     heap_mb
-        Java's memory.
+        Heap size of the JVM in MiB.
     jars
-        Folder of Kafka's jars. [default: in the user's cache]
+        Folder with Kafka's jars. [default: in the user's cache]
     """
     from streams.kafka.broker import Broker
 
@@ -43,7 +43,7 @@ def start(*, port: int = 0, heap_mb: int = 512, jars: Path | None = None, common
 
 @app.command
 def stop(*, common: CommonOptions = DEFAULT) -> int:
-    """Stop it."""
+    """Stop the node of the data folder."""
     from streams.kafka.broker import Broker
 
     broker = Broker(_resolve_folder(common))
@@ -52,13 +52,13 @@ def stop(*, common: CommonOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result({"running": False})
     else:
-        print_stderr("stopped" if was_running else f"no Kafka runs in {_resolve_folder(common)}", quiet=common.quiet)
+        print_stderr("stopped" if was_running else f"no Kafka was running in {_resolve_folder(common)}", quiet=common.quiet)
     return OK
 
 
 @app.command
 def status(*, common: CommonOptions = DEFAULT) -> int:
-    """Does it run, and where? Exits 7 when it does not."""
+    """Show whether the node runs, and its address. Exits 7 if it does not run."""
     from streams.kafka.broker import Broker
 
     broker_status = Broker(_resolve_folder(common)).status()

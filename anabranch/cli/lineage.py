@@ -1,4 +1,4 @@
-"""`anabranch lineage`: where an answer, or a document, came from."""
+"""`anabranch lineage`: trace an answer or a document back to the uploaded bytes."""
 
 from __future__ import annotations
 
@@ -20,16 +20,16 @@ VERDICT_LABELS = {True: "ok  ", False: "FAIL", None: " -  "}
 
 
 def lineage(run: str, /, *, citation: int | None = None, prov: Annotated[bool, Flag] = False, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
-    """Walk an answer's citations back to the uploaded bytes. Exits 1 where something does not fit.
+    """Trace an answer's citations back to the uploaded bytes. Exits 1 if verification fails.
 
     Parameters
     ----------
     run
-        Its id, with `#2` for the second sentence of the answer only.
+        Run id; append `#2` for the second sentence of the answer only.
     citation
-        Only of the citation with this number.
+        Only trace the citation with this number.
     prov
-        As PROV-JSON of the W3C.
+        Print W3C PROV-JSON.
     """
     run_id, sentence = parse_run_and_sentence(run)
     path = f"/v1/runs/{run_id}/lineage"
@@ -38,26 +38,26 @@ def lineage(run: str, /, *, citation: int | None = None, prov: Annotated[bool, F
 
 
 def document_lineage(document: UUID, /, *, prov: Annotated[bool, Flag] = False, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
-    """Every event that a document came by, from its bytes on, verified. Exits 1 where something does not fit.
+    """Trace a document back to its bytes and verify every event. Exits 1 if verification fails.
 
     Parameters
     ----------
     document
-        Its id.
+        Document id.
     prov
-        As PROV-JSON of the W3C.
+        Print W3C PROV-JSON.
     """
     result = asyncio.run(_fetch_lineage(f"/v1/documents/{document}/lineage", common, format="prov" if prov else None))
     return print_lineage(result, prov, common, _format_document)
 
 
 def parse_run_and_sentence(text: str) -> tuple[UUID, int | None]:
-    """`RUN` or `RUN#2`. Raises InvalidRequest."""
+    """Parse `RUN` or `RUN#2`. Raises InvalidRequest."""
     run_id, mark, number = text.partition("#")
     try:
         return UUID(run_id), int(number) if mark else None
     except ValueError:
-        raise InvalidRequest(f"{text!r} is no run", remedy="Give its id, or its id and a sentence: RUN#2. `anabranch runs list` shows the ids.") from None
+        raise InvalidRequest(f"Invalid run {text!r}.", remedy="Use a run id, or RUN#2 for its second sentence. List ids with `anabranch runs list`.") from None
 
 
 def print_lineage(result: dict[str, Any], prov: bool, common: RemoteOptions, format_lines: Any) -> int:
@@ -70,7 +70,7 @@ def print_lineage(result: dict[str, Any], prov: bool, common: RemoteOptions, for
         for line in format_lines(result):
             print(line)
     for fault in result["broken"]:
-        print_stderr(f"does not fit: {fault}", quiet=common.is_json)
+        print_stderr(f"verification failed: {fault}", quiet=common.is_json)
     return OK if result["verified"] else FAILED
 
 

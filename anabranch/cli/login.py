@@ -17,13 +17,13 @@ DEFAULT = RemoteOptions()
 
 
 def login(*, common: RemoteOptions = DEFAULT) -> int:
-    """Store a credential for a server. It is read from a prompt or from stdin, and checked by a call.
+    """Store a credential for a server. Reads it from a prompt or stdin and verifies it with the server.
 
-    Then `--server` with the same address needs no ANABRANCH_TOKEN.
+    Later commands with the same `--server` then need no ANABRANCH_TOKEN.
     """
     server = _require_server(common)
     if not is_private(server):
-        print_stderr(f"warning: {server} is not https, so others on the way can read the credential", quiet=common.quiet)
+        print_stderr(f"warning: {server} is not https; the credential can be read in transit", quiet=common.quiet)
     token = _read_token()
     identity = asyncio.run(_fetch_identity(server, token))
     path = store_token(server, token)
@@ -46,7 +46,7 @@ def logout(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 def whoami(*, common: RemoteOptions = DEFAULT) -> int:
-    """Show who the credential belongs to: tenant, role and readers."""
+    """Show the identity behind the credential: tenant, role and readers."""
     identity = get("/v1/whoami", common)
     if common.is_json:
         common.print_result(identity)
@@ -57,14 +57,14 @@ def whoami(*, common: RemoteOptions = DEFAULT) -> int:
 
 def _require_server(common: RemoteOptions) -> str:
     if common.server is None:
-        raise InvalidRequest("No server is named.", remedy="Name it with --server URL, or set ANABRANCH_SERVER.")
+        raise InvalidRequest("No server was given.", remedy="Use --server URL, or set ANABRANCH_SERVER.")
     return normalize_server(common.server)
 
 
 def _read_token() -> str:
     token = (getpass.getpass("API key or token: ") if sys.stdin.isatty() else sys.stdin.readline()).strip()
     if not token.isprintable() or not token.isascii() or not token or " " in token:
-        raise InvalidRequest("No credential was read.", remedy="Paste the key at the prompt, or pipe it in: anabranch login --server URL < KEYFILE")
+        raise InvalidRequest("No valid credential was entered.", remedy="Paste the key at the prompt, or pipe it in: anabranch login --server URL < KEYFILE")
     return token
 
 

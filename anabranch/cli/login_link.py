@@ -9,7 +9,7 @@ from schemas.errors import NotFound
 
 
 def print_login_link(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
-    """Print a link that opens the server in a browser. It can be opened once, within ten minutes."""
+    """Print a link that opens the server in a browser. It works once, for ten minutes."""
     link = asyncio.run(_create_link(common))
     if common.is_json:
         common.print_result(link)
@@ -25,7 +25,9 @@ async def _create_link(common: RemoteOptions) -> dict[str, str]:
     server = await find_lasting_server(common)
     if server is None:
         raise NotFound(
-            f"No server runs in {common.load_settings().data_dir}.", code="NO_SERVER", remedy="Start one with `anabranch up`, or name one with --server."
+            f"No server is running in {common.load_settings().data_dir}.",
+            code="NO_SERVER",
+            remedy="Start one with `anabranch up`, or give the URL of one with --server.",
         )
     async with ApiClient(*server) as client:
         link = await client.post("/v1/login-links", {})

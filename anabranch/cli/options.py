@@ -1,4 +1,4 @@
-"""Options that every command takes."""
+"""Options that all commands share."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from anabranch.cli.output import extract_items, print_json, print_json_line, pri
 
 if TYPE_CHECKING:
     from anabranch.config.settings import Settings
+    from schemas.errors import InvalidRequest
 
 Flag = Parameter(negative="")
 OutputFormat = Literal["text", "json", "ndjson"]
@@ -20,26 +21,23 @@ OutputFormat = Literal["text", "json", "ndjson"]
 @Parameter(name="*")
 @dataclass(frozen=True)
 class CommonOptions:
-    """Where the data are, and how to talk."""
+    """Location of the data, and output options."""
 
     data: Annotated[Path | None, Parameter(help="Data folder.  [default: ./anabranch-data]")] = None
     config: Annotated[Path | None, Parameter(env_var="ANABRANCH_CONFIG", help="Settings file.  [default: anabranch.toml in the data folder]")] = None
-    set: Annotated[tuple[str, ...], Parameter(name="--set", negative="", help="A setting, as section.key=value.")] = ()
+    set: Annotated[tuple[str, ...], Parameter(name="--set", negative="", help="Override a setting: section.key=value. Repeatable.")] = ()
     as_json: Annotated[bool, Parameter(name="--json", negative="", help="Short for --output json.")] = False
-    output: Annotated[
-        OutputFormat, Parameter(help="What is on stdout: text for people, one JSON object, or (ndjson) one object a line, an item each of a list.")
-    ] = "text"
-    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Say only what went wrong.")] = False
-    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Log more.")] = False
-    no_color: Annotated[bool, Parameter(negative="", env_var="NO_COLOR", help="No colours.")] = False
+    output: Annotated[OutputFormat, Parameter(help="Format of stdout: text, one JSON object, or one JSON object per line and item (ndjson).")] = "text"
+    quiet: Annotated[bool, Parameter(name=["--quiet", "-q"], negative="", help="Print errors only.")] = False
+    verbose: Annotated[bool, Parameter(name=["--verbose", "-v"], negative="", help="Log debug messages.")] = False
+    no_color: Annotated[bool, Parameter(negative="", env_var="NO_COLOR", help="Disable colors.")] = False
 
     @property
     def is_json(self) -> bool:
-        """Whether a program reads stdout."""
         return self.as_json or self.output != "text"
 
     def print_result(self, body: dict[str, Any]) -> None:
-        """For a program."""
+        """Print the result as JSON, or as one line per item."""
         if self.output == "ndjson":
             for item in extract_items(body):
                 print_json_line(item)
@@ -49,7 +47,7 @@ class CommonOptions:
             print_json(body)
 
     def report_progress(self, text: str, body: dict[str, Any]) -> None:
-        """How far something is: among the lines for a program that reads them, else as talk."""
+        """Print progress to stdout as a JSON line for ndjson, else as text to stderr."""
         if self.output == "ndjson":
             print_json_line({"progress": body})
         else:
@@ -63,7 +61,7 @@ class CommonOptions:
         return load_settings(data_dir=self.data, config=self.config, sets=(*level_sets, *self.set, *extra_sets))
 
     def to_arguments(self) -> list[str]:
-        """What makes a child read the same settings; its data folder comes in the environment."""
+        """Return arguments that make a child process load the same settings, except the data folder (in its environment)."""
         config_arguments = ["--config", str(self.config.resolve())] if self.config else []
         return [
             *config_arguments,
@@ -76,19 +74,19 @@ class CommonOptions:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class LocalOptions(CommonOptions):
-    """The same, for commands that work on this machine: they refuse a server that is named rather than work on another installation."""
+    """Options of commands that work on this machine's data. They reject --server instead of ignoring it."""
 
     server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", show=False)] = None
 
     def load_settings(self, *extra_sets: str) -> Settings:
-        """Raises ConfigurationError, also where a server is named."""
+        """Raises ConfigurationError, also if --server is given."""
         from schemas.errors import ConfigurationError
 
         if self.server:
             raise ConfigurationError(
-                f"This command does not ask a server, and --server or ANABRANCH_SERVER names {self.server}.",
+                f"This command does not work over HTTP, but --server or ANABRANCH_SERVER is {self.server}.",
                 code="NOT_OVER_HTTP",
-                remedy="Run it where that server runs, with its --data folder or settings, and without --server: `env -u ANABRANCH_SERVER anabranch …`.",
+                remedy="Run it on the server's machine with its --data folder or settings, and without --server: `env -u ANABRANCH_SERVER anabranch …`.",
             )
         return super().load_settings(*extra_sets)
 
@@ -96,7 +94,14 @@ class LocalOptions(CommonOptions):
 @Parameter(name="*")
 @dataclass(frozen=True)
 class RemoteOptions(CommonOptions):
-    """The same, for commands that speak to a server."""
+    """Options of commands that call the HTTP API."""
 
-    server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", help="Address of a running server, in place of a data folder.")] = None
-    tenant: Annotated[str | None, Parameter(help="Tenant to act for, in place of the credential's own: for operators only.")] = None
+    server: Annotated[str | None, Parameter(env_var="ANABRANCH_SERVER", help="URL of a running server, instead of a data folder.")] = None
+    tenant: Annotated[str | None, Parameter(help="Tenant to act for, instead of the credential's own. Operators only.")] = None
+
+
+def make_conflict_error(first_option: str, second_option: str) -> InvalidRequest:
+    """Return the error for two options that contradict each other."""
+    from schemas.errors import InvalidRequest
+
+    return InvalidRequest(f"{first_option} and {second_option} cannot be combined.", remedy="Use only one of them.")

@@ -1,4 +1,4 @@
-"""stdout is data, stderr is talk."""
+"""Printing of results to stdout and of messages to stderr."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ def print_json(body: dict[str, Any]) -> None:
 
 
 def print_json_line(body: dict[str, Any]) -> None:
-    """One of several, at once."""
+    """Print one object of a stream on one line, flushed."""
     print(json.dumps({"schema_version": SCHEMA_VERSION, **body}, ensure_ascii=False, default=str), flush=True)
 
 
 def extract_items(body: dict[str, Any]) -> list[dict[str, Any]]:
-    """Of a list and of nothing else its items; else the body alone."""
+    """Return the items of a body that holds one list only, else the body itself as the only item."""
     lists = [value for name, value in body.items() if name != "next"]
     items = lists[0] if len(lists) == 1 else None
     return items if isinstance(items, list) and all(isinstance(item, dict) for item in items) else [body]
 
 
 def print_table(headings: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Columns as wide as their longest cell; no colours, so that it can be piped."""
+    """Print columns as wide as their longest cell, without colors, so that the output can be piped."""
     cells = [[format_cell(value) for value in row] for row in rows]
     widths = [max(len(line[column]) for line in [list(headings), *cells]) for column in range(len(headings))]
     for line in [list(headings), *cells]:
@@ -42,18 +42,17 @@ def print_stderr(text: str, *, quiet: bool = False) -> None:
 
 
 def print_fields(fields: Mapping[str, object]) -> None:
-    """A line each."""
     for name, value in fields.items():
         print(f"{name:18} {format_cell(value)}")
 
 
 def choose_display_name(document: Mapping[str, Any]) -> str | None:
-    """What people call it: of its names the one that says most."""
+    """Return the most readable name that the document has."""
     return next((str(document[name]) for name in ("title", "filename", "source_uri", "external_id") if document.get(name)), None)
 
 
 def format_cell(value: object) -> str:
-    """For people: no brackets, quotes and braces, and nothing that says nothing."""
+    """Format a JSON value without brackets, quotes, braces and empty entries."""
     match value:
         case None:
             return "-"
@@ -68,5 +67,6 @@ def format_cell(value: object) -> str:
 
 
 def to_single_line(text: str) -> str:
-    """Without line breaks, so that no title passes for a line of ours; escaped here already, so that columns are as wide as what is shown."""
+    """Replace line breaks and escape control characters, so that no title passes for a line of output."""
+    # Escaped before printing, so that column widths count the escaped text.
     return escape_controls(text.replace("\n", " "))

@@ -1,4 +1,4 @@
-"""Ingestion as it goes: a live table on a terminal, else a line for each document that ended and one every ten seconds."""
+"""Ingestion progress: a live table on a terminal, else a line per finished document and a summary every ten seconds."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ SUMMARY_INTERVAL_S, TICK_S = 10.0, 0.2
 
 @contextmanager
 def show_progress(batch: IngestBatch, *, quiet: bool, plain: bool) -> Iterator[None]:
-    """Reads `job` from the side; it need not know."""
+    """Display the batch from a background thread until the context ends."""
     if quiet:
         yield
         return
@@ -63,7 +63,7 @@ def _draw_table(batch: IngestBatch, stop: threading.Event) -> None:
     from rich.live import Live
 
     with Live(_render_table(batch), console=Console(file=get_unescaped(sys.stderr)), refresh_per_second=5, transient=False) as live:
-        escape_streams()  # the streams that it has put in their place
+        escape_streams()  # rich replaced sys.stdout and sys.stderr
         while not stop.wait(TICK_S):
             live.update(_render_table(batch))
         live.update(_render_table(batch))
@@ -73,7 +73,7 @@ def _render_table(batch: IngestBatch) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    # As Text: in a plain string square brackets are markup, links included.
+    # Text, because rich reads square brackets in plain strings as markup, links included.
     table = Table(title=Text(escape_controls(_format_summary(batch))), title_justify="left", box=None)
     table.add_column("document", max_width=32, overflow="ellipsis", no_wrap=True)
     table.add_column(f"{STAGES[0]} → {STAGES[-1]}", no_wrap=True)
@@ -105,7 +105,7 @@ def _format_outcome(item: IngestItem) -> str:
 
 
 def _format_summary(batch: IngestBatch) -> str:
-    """With where those are that are on their way, so that a slow step has a name."""
+    """Count documents by state, and running ones by stage, so that a slow stage shows."""
     counts = Counter(item.outcome for item in batch.items)
     counts_by_stage = Counter(_format_position(item) for item in batch.items if item.state == "running")
     stage_summary = ", ".join(f"{number} at {stage}" for stage, number in counts_by_stage.most_common() if stage != "running")

@@ -26,20 +26,20 @@ Flag = Parameter(negative="")
 @Parameter(name="*")
 @dataclass(frozen=True)
 class QueryOptions:
-    """What may be said beside the question."""
+    """Options of a query or search."""
 
-    k: Annotated[int, Parameter(help="How many passages are considered.", validator=Number(gte=1))] = 10
-    profile: Annotated[str, Parameter(help="Named way of answering.")] = "default"
-    mode: Annotated[Literal["auto", "vector", "graph", "hybrid"], Parameter(help="Which channels: by the question (auto), vector, graph or hybrid.")] = "auto"
-    channels: Annotated[str | None, Parameter(help="Only these, separated by commas: lexical, semantic, graph.")] = None
-    collection: Annotated[tuple[str, ...], Parameter(negative="", help="Only of these collections.")] = ()
-    tag: Annotated[tuple[str, ...], Parameter(negative="", help="Only with all of these tags.")] = ()
-    language: Annotated[str | None, Parameter(help="Of the question; detected when not given.")] = None
-    generation: Annotated[str | None, Parameter(help="Of the index; the live one when not given.")] = None
-    explain: Annotated[bool, Parameter(negative="", help="Add the ranks, the scores and every number that entered them.")] = False
+    k: Annotated[int, Parameter(help="Number of passages to return.", validator=Number(gte=1))] = 10
+    profile: Annotated[str, Parameter(help="Retrieval profile.")] = "default"
+    mode: Annotated[Literal["auto", "vector", "graph", "hybrid"], Parameter(help="Retrieval mode; auto chooses by the question.")] = "auto"
+    channels: Annotated[str | None, Parameter(help="Only use these channels, comma-separated: lexical, semantic, graph.")] = None
+    collection: Annotated[tuple[str, ...], Parameter(negative="", help="Only search this collection. Repeatable.")] = ()
+    tag: Annotated[tuple[str, ...], Parameter(negative="", help="Only search documents with this tag. Repeatable: all must match.")] = ()
+    language: Annotated[str | None, Parameter(help="Language of the question.  [default: detected]")] = None
+    generation: Annotated[str | None, Parameter(help="Generation of the index to query.  [default: the live one]")] = None
+    explain: Annotated[bool, Parameter(negative="", help="Show the ranks, the scores and how they were computed.")] = False
 
     def to_request(self, text: str) -> dict[str, Any]:
-        """Of the HTTP call. Raises ConfigurationError for a name that is no channel."""
+        """Build the body of the HTTP request. Raises ConfigurationError for an unknown channel."""
         from anabranch.cli.channels import parse_channels
 
         scalar_fields = {name: getattr(self, name) for name in ("k", "profile", "mode", "language", "generation", "explain")}
@@ -52,14 +52,14 @@ DEFAULT = RemoteOptions()
 
 
 def query(*text: str, stream: Annotated[bool, Flag] = False, options: QueryOptions = NO_OPTIONS, common: RemoteOptions = DEFAULT) -> int:
-    """Ask a question; the answer comes with its citations. Exits 4 when nothing suits.
+    """Ask a question and print the answer with its citations. Exits 4 if the answer is refused.
 
     Parameters
     ----------
     text
-        The question, in quotation marks or as several words.
+        The question, quoted or as several words.
     stream
-        Show on stderr what is being done, and the words of a chat model as they come; with --json one JSON object a line on stdout, the answer last.
+        Print progress and the chat model's draft to stderr as they arrive; with --json, one object per line on stdout, the answer last.
     """
     body = options.to_request(join_question(text))
     answer = asyncio.run(_stream_answer(body, common) if stream else _post("/v1/query", body, common))
@@ -74,12 +74,12 @@ def query(*text: str, stream: Annotated[bool, Flag] = False, options: QueryOptio
 
 
 def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions = DEFAULT) -> int:
-    """Find passages, without an answer. Exits 4 when there are none.
+    """Find passages without generating an answer. Exits 4 if there are none.
 
     Parameters
     ----------
     text
-        What to look for, in quotation marks or as several words.
+        The search text, quoted or as several words.
     """
     response = asyncio.run(_post("/v1/search", options.to_request(join_question(text)), common))
     if common.is_json:
@@ -92,11 +92,11 @@ def search(*text: str, options: QueryOptions = NO_OPTIONS, common: RemoteOptions
 
 
 def join_question(words: Sequence[str]) -> str:
-    """Raises ConfigurationError without a word."""
+    """Join the words. Raises ConfigurationError if there are none."""
     from schemas.errors import ConfigurationError
 
     if not words:
-        raise ConfigurationError("There is no question.", code="NO_QUESTION", remedy='Write it behind the command: anabranch query "How many days of leave?"')
+        raise ConfigurationError("No question was given.", code="NO_QUESTION", remedy='Add it to the command: anabranch query "How many days of leave?"')
     return " ".join(words)
 
 

@@ -1,4 +1,4 @@
-"""`anabranch replay`: let a stage react once more to what it has read."""
+"""`anabranch replay`: reprocess events that a stage has already read."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anabranch.cli.rates import Rate
 from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
 from schemas.errors import InvalidRequest
 
-app = App(name="replay", help="Let a stage react once more to events it has read.", result_action="return_value")
+app = App(name="replay", help="Reprocess events that a stage has already read.", result_action="return_value")
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
 POLL_S = 0.5
@@ -39,31 +39,32 @@ def start(
     wait: bool = True,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Read a stage's topic again. What engines said is remembered; events keep their order, so nothing old comes back over what is newer. Exits 5 where some
-    events were buried, 1 where it ended before its time.
+    """Replay a stage's topic. Engine results are cached, and an old event never overwrites newer data.
+
+    Exits 5 if events were dead-lettered, 1 if the replay failed or was cancelled.
 
     Parameters
     ----------
     stage
-        Which reacts again.
+        Stage that reprocesses the events.
     generation
-        In this one; the live one where nothing is said.
+        Generation to replay in. [default: the live one]
     since
-        Events appended then or later; UTC where no zone is given.
+        Only events appended at or after this time (UTC unless it has a zone).
     until
-        Events appended before; UTC where no zone is given.
+        Only events appended before this time (UTC unless it has a zone).
     offsets
-        PARTITION:FROM-TO, the last one not included; FROM or TO may be left out.
+        Only this range: PARTITION:FROM-TO, without TO itself; FROM or TO may be omitted. Repeatable.
     document
-        Of these documents.
+        Only events of this document. Repeatable.
     collection
-        Of the documents of this collection.
+        Only events of documents in this collection.
     rate
-        Events a second at most: 50, or 50/s.
+        Maximum events per second: 50, or 50/s.
     dry_run
-        Only say what would be read, and how many events would be replayed.
+        Show which events would be replayed, without replaying them.
     wait
-        Until it is done.
+        Wait until the replay ends.
     """
     body: dict[str, Any] = {"stage": stage, "generation": generation, "since": format_time(since), "until": format_time(until), "collection": collection}
     body |= {
@@ -78,56 +79,56 @@ def start(
     else:
         print(f"{answer['stage']} reads {answer['events_read']} events of {answer['topic']}" + (f" for {answer['events_chosen']} of them" if dry_run else ""))
         for gap in answer["missing"]:
-            print(f"no longer there: offsets {gap['start']} to {gap['end'] - 1} of partition {gap['partition']}")
+            print(f"expired: offsets {gap['start']} to {gap['end'] - 1} of partition {gap['partition']}")
         for replay in answer.get("replays", []):
-            print(f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} overtaken, {replay['buried']} buried")
+            print(f"{replay['state']}: {replay['replayed']} replayed, {replay['superseded']} superseded, {replay['buried']} dead-lettered")
     return to_replay_exit_code(answer.get("replays", []))
 
 
 @app.command(name="list")
 def list_replays(*, common: RemoteOptions = DEFAULT) -> int:
-    """Replays and redrives, the newest first."""
+    """List replays and redrives, the newest first."""
     page = get("/v1/replays", common)
     if common.is_json:
         common.print_result(page)
         return OK
-    headings = ("replay_id", "kind", "stage", "state", "read", "total", "replayed", "superseded", "buried")
-    print_table(headings, [tuple(item[name] for name in headings) for item in page["items"]])
+    columns = ("replay_id", "kind", "stage", "state", "read", "total", "replayed", "superseded", "buried")
+    print_table((*columns[:-1], "dead_lettered"), [tuple(item[name] for name in columns) for item in page["items"]])
     return OK
 
 
 @app.command
 def show(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """How far one is, its rate, and how long it will take.
+    """Show the progress, the rate and the remaining time of a replay.
 
     Parameters
     ----------
     replay
-        Its id.
+        Replay id.
     """
     return _print_replay(get(f"/v1/replays/{replay}", common), common)
 
 
 @app.command
 def status(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """The same as `show`.
+    """Show a replay: an alias of `show`.
 
     Parameters
     ----------
     replay
-        Its id.
+        Replay id.
     """
     return show(replay, common=common)
 
 
 @app.command
 def watch(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Follow one until it ends or is paused. Exits as `start` does; 1 where it is paused.
+    """Follow a replay until it ends or is paused. Exits as `start` does, and 1 if it is paused.
 
     Parameters
     ----------
     replay
-        Its id.
+        Replay id.
     """
     snapshot = asyncio.run(_watch_replay(str(replay), common))
     _print_replay(snapshot, common)
@@ -136,49 +137,48 @@ def watch(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def pause(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Stop one for now.
+    """Pause a replay.
 
     Parameters
     ----------
     replay
-        Its id.
+        Replay id.
     """
     return _print_replay(post(f"/v1/replays/{replay}/pause", {}, common), common)
 
 
 @app.command
 def resume(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Go on with one that was paused, or that failed.
+    """Resume a paused or failed replay.
 
     Parameters
     ----------
     replay
-        Its id.
+        Replay id.
     """
     return _print_replay(post(f"/v1/replays/{replay}/resume", {}, common), common)
 
 
 @app.command
 def cancel(replay: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Give one up. What it has replayed stays.
+    """Cancel a replay. Events that it has replayed stay.
 
     Parameters
     ----------
     replay
-        Its id.
+        Replay id.
     """
     return _print_replay(post(f"/v1/replays/{replay}/cancel", {}, common), common)
 
 
 def to_replay_exit_code(replays: Sequence[dict[str, Any]]) -> int:
-    """The exit code of replays that were waited for."""
     if any(replay["state"] != "done" for replay in replays):
         return FAILED
     return PARTIAL_FAILURE if any(replay["buried"] for replay in replays) else OK
 
 
 async def post_and_wait(path: str, body: dict[str, Any], common: RemoteOptions) -> dict[str, Any]:
-    """The answer, with each replay that it began as it ended."""
+    """Send the request and wait until each replay that it started has ended."""
     from anabranch.cli.server_connection import open_client
 
     async with open_client(common, stages=("all",)) as client:
@@ -195,16 +195,16 @@ async def _watch_replay(replay: str, common: RemoteOptions) -> dict[str, Any]:
 
 
 async def _wait_until_ended(client: Any, replay: str, common: RemoteOptions, *, wait_states: Collection[str] = ("running", "paused")) -> dict[str, Any]:
-    """As it is once it is in no state that is waited in."""
+    """Poll until the replay leaves `wait_states`, printing its progress."""
     last_printed = None
-    with resume_hint(lambda: f"replay {replay} {CONTINUES_WHILE_RUNNING}; how far it is: anabranch replay show {replay}"):
+    with resume_hint(lambda: f"replay {replay} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch replay show {replay}"):
         while True:
             snapshot: dict[str, Any] = await client.get(f"/v1/replays/{replay}")
             if (printed := (snapshot["read"], snapshot["state"])) != last_printed:
                 last_printed = printed
                 common.report_progress(_format_progress(snapshot), snapshot)
                 if snapshot["state"] == "paused":
-                    print_stderr(f"replay {replay} waits until somebody resumes it: anabranch replay resume {replay}", quiet=common.quiet)
+                    print_stderr(f"replay {replay} is paused; resume it: anabranch replay resume {replay}", quiet=common.quiet)
             if snapshot["state"] not in wait_states:
                 return snapshot
             await asyncio.sleep(POLL_S)
@@ -230,4 +230,4 @@ def _parse_offsets(text: str) -> dict[str, int | None]:
         first, _, end = bounds.partition("-")
         return {"partition": int(partition), "start": int(first) if first else None, "end": int(end) if end else None}
     except ValueError as error:
-        raise InvalidRequest(f"{text!r} are no offsets", remedy="Write PARTITION:FROM-TO, such as 3:100-200.") from error
+        raise InvalidRequest(f"Invalid offsets {text!r}.", remedy="Use PARTITION:FROM-TO, such as 3:100-200.") from error

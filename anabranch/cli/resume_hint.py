@@ -1,4 +1,4 @@
-"""Commands that wait for a server: where it goes away, or somebody interrupts the wait, it is told what goes on and how to come back to it."""
+"""Hint on how to resume, printed when a wait for the server is interrupted or the server becomes unreachable."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from contextlib import contextmanager
 from anabranch.cli.output import print_stderr
 from schemas.errors import TransientError
 
-CONTINUES_WHILE_RUNNING = "goes on while `anabranch up`, or a worker, runs"
+CONTINUES_WHILE_RUNNING = "continues while `anabranch up` or a worker runs"
 
 
 @contextmanager
 def resume_hint(format_hint: Callable[[], str], *, quiet: bool = False) -> Iterator[None]:
-    """Asks `how` only then."""
+    """Print the hint if the block is cancelled or the server becomes unreachable."""
     try:
         yield
     except (TransientError, asyncio.CancelledError):

@@ -1,4 +1,4 @@
-"""`anabranch runs`: questions that were asked."""
+"""`anabranch runs`: past queries."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from anabranch.cli.exit_codes import FAILED, OK
 from anabranch.cli.options import RemoteOptions
 from anabranch.cli.output import print_stderr, print_table, to_single_line
 
-app = App(name="runs", help="Questions that were asked: list, show, answer again, compare.", result_action="return_value")
+app = App(name="runs", help="List, show, rerun and compare past queries.", result_action="return_value")
 DEFAULT = RemoteOptions()
 
 
 @app.command(name="list")
 def list_runs(*, limit: int = 50, after: str | None = None, common: RemoteOptions = DEFAULT) -> int:
-    """List questions, the latest first.
+    """List runs, the latest first.
 
     Parameters
     ----------
     limit
-        At most so many.
+        Maximum number of runs.
     after
-        `next` of the page before.
+        Cursor printed with the previous page.
     """
     page = asyncio.run(_request("GET", "/v1/runs", common, params={"limit": limit, **({"after": after} if after else {})}))
     if common.is_json:
@@ -41,12 +41,12 @@ def list_runs(*, limit: int = 50, after: str | None = None, common: RemoteOption
 
 @app.command
 def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """A question, its answer, and what was recorded of it.
+    """Show the question, the answer and the record of a run.
 
     Parameters
     ----------
     run
-        Its id.
+        Run id.
     """
     details = asyncio.run(_request("GET", f"/v1/runs/{run}", common))
     if common.is_json:
@@ -62,34 +62,34 @@ def show(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def rerun(run: UUID, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Answer a past question again as it was, from its recorded candidates and numbers. Exits 1 if it does not come out the same.
+    """Answer a past question again from its recorded candidates and scores. Exits 1 if the answer differs.
 
     Parameters
     ----------
     run
-        Its id.
+        Run id.
     """
     result = asyncio.run(_request("POST", f"/v1/runs/{run}/rerun", common))
     if common.is_json:
         common.print_result(result)
     else:
         _print_response(result["response"])
-        print_stderr("the same, byte for byte" if result["same"] else f"not the same: {', '.join(result['differences'])}", quiet=common.quiet)
+        print_stderr("identical" if result["same"] else f"differs: {', '.join(result['differences'])}", quiet=common.quiet)
         if result["missing"]:
-            print_stderr(f"{len(result['missing'])} candidates that were not read have no text any more", quiet=common.quiet)
+            print_stderr(f"the text of {len(result['missing'])} unread candidates is no longer stored", quiet=common.quiet)
     return OK if result["same"] else FAILED
 
 
 @app.command
 def diff(run: UUID, other: UUID | None = None, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Compare an answer with another one, or with the same question asked now.
+    """Compare a run with a later one, or with the same question asked now.
 
     Parameters
     ----------
     run
-        Its id.
+        Run id.
     other
-        A later run; without one the question is asked now, as a run of its own.
+        Id of a later run. Without it, the question is asked now, as a new run.
     """
     result = asyncio.run(_request("POST", f"/v1/runs/{run}/diff", common, json={"other": str(other) if other else None}))
     if common.is_json:
@@ -106,7 +106,7 @@ def _format_diff(result: dict[str, Any]) -> Iterable[str]:
         side = result[name]
         yield f"{name}: {side['answer'] or side['code'] or '(a search)'}\n      run {side['run_id']}, generation {side['generation']}, profile {side['profile']}"
     if result["same"]:
-        yield "nothing differs"
+        yield "no differences"
     for reason in result["reasons"]:
         yield f"because: {reason['detail']}"
     for kind in ("gone", "new", "moved"):

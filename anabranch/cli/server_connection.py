@@ -1,4 +1,4 @@
-"""The server that a command speaks to: a named one, the one that lives in the data folder, or one of its own for as long as it takes."""
+"""Connection to the server given by --server, to the one in the data folder, or to a temporary one started for the command."""
 
 from __future__ import annotations
 
@@ -18,32 +18,32 @@ from anabranch.process.logs import configure_logs
 
 START_TIMEOUT_S = 60.0
 QUERY_STAGES = ("control", "runs")
-"""Stages beside a command that only asks: the generation is there, and the question is kept."""
+"""Stages of a temporary server for queries: `control` creates the generation, `runs` stores the run record."""
 
 
 @asynccontextmanager
 async def open_client(common: RemoteOptions, *, stages: Sequence[str] = QUERY_STAGES) -> AsyncIterator[ApiClient]:
-    """For a data folder that is there: raises NotFound where it is not. `stages` are what a server of its own would run beside the API."""
+    """Connect to the server. `stages` run in a temporary one. Raises NotFound if the data folder does not exist."""
     async with _open_client(common, stages, check_allowed=check_database_exists) as client:
         yield client
 
 
 @asynccontextmanager
 async def open_or_initialize_client(common: RemoteOptions) -> AsyncIterator[ApiClient]:
-    """For a data folder that may have to be made; with all stages."""
+    """Connect to the server, creating the data folder if needed; a temporary server runs all stages."""
     async with _open_client(common, ("all",), check_allowed=lambda settings: None) as client:
         yield client
 
 
 def warn_if_server_stops(client: ApiClient, common: RemoteOptions) -> None:
-    """Where what was accepted is not waited for, and nobody is left to do it."""
+    """Warn that accepted work stays pending if the server stops with this command."""
     if client.is_ephemeral:
-        print_stderr("no server stays: what was accepted goes on while `anabranch up` runs", quiet=common.quiet)
+        print_stderr("the server stops with this command; accepted work continues while `anabranch up` runs", quiet=common.quiet)
 
 
 @asynccontextmanager
 async def _open_client(common: RemoteOptions, stages: Sequence[str], *, check_allowed: Callable[[Settings], None]) -> AsyncIterator[ApiClient]:
-    """`allowed` is asked before a server is started, and raises where none should be."""
+    """`check_allowed` raises if no temporary server may be started."""
     if server_address := await find_lasting_server(common):
         async with ApiClient(*server_address, tenant=common.tenant) as client:
             yield client
@@ -58,8 +58,11 @@ async def _open_client(common: RemoteOptions, stages: Sequence[str], *, check_al
 
 
 async def find_lasting_server(common: RemoteOptions) -> tuple[str, str | None] | None:
-    """Address and token of the server that is there, and will be when the command has ended. A token belongs to one address: that of the data folder's
-    server is in its file, that of `--server` in ANABRANCH_TOKEN, else where `anabranch login` stored it."""
+    """Return URL and token of a server that outlives the command, or None.
+
+    The token of the data folder's server comes from its file, that of `--server` from ANABRANCH_TOKEN or
+    `anabranch login`; a token is never sent to another server.
+    """
     if common.server:
         return common.server, os.environ.get("ANABRANCH_TOKEN") or find_token(common.server)
     settings = common.load_settings()
@@ -69,7 +72,7 @@ async def find_lasting_server(common: RemoteOptions) -> tuple[str, str | None] |
 
 
 async def wait_for_local_server(settings: Settings) -> ServerInfo | None:
-    """The server in the data folder; one that is just starting is waited for."""
+    """Return the server of the data folder, or None. Waits up to `START_TIMEOUT_S` for one that is starting."""
     for _ in range(int(START_TIMEOUT_S / 0.25)):
         server = find_server(settings.data_dir)
         if server or not is_locked(settings.data_dir):
@@ -80,10 +83,10 @@ async def wait_for_local_server(settings: Settings) -> ServerInfo | None:
 
 @asynccontextmanager
 async def start_temporary_server(common: RemoteOptions, settings: Settings, stages: Sequence[str]) -> AsyncIterator[ServerInfo]:
-    """Its log goes to a file in the data folder. What makes one is loaded only here: most commands find one."""
+    """Run a server on a free port until the context ends; it logs to `commands.log` in the data folder."""
     from anabranch.process.supervisor import LaunchPlan, run_server
 
-    print_stderr(f"no server in {settings.data_dir}: starting one for this command", quiet=common.quiet)
+    print_stderr(f"no server is running in {settings.data_dir}; starting one for this command", quiet=common.quiet)
     make_folder(settings.data_dir)
     server_settings = settings.model_copy(update={"api": settings.api.model_copy(update={"port": 0})})
     with (settings.data_dir / "commands.log").open("ab") as output:

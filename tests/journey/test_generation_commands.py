@@ -142,4 +142,4 @@ def test_reindex_sends_options_and_rejects_conflicts(command: GenerationsCommand
         main(["reindex", "--pause", "g2", *here, "--events-per-second", "0"])
     for wrong in (["--pause", "g2", "--resume", "g2"], ["--pause", "g2", "--plan"], ["--plan", "--wait", "--set", "chunk.child_tokens=100"]):
         assert main(["reindex", *wrong, *here]) == 2
-    assert "do not go together" in capsys.readouterr().err
+    assert "cannot be combined" in capsys.readouterr().err

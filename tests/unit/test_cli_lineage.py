@@ -25,7 +25,7 @@ def test_run_argument_accepts_sentence_number() -> None:
 
 @pytest.mark.parametrize("text", ["seven", f"{RUN_ID}#", f"{RUN_ID}#two", "#2"])
 def test_invalid_run_argument_is_rejected(text: str) -> None:
-    with pytest.raises(InvalidRequest, match="is no run"):
+    with pytest.raises(InvalidRequest, match="Invalid run"):
         parse_run_and_sentence(text)
 
 
@@ -34,7 +34,7 @@ def test_broken_lineage_exits_with_1(capsys: pytest.CaptureFixture[str]) -> None
     assert print_lineage(make_document_lineage(), False, RemoteOptions(), _format_document) == 0
     assert print_lineage(broken, False, RemoteOptions(), _format_document) == 1
     said = capsys.readouterr()
-    assert "FAIL  blob" in said.out and said.err == "does not fit: blob k: its bytes have another hash\n"
+    assert "FAIL  blob" in said.out and said.err == "verification failed: blob k: its bytes have another hash\n"
 
 
 def test_lineage_json_is_the_response_body(capsys: pytest.CaptureFixture[str]) -> None:

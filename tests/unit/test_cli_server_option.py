@@ -62,7 +62,7 @@ def test_doctor_and_config_query_the_named_server(monkeypatch: pytest.MonkeyPatc
 def test_server_url_without_scheme_is_reported(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--server", "127.0.0.1:9"]) in (1, 2)
     said = "".join(capsys.readouterr())
-    assert "Write --server http://127.0.0.1:9." in said or "Write it as https://HOST or http://HOST:PORT." in said
+    assert "Use --server http://127.0.0.1:9." in said or "Write it as https://HOST or http://HOST:PORT." in said
 
 
 def test_local_command_error_does_not_mention_server_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -128,7 +128,7 @@ def test_unknown_format_placeholder_is_rejected(form: str) -> None:
     [
         (["--glob", "*.md"], "--glob is about a folder"),
         ([".", "--from", "-15m"], "--from is about the log"),
-        (["--json", "--format", "%t"], "two forms of the same line"),
+        (["--json", "--format", "%t"], "cannot be combined"),
         (["--until", "soon"], "--until soon: no time"),
     ],
 )
