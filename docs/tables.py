@@ -24,9 +24,13 @@ from streams.asyncapi import get_schema_file_name
 from streams.stage import Stage
 from streams.topics import DOCUMENT_TOPICS, RETENTION_MS, get_partition_counts
 
-OUTCOME_EVENTS = {"indexed": ("document.indexed",), "superseded": ("document.superseded",), "removed": ("document.removed",)}
-OUTCOME_EVENTS["amended"] = OUTCOME_EVENTS["indexed"]
-OUTCOME_EVENTS["endings"] = OUTCOME_EVENTS["indexed"] + OUTCOME_EVENTS["superseded"]
+OUTCOME_EVENTS = {
+    "make_indexed_outcome": ("document.indexed",),
+    "make_amended_outcome": ("document.indexed",),
+    "make_superseded_outcome": ("document.superseded",),
+    "make_removed_outcome": ("document.removed",),
+    "make_final_outcomes": ("document.indexed", "document.superseded"),
+}
 EXTERNAL_READERS = {"outcomes": "producers"}
 ORDERING_POLICIES = {
     "door": "once for each `ce_id`",

@@ -1,4 +1,4 @@
-"""Channels by their names."""
+"""Parsing of channel names."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from schemas.questions import CHANNELS, Channel
 
 
 def parse_channels(text: str) -> list[Channel]:
-    """Names separated by commas. Raises ConfigurationError for one that is none."""
+    """Parse comma-separated names. Raises ConfigurationError for an unknown one."""
     requested = [name.strip() for name in text.split(",")]
     unknown = [name for name in requested if name not in CHANNELS]
     if unknown:
-        raise ConfigurationError(f"no channel {', '.join(map(repr, unknown))}", code="UNKNOWN_CHANNEL", remedy=f"The channels are {', '.join(CHANNELS)}.")
+        raise ConfigurationError(
+            f"Unknown channel {', '.join(map(repr, unknown))}.", code="UNKNOWN_CHANNEL", remedy=f"Available channels: {', '.join(CHANNELS)}."
+        )
     return [channel for channel in CHANNELS if channel in requested]

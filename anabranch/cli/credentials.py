@@ -1,4 +1,4 @@
-"""Credentials of servers, stored for the command line in a file that only its owner may read."""
+"""Credentials of servers, stored in a file that only its owner may read."""
 
 from __future__ import annotations
 
@@ -13,13 +13,14 @@ CREDENTIALS_FILE = "credentials.json"
 
 
 def find_config_folder() -> Path:
-    """XDG Base Directory Specification: relative paths in the variable are ignored."""
+    """Return the folder for settings by the XDG Base Directory Specification."""
+    # The specification requires that a relative path in the variable is ignored.
     configured = Path(os.environ.get("XDG_CONFIG_HOME", ""))
     return (configured if configured.is_absolute() else Path.home() / ".config") / "anabranch"
 
 
 def find_token(server: str) -> str | None:
-    """The stored credential of this server only. Raises ConfigurationError for a file that others may read."""
+    """Return the credential stored for this server. Raises ConfigurationError if others may read the file."""
     return _read_credentials().get(normalize_server(server))
 
 
@@ -36,14 +37,14 @@ def remove_token(server: str) -> bool:
 
 
 def normalize_server(server: str) -> str:
-    """Scheme, host, port and path. Raises InvalidRequest for anything else than a plain http or https address."""
+    """Reduce a URL to scheme, host, port and path. Raises InvalidRequest for other URLs than http and https."""
     try:
         parts = urlsplit(server)
         port = f":{parts.port}" if parts.port else ""
     except ValueError:
         parts, port = urlsplit(""), ""
     if parts.scheme not in ("http", "https") or not parts.hostname or parts.username or parts.query or parts.fragment:
-        raise InvalidRequest(f"{server!r} is not the address of a server.", remedy="Write it as https://HOST or http://HOST:PORT.")
+        raise InvalidRequest(f"Invalid server URL {server!r}.", remedy="Use https://HOST or http://HOST:PORT.")
     host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
     return f"{parts.scheme}://{host}{port}{parts.path.rstrip('/')}"
 
@@ -60,17 +61,17 @@ def _read_credentials() -> dict[str, str]:
         with path.open(encoding="utf-8") as file:
             if os.fstat(file.fileno()).st_mode & 0o077:
                 raise ConfigurationError(
-                    f"{path} may be read by others.", code="CREDENTIALS_EXPOSED", remedy=f"Replace the keys in it, then run: chmod 600 {path}"
+                    f"{path} is readable by other users.", code="CREDENTIALS_EXPOSED", remedy=f"Replace the keys in it, then run: chmod 600 {path}"
                 )
             return {str(server): str(token) for server, token in json.load(file).items()}
     except FileNotFoundError:
         return {}
     except (OSError, ValueError, AttributeError) as error:
-        raise ConfigurationError(f"{path} cannot be read: {error}", code="BAD_SETTINGS_FILE", remedy="Delete it, and log in again.") from error
+        raise ConfigurationError(f"Cannot read {path}: {error}.", code="BAD_SETTINGS_FILE", remedy="Delete it and log in again.") from error
 
 
 def _write_credentials(credentials: dict[str, str]) -> Path:
-    """In one step: a reader sees the whole file or none."""
+    """Replace the file atomically."""
     folder = find_config_folder()
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     temporary_path = folder / f".{CREDENTIALS_FILE}.{os.getpid()}"

@@ -22,29 +22,29 @@ from schemas.errors import InvalidRequest
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(name="generations", help="Indexes beside each other: compare, switch, roll back, drop.", result_action="return_value")
+app = App(name="generations", help="List, compare, promote, roll back and drop generations of the index.", result_action="return_value")
 Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
 COMPARE_TIMEOUT_S = 3600.0
-"""A comparison takes as long as its questions do."""
+"""A comparison runs all its queries before the server answers."""
 SERVER_STAGES = ("control", "runs", "judgements")
-"""Of a server of the command's own: decisions, questions and judgements are in the tables."""
+"""Stages of a temporary server: they project decisions, runs and judgements into the tables."""
 
 
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ComparisonOptions:
-    """What two generations are asked."""
+    """Queries to compare two generations with."""
 
-    golden: Annotated[Path | None, Parameter(help="File with one question a line, with its judgements.")] = None
-    since: Annotated[datetime | None, Parameter(help="Of real questions and feedback; UTC where no zone is given.")] = None
-    until: Annotated[datetime | None, Parameter(help="Of real questions and feedback; UTC where no zone is given.")] = None
-    queries: Annotated[int, Parameter(help="Real questions at most, the latest first.")] = 200
-    answers: Annotated[bool, Parameter(negative="", help="Let the chat model answer, too; that costs its tokens.")] = False
-    profile: Annotated[str | None, Parameter(help="In place of the one that was asked with.")] = None
+    golden: Annotated[Path | None, Parameter(help="File with one golden query and its judgements per line.")] = None
+    since: Annotated[datetime | None, Parameter(help="Use real queries and feedback from this time on (UTC unless it has a zone).")] = None
+    until: Annotated[datetime | None, Parameter(help="Use real queries and feedback before this time (UTC unless it has a zone).")] = None
+    queries: Annotated[int, Parameter(help="Maximum number of real queries, the latest first.")] = 200
+    answers: Annotated[bool, Parameter(negative="", help="Generate answers, too. Uses tokens of the chat model.")] = False
+    profile: Annotated[str | None, Parameter(help="Retrieval profile, instead of the one of each query.")] = None
 
     def to_request(self) -> dict[str, Any]:
-        """Of the HTTP call. Raises InvalidRequest for a file that holds no questions."""
+        """Build the body of the HTTP request. Raises InvalidRequest for an invalid golden file."""
         from evaluation.comparison_request import read_golden
 
         questions = [question.model_dump(mode="json") for question in read_golden(self.golden)] if self.golden is not None else []
@@ -57,7 +57,7 @@ DEFAULT_COMPARISON = ComparisonOptions()
 
 @app.command(name="list")
 def list_generations(*, common: RemoteOptions = DEFAULT) -> int:
-    """Those that are not dropped, with what each shows and takes."""
+    """List generations that are not dropped, with their documents and size."""
     page = _call_api(common, lambda client: client.get("/v1/generations"))
     if common.is_json:
         common.print_result(page)
@@ -69,12 +69,12 @@ def list_generations(*, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def show(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """One, with its configuration.
+    """Show a generation and its configuration.
 
     Parameters
     ----------
     name
-        Such as g2.
+        Generation name, such as g2.
     """
     generation = _fetch_generation(name, common)
     if common.is_json:
@@ -86,14 +86,14 @@ def show(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def diff(a: str, b: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """What two generations are made with, where they differ.
+    """Show the settings in which two generations differ.
 
     Parameters
     ----------
     a
-        Such as g1.
+        Generation name, such as g1.
     b
-        Such as g2.
+        Generation name, such as g2.
     """
     differences = _diff_configs(_fetch_generation(a, common)["config"], _fetch_generation(b, common)["config"])
     if common.is_json:
@@ -101,7 +101,7 @@ def diff(a: str, b: str, /, *, common: RemoteOptions = DEFAULT) -> int:
     elif differences:
         print_table(("setting", a, b), differences)
     else:
-        print_stderr(f"{a} and {b} are made with the same settings", quiet=common.quiet)
+        print_stderr(f"{a} and {b} have the same settings", quiet=common.quiet)
     return OK
 
 
@@ -110,7 +110,7 @@ def _fetch_generation(name: str, common: RemoteOptions) -> dict[str, Any]:
 
 
 def _diff_configs(first: dict[str, Any], second: dict[str, Any], prefix: str = "") -> list[tuple[str, Any, Any]]:
-    """Setting, and what it is in each; None where one has no such setting."""
+    """Return (setting, first value, second value) where they differ; None for a missing setting."""
     differences: list[tuple[str, Any, Any]] = []
     for name in dict.fromkeys([*first, *second]):
         first_value, second_value = first.get(name), second.get(name)
@@ -123,14 +123,14 @@ def _diff_configs(first: dict[str, Any], second: dict[str, Any], prefix: str = "
 
 @app.command
 def compare(a: str, b: str, /, *, options: ComparisonOptions = DEFAULT_COMPARISON, common: RemoteOptions = DEFAULT) -> int:
-    """Ask two generations the same questions: golden ones, and real ones of a period.
+    """Run the same queries against two generations: golden ones, and real ones of a period.
 
     Parameters
     ----------
     a
-        The generation that is compared with, such as g1.
+        Baseline generation, such as g1.
     b
-        The generation that is compared, such as g2.
+        Candidate generation, such as g2.
     """
     comparison = options.to_request()
     report = _call_api(common, lambda client: client.post("/v1/generations/compare", {"a": a, "b": b, **comparison}))
@@ -143,44 +143,43 @@ def compare(a: str, b: str, /, *, options: ComparisonOptions = DEFAULT_COMPARISO
 
 @app.command
 def promote(name: str, /, *, gate: Path | None = None, options: ComparisonOptions = DEFAULT_COMPARISON, common: RemoteOptions = DEFAULT) -> int:
-    """Let a generation answer from now on, if it has every document. Exits 6 where the gate does not hold.
+    """Make a generation live, if it has every document. Exits 6 if the gate fails.
 
     Parameters
     ----------
     name
-        Such as g2.
+        Generation name, such as g2.
     gate
-        YAML file with what a comparison with the live generation must show; without, nothing is compared.
+        YAML file with conditions on a comparison with the live generation. Without it, nothing is compared.
     """
     if gate is None and options != DEFAULT_COMPARISON:
-        remedy = "Add --gate, or compare with `anabranch generations compare` before you decide."
-        raise InvalidRequest("without --gate nothing is compared, so nothing is asked", remedy=remedy)
+        raise InvalidRequest("Comparison options need --gate.", remedy="Add --gate, or compare with `anabranch generations compare` before you promote.")
     result = _call_api(common, partial(_post_promotion, name, {"gate": _load_gate(gate), "comparison": options.to_request()}))
     return _print_promotion(result, common)
 
 
 @app.command
 def rollback(*, common: RemoteOptions = DEFAULT) -> int:
-    """Let the generation answer again that answered before."""
+    """Make the previous generation live again."""
     return _print_promotion(_call_api(common, lambda client: client.post("/v1/generations/rollback", {})), common)
 
 
 @app.command
 def drop(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
-    """Give a generation up for good, with its tables and the topics that no other one uses.
+    """Drop a generation permanently, with its tables and the topics that no other generation uses.
 
     Parameters
     ----------
     name
-        Such as g1.
+        Generation name, such as g1.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
 
     async def work(client: ApiClient) -> dict[str, Any]:
         generation = await client.get(f"/v1/generations/{name}")
         if generation["state"] == "live":
-            return await client.delete(f"/v1/generations/{name}")  # the server refuses, and says why
+            return await client.delete(f"/v1/generations/{name}")  # the server refuses with the reason
         return await client.delete(f"/v1/generations/{name}") if yes or confirm(_format_drop_prompt(generation)) else {}
 
     result = _call_api(common, work)
@@ -218,11 +217,11 @@ def _print_promotion(result: dict[str, Any], common: RemoteOptions) -> int:
     if common.is_json:
         common.print_result(result)
     elif result["promoted"]:
-        previous = f"; {result['previous']} stands by" if result["previous"] else ""
-        print_stderr(f"{result['generation']} answers{previous}", quiet=common.quiet)
+        previous = f"; {result['previous']} is on standby" if result["previous"] else ""
+        print_stderr(f"{result['generation']} is live{previous}", quiet=common.quiet)
     if not result["promoted"]:
         for reason in result["reasons"]:
-            print_stderr(f"the gate does not hold: {reason}")
+            print_stderr(f"gate failed: {reason}")
     return OK if result["promoted"] else GATE_FAILED
 
 
@@ -244,15 +243,15 @@ def _print_report(report: dict[str, Any]) -> None:
     if report["queries"]:
         _print_rank_moves(report)
     elif not report["failed"]:
-        print_stderr("nothing was asked: give --golden, or a period with --since in which questions were asked")
+        print_stderr("no queries to compare: add --golden, or --since with a period that has queries")
     for failure in report["failed"].values():
-        print_stderr(f"could not be asked: {failure['query']}: {failure['detail']} [{failure['code']}]")
+        print_stderr(f"query failed: {failure['query']}: {failure['detail']} [{failure['code']}]")
 
 
 def _print_rank_moves(report: dict[str, Any]) -> None:
     moves = report["rank_moves"]
-    print(f"\n{report['queries']} questions, {report['judged_queries']} judged in both; overlap@10 {report['overlap@10']}")
-    print(f"of the first ten: {moves['same']} stayed, {moves['up']} rose, {moves['down']} fell, {moves['left']} left")
+    print(f"\n{report['queries']} queries, {report['judged_queries']} judged in both; overlap@10 {report['overlap@10']}")
+    print(f"top 10: {moves['same']} unchanged, {moves['up']} rose, {moves['down']} fell, {moves['left']} dropped out")
     if report["worst"]:
         print()
         print_table(
@@ -270,12 +269,12 @@ def _format_change(sides: dict[str, float] | None) -> str | None:
 
 def _format_drop_prompt(generation: dict[str, Any]) -> str:
     size = f"{generation['documents']} documents, {generation['chunks']} chunks, {generation['bytes']} bytes"
-    return f"{generation['name']}  {generation['state']}  {size}; no rollback leads to it afterwards. Drop it?"
+    return f"Drop generation {generation['name']} ({generation['state']}, {size}) permanently? It cannot be rolled back to."
 
 
 def _format_drop_result(result: dict[str, Any]) -> str:
     holder = result["held_by"]
     if result["removed"]:
-        return f"{result['generation']} is gone"
+        return f"{result['generation']} dropped"
     by = f" of {holder['application'] or 'another program'} (pid {holder['pid']})" if holder else ""
-    return f"{result['generation']} is dropped; its last tables go when a transaction{by} ends"
+    return f"{result['generation']} dropped; its last tables are removed when a transaction{by} ends"

@@ -1,4 +1,4 @@
-"""Events a second, as `50` or `50/s`."""
+"""Rates in events per second, as `50` or `50/s`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`anabranch source`: tables that change, folders, addresses."""
+"""`anabranch source`: changing tables, folders and URLs as sources of documents."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from schemas.errors import InvalidRequest, NotFound
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
 
-app = App(name="source", help="What documents are taken from: tables that change, folders, addresses.", result_action="return_value")
-add = App(name="add", help="Take documents from a source, from now on.", result_action="return_value")
+app = App(name="source", help="Manage sources of documents: changing tables, folders, URLs.", result_action="return_value")
+add = App(name="add", help="Add a source and ingest its documents from now on.", result_action="return_value")
 app.command(add)
 Flag = Parameter(negative="")
 Repeatable = Parameter(negative="", consume_multiple=True)
@@ -31,13 +31,13 @@ DEFAULT = RemoteOptions()
 @Parameter(name="*")
 @dataclass(frozen=True)
 class ColumnOptions:
-    """Which columns are what of a document."""
+    """Mapping of columns to parts of a document."""
 
-    body: Annotated[tuple[str, ...], Parameter(help="Columns of the text, joined by blank lines; or one of bytes, which is a file.", negative="")]
+    body: Annotated[tuple[str, ...], Parameter(help="Text columns, joined by blank lines; or one column of bytes, read as a file.", negative="")]
     id: Annotated[tuple[str, ...], Parameter(help="Columns of the external id.  [default: the row's key]", negative="")] = ()
     title: Annotated[str | None, Parameter(help="Column of the title.")] = None
     language: Annotated[str | None, Parameter(help="Column of the language.")] = None
-    filename: Annotated[str | None, Parameter(help="Column of the filename of a body of bytes.")] = None
+    filename: Annotated[str | None, Parameter(help="Column of the filename, for a body of bytes.")] = None
     metadata: Annotated[tuple[str, ...], Parameter(help="Columns that become metadata.", negative="")] = ()
 
     def to_mapping(self) -> dict[str, Any]:
@@ -48,10 +48,10 @@ class ColumnOptions:
 @Parameter(name="*")
 @dataclass(frozen=True)
 class DocumentOptions:
-    """What every document of the source gets."""
+    """Fields of every document of the source."""
 
-    collection: Annotated[str | None, Parameter(help="Collection of its documents.")] = None
-    tag: Annotated[tuple[str, ...], Parameter(help="Tags of its documents.", negative="")] = ()
+    collection: Annotated[str | None, Parameter(help="Collection of the documents.")] = None
+    tag: Annotated[tuple[str, ...], Parameter(help="Tag of the documents. Repeatable.", negative="")] = ()
 
 
 NO_DOCUMENT_OPTIONS = DocumentOptions()
@@ -68,16 +68,17 @@ def debezium(
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Rows of a table, from the change topic that Debezium writes.
+    """Ingest the rows of a table from the change topic that Debezium writes.
 
     Parameters
     ----------
     name
-        What the source is called.
+        Name of the source.
     topic
-        The change topic of one table, as it is called on the broker.
+        Change topic of one table, by its name on the broker.
     encoding
-        column=type of columns whose events carry no schema: date, timestamp_ms, timestamp_us, timestamp_ns, time_ms, time_us, time_ns, decimal:SCALE, bytes, json.
+        Type of a column whose events carry no schema: column=TYPE, where TYPE is date, timestamp_ms, timestamp_us,
+        timestamp_ns, time_ms, time_us, time_ns, decimal:SCALE, bytes or json. Repeatable.
     """
     mapping = columns.to_mapping() | ({"encodings": dict(map(_parse_encoding, encoding))} if encoding else {})
     return _add_source(name, {"kind": "debezium", "topic": topic, "mapping": mapping}, document_options, common)
@@ -94,16 +95,18 @@ def postgres(
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Rows of a table, from its Postgres: a snapshot, then its replication slot. The address of the database is ANABRANCH_SOURCES__NAME of the worker.
+    """Ingest the rows of a Postgres table: a snapshot, then its replication slot.
+
+    Set the database URL in ANABRANCH_SOURCES__NAME for the worker.
 
     Parameters
     ----------
     name
-        What the source is called.
+        Name of the source.
     table
-        schema.table; it needs a primary key.
+        Table with a primary key, as schema.table.
     slot
-        Name of its replication slot and publication. [default: anabranch_NAME]
+        Name of the replication slot and publication. [default: anabranch_NAME]
     """
     definition = {"kind": "postgres", "table": table, "slot": slot, "mapping": columns.to_mapping()}
     return _add_source(name, definition, document_options, common)
@@ -120,21 +123,21 @@ def folder(
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Files of a folder, at any depth.
+    """Ingest the files of a folder and its subfolders.
 
     Parameters
     ----------
     name
-        What the source is called.
+        Name of the source.
     path
-        The folder, on the machine of the worker.
+        Folder on the worker's machine.
     glob
-        Only files with such names.
+        Only include files that match this glob pattern.
     every
-        Seconds between two looks.
+        Seconds between scans.
     """
     if not common.server and not path.is_dir():
-        raise NotFound(f"No folder {path}.", remedy="Correct the path; a folder of another machine is added with --server.")
+        raise NotFound(f"No such folder: {path}.", remedy="Check the path; add a folder of another machine with --server.")
     return _add_source(name, {"kind": "folder", "path": str(path.absolute()), "glob": glob, "every_s": every}, document_options, common)
 
 
@@ -149,20 +152,20 @@ def urls(
     document_options: DocumentOptions = NO_DOCUMENT_OPTIONS,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Pages and files on the web, asked again by conditional requests.
+    """Ingest pages and files on the web, polled with conditional requests.
 
     Parameters
     ----------
     name
-        What the source is called.
+        Name of the source.
     addresses
-        http and https addresses.
+        http and https URLs.
     file
-        More of them, one a line.
+        File with more URLs, one per line.
     every
-        Seconds between two requests for the same address.
+        Seconds between requests for the same URL.
     gone_after
-        Answers 404 or 410 in a row until a document is withdrawn.
+        Withdraw a document after this many responses 404 or 410 in a row.
     """
     all_addresses = (
         [*addresses, *(line.strip() for line in file.read_text().splitlines() if line.strip() and not line.startswith("#"))] if file else list(addresses)
@@ -172,24 +175,24 @@ def urls(
 
 @app.command(name="list")
 def list_sources(*, common: RemoteOptions = DEFAULT) -> int:
-    """Sources, with their documents and how their readers are."""
+    """List sources with their state, documents and problems."""
     page = _call_api(common, lambda client: client.get("/v1/sources"))
     if common.is_json:
         common.print_result(page)
         return 0
     rows = [(item["name"], item["kind"], item["state"], item["documents"], item["owed"], _format_problem(item["status"])) for item in page["items"]]
-    print_table(("name", "kind", "state", "documents", "owed", "trouble"), rows)
+    print_table(("name", "kind", "state", "documents", "pending", "problem"), rows)
     return 0
 
 
 @app.command
 def status(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """One source: what it takes, how far it is, why it stopped.
+    """Show the definition, progress and problem of a source.
 
     Parameters
     ----------
     name
-        Of the source.
+        Name of the source.
     """
     details = _call_api(common, lambda client: client.get(f"/v1/sources/{name}"))
     if common.is_json:
@@ -201,21 +204,22 @@ def status(name: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def remove(name: str, /, *, withdraw: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
-    """Read nothing from a source any more. Its replication slot goes, its documents stay.
+    """Remove a source and its replication slot. Its documents stay.
 
     Parameters
     ----------
     name
-        Of the source.
+        Name of the source.
     withdraw
-        Its documents go too.
+        Withdraw its documents, too.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
 
     async def run(client: ApiClient) -> dict[str, Any]:
         source = await client.get(f"/v1/sources/{name}")
-        if not yes and not confirm(f"{name}: {source['documents']} documents {'go with it' if withdraw else 'stay'}. Remove the source?"):
+        consequence = f"{'withdraw' if withdraw else 'keep'} its {source['documents']} documents"
+        if not yes and not confirm(f"Remove source {name} and {consequence}?"):
             return {}
         return dict((await client.request("DELETE", f"/v1/sources/{name}", params={"withdraw": withdraw})).json())
 
@@ -224,20 +228,20 @@ def remove(name: str, /, *, withdraw: Annotated[bool, Flag] = False, yes: Annota
 
 @app.command
 def reset(name: str, /, *, yes: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
-    """Begin a source anew: its database was restored, and its positions begin where they were before.
+    """Reset a source after its database was restored, so that its positions repeat.
 
     Stop the connector, restore the database, reset the source, and start the connector with a new snapshot.
 
     Parameters
     ----------
     name
-        Of the source, or the ce_source of a producer that numbers its changes.
+        Name of the source, or the ce_source of a producer that numbers its changes.
     yes
-        Do not ask.
+        Skip the confirmation prompt.
     """
 
     async def run(client: ApiClient) -> dict[str, Any]:
-        if not yes and not confirm(f"{name}: everything that it says from now on comes after all that it said before. Reset it?"):
+        if not yes and not confirm(f"Reset source {name}, so that new changes take precedence over all earlier ones?"):
             return {}
         return dict((await client.request("POST", "/v1/sources/reset", params={"name": name})).json())
 
@@ -265,7 +269,7 @@ def _add_source(name: str, definition: dict[str, Any], document_options: Documen
     if common.is_json:
         common.print_result(answer)
     else:
-        print_stderr(f"accepted: `anabranch source status {name}` says how it is", quiet=common.quiet)
+        print_stderr(f"accepted; show its status with `anabranch source status {name}`", quiet=common.quiet)
     return 0
 
 
@@ -301,12 +305,14 @@ def _format_problem(status: dict[str, Any]) -> str | None:
         return f"{status['code']}: {status['detail']}"
     if rejection := status.get("refused"):
         return f"{rejection['key']}: {rejection['detail']}"
-    return f"{count} could not be taken" if (count := status.get("problem_count")) else None
+    return f"{count} could not be ingested" if (count := status.get("problem_count")) else None
 
 
 def _parse_encoding(assignment: str) -> tuple[str, dict[str, Any]]:
     column, _, kind = assignment.partition("=")
     kind, _, scale = kind.partition(":")
     if not column or not kind or (scale and not scale.isdecimal()):
-        raise InvalidRequest(f"{assignment!r} is not column=type", remedy="Such as --encoding made=timestamp_us or --encoding price=decimal:2.")
+        raise InvalidRequest(
+            f"Invalid --encoding {assignment!r}.", remedy="Use column=TYPE, such as --encoding made=timestamp_us or --encoding price=decimal:2."
+        )
     return column, {"type": kind} | ({"scale": int(scale)} if scale else {})

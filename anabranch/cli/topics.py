@@ -25,32 +25,32 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 WATCH_INTERVAL_S = 2.0
 LOCK_WAIT_S = 2.0
-"""So long a table is waited for that somebody has locked; then who that is is told."""
+"""How long to wait for a locked table before reporting the lock holder."""
 
-app = App(name="topics", help="The log: topics, and how far each stage has read.", result_action="return_value")
+app = App(name="topics", help="Inspect topics, consumer lag and Kafka ACLs.", result_action="return_value")
 DEFAULT = LocalOptions()
 
 
 @app.command(name="list")
 def list_topics(*, common: LocalOptions = DEFAULT) -> int:
-    """Topics, with their partitions and how many records they hold."""
+    """List topics with their partitions and number of records."""
     return _print_rows(common, "topics", _fetch_topics, ("topic", "partitions", "records"))
 
 
 @app.command
 def describe(topic: str, /, *, common: LocalOptions = DEFAULT) -> int:
-    """A topic's partitions and the facts it carries.
+    """Show the partitions and event types of a topic.
 
     Parameters
     ----------
     topic
-        Its name, without prefix.
+        Topic name without prefix.
     """
     from schemas.errors import NotFound
     from schemas.events import list_event_classes
 
     if topic not in _list_topic_names():
-        raise NotFound(f"no topic {topic!r}", remedy=f"The topics are {', '.join(_list_topic_names())}.")
+        raise NotFound(f"Unknown topic {topic!r}.", remedy=f"Available topics: {', '.join(_list_topic_names())}.")
     events = [event.event_type() for event in list_event_classes() if event.topic == topic]
 
     async def fetch_rows(storage: Storage) -> list[dict[str, Any]]:
@@ -63,7 +63,7 @@ def describe(topic: str, /, *, common: LocalOptions = DEFAULT) -> int:
 
 @app.command
 def create(*, common: LocalOptions = DEFAULT) -> int:
-    """Create the topics that are missing."""
+    """Create missing topics."""
     from anabranch.cli.database import open_or_initialize_database
 
     return _print_rows(common, "topics", _fetch_topics, ("topic", "partitions", "records"), open_database_url=open_or_initialize_database)
@@ -71,9 +71,9 @@ def create(*, common: LocalOptions = DEFAULT) -> int:
 
 @app.command
 def verify(*, common: LocalOptions = DEFAULT) -> int:
-    """Compare the topics with what they must be: there, in as many partitions, kept as long as that, stamped by Kafka; those of generations too. Exits 1 where one differs.
+    """Verify existence, partitions, retention and timestamp type of all topics. Exits 1 if one differs.
 
-    How long a topic is kept that the cluster does not let us look at is not known, and said; it is no difference.
+    Settings that the cluster does not permit to read are reported, but do not count as a difference.
     """
     from anabranch.composition.topics import check_topics, explain_unreadable_settings
 
@@ -101,7 +101,7 @@ def acls(
     commands: Annotated[bool, Parameter(negative="")] = False,
     common: LocalOptions = DEFAULT,
 ) -> int:
-    """Print the ACLs that the Kafka cluster needs. Changes nothing.
+    """Print the ACLs that the Kafka cluster needs, without changing it.
 
     Parameters
     ----------
@@ -114,7 +114,7 @@ def acls(
     admin
         Principal that creates topics and runs `doctor`.
     commands
-        Print commands for Kafka's own `kafka-acls.sh`.
+        Print commands for Kafka's `kafka-acls.sh`.
     """
     from anabranch.composition.acls import KafkaPrincipals, build_required_grants, format_commands
 
@@ -132,12 +132,12 @@ def acls(
 
 @app.command
 def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: LocalOptions = DEFAULT) -> int:
-    """How far each reader of every generation has read, how long what it has not read waits, and why: who holds the log back, or tables locked, included.
+    """Show the lag of each consumer, the age of its oldest unread event, and the cause, such as a lock or an open transaction.
 
     Parameters
     ----------
     watch
-        Again every two seconds, until Ctrl-C; with --json one object a line.
+        Refresh every two seconds until Ctrl-C; with --json, print one object per line.
     """
     from services.monitoring.lag_diagnosis import MIN_BLOCKING_S, explain_lags
     from sql.inspection import fetch_blocking_transactions

@@ -1,4 +1,4 @@
-"""`anabranch watch`: the log as it grows, or a folder."""
+"""`anabranch watch`: follow the log, or ingest a folder."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cyclopts.validators import Number
 from anabranch.cli.options import RemoteOptions
 from schemas.errors import ConfigurationError, NotFound
 
-LOG_GROUP, FOLDER_GROUP = Group("Of the log", sort_key=1), Group("Of a folder", sort_key=2)
+LOG_GROUP, FOLDER_GROUP = Group("Log options", sort_key=1), Group("Folder options", sort_key=2)
 Repeatable = Parameter(negative="")
 TimeArgument = Parameter(allow_leading_hyphen=True)
 
@@ -23,21 +23,28 @@ TimeArgument = Parameter(allow_leading_hyphen=True)
 @Parameter(name="*", group=LOG_GROUP)
 @dataclass(frozen=True)
 class LogWatchOptions:
-    """Which events, and how they are shown."""
+    """Which events to show, and how."""
 
-    topic: Annotated[tuple[str, ...], Repeatable, Parameter(help="Only of these topics.")] = ()
-    type: Annotated[tuple[str, ...], Repeatable, Parameter(help="Only of these types, such as document.indexed.v1; without a version, of every one.")] = ()
-    key: Annotated[str | None, Parameter(help="Only with this key.")] = None
-    document: Annotated[UUID | None, Parameter(help="Only what is said of this document behind the door.")] = None
-    run: Annotated[UUID | None, Parameter(help="Only of this question.")] = None
+    topic: Annotated[tuple[str, ...], Repeatable, Parameter(help="Only show events of this topic. Repeatable.")] = ()
+    type: Annotated[
+        tuple[str, ...],
+        Repeatable,
+        Parameter(help="Only show events of this type, such as document.indexed.v1; any version if omitted. Repeatable."),
+    ] = ()
+    key: Annotated[str | None, Parameter(help="Only show events with this key.")] = None
+    document: Annotated[UUID | None, Parameter(help="Only show events of this document, after its admission.")] = None
+    run: Annotated[UUID | None, Parameter(help="Only show events of this run.")] = None
     begin: Annotated[
-        str | None, TimeArgument, Parameter(name="--from", help="begin, now, a place that was told, a time, or so long ago as -15m.  [default: now]")
+        str | None,
+        TimeArgument,
+        Parameter(name="--from", help="Start at: begin, now, a printed cursor, a time, or an age such as -15m.  [default: now]"),
     ] = None
-    until: Annotated[str | None, TimeArgument, Parameter(help="now, a time, or so long ago; then it ends.  [default: never]")] = None
+    until: Annotated[str | None, TimeArgument, Parameter(help="Stop at: now, a time, or an age such as -15m.  [default: never]")] = None
     format: Annotated[
         str | None,
         Parameter(
-            help="Of a line: %t topic, %p partition, %o offset, %k key, %y type, %d document, %i id, %s source, %a when it was appended, %c its place, %v what is told of its payload, %% a percent sign."
+            help="Format of a line: %t topic, %p partition, %o offset, %k key, %y type, %d document, %i id, "
+            "%s source, %a time of append, %c cursor, %v payload, %% percent sign."
         ),
     ] = None
 
@@ -45,13 +52,13 @@ class LogWatchOptions:
 @Parameter(name="*", group=FOLDER_GROUP)
 @dataclass(frozen=True)
 class FolderWatchOptions:
-    """What is taken in, and as what."""
+    """Which files to ingest, and the source to create."""
 
-    name: Annotated[str | None, Parameter(help="What the source is called.  [default: after the folder]")] = None
-    glob: Annotated[str | None, Parameter(help="Only files with such names.  [default: *]")] = None
-    every: Annotated[float | None, Parameter(help="Seconds between two looks.  [default: 2]", validator=Number(gt=0))] = None
-    collection: Annotated[str | None, Parameter(help="Collection of its documents.")] = None
-    tag: Annotated[tuple[str, ...], Repeatable, Parameter(help="Tags of its documents.")] = ()
+    name: Annotated[str | None, Parameter(help="Name of the source.  [default: from the folder's name]")] = None
+    glob: Annotated[str | None, Parameter(help="Only include files that match this glob pattern.  [default: *]")] = None
+    every: Annotated[float | None, Parameter(help="Seconds between scans.  [default: 2]", validator=Number(gt=0))] = None
+    collection: Annotated[str | None, Parameter(help="Collection of the documents.")] = None
+    tag: Annotated[tuple[str, ...], Repeatable, Parameter(help="Tag of the documents. Repeatable.")] = ()
 
 
 DEFAULT, DEFAULT_LOG_OPTIONS, DEFAULT_FOLDER_OPTIONS = RemoteOptions(), LogWatchOptions(), FolderWatchOptions()
@@ -65,27 +72,27 @@ def watch(
     folder: FolderWatchOptions = DEFAULT_FOLDER_OPTIONS,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Show events as the log takes them; with a PATH, take in that folder, and what changes in it. Until Ctrl-C.
+    """Follow the events on the log; with a PATH, ingest that folder and its changes. Runs until Ctrl-C.
 
-    What happens in a folder while nobody watches is taken in the next time. With --json one object a line.
+    Changes made to the folder in the meantime are ingested at the next start. With --json, prints one object per line.
 
     Parameters
     ----------
     path
-        The folder. Without one, the log is shown.
+        Folder to watch. Without it, events are shown.
     """
     if path is None:
-        _reject_options(folder, "is about a folder", "Name the folder: anabranch watch PATH.")
+        _reject_options(folder, "needs a folder", "Give the folder: anabranch watch PATH.")
         return asyncio.run(_watch_log(log, common))
-    _reject_options(log, "is about the log", "Leave the PATH out to watch the log.")
+    _reject_options(log, "applies to the log only", "Omit PATH to watch the log.")
     return _watch_folder(path, folder, common)
 
 
 def _reject_options(options: LogWatchOptions | FolderWatchOptions, problem: str, remedy: str) -> None:
-    """What would do nothing. Raises ConfigurationError."""
+    """Raises ConfigurationError if one of the options is set."""
     set_options = [option.name for option in fields(options) if getattr(options, option.name)]
     if set_options:
-        raise ConfigurationError(f"--{'from' if set_options[0] == 'begin' else set_options[0]} {problem}", remedy=remedy)
+        raise ConfigurationError(f"--{'from' if set_options[0] == 'begin' else set_options[0]} {problem}.", remedy=remedy)
 
 
 async def _watch_log(options: LogWatchOptions, common: RemoteOptions) -> int:
@@ -105,7 +112,7 @@ def _watch_folder(path: Path, options: FolderWatchOptions, common: RemoteOptions
 
     folder = path.resolve()
     if not folder.is_dir():
-        raise NotFound(f"there is no folder {path}", remedy="Name a folder; `anabranch ingest` takes single files.")
+        raise NotFound(f"No such folder: {path}.", remedy="Check the path; ingest single files with `anabranch ingest`.")
     name = options.name or to_source_name(folder)
     definition = {"kind": "folder", "path": str(folder), "glob": options.glob or "*", "every_s": options.every or 2.0}
     return asyncio.run(watch_folder(name, {"name": name, "takes": definition, "collection": options.collection, "tags": list(options.tag)}, common))

@@ -1,4 +1,4 @@
-"""`anabranch watch PATH`: a folder as a source, followed for as long as somebody looks."""
+"""`anabranch watch PATH`: declare a folder as a source and print its progress."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ POLL_S = 1.0
 
 
 async def watch_folder(name: str, body: dict[str, Any], common: RemoteOptions) -> int:
-    """`body` declares the source. Until interrupted."""
+    """Create the source that `body` declares, and print its progress until interrupted."""
     from anabranch.cli.server_connection import open_or_initialize_client
     from anabranch.cli.source import approve_folder
 
     async with open_or_initialize_client(common) as client:
         approve_folder(body["takes"], common)
         if await _ensure_source(client, body):
-            print_stderr(f"watching {body['takes']['path']} as source {name}; to end that for good: anabranch source remove {name}", quiet=common.quiet)
+            print_stderr(f"watching {body['takes']['path']} as source {name}; to stop permanently: anabranch source remove {name}", quiet=common.quiet)
         await _follow(client, name, common)
     return 0
 
 
 async def _ensure_source(client: ApiClient, body: dict[str, Any]) -> bool:
-    """Whether it was not yet watched."""
+    """Create the source unless the folder is watched already. Returns whether it was created."""
     existing = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
     if body["name"] in existing and existing[body["name"]]["takes"]["path" if existing[body["name"]]["kind"] == "folder" else "kind"] == body["takes"]["path"]:
         return False
@@ -39,7 +39,7 @@ async def _ensure_source(client: ApiClient, body: dict[str, Any]) -> bool:
 
 
 async def _follow(client: ApiClient, name: str, common: RemoteOptions) -> None:
-    """A line whenever something changed."""
+    """Print a line whenever the source's status changes."""
     last_line: dict[str, Any] = {}
     while True:
         sources = {source["name"]: source for source in (await client.get("/v1/sources"))["items"]}
@@ -63,6 +63,5 @@ def _print_status(line: dict[str, Any], common: RemoteOptions) -> None:
 
 
 def to_source_name(folder: Path) -> str:
-    """A source's name may hold less than a folder's."""
     name = re.sub(r"[^a-z0-9_-]+", "-", folder.name.lower()).strip("-")[:34]
     return f"watch-{name}" if name else "watch"

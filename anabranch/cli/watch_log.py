@@ -1,4 +1,4 @@
-"""`anabranch watch`: events as the log takes them, in lines."""
+"""`anabranch watch`: print the events on the log as they are appended."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import print_json_line, print_stderr
 from anabranch.cli.resume_hint import resume_hint
 from schemas.errors import ConfigurationError
@@ -36,7 +36,7 @@ FORMAT_FIELDS = {
     "c": "cursor",
     "v": "data",
 }
-"""What a letter behind % stands for."""
+"""Field of an entry by the letter after %."""
 
 Entry = dict[str, Any]
 PrintEntry = Callable[[Entry], None]
@@ -44,7 +44,7 @@ PrintEntry = Callable[[Entry], None]
 
 @dataclass(frozen=True, slots=True)
 class EventFilter:
-    """`after` is a place, `begin` or `now`."""
+    """Filter of events; `after` is a cursor, `begin` or `now`."""
 
     after: str = "now"
     since: datetime | None = None
@@ -55,7 +55,7 @@ class EventFilter:
     document: str | None = None
 
     def to_query(self) -> dict[str, Any]:
-        """Of the server; the rest is looked at here."""
+        """Return the filters that the server applies; `is_match` applies the others."""
         since = self.since.isoformat() if self.since else None
         return {"topics": ",".join(self.topics) or None, "document": self.document, "since": since, "limit": PAGE_SIZE}
 
@@ -71,7 +71,7 @@ class EventFilter:
 
 
 def parse_start(text: str | None, now: datetime) -> tuple[str, datetime | None]:
-    """The place to read from, and the time before which nothing is wanted."""
+    """Return the cursor to read from, and the earliest time to show."""
     if text is None or text in ("begin", "now"):
         return text or "now", None
     moment = _parse_time(text, now)
@@ -79,29 +79,29 @@ def parse_start(text: str | None, now: datetime) -> tuple[str, datetime | None]:
 
 
 def parse_end(text: str | None, now: datetime) -> datetime | None:
-    """Raises ConfigurationError for what is no time."""
+    """Return the time to stop at. Raises ConfigurationError if the text is not a time."""
     if text is None or text == "now":
         return now if text else None
     moment = _parse_time(text, now)
     if moment is None:
-        raise ConfigurationError(f"--until {text}: no time", remedy="Write now, -15m (s, m, h or d), or a time such as 2026-11-22T08:30.")
+        raise ConfigurationError(f"Invalid time --until {text}.", remedy="Use now, -15m (s, m, h or d), or a time such as 2026-11-22T08:30.")
     return moment
 
 
 def make_entry_printer(line_format: str | None, *, as_json: bool) -> PrintEntry:
-    """Raises ConfigurationError for a form with a letter that stands for nothing."""
+    """Return the function that prints an entry. Raises InvalidRequest for --format with --json, ConfigurationError for an unknown letter."""
     if line_format is None:
         return print_json_line if as_json else _print_plain
     if as_json:
-        raise ConfigurationError("--format and --json are two forms of the same line", remedy="Give one of them.")
+        raise make_conflict_error("--format", "--json")
     if unknown := set(re.findall(r"%(.?)", line_format)) - {*FORMAT_FIELDS, "%"}:
         letters = ", ".join(f"%{letter}" for letter in FORMAT_FIELDS)
-        raise ConfigurationError(f"--format: %{min(unknown)} stands for nothing", remedy=f"There are {letters} and %%.")
+        raise ConfigurationError(f"Unknown field %{min(unknown)} in --format.", remedy=f"Available fields: {letters} and %%.")
     return lambda entry: print(re.sub("%(.)", lambda match: _format_field(entry, match[1]), line_format), flush=True)
 
 
 async def watch_log(event_filter: EventFilter, print_entry: PrintEntry, common: RemoteOptions) -> int:
-    """Until interrupted, or until nothing more can be wanted."""
+    """Print events until interrupted, or until the end of the filter's time range."""
     from anabranch.cli.server_connection import open_client
 
     async with open_client(common) as client:
@@ -112,13 +112,13 @@ async def watch_log(event_filter: EventFilter, print_entry: PrintEntry, common: 
 async def follow(
     client: ApiClient, event_filter: EventFilter, print_entry: PrintEntry, *, quiet: bool = False, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> None:
-    """Whoever interrupts it, or loses the server, is told how to go on."""
+    """Print events as they arrive. If interrupted, or if the server becomes unreachable, print the cursor to resume from."""
     cursor = event_filter.after
-    with resume_hint(lambda: f"to go on from here: --from {cursor}", quiet=quiet):
+    with resume_hint(lambda: f"to resume: --from {cursor}", quiet=quiet):
         while True:
             page = await client.get("/v1/events", after=cursor, **event_filter.to_query())
             if page["missed"]:
-                print_stderr(f"{'at least ' if page['at_least'] else ''}{page['missed']} earlier events are no longer kept")
+                print_stderr(f"{'at least ' if page['at_least'] else ''}{page['missed']} earlier events have expired")
             for entry in filter(event_filter.is_match, page["items"]):
                 print_entry(entry)
             cursor = page["next"]
@@ -129,7 +129,7 @@ async def follow(
 
 
 def _parse_time(text: str, now: datetime) -> datetime | None:
-    """None for what is no time. Raises ConfigurationError for one that the calendar does not reach."""
+    """Parse a time or an age; return None for other text. Raises ConfigurationError for a time out of range."""
     if match := AGO_PATTERN.fullmatch(text):
         return _evaluate_time(text, lambda: now - timedelta(**{TIMEDELTA_UNITS[match[2]]: int(match[1])}))
     try:
@@ -143,7 +143,7 @@ def _evaluate_time(text: str, compute_time: Callable[[], datetime]) -> datetime:
     try:
         return compute_time()
     except (OverflowError, ValueError) as error:
-        raise ConfigurationError(f"{text} lies before year 1 or after year 9999", remedy="Write begin for all that the log has.") from error
+        raise ConfigurationError(f"Time {text} is before year 1 or after year 9999.", remedy="Use begin to show the whole log.") from error
 
 
 def _is_type(entry_type: str | None, event_type: str) -> bool:

@@ -63,13 +63,13 @@ def test_failed_gate_exits_with_6_and_reasons(command: GenerationsCommand, tmp_p
     gate.write_text("min_queries: 100\n")
     assert command("promote", "g2", "--gate", str(gate), "--json") == 6
     told = capsys.readouterr()
-    assert json.loads(told.out)["reasons"] == ["no gain"] and "the gate does not hold: no gain" in told.err
+    assert json.loads(told.out)["reasons"] == ["no gain"] and "gate failed: no gain" in told.err
     assert command.generations.requests[-1][1].gate == PromotionGate(min_queries=100)
 
 
 def test_promote_without_gate_skips_comparison(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("promote", "g2") == 0
-    assert command.generations.requests[-1][1].gate is None and "g2 answers; g1 stands by" in capsys.readouterr().err
+    assert command.generations.requests[-1][1].gate is None and "g2 is live; g1 is on standby" in capsys.readouterr().err
 
 
 def test_promote_exit_codes_for_lagging_generation_and_invalid_gate(command: GenerationsCommand, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -88,13 +88,13 @@ def test_compare_sends_golden_queries_and_prints_report(command: GenerationsComm
     assert pair == "g1 g2" and wanted.golden[0].judgements[0].quote == "here" and wanted.queries == 5
     assert wanted.since.isoformat() == "2026-11-01T00:00:00+00:00"
     told = capsys.readouterr()
-    assert "refusals" in told.out and "+1.0000 [+1.0000, +1.0000]" in told.out and "could not be asked: odd: y [X]" in told.err
+    assert "refusals" in told.out and "+1.0000 [+1.0000, +1.0000]" in told.out and "query failed: odd: y [X]" in told.err
 
 
 def test_compare_without_queries_prints_hint(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("compare", "g1", "g2", "--queries", "0") == 0
     told = capsys.readouterr()
-    assert "nothing was asked" in told.err and "overlap" not in told.out
+    assert "no queries to compare" in told.err and "overlap" not in told.out
 
 
 def test_feedback_command_sends_grades_and_rejects_invalid_options(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
@@ -110,11 +110,11 @@ def test_list_show_rollback_and_drop_commands(command: GenerationsCommand, capsy
     assert command("show", "g2") == 0 and "strategy structure" in capsys.readouterr().out
     assert command("show", "g9") == 3
     assert command("rollback") == 0
-    assert command("drop", "g2", "--yes") == 0 and "g2 is gone" in capsys.readouterr().err
+    assert command("drop", "g2", "--yes") == 0 and "g2 dropped" in capsys.readouterr().err
     monkeypatch.setattr("sys.stdin", io.StringIO("n\n"))
     assert command("drop", "g2", "--json") == 1
     told = capsys.readouterr()
-    assert told.out == "" and "Drop it?" in told.err
+    assert told.out == "" and "Drop generation" in told.err
     assert command("drop", "g2") == 2
     assert "NOT_CONFIRMED" in capsys.readouterr().err
 
@@ -122,7 +122,7 @@ def test_list_show_rollback_and_drop_commands(command: GenerationsCommand, capsy
 def test_drop_of_live_generation_fails_without_prompt(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:
     assert command("drop", "g1") == 1
     told = capsys.readouterr().err
-    assert "GENERATION_IS_LIVE" in told and "Drop it?" not in told
+    assert "GENERATION_IS_LIVE" in told and "Drop generation" not in told
 
 
 def test_promote_rejects_queries_without_gate(command: GenerationsCommand, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,7 +89,7 @@ def test_full_key_instead_of_id_is_refused_without_echo(command: str, tmp_path: 
 def test_missing_folder_is_not_added_as_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.chdir(tmp_path)
     assert main(["source", "add", "folder", "library", "librari", "--data", str(tmp_path / "none")]) == 3
-    assert "No folder librari." in capsys.readouterr().err
+    assert "No such folder: librari." in capsys.readouterr().err
 
 
 def test_down_reports_folder_without_server(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,7 +38,7 @@ def test_credentials_file_is_private_to_owner(folder: Path, monkeypatch: pytest.
     assert (stat.S_IMODE(path.stat().st_mode), stat.S_IMODE(folder.stat().st_mode)) == (0o600, 0o700)
     assert [one.name for one in folder.iterdir()] == [CREDENTIALS_FILE]
     path.chmod(0o640)
-    with pytest.raises(ConfigurationError, match="read by others"):
+    with pytest.raises(ConfigurationError, match="readable by other users"):
         find_token("https://a.example")
 
 

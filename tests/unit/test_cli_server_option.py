@@ -32,7 +32,7 @@ def test_local_command_refuses_server_option(
     assert main(list(command)) == 2
     told = capsys.readouterr()
     assert told.out == ""
-    assert "ANABRANCH_SERVER names http://elsewhere:8420. [NOT_OVER_HTTP]" in told.err
+    assert "ANABRANCH_SERVER is http://elsewhere:8420. [NOT_OVER_HTTP]" in told.err
     assert "env -u ANABRANCH_SERVER" in told.err
     monkeypatch.delenv("ANABRANCH_SERVER")
     assert main([*command, "--server", "http://elsewhere:8420"]) == 2
@@ -62,7 +62,7 @@ def test_doctor_and_config_query_the_named_server(monkeypatch: pytest.MonkeyPatc
 def test_server_url_without_scheme_is_reported(command: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
     assert main([*command, "--server", "127.0.0.1:9"]) in (1, 2)
     said = "".join(capsys.readouterr())
-    assert "Use --server http://127.0.0.1:9." in said or "Write it as https://HOST or http://HOST:PORT." in said
+    assert "Use --server http://127.0.0.1:9." in said or "Use https://HOST or http://HOST:PORT." in said
 
 
 def test_local_command_error_does_not_mention_server_option(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -119,17 +119,17 @@ def test_format_option_selects_fields(capsys: pytest.CaptureFixture[str]) -> Non
 
 @pytest.mark.parametrize("form", ["%q", "100%"])
 def test_unknown_format_placeholder_is_rejected(form: str) -> None:
-    with pytest.raises(ConfigurationError, match="stands for nothing"):
+    with pytest.raises(ConfigurationError, match="Unknown field"):
         make_entry_printer(form, as_json=False)
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--glob", "*.md"], "--glob is about a folder"),
-        ([".", "--from", "-15m"], "--from is about the log"),
+        (["--glob", "*.md"], "--glob needs a folder"),
+        ([".", "--from", "-15m"], "--from applies to the log only"),
         (["--json", "--format", "%t"], "cannot be combined"),
-        (["--until", "soon"], "--until soon: no time"),
+        (["--until", "soon"], "Invalid time --until soon"),
     ],
 )
 def test_ineffective_watch_options_are_rejected(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
