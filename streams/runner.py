@@ -1,9 +1,10 @@
-"""The runner: what turns a stage's two functions into exactly-once effect, on every log.
+"""The stage runner: exactly-once effect from a stage's `project` and `react`, on every log.
 
-    decode → first transaction (claim, rows) → react → publish → second transaction (reacted or buried) → acknowledge
+    decode → first transaction (claim, rows) → react → publish → second transaction (done or dead letter) → acknowledge
 
-Acknowledging is the partition's business (`streams.partition_sink`); everything else is here. A crash between any two steps redelivers the
-event: its rows are there already, the memo answers, the same ids are published again, and readers drop them by their claims.
+`streams.partition_sink` acknowledges; all other steps are here. After a crash between any two steps the event is
+redelivered: its rows exist already, the memo returns the engines' results, the same event ids are published again,
+and the inbox of each consumer drops them.
 """
 
 from __future__ import annotations
@@ -40,12 +41,12 @@ T = TypeVar("T")
 
 MAX_CONSECUTIVE_BUGS = 20
 MAX_ABANDONED_ATTEMPTS = 3
-"""Attempts at an event that no worker lived to end, after which it is dead-lettered."""
+"""Attempts that no worker ended, after which the event is dead-lettered."""
+# One suspect at a time per process: if the process dies again, only the culprit is charged with an attempt.
 _SUSPECT_LOCKS: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Lock] = WeakKeyDictionary()
-"""Suspects are reacted to one at a time in a process: if it dies again, only the culprit is charged."""
 RELEASE_TIMEOUT_S = 5.0
 MAX_TIMEOUTS = 2
-"""Tries of an event whose reaction does not end in time, the one in a group counted: no event holds its place for longer than so many deadlines."""
+"""Reactions of one event that may time out, in a batch or alone; bounds its time in a slot to that many deadlines."""
 
 
 @dataclass(slots=True, eq=False)
@@ -58,23 +59,23 @@ class WorkItem:
     dead_letter: DeadLetter | None = None
     attempts: int = 0
     abandoned_attempts: int = 0
-    """Attempts that were noted before, and that no worker has ended."""
+    """Attempts recorded earlier that no worker has ended."""
     has_recorded_attempt: bool = False
-    """Whether its claim noted an attempt, which ends when it is finished or released."""
+    """Whether its claim recorded an attempt, which `finish` or `release` ends."""
     timeouts: int = 0
-    """Tries that did not end in time."""
     is_delegated: bool = False
-    """To another program."""
+    """Whether another program reacts to it."""
 
     @property
     def is_suspect(self) -> bool:
-        """Whether it may have ended workers. Fewer unended attempts say little: whatever waits in a worker that is killed has one."""
+        """Whether it may have killed workers."""
+        # Fewer abandoned attempts prove nothing: every event that waits in a killed worker has one.
         return self.abandoned_attempts >= ATTEMPTS_RECORDED_BY_CLAIM
 
 
 @dataclass(frozen=True, slots=True)
 class Backoff:
-    """Waiting times in seconds between tries: doubling from `first` to `most`."""
+    """Exponential delays between attempts: doubling from `first_s` to `max_s`."""
 
     first_s: float = 0.2
     max_s: float = 15.0
@@ -84,7 +85,11 @@ class Backoff:
 
 
 class StageRunner:
-    """One stage of one generation. `claim`, `react` and `finish` are called by partitions, many at a time. They raise FatalError only."""
+    """Runs one stage of one generation.
+
+    Partitions call `claim`, `react` and `finish` concurrently. All three retry outages until they are over and
+    raise only FatalError, `claim` also NewerVersion.
+    """
 
     def __init__(
         self,
@@ -106,24 +111,31 @@ class StageRunner:
         self.successes = 0
         self._engine_outages: dict[object, EngineUnavailable] = {}
         self._recorded_attempts: Counter[UUID] = Counter()
-        """Attempts of this process that have not ended, by event. A copy of an event that comes meanwhile must not take them for lost."""
+        """Open attempts of this process, by event: a duplicate that arrives meanwhile must not count them as abandoned."""
 
     @property
     def engine_outage(self) -> EngineUnavailable | None:
-        """What an engine said that some reaction waits for, the longest-waiting one's."""
+        """The error of the engine that a reaction has waited for the longest, or None."""
         return next(iter(self._engine_outages.values()), None)
 
     async def claim(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
-        """Decode and run the first transaction. What is owed a reaction has `counted`, or is `left`, what cannot be processed has `burial`, the rest is done.
-        Ends before the first record that is newer than this program; raises NewerVersion where that is the first of all."""
+        """Decode records and run the first transaction.
+
+        Items with `pending_event` need a reaction (by another program if `is_delegated`), items with `dead_letter`
+        failed, all others are done. Returns fewer items than records if one of them is of a newer version than
+        this program; raises NewerVersion if that is the first.
+        """
         items = await self._decode_readable(records)
         projected_items = [(item, projected) for item in items if (projected := self._project(item)) is not None]
         await self._claim_projected(projected_items)
         return items
 
     async def react(self, items: Sequence[WorkItem]) -> list[WorkItem]:
-        """Run the reaction of a group and note its statements or its burial on each. A failing group is halved until the culprit stands alone.
-        Returns those of which nothing is noted, since their group did not end in time: each is to be tried alone, and none need wait for another."""
+        """Run the reaction of a batch and set `emissions` or `dead_letter` of each item.
+
+        A failing batch is halved until the culprit is alone. Returns the items of a batch that timed out: react to
+        each of them alone, concurrently.
+        """
         suspects = [item for item in items if item.is_suspect]
         if suspects and len(items) > 1:
             batches = [list(batch) for _, batch in groupby(items, lambda item: item if item.is_suspect else None)]
@@ -141,7 +153,7 @@ class StageRunner:
         return [*await self.react(items[:middle]), *await self.react(items[middle:])]
 
     async def finish(self, items: Sequence[WorkItem]) -> None:
-        """Publish what was stated, wait until the log has it, then run the second transaction."""
+        """Publish all emissions, wait for the acknowledgement, then run the second transaction."""
         await self._publish(items)
         dead_letters = [item.dead_letter for item in items if item.dead_letter is not None]
         reacted_ids = [item.pending_event.event.id for item in items if item.pending_event is not None and item.dead_letter is None]
@@ -153,13 +165,13 @@ class StageRunner:
             self.instrumentation.count_finished(self.stage.name, item.dead_letter.data.code if item.dead_letter else None)
 
     async def _publish(self, items: Sequence[WorkItem]) -> None:
-        """Facts that are too large, or that the log refuses for good, are found by halving; the event that they follow from is buried."""
+        """Publish all emissions; dead-letter items whose emissions are too large or rejected by the log."""
         try:
             records = await self._build_records(items)
             if records:
                 await self._retry_outages(lambda: self.event_log.append(records))
         except PermanentError as error:
-            if len(items) > 1:
+            if len(items) > 1:  # find the culprit by halving
                 middle = len(items) // 2
                 await self._publish(items[:middle])
                 await self._publish(items[middle:])
@@ -170,6 +182,7 @@ class StageRunner:
             await self._publish(items)
 
     async def _build_records(self, items: Sequence[WorkItem]) -> list[Record]:
+        # Emissions sealed with their causes' keys need no keystore. New keys are requested together, hence gather.
         if all(item.pending_event is not None and item.pending_event.event.key is not None for item in items):
             return [record for item in items for record in await self._build_item_records(item)]
         return [record for item_records in await asyncio.gather(*map(self._build_item_records, items)) for record in item_records]
@@ -180,20 +193,21 @@ class StageRunner:
             emissions += await self._retry_outages(lambda: build_dead_letter_emissions(dead_letter, self.stage, self.ports))
         try:
             return await self._retry_outages(lambda: self.publisher.build_records(emissions))
-        except DataErased:
+        except DataErased:  # the document was erased during its reaction: publish nothing about it
             return []
 
     async def release(self, items: Iterable[WorkItem]) -> None:
-        """Take back the attempts that claims noted at what is not finished here."""
+        """End the attempts that claims recorded for unfinished items."""
         await self._end_attempts([item.pending_event.event.id for item in items if item.pending_event is not None and item.has_recorded_attempt])
 
     async def prune(self, topic: str, partition: int, below: int) -> None:
-        """A copy of a decision must stay a repeat for ever: it would come after all that was decided since."""
+        """Delete inbox entries below an offset that will not be read again."""
+        # Not for `raw` and `control`: a duplicate may arrive at any time, and would be applied after newer decisions.
         if self.stage.ordering_policy != "door" and self.stage.topic != CONTROL:
             await self._retry_outages(lambda: self.ledger.prune(self.stage.name, topic, partition, below))
 
     async def _claim_projected(self, projected_items: Sequence[tuple[WorkItem, ProjectedEvent]]) -> None:
-        """Rows that the tables refuse are found by halving, like reactions that fail."""
+        # Snapshot before the call: attempts may end while the transaction runs.
         recorded_attempts = {projected.event.id: self._recorded_attempts[projected.event.id] for _, projected in projected_items}
         try:
             claim_results = await self._retry_outages(
@@ -205,6 +219,7 @@ class StageRunner:
             if len(projected_items) == 1:
                 self._dead_letter(projected_items[0][0], error)
                 return
+            # Find the row that the tables reject by halving.
             middle = len(projected_items) // 2
             await self._claim_projected(projected_items[:middle])
             await self._claim_projected(projected_items[middle:])
@@ -221,7 +236,7 @@ class StageRunner:
             await self.release([item for item, _ in projected_items if item.is_delegated])
 
     async def _decode_readable(self, records: Sequence[StoredRecord]) -> list[WorkItem]:
-        """Those before the first that is newer than this program, which stops it where it comes first."""
+        """Decode records up to the first of a newer version; raise NewerVersion if that is the first record."""
         items: list[WorkItem] = []
         await self._retry_outages(lambda: self.codec.prefetch_keys(records))
         for stored_record in records:
@@ -234,12 +249,21 @@ class StageRunner:
         return items
 
     async def _decode(self, stored_record: StoredRecord) -> WorkItem:
-        """What was erased is passed over: it has neither a fact nor a burial."""
+        """Decode a record. The item of an erased event has neither `pending_event` nor `dead_letter`."""
         item = WorkItem(stored_record)
         try:
             item.pending_event = PendingEvent(await self._retry_outages(lambda: self.codec.decode(stored_record)), ClaimStatus.PENDING)
         except DataErased as error:
-            log.info("passed over", stage=self.stage.name, topic=stored_record.position.topic, offset=stored_record.position.offset, detail=error.detail)
+            position = stored_record.position
+            log.info(
+                "event_skipped",
+                reason="erased",
+                stage=self.stage.name,
+                topic=position.topic,
+                partition=position.partition,
+                offset=position.offset,
+                detail=error.detail,
+            )
         except FatalError:
             raise
         except Exception as error:
@@ -258,7 +282,7 @@ class StageRunner:
 
     def _apply_claim(self, item: WorkItem, event: Event[Any], claim_result: ClaimResult) -> None:
         if claim_result.status is ClaimStatus.DUPLICATE:
-            self._dead_letter(item, DuplicateEventId(f"event {event.event_id!r} of source {event.source!r} came before with another payload"))
+            self._dead_letter(item, DuplicateEventId(f"Event {event.event_id!r} of source {event.source!r} was received before with another payload."))
         elif claim_result.status is ClaimStatus.DONE or self.stage.react is None:
             item.pending_event = None
         else:
@@ -272,7 +296,7 @@ class StageRunner:
                 self._dead_letter(item, _build_worker_lost_error(claim_result.abandoned_attempts))
 
     async def _react_with_retries(self, items: Sequence[WorkItem]) -> Exception | None:
-        """Statements on success; the error that will not go away otherwise."""
+        """Run the reaction until it succeeds (return None) or its retries are exhausted (return the error)."""
         retry_budget = RetryBudget()
         try:
             while True:
@@ -304,7 +328,7 @@ class StageRunner:
         pending_events = [item.pending_event for item in items if item.pending_event is not None]
         for item in items:
             item.attempts += 1
-        # Other attempts were noted by their claims, so that a revision does not wait here while a later one goes on.
+        # The claims recorded all other attempts; an update here could make a revision wait and be overtaken.
         suspects = [item.pending_event.event.id for item in items if item.pending_event is not None and item.is_suspect]
         self._recorded_attempts.update(suspects)
         try:
@@ -321,9 +345,10 @@ class StageRunner:
             item.emissions = emissions_by_cause.get(item.pending_event.event.id, []) if item.pending_event else []
 
     async def _end_attempts(self, event_ids: Sequence[UUID]) -> None:
-        """End an attempt at each event, also where it was cancelled. Closing a partition does not wait for a lost database: the attempt counts as lost."""
+        """End one attempt at each event, finished or cancelled."""
         self._forget_attempts(event_ids)
         if event_ids:
+            # Closing a partition must not wait for a lost database; the attempt then counts as abandoned.
             with suppress(TransientError, TimeoutError):
                 async with asyncio.timeout(RELEASE_TIMEOUT_S):
                     await self.ledger.withdraw_attempt(self.stage.name, event_ids)
@@ -335,7 +360,7 @@ class StageRunner:
                 del self._recorded_attempts[event_id]
 
     def _count_timeout(self, items: Sequence[WorkItem]) -> bool:
-        """Whether it is over, alone or together: the next try might take as long, and others wait for it."""
+        """Count a time-out. Return whether to give up: a batch at once, since its next attempt might take as long."""
         self.instrumentation.count_retry(self.stage.name, "TIMEOUT")
         for item in items:
             item.timeouts += 1
@@ -349,22 +374,27 @@ class StageRunner:
         item.emissions = []
         item.dead_letter = DeadLetter.from_error(item.stored_record, event, self.stage, self._get_generation_name(), error, max(1, item.attempts))
         log.warning(
-            "event buried", stage=self.stage.name, fact=str(event.id) if event else None, code=item.dead_letter.data.code, detail=item.dead_letter.data.detail
+            "event_dead_lettered",
+            stage=self.stage.name,
+            event_id=str(event.id) if event else None,
+            code=item.dead_letter.data.code,
+            detail=item.dead_letter.data.detail,
         )
 
     def _count_bug(self, error: Exception) -> None:
         self.consecutive_bugs += 1
-        log.error("a bug: the event is buried with its traceback", stage=self.stage.name, error="".join(traceback.format_exception(error)))
+        log.error("reaction_failed_unexpectedly", stage=self.stage.name, error="".join(traceback.format_exception(error)))
         if self.consecutive_bugs >= MAX_CONSECUTIVE_BUGS:
             raise FatalError(
-                f"stage {self.stage.name}: {MAX_CONSECUTIVE_BUGS} events in a row ended in a bug; the last one: {error!r}", code="TOO_MANY_BUGS"
+                f"Stage {self.stage.name} failed on {MAX_CONSECUTIVE_BUGS} consecutive events, each time by a defect. The last error: {error!r}",
+                code="TOO_MANY_BUGS",
             ) from error
 
     def _get_generation_name(self) -> str | None:
         return self.publisher.generation.name if self.publisher.generation and not self.stage.serves_all_generations else None
 
     async def _retry_outages(self, call: Callable[[], Awaitable[T]]) -> T:
-        """A lost Postgres or log is waited for; nobody knows whether the lost call was committed, and calling it again is right in either case."""
+        """Repeat a call until Postgres or the log is back. The lost call may have been committed: all are idempotent."""
         attempt = 0
         while True:
             try:
@@ -372,13 +402,13 @@ class StageRunner:
             except TransientError as error:
                 attempt += 1
                 self.instrumentation.count_retry(self.stage.name, error.code)
-                log.warning("waiting", stage=self.stage.name, code=error.code, detail=error.detail, attempt=attempt)
+                log.warning("call_retried", stage=self.stage.name, code=error.code, detail=error.detail, attempt=attempt)
                 await asyncio.sleep(self.backoff.compute_delay_s(attempt))
 
 
 def _build_worker_lost_error(attempts: int) -> PermanentError:
     return PermanentError(
-        f"{attempts} workers were killed or expelled while they processed this event, and none ended its attempt",
+        f"{attempts} workers were killed or expelled while they processed this event.",
         code="WORKER_LOST",
-        remedy="Look at the workers' logs for what ended them (memory, a hung engine); then redrive the event, or send the document in smaller files.",
+        remedy="Find the cause in the workers' logs (memory, a hung engine). Then redrive the event, or send the document in smaller files.",
     )

@@ -1,1 +1,1 @@
-"""The log on Kafka: a local broker, the log itself (aiokafka publishes, confluent-kafka reads in bulk and administers), the worker (Faust)."""
+"""The log on Kafka: aiokafka publishes, confluent-kafka reads in bulk and administers, Faust runs consumer groups."""

@@ -1,4 +1,4 @@
-"""Access rules of a cluster, as its authorizer has them."""
+"""Access rules (ACLs) of a Kafka cluster."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ ANY_NAME = "*"
 
 @dataclass(frozen=True, slots=True)
 class Grant:
-    """Operations that a principal may perform on a resource. `resource` is topic, group or cluster; `pattern` is literal or prefixed; names carry the prefix."""
+    """Operations that a principal may perform on a resource.
+
+    `resource` is topic, group or cluster, `pattern` is literal or prefixed, and names include the topic prefix.
+    """
 
     principal: str
     resource: str
@@ -43,13 +46,12 @@ class Grant:
 
 
 async def fetch_grants(client: AdminClient) -> list[Grant] | None:
-    """What is allowed; None where no rule guards anything: without an authorizer everybody may do everything. Raises KafkaException.
-
-    librdkafka 2.16 reports a refusal, and a cluster without an authorizer, as an empty list. What this principal may do to the cluster tells them apart.
-    """
-    # The type hints of confluent-kafka want a principal and a host; None stands for all of them.
+    """Return all grants, or None if the cluster has no authorizer. Raises KafkaException."""
+    # The type hints of confluent-kafka require a principal and a host; None matches all of them.
     any_binding = AclBindingFilter(ResourceType.ANY, None, ResourcePatternType.ANY, None, None, AclOperation.ANY, AclPermissionType.ANY)  # type: ignore[arg-type]
     bindings = await asyncio.wrap_future(client.describe_acls(any_binding, request_timeout=TIMEOUT_S))
+    # librdkafka 2.16 returns an empty list both for a refusal and for a cluster without an authorizer. Without
+    # one, everybody may alter the cluster.
     if not bindings:
         cluster = await asyncio.wrap_future(client.describe_cluster(include_authorized_operations=True, request_timeout=TIMEOUT_S))
         if AclOperation.ALTER not in (cluster.authorized_operations or ()):
@@ -66,5 +68,5 @@ def _parse_grant(binding: AclBinding) -> Grant:
 
 
 def get_principal(settings: KafkaClientSettings) -> str:
-    """As whom the cluster knows a client with these settings, unless it signs in with a certificate."""
+    """Return the principal of a client with these settings that does not authenticate by certificate."""
     return f"User:{settings.sasl_username}" if settings.uses_sasl else "User:ANONYMOUS"

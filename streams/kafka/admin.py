@@ -1,13 +1,13 @@
-"""Topics and consumer groups of a cluster."""
+"""Administration of a Kafka cluster: topics, offsets, access rules."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from concurrent.futures import Future
 from typing import Any, TypeVar
 
+import structlog
 from confluent_kafka import IsolationLevel, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 from confluent_kafka.admin._listoffsets import OffsetSpec
@@ -21,7 +21,7 @@ from streams.kafka.retention import build_retention_config
 from streams.kafka.timestamps import check_timestamp_types
 
 T = TypeVar("T")
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 _TIMEOUT_S = 10.0
 _PROBE_TIMEOUT_S = 1.0
 _LEADERLESS_RETRIES = 30
@@ -35,15 +35,16 @@ _UNKNOWN_CODES = (KafkaError.UNKNOWN_TOPIC_OR_PART, KafkaError._UNKNOWN_TOPIC, K
 
 
 class KafkaAdmin:
-    """One client for as long as it is used: librdkafka fails what is under way when its client is collected."""
+    """Administration client, connected on first use."""
 
     def __init__(self, settings: KafkaClientSettings) -> None:
         self._settings = settings
+        # Keep a reference: the futures of a garbage-collected AdminClient fail with _DESTROY.
         self._client: AdminClient | None = None
         self._denied_error: KafkaError | None = None
 
     async def create_topics(self, partitions: Mapping[str, int], retention_ms: Mapping[str, int]) -> None:
-        """As `EventLog.create_topics`. Somebody else may create the same ones meanwhile."""
+        """See `EventLog.create_topics`. Another process may create the same topics at the same time."""
         missing_topics = partitions.keys() - (await self._check_partition_counts(partitions))
         if missing_topics:
             new_topics = [self._build_new_topic(topic, partitions[topic], retention_ms.get(topic, -1)) for topic in sorted(missing_topics)]
@@ -52,14 +53,14 @@ class KafkaAdmin:
         await self._check_clocks(partitions)
 
     async def delete_topics(self, topics: Collection[str]) -> None:
-        """As `EventLog.delete_topics`; returns when the cluster shows them no more."""
+        """See `EventLog.delete_topics`. Return when the cluster no longer lists them."""
         names = [self._settings.topic_prefix + topic for topic in topics]
         existing_names = sorted(set(names) & (await self._fetch_partition_counts()).keys())
         if existing_names:
             await self._delete_topics(existing_names)
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        """As `EventLog.ends`; records of a foreign transaction that is still open count as not yet there."""
+        """See `EventLog.fetch_offset_bounds`. Records of an open transaction do not count."""
         name = self._settings.topic_prefix + topic
         topic_partitions = [TopicPartition(name, partition) for partition in range(await self.fetch_partition_count(topic))]
         earliest, latest = OffsetSpec.earliest(), OffsetSpec.latest()  # type: ignore[no-untyped-call]
@@ -67,7 +68,7 @@ class KafkaAdmin:
         return {partition: (first_offsets[partition], end_offsets[partition]) for partition in first_offsets}
 
     async def wait_until_reachable(self, timeout_s: float) -> None:
-        """Raises LogUnavailable where no broker answers in time. What is awaited is logged once."""
+        """Wait for a broker to answer. Raises LogUnavailable on time-out."""
         loop = asyncio.get_running_loop()
         deadline, logged = loop.time() + timeout_s, False
         while True:
@@ -79,29 +80,29 @@ class KafkaAdmin:
                     raise LogUnavailable(
                         f"Kafka at {self._settings.bootstrap_servers} did not answer within {timeout_s:g} s.",
                         code="KAFKA_UNREACHABLE",
-                        remedy="Start Kafka, or correct ANABRANCH_KAFKA__BOOTSTRAP_SERVERS. ANABRANCH_KAFKA__START_TIMEOUT_S sets how long to wait.",
+                        remedy="Start Kafka, or correct ANABRANCH_KAFKA__BOOTSTRAP_SERVERS. To wait longer, raise ANABRANCH_KAFKA__START_TIMEOUT_S.",
                     ) from error
             if not logged:
-                _log.warning("waiting for Kafka at %s for at most %g s", self._settings.bootstrap_servers, timeout_s)
+                log.warning("kafka_unreachable", bootstrap_servers=self._settings.bootstrap_servers, timeout_s=timeout_s)
                 logged = True
             await asyncio.sleep(_PROBE_TIMEOUT_S / 5)
 
     async def list_topics(self) -> list[str]:
-        """That are there."""
+        """Return existing topics, without the topic prefix."""
         prefix = self._settings.topic_prefix
         return sorted(name.removeprefix(prefix) for name in await self._fetch_partition_counts() if name.startswith(prefix))
 
     async def fetch_partition_count(self, topic: str) -> int:
-        """Raises ConfigurationError where a broker says that there is no such topic, LogUnavailable where none answers."""
+        """Raises ConfigurationError if the topic does not exist, LogUnavailable if no broker answers."""
         name = self._settings.topic_prefix + topic
         metadata = await self._call(lambda client: client.list_topics(name, timeout=_TIMEOUT_S))
         topic_metadata = metadata.topics[name]
         if topic_metadata.error is not None:
-            raise translate_librdkafka_error(KafkaException(topic_metadata.error), f"looking for topic {name}")
+            raise translate_librdkafka_error(KafkaException(topic_metadata.error), f"Describing topic {name} failed")
         return len(topic_metadata.partitions)
 
     async def _check_partition_counts(self, partitions: Mapping[str, int]) -> set[str]:
-        """Those that exist. Raises ConfigurationError where one has another partition count."""
+        """Return the topics that exist. Raises ConfigurationError if one has another partition count."""
         existing = await self._fetch_partition_counts()
         for topic, count in partitions.items():
             existing_count = existing.get(self._settings.topic_prefix + topic)
@@ -109,38 +110,42 @@ class KafkaAdmin:
                 raise ConfigurationError(
                     f"Topic {self._settings.topic_prefix}{topic} has {existing_count} partitions, not {count}.",
                     code="PARTITIONS_MISMATCH",
-                    remedy="Set ANABRANCH_KAFKA__PARTITIONS to what the topics have, or use another ANABRANCH_KAFKA__TOPIC_PREFIX.",
+                    remedy=f"Set ANABRANCH_KAFKA__PARTITIONS to {existing_count}, or use another ANABRANCH_KAFKA__TOPIC_PREFIX.",
                 )
         return {topic for topic in partitions if self._settings.topic_prefix + topic in existing}
 
     async def query_topic_config(self, query: Callable[[AdminClient, str], Awaitable[T]], topic: str) -> T:
-        """What one of `streams.kafka.retention` tells of a topic."""
+        """Run a query of `streams.kafka.retention` on a topic."""
         client = await self._call(lambda client: client)
         try:
             return await query(client, self._settings.topic_prefix + topic)
         except KafkaException as error:
-            raise translate_librdkafka_error(error, f"looking at the settings of topic {topic}") from error
+            raise translate_librdkafka_error(error, f"Reading the settings of topic {topic} failed") from error
 
     async def fetch_grants(self) -> list[Grant] | None:
-        """Access rules of the cluster; None where it has no authorizer. Raises ConfigurationError with code KAFKA_DENIED where it does not let us look."""
+        """Return the cluster's access rules, or None if it has no authorizer.
+
+        Raises ConfigurationError with code KAFKA_DENIED if this principal may not read them.
+        """
         client = await self._call(lambda client: client)
         try:
             return await fetch_grants(client)
         except KafkaException as error:
-            raise translate_librdkafka_error(error, "looking at the access rules") from error
+            raise translate_librdkafka_error(error, "Reading the cluster's access rules failed") from error
 
     async def _check_clocks(self, partitions: Mapping[str, int]) -> None:
         client = await self._call(lambda client: client)
         try:
             await check_timestamp_types(client, self._settings.bootstrap_servers, [self._settings.topic_prefix + topic for topic in partitions])
         except KafkaException as error:
-            raise translate_librdkafka_error(error, "looking at the settings of topics") from error
+            raise translate_librdkafka_error(error, "Reading the settings of topics failed") from error
 
     async def _fetch_partition_counts(self) -> dict[str, int]:
         metadata = await self._call(lambda client: client.list_topics(timeout=_TIMEOUT_S))
         return {name: len(topic.partitions) for name, topic in metadata.topics.items()}
 
     def _build_new_topic(self, topic: str, partitions: int, retention_ms: int) -> NewTopic:
+        # The broker's clock orders documents: see `timestamps`.
         config = {"message.timestamp.type": "LogAppendTime"} | build_retention_config(retention_ms)
         return NewTopic(self._settings.topic_prefix + topic, num_partitions=partitions, replication_factor=-1, config=config)
 
@@ -151,7 +156,7 @@ class KafkaAdmin:
                 await asyncio.wrap_future(future)
             except KafkaException as error:
                 if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
-                    raise translate_librdkafka_error(error, f"creating topic {name}") from error
+                    raise translate_librdkafka_error(error, f"Creating topic {name} failed") from error
 
     async def _delete_topics(self, names: list[str]) -> None:
         futures = await self._call(lambda client: client.delete_topics(names, operation_timeout=_TIMEOUT_S, request_timeout=_TIMEOUT_S))
@@ -160,7 +165,7 @@ class KafkaAdmin:
                 await asyncio.wrap_future(future)
             except KafkaException as error:
                 if error.args[0].code() not in _UNKNOWN_CODES:
-                    raise translate_librdkafka_error(error, f"deleting topic {name}") from error
+                    raise translate_librdkafka_error(error, f"Deleting topic {name} failed") from error
         for _ in range(100):
             if not set(names) & (await self._fetch_partition_counts()).keys():
                 return
@@ -171,22 +176,22 @@ class KafkaAdmin:
             if await self._check_partition_counts(partitions) == set(partitions):
                 return
             await asyncio.sleep(0.1)
-        raise LogUnavailable(f"Topics were created, but Kafka does not show them yet: {', '.join(sorted(partitions))}.")
+        raise LogUnavailable(f"Topics were created, but Kafka does not list them yet: {', '.join(sorted(partitions))}.")
 
     async def _list_offsets(self, topic_partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
-        """Tries again for a while: the leaders of a topic that was just created, or of a broker that just went, are not yet known everywhere."""
+        # Retry: after a topic is created or a broker is lost, leaders are not yet known to every broker.
         for _ in range(_LEADERLESS_RETRIES):
             try:
                 return await self._list_offsets_once(topic_partitions, spec)
             except LogUnavailable as error:
-                _log.debug("asking again: %s", error.detail)
+                log.debug("request_retried", detail=error.detail)
                 await asyncio.sleep(0.1)
         return await self._list_offsets_once(topic_partitions, spec)
 
     async def _list_offsets_once(self, topic_partitions: Iterable[TopicPartition], spec: OffsetSpec) -> dict[int, int]:
         requests = dict.fromkeys(topic_partitions, spec)
         futures = await self._call(lambda client: client.list_offsets(requests, isolation_level=IsolationLevel.READ_COMMITTED, request_timeout=_TIMEOUT_S))
-        results = await _gather_futures(futures, "reading the ends of a topic")
+        results = await _gather_futures(futures, "Listing offsets failed")
         return {topic_partition.partition: result.offset for topic_partition, result in zip(futures, results, strict=True)}
 
     async def _call(self, call_client: Callable[[AdminClient], Any]) -> Any:
@@ -197,11 +202,11 @@ class KafkaAdmin:
         try:
             return await asyncio.to_thread(call_client, self._client)
         except KafkaException as error:
-            self._client.poll(0)
-            raise translate_librdkafka_error(KafkaException(self._denied_error) if self._denied_error else error, "asking Kafka") from error
+            self._client.poll(0)  # runs `_on_error`
+            raise translate_librdkafka_error(KafkaException(self._denied_error) if self._denied_error else error, "A request to Kafka failed") from error
 
     def _on_error(self, error: KafkaError) -> None:
-        """A refused password ends a call as a broker that does not answer; it is told here only, when the client is polled."""
+        # A refused password makes the call itself fail like an unreachable broker; only this callback gets the cause.
         if error.code() in _DENIED_CODES:
             self._denied_error = error
 
@@ -210,7 +215,7 @@ class KafkaAdmin:
 
 
 def translate_librdkafka_error(error: KafkaException, action: str) -> AnabranchError:
-    """Our error for what librdkafka reports. Anything that Kafka may get over by itself is LogUnavailable."""
+    """Convert an error of librdkafka. Errors that Kafka may recover from become LogUnavailable."""
     cause = error.args[0]
     description = f"{action}: {cause.str()}"
     if cause.code() in _DENIED_CODES:

@@ -1,12 +1,12 @@
-"""What is asked of aiokafka's consumer beyond what it offers, on the thread that it lives in."""
+"""Functions that aiokafka's consumer lacks. All of them run on the thread of its event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import defaultdict
 from collections.abc import Collection, Mapping
 
+import structlog
 from aiokafka import AIOKafkaConsumer
 from aiokafka.errors import for_code
 from aiokafka.protocol.commit import OffsetFetchRequest
@@ -14,20 +14,23 @@ from faust.types import TP
 
 from schemas.errors import LogUnavailable
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 
 
 async def seek_to_first_unread(consumer: AIOKafkaConsumer, stored_offsets: Mapping[int, int]) -> tuple[Mapping[TP, int | None], Mapping[TP, int]]:
-    """To the first record not yet acknowledged, or not yet `reached` where the tables are behind. aiokafka's `seek_to_committed` leaves a partition where it is if the
-    group has committed nothing of it. Returns what counts as committed, and where each partition is read from."""
+    """Seek each partition to its committed offset, to the stored one if that is lower, or to its first record.
+
+    Return the offsets that count as committed (None or 0 if there are none) and the start offset of each partition.
+    """
     committed_offsets: dict[TP, int | None] = dict(await consumer.seek_to_committed())
     await _check_uncommitted(consumer, {tp for tp, offset in committed_offsets.items() if offset is None} & consumer.assignment())
     for tp, offset in committed_offsets.items():
         if offset and (stored_offset := stored_offsets.get(tp.partition, offset)) < offset:
-            _log.warning("%s is read again from %d to %d: the tables have not seen it", tp, stored_offset, offset)
+            log.warning("partition_rewound_to_stored_offset", topic=tp.topic, partition=tp.partition, stored=stored_offset, committed=offset)
             consumer.seek(tp, stored_offset)
             committed_offsets[tp] = stored_offset
     start_offsets = {tp: offset for tp, offset in committed_offsets.items() if offset}
+    # aiokafka's `seek_to_committed` does not move a partition without a committed offset.
     if uncommitted := {tp for tp, offset in committed_offsets.items() if not offset} & consumer.assignment():
         start_offsets |= await consumer.beginning_offsets(uncommitted)
         await consumer.seek_to_beginning(*uncommitted)
@@ -35,7 +38,11 @@ async def seek_to_first_unread(consumer: AIOKafkaConsumer, stored_offsets: Mappi
 
 
 async def _check_uncommitted(consumer: AIOKafkaConsumer, partitions_to_check: Collection[TP]) -> None:
-    """A coordinator that refuses the whole question, since it is only coming up or no coordinator any more, seems to aiokafka to know of no offsets."""
+    """Raise if the coordinator refused the request for these offsets or has offsets for some of them.
+
+    A coordinator that is starting, or has lost its role, refuses the whole request. aiokafka ignores that error
+    and returns None for each partition, which would be read from its first record.
+    """
     if not partitions_to_check:
         return
     coordinator = consumer._coordinator
@@ -45,15 +52,17 @@ async def _check_uncommitted(consumer: AIOKafkaConsumer, partitions_to_check: Co
     response = await coordinator._send_req(OffsetFetchRequest(coordinator.group_id, list(partitions_by_topic.items())))
     if error_code := getattr(response, "error_code", 0):
         coordinator.coordinator_dead()
-        raise for_code(error_code)(f"the offsets of group {coordinator.group_id}")
+        raise for_code(error_code)(f"fetching the offsets of group {coordinator.group_id}")
     committed_partitions = [partition for _, partitions in response.topics for partition, offset, *_ in partitions if offset > 0]
     if committed_partitions:
-        raise LogUnavailable(f"Kafka did not tell at first what group {coordinator.group_id} has read of partitions {committed_partitions}.")
+        raise LogUnavailable(f"Kafka returned no offsets of group {coordinator.group_id} at first, but has some for partitions {committed_partitions}.")
 
 
 async def keep_alive(consumer: AIOKafkaConsumer) -> Mapping[TP, int]:
-    """As if something had been fetched. Returns the offset after the last one that was, by partition. Raises what went wrong behind the scenes: aiokafka tells it
-    only to those who fetch, or to nobody, and stands still."""
+    """Reset the poll timer as a fetch would. Return, by partition, the offset after the last fetched record.
+
+    Raise the error of a background task of the client: aiokafka raises it only in a fetch, or not at all, and stalls.
+    """
     coordinator = consumer._coordinator
     if coordinator is not None and not coordinator._closing.done():
         for task in (coordinator._coordination_task, consumer._fetcher.error_future, consumer._client._sync_task):
@@ -66,11 +75,11 @@ async def keep_alive(consumer: AIOKafkaConsumer) -> Mapping[TP, int]:
 
 
 def _get_task_error(task: asyncio.Task[None]) -> BaseException:
-    return (None if task.cancelled() else task.exception()) or LogUnavailable("the client's work was broken off by what it waited for")
+    return (None if task.cancelled() else task.exception()) or LogUnavailable("A background task of the Kafka client was cancelled.")
 
 
 async def seek_back(consumer: AIOKafkaConsumer, tp: TP, offset: int) -> int:
-    """Returns up to where there may be something under way still."""
+    """Seek to an earlier offset. Return the end of the records that were fetched before and may still arrive."""
     if tp not in consumer.assignment():
         return offset
     inflight_end: int = await consumer.position(tp)

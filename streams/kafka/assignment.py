@@ -1,26 +1,27 @@
-"""The partitions that one member of a consumer group has now, each with its sink."""
+"""The partitions assigned to one member of a consumer group, each with its sink."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Protocol
+
+import structlog
 
 from schemas.errors import AnabranchError, LogUnavailable, TransientError
 from schemas.ports.log import OpenSink, Sink
 from schemas.ports.offsets import NoOffsetStore, OffsetStore
 from schemas.records import Position, Record, StoredRecord
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 MAX_STALLED_CHECKS = 10
-"""In a row that find nothing come of what was fetched, before it is read again."""
+"""Consecutive checks without delivery of fetched records before they are fetched again."""
 
 
 class FaustMessage(Protocol):
-    """A message as Faust gives it; `ack` marks its offset as safe to commit."""
+    """A message from Faust; `ack` marks its offset as safe to commit."""
 
     tp: Any
     offset: int
@@ -34,26 +35,28 @@ class FaustMessage(Protocol):
 
 
 class FetchControl(Protocol):
-    """Fetching of single partitions, as Faust's consumer does it for its own full buffers. Unlike its `pause_partitions`, this loses nothing:
-    what is already fetched still comes, and no more is fetched."""
+    """Flow control of single partitions."""
 
+    # Faust's own hooks for full buffers. Unlike its `pause_partitions` (2,025 of 20,000 events lost in a test)
+    # they still deliver what was already fetched, and only stop further fetches.
     def on_buffer_full(self, tp: Any) -> None: ...
 
     def on_buffer_drop(self, tp: Any) -> None: ...
 
     def refetch_from(self, tp: Any, offset: int) -> asyncio.Future[int]:
-        """Go back to this record. Done once what is fetched next begins there, with the offset up to which there may be something under way still."""
+        """Seek back to this offset. The result is the end of the records fetched before, which may still arrive."""
 
     def skip_gap(self, tp: Any, start: int, end: int) -> None:
-        """There are no records with these offsets, the last excluded: nobody will acknowledge them."""
+        """Count offsets from `start` up to `end` (exclusive) as acknowledged: no records have them."""
 
 
 class KafkaPartition:
-    """The log's side of a partition, from its assignment to its revocation; afterwards it does nothing any more.
+    """Deliver the records of one partition to its sink, in order and without gaps, until it is revoked.
 
-    Takes every record in its turn, from the place that reading was set to. Between the broker and here lie a client's fetches and Faust's queues, which are
-    emptied while partitions are being assigned: where the next record is missing it is read again. If it is missing once more, there is none: transactions
-    leave gaps, and so do compaction and retention."""
+    aiokafka's fetch buffer and Faust's queues lie between the broker and this class, and a rebalance clears them.
+    If the next offset is missing, it is fetched again. If it is missing a second time, there is no such record:
+    transactions, compaction and retention leave gaps.
+    """
 
     def __init__(self, topic: str, tp: Any, consumer: FetchControl, on_failure: Callable[[Exception], None]) -> None:
         self.topic = topic
@@ -65,11 +68,16 @@ class KafkaPartition:
         self._on_failure = on_failure
         self._next_offset: int | None = None
         self._gap_offset: int | None = None
-        """What came where the next one should have; then what came last since, and the end of what was under way before it was read again."""
-        self._last_gap_offset, self._inflight_end = -1, -1
+        """Offset that arrived in place of the next one."""
+        self._last_gap_offset = -1
+        """Offset that arrived last since the gap was found."""
+        self._inflight_end = -1
+        """End of the records fetched before the refetch; -1 until the refetch is done."""
         self._stalled_range: tuple[int, int] | None = None
-        """What is wanted next and how far was fetched, at the last look, if that is further; then for how many looks, and for what was gone back."""
-        self._stalled_checks, self._refetched_end = 0, -1
+        """Next offset and fetched end at the last check, if records between them have not arrived."""
+        self._stalled_checks = 0
+        self._refetched_end = -1
+        """Fetched end for which the stalled range was fetched again."""
         self.committed_offset = 0
 
     def open(self, open_sink: OpenSink) -> None:
@@ -82,7 +90,7 @@ class KafkaPartition:
             await sink.close()
 
     def set_start(self, offset: int) -> None:
-        """Where reading was set to: the first time counts, as what came since is not wanted again."""
+        """Set the first offset to deliver. Later calls are ignored: records delivered since must not repeat."""
         if self._next_offset is None:
             self._next_offset = offset
 
@@ -91,12 +99,14 @@ class KafkaPartition:
         return self._next_offset is not None
 
     def deliver(self, message: FaustMessage) -> None:
-        """What comes before it is known where to start comes again."""
-        if self._sink is None or self._next_offset is None or message.offset < self._next_offset or self._is_missing_before(self._next_offset, message.offset):
+        # Records that arrive before the start offset is known are dropped; the consumer fetches them again.
+        if self._sink is None or self._next_offset is None or message.offset < self._next_offset:
+            return
+        if self._is_missing_before(self._next_offset, message.offset):
             return
         self._next_offset, self._gap_offset = message.offset + 1, None
         record = self._build_stored_record(message)
-        # Only the offset is needed until it is acknowledged; its bytes are the sink's to keep or drop.
+        # Until the acknowledgement only the offset is needed; free the bytes, which the sink accounts for.
         message.key = message.value = message.headers = None
         self._unacknowledged.append(message)
         self._sink.offer(record)
@@ -104,8 +114,11 @@ class KafkaPartition:
             self._consumer.on_buffer_full(self._tp)
 
     def check_progress(self, fetched_end: int) -> None:
-        """`fetched` is the offset after the last one that the client has handed over. What was dropped behind the last record that came shows by nothing that
-        comes: it is read again. If nothing comes then, nothing is there but marks of transactions."""
+        """Fetch again if records up to `fetched_end` were fetched but have not arrived for several checks.
+
+        Records dropped behind the last delivered one cause no gap, so only the lack of progress shows them. If
+        nothing arrives after the refetch either, the offsets are transaction markers and are skipped.
+        """
         stalled_range = (
             (self._next_offset, fetched_end)
             if self._sink is not None and self._next_offset is not None and self._next_offset < fetched_end and not self._sink.is_full
@@ -119,14 +132,16 @@ class KafkaPartition:
             self._next_offset = fetched_end
             self._consumer.skip_gap(self._tp, *stalled_range)
         else:
-            _log.warning("%s, partition %d: nothing has come of what was fetched, from %d to %d; it is read again", self.topic, self.number, *stalled_range)
+            start, end = stalled_range
+            log.warning("fetched_records_not_delivered", topic=self.topic, partition=self.number, start=start, end=end)
             self._refetched_end, self._stalled_checks = fetched_end, 0
             self._consumer.refetch_from(self._tp, stalled_range[0]).add_done_callback(self._on_refetched)
 
     def _is_missing_before(self, expected_offset: int, offset: int) -> bool:
-        """Whether records before this one are still to come. Where offsets go down, or were not under way before, it is read again from there."""
+        """Whether records before this one must be fetched again or are about to arrive."""
         if offset == expected_offset:
             return False
+        # An offset that goes down, or lies behind what was in flight, was fetched after the seek.
         is_refetched = self._gap_offset is not None and (offset <= self._last_gap_offset or 0 <= self._inflight_end <= offset)
         self._last_gap_offset = offset
         if is_refetched and offset == self._gap_offset:
@@ -141,12 +156,12 @@ class KafkaPartition:
         if refetch.cancelled() or self._sink is None:
             return
         if isinstance(error := refetch.exception(), Exception):
-            self._on_failure(LogUnavailable(f"{self.topic}, partition {self.number}, could not be read again: {error!r}"))
+            self._on_failure(LogUnavailable(f"Fetching {self.topic}, partition {self.number}, again failed: {error!r}."))
         else:
             self._inflight_end = refetch.result()
 
     def acknowledge(self, next_offset: int) -> None:
-        """In order, each message once: Faust commits past a message that was passed over."""
+        # In order and each message once: Faust commits past an offset whose acknowledgement is missing.
         while self._unacknowledged and self._unacknowledged[0].offset < next_offset:
             self._unacknowledged.popleft().ack(self._consumer)
 
@@ -161,15 +176,18 @@ class KafkaPartition:
 
 
 def _to_datetime(seconds: float) -> datetime:
-    """The broker's time; where somebody else made the topic it may be the producer's, and beyond all calendars."""
     try:
         return datetime.fromtimestamp(seconds, UTC)
-    except (ValueError, OverflowError, OSError):
+    except (ValueError, OverflowError, OSError):  # a topic with CreateTime carries any number a producer writes
         return datetime.fromtimestamp(0, UTC)
 
 
 class PartitionAssignment:
-    """What is assigned between two rebalances. `failed` ends with the first error of a sink: nothing may escape into Faust, which would acknowledge and go on."""
+    """Open and close the sinks of the assigned partitions and route messages to them.
+
+    `failure` gets the first error. No error may escape into a Faust agent: Faust would acknowledge the event
+    and continue with the next.
+    """
 
     def __init__(self, topic: str, open_sink: OpenSink, group: str = "", offset_store: OffsetStore | None = None) -> None:
         self.failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -179,20 +197,20 @@ class PartitionAssignment:
         self._generation: int | None = None
         self._partitions: dict[Any, KafkaPartition] = {}
         self.epoch = 0
-        """Another one after each beginning and each end."""
+        """Increases with each assignment and each revocation."""
         self._is_closed = False
         self._ready_epoch = -1
 
     @property
     def is_ready(self) -> bool:
-        """Whether reading may go on: every partition is set to the place where it starts."""
+        """Whether every partition has its start offset."""
         return self._ready_epoch == self.epoch
 
     def begin(self, tps: Iterable[Any], generation: int, consumer: FetchControl) -> None:
-        """Nothing is opened any more where a rebalance ends after reading was stopped: nobody would close it."""
         self._generation = generation
         self.epoch += 1
         try:
+            # A rebalance may end after `close`: open nothing then, since no one would close it.
             for tp in () if self._is_closed else tps:
                 self._partitions[tp] = KafkaPartition(self._topic, tp, consumer, self._fail)
                 self._partitions[tp].open(self._open_sink)
@@ -200,34 +218,33 @@ class PartitionAssignment:
             self._fail(error)
 
     def set_starts(self, offsets: Mapping[Any, int]) -> None:
-        """Where each partition is read from. One of which that is not told would be read in vain: everything begins again instead."""
+        """Set the start offset of each partition. Fail if one is missing: its records would all be dropped."""
         self._ready_epoch = self.epoch
         for tp, offset in offsets.items():
             if tp in self._partitions:
                 self._partitions[tp].set_start(offset)
         if partitions_without_start := sorted(partition.number for partition in self._partitions.values() if not partition.has_start):
-            self._fail(LogUnavailable(f"It is not known where to begin reading {self._topic}, partitions {', '.join(map(str, partitions_without_start))}."))
+            self._fail(LogUnavailable(f"No start offset for {self._topic}, partitions {', '.join(map(str, partitions_without_start))}."))
 
     def check_progress(self, fetched_offsets: Mapping[Any, int]) -> None:
-        """At each partition, once in a while: up to where was it fetched?"""
         for tp, offset in fetched_offsets.items():
             if tp in self._partitions:
                 self._partitions[tp].check_progress(offset)
 
     def report_stall(self) -> None:
-        """Nobody reads on, and nobody is about to: everything begins again."""
-        self._fail(LogUnavailable(f"Reading {self._topic} does not go on: no partitions come, or nobody resumes what came."))
+        """Fail so that the subscription restarts: fetching has stopped and nothing will resume it."""
+        self._fail(LogUnavailable(f"The consumer of {self._topic} is stalled: no partitions are assigned, or fetching was not resumed."))
 
     async def fetch_stored_offsets(self) -> dict[int, int]:
-        """By partition, as the tables know it: where they are behind what is committed, they have not seen it."""
+        """Return the next offset by partition that the tables store; lower than the committed one after a restore."""
         return await self._offset_store.fetch_offsets(self._group, self._topic)
 
     async def store_offsets(self, offsets: Mapping[Any, int]) -> bool:
-        """In the tables, before it is committed; whether it was. Another time it may be."""
+        """Store offsets in the tables before they are committed. Return False if that failed and is retried later."""
         try:
             await self._offset_store.store_offsets(self._group, self._topic, {tp.partition: offset for tp, offset in offsets.items()})
         except TransientError as error:
-            _log.warning("what is done of %s is acknowledged later: %s", self._topic, error.detail)
+            log.warning("commit_postponed", topic=self._topic, code=error.code, detail=error.detail)
             return False
         except AnabranchError as error:
             self._fail(error)
@@ -235,28 +252,28 @@ class PartitionAssignment:
         return True
 
     def record_committed(self, offsets: Mapping[Any, int]) -> None:
-        """The group's offsets, as the broker has taken them."""
         for tp, offset in offsets.items():
             if tp in self._partitions:
                 self._partitions[tp].committed_offset = offset
 
     async def close(self) -> None:
-        """For good."""
+        """Close all sinks and open no more."""
         self._is_closed = True
         await self.end()
 
     async def end(self) -> None:
-        """Everything is revoked. Returns when all sinks are closed."""
+        """Revoke all partitions. Return when all sinks are closed."""
         self.epoch += 1
         partitions, self._partitions = self._partitions, {}
         for outcome in await asyncio.gather(*(partition.close() for partition in partitions.values()), return_exceptions=True):
             if isinstance(outcome, Exception):
-                _log.error("a sink did not close", exc_info=outcome)
+                log.error("sink_close_failed", topic=self._topic, exc_info=outcome)
                 self._fail(outcome)
 
     def deliver(self, message: FaustMessage) -> None:
-        """Hand a message to its partition's sink; what was fetched under another assignment is left for whoever has it now."""
+        """Deliver a message to the sink of its partition."""
         partition = self._partitions.get(message.tp)
+        # Records fetched under an earlier assignment are dropped: the current owner fetches them.
         if partition is None or message.generation_id != self._generation:
             return
         try:

@@ -1,4 +1,4 @@
-"""A single Kafka node (KRaft) in a data folder, started, stopped and found again by whoever has the folder."""
+"""A single Kafka node (KRaft) in a data folder. Any process with access to the folder can start, find and stop it."""
 
 from __future__ import annotations
 
@@ -35,8 +35,11 @@ class BrokerStatus:
 
 
 class Broker:
-    """The node of one data folder. Its ports stay the same from start to start unless another one is asked for.
-    The process outlives the program that started it; `stop` works from any other. `properties` are Kafka's own, and come after ours."""
+    """The node of one data folder.
+
+    Its ports stay the same across starts unless `port` names another. The process outlives the program that
+    started it. `properties` are Kafka's own and override ours.
+    """
 
     def __init__(self, data_dir: Path, *, port: int = 0, heap_mb: int = 512, jars_dir: Path | None = None, properties: Mapping[str, str] | None = None) -> None:
         self.data_dir = data_dir.absolute()
@@ -51,10 +54,10 @@ class Broker:
 
     @property
     def bootstrap_servers(self) -> str:
-        """host:port. Raises ConfigurationError before the first start."""
+        """Return host:port. Raises ConfigurationError before the first start."""
         listener = self._read_saved_port("PLAINTEXT")
         if listener is None:
-            raise ConfigurationError(f"No Kafka was ever started in {self.data_dir}.", remedy="Start it with `anabranch kafka start`.")
+            raise ConfigurationError(f"Kafka has never been started in {self.data_dir}.", remedy="Start it with `anabranch kafka start`.")
         return f"127.0.0.1:{listener}"
 
     def status(self) -> BrokerStatus:
@@ -62,8 +65,11 @@ class Broker:
         return BrokerStatus(pid is not None, pid, self.bootstrap_servers if pid else None, self.log_file)
 
     async def start(self) -> None:
-        """Returns when the node answers; does nothing if it runs already. The first start fetches the jars (about a minute).
-        Raises ConfigurationError without Java or Maven, FatalError with the end of its log when it does not come up."""
+        """Start the node and wait until it answers; do nothing if it is running.
+
+        The first start fetches the jars (about a minute). Raises ConfigurationError without Java or Maven, and
+        FatalError with the end of the node's log if it does not start.
+        """
         if self._find_pid() is not None:
             return
         jars = await fetch_jars(self._jars_dir)
@@ -77,7 +83,7 @@ class Broker:
             raise
 
     async def stop(self) -> None:
-        """Ends the node, by force after 15 s; does nothing if none runs."""
+        """Stop the node, by SIGKILL after 15 s; do nothing if it is not running."""
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             if await self._terminate(signal_number):
                 break
@@ -96,21 +102,21 @@ class Broker:
         return False
 
     def _find_pid(self) -> int | None:
-        """The running node's process, or None. A recycled number is not taken for it: the command line names our configuration."""
         if self._process is not None:
             return self._process.pid if self._process.poll() is None else None
         with suppress(OSError, ValueError):
             pid = int(self._pid_file.read_text())
+            # The number may have been reused by another process; the node's command line names its configuration.
             if str(self._properties_file) in _read_command_line(pid):
                 return pid
         return None
 
     def _write_configuration(self) -> None:
         self.data_dir.mkdir(parents=True, exist_ok=True)
-        self.data_dir.chmod(0o700)  # its log holds what producers sent, in the clear
+        self.data_dir.chmod(0o700)  # topic `raw` is not encrypted
         settings = {
             "port": self._port or _find_free_port(self._read_saved_port("PLAINTEXT")),
-            # The controllers' addresses are part of the cluster's own metadata: this one never changes.
+            # The controller's address is part of the cluster metadata, so its port never changes.
             "controller_port": self._read_saved_port("CONTROLLER") or _find_free_port(None),
             "log_dir": self.data_dir / "log",
         }
@@ -154,17 +160,20 @@ class Broker:
             if self._find_pid() is None:
                 raise self._build_start_error("ended")
             await asyncio.sleep(_CHECK_INTERVAL_S)
-        raise self._build_start_error("does not answer")
+        raise self._build_start_error("did not answer")
 
     def _build_start_error(self, problem: str) -> FatalError:
         tail = self.log_file.read_text(errors="replace").strip()[-800:]
         return FatalError(
-            f"Kafka {problem} after its start; its log ends: {tail}", code="KAFKA_START", remedy=f"Read {self.log_file}; a taken port is changed with --port."
+            f"Kafka {problem} after its start. The end of its log: {tail}",
+            code="KAFKA_START",
+            remedy=f"Read {self.log_file}. If the port is taken, use --port.",
         )
 
 
 def _generate_cluster_id() -> str:
-    """A random id as Kafka writes them: 16 bytes in URL-safe base64, never with a dash in front (its tools would take it for an option)."""
+    """Generate 16 random bytes in URL-safe base64."""
+    # StorageTool parses an id with a leading dash as an option.
     while (cluster_id := base64.urlsafe_b64encode(uuid.uuid4().bytes).decode().rstrip("=")).startswith("-"):
         pass
     return cluster_id
@@ -181,7 +190,7 @@ def _find_free_port(preferred_port: int | None) -> int:
 
 
 async def _is_serving(port: int) -> bool:
-    """Whether a Kafka node serves requests there: it opens its port to requests when it has joined its cluster. Asks ApiVersions, version 0."""
+    """Whether a Kafka node answers ApiVersions (version 0), which it does only after it has joined its cluster."""
     try:
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
     except OSError:
@@ -197,7 +206,7 @@ async def _is_serving(port: int) -> bool:
 
 
 def _read_command_line(pid: int) -> str:
-    """What runs under this number; empty for a process that has ended and waits to be reaped. Raises OSError when there is none."""
+    """Return the command line of a process; empty for a zombie. Raises OSError if there is no such process."""
     process_dir = Path(f"/proc/{pid}")
     if Path("/proc/self").exists():
         return (process_dir / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")

@@ -1,4 +1,4 @@
-"""How to reach a Kafka cluster, in the words of both client libraries."""
+"""Connection settings of a Kafka cluster, for aiokafka and for librdkafka."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SaslMechanism = Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"]
 
 @dataclass(frozen=True, slots=True)
 class KafkaClientSettings:
-    """Topics and groups on the cluster carry `topic_prefix`; everybody else leaves it out. The `ssl_` files are PEM."""
+    """Connection settings. Only names on the cluster carry `topic_prefix`. The `ssl_` files are PEM."""
 
     bootstrap_servers: str
     topic_prefix: str = ""
@@ -43,7 +43,7 @@ class KafkaClientSettings:
         return self.security_protocol.endswith("SSL")
 
     def to_aiokafka_arguments(self) -> dict[str, Any]:
-        """Arguments of its clients. Reads the certificate files; raises ConfigurationError when they cannot be read."""
+        """Return arguments of aiokafka's clients. Raises ConfigurationError if a certificate file is unreadable."""
         arguments: dict[str, Any] = {"bootstrap_servers": self.bootstrap_servers, "security_protocol": self.security_protocol}
         if self.uses_sasl:
             arguments |= {"sasl_mechanism": self.sasl_mechanism, "sasl_plain_username": self.sasl_username, "sasl_plain_password": self.sasl_password}
@@ -52,7 +52,6 @@ class KafkaClientSettings:
         return arguments
 
     def to_librdkafka_config(self) -> dict[str, str]:
-        """Configuration of confluent-kafka's clients."""
         values = {
             "bootstrap.servers": self.bootstrap_servers,
             "security.protocol": self.security_protocol,

@@ -1,4 +1,4 @@
-"""What aiokafka's errors mean for us: wait, bury, or stop."""
+"""Conversion of aiokafka's errors: retry (LogUnavailable), dead-letter (LimitExceeded) or stop."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _TOO_LARGE_ERRORS = (errors.MessageSizeTooLargeError, errors.RecordListTooLargeE
 
 
 def translate_aiokafka_error(error: BaseException, action: str) -> AnabranchError:
-    """Our error for what a client raised. Anything that Kafka may get over by itself is LogUnavailable."""
+    """Convert an error of aiokafka. Errors that Kafka may recover from become LogUnavailable."""
     description = f"{action}: {type(error).__name__}: {error}"
     match error:
         case AnabranchError():
@@ -36,6 +36,6 @@ def translate_aiokafka_error(error: BaseException, action: str) -> AnabranchErro
                 description, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX."
             )
         case errors.UnsupportedVersionError() | errors.IncompatibleBrokerVersion():
-            return FatalError(description, code="KAFKA_VERSION", remedy="Kafka 2.1 or later is needed.")
+            return FatalError(description, code="KAFKA_VERSION", remedy="Use Kafka 2.1 or later.")
         case _:
             return LogUnavailable(description)

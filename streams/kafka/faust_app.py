@@ -1,24 +1,29 @@
-"""Faust, as the stages use it: one app is one consumer group that hands raw messages of one topic to an assignment.
+"""Faust app for one consumer group: passes the raw messages of one topic to a `PartitionAssignment`.
 
-It reads by Faust's agent and commits by Faust's acknowledgements, and sets right what would lose records or stand still:
+It consumes through a Faust agent and commits through Faust's acknowledgements. Faust and aiokafka would lose
+records or stall in these cases, which the subclasses below correct:
 
-- sinks are closed and offsets committed *before* partitions go: Faust forgets what was acknowledged since the last commit;
-- a partition of which nothing is committed yet is read from its beginning after each rebalance: Faust seeks to what is committed, and passes such ones over;
-- a fetch keeps the partitions that it was begun with, and flow is resumed for the assignment of now only: Faust drops what comes in between;
-- what is dropped on the way all the same is missed by its number, or by nothing having come of it, and read again (`assignment`); where nobody resumes
-  reading, it begins again;
-- a paused partition is asked for again at once, and polling goes on while all are paused: the group takes silence for death;
-- while partitions go and come, however long that takes, signs of life go on, and what the client cannot tell while nobody fetches is asked for: a join that
-  the broker refused would stand still for ever."""
+- Revocation: Faust forgets offsets acknowledged since the last commit. Sinks are closed and offsets are
+  committed before the partitions are given up.
+- Partitions without a committed offset: Faust does not seek them after a rebalance. They are read from their
+  first record.
+- Rebalance during a fetch: Faust drops the records. A fetch keeps the set of partitions that it started with,
+  and flow resumes for the current assignment only.
+- Records dropped in any other way: `assignment` detects the missing offsets and fetches them again. If nothing
+  resumes flow, the subscription restarts.
+- All partitions paused: aiokafka leaves the group if it is not polled. Polling continues.
+- Long rebalances: heartbeats and error checks continue, since aiokafka reports a refused join only to a caller
+  that fetches.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import AsyncIterable, Awaitable, Coroutine, Mapping
 from typing import Any
 
 import faust
+import structlog
 from aiokafka import AIOKafkaConsumer
 from faust.app.base import BootStrategy
 from faust.tables import TableManager
@@ -30,36 +35,37 @@ from mode.threads import MethodQueue, WorkerThread
 from streams.kafka.aiokafka_ext import keep_alive, seek_back, seek_to_first_unread
 from streams.kafka.assignment import PartitionAssignment
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 _PAUSED_POLL_S = 0.02
 _KEEP_ALIVE_INTERVAL_S = 0.5
 _MAX_IDLE_CHECKS = 20
 _STALL_TIMEOUT_S = 120.0
-"""So long nothing flows at most, whatever the reason: a rebalance, even one after the other, is over by then."""
+"""Longest time without flow before the subscription restarts; even consecutive rebalances are shorter."""
+# Faust ends its recovery task for good when a seek times out. aiokafka itself retries while the broker is down.
 _UNLIMITED_TIMEOUT_S = 1e9
-"""Faust takes a seek that was not done in time for its own end, and nothing is resumed any more. aiokafka tries for as long as the broker is away."""
+# Without a prefix Faust prefers APP_VERSION, BROKER_URL and the like from the environment over its arguments.
 _ENVIRONMENT_PREFIX = "ANABRANCH_FAUST_"
-"""Faust would take APP_VERSION, BROKER_URL and the like from the environment, whoever they are meant for, before what it is told here."""
+# aiokafka's `fetched_records` reads an empty set as "all partitions", so name one that does not exist.
 _NO_PARTITIONS = {TP("", -1)}
-"""aiokafka takes an empty set for all partitions."""
 
 
 class FetchThread(WorkerThread):
     def __init__(self, service: Any, **kwargs: Any) -> None:
         super().__init__(service, **kwargs)
-        self.daemon = True  # a process that has to end does not wait for a broker
+        # A thread blocked on an unreachable broker must not keep the process alive.
+        self.daemon = True
 
 
 class FaustConsumerThread(driver.AIOKafkaConsumerThread):
-    """The thread that fetches and sends heartbeats, however busy the event loop is."""
+    """Fetch and send heartbeats on a thread of its own, however busy the event loop is."""
 
     app: FaustApp
     mundane_level = "debug"
     Worker = FetchThread
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
-        """With its queue of calls, which both threads would make on demand: where they do it at once, one calls into a queue that nobody empties."""
         super().__init__(*args, **kwargs)
+        # Both threads would create the method queue lazily; if they race, calls go into a queue that is never drained.
         self._method_queue = MethodQueue(loop=self.thread_loop, beacon=self.beacon)
 
     def _create_worker_consumer(self, transport: Any) -> AIOKafkaConsumer:
@@ -69,35 +75,38 @@ class FaustConsumerThread(driver.AIOKafkaConsumerThread):
         assignment, epoch = self.app.assignment, self.app.assignment.epoch
         stored_offsets = await assignment.fetch_stored_offsets()
         committed_offsets, start_offsets = await self.call_thread(seek_to_first_unread, self._ensure_consumer(), stored_offsets)
-        if assignment.epoch == epoch:
+        if assignment.epoch == epoch:  # else a rebalance came meanwhile, and these offsets belong to the old assignment
             assignment.set_starts(start_offsets)
         return dict(committed_offsets)
 
     async def keep_alive(self) -> Mapping[TP, int]:
-        """As `look_after` says."""
         return {} if self._consumer is None else dict(await self.call_thread(keep_alive, self._consumer))
 
     async def seek_back(self, tp: TP, offset: int) -> int:
         return int(await self.call_thread(seek_back, self._ensure_consumer(), tp, offset))
 
     async def stop(self) -> None:
-        """Also while it is only just starting, which Faust passes over: the thread would then run for ever."""
+        # Faust skips a thread that is still starting, which would then run forever.
         while self._thread is not None and self._thread.is_alive() and not self._started.is_set():
             await asyncio.sleep(0.005)
         await super().stop()
 
     def on_crash(self, msg: str, *fmt: Any, **kwargs: Any) -> None:
-        """The app has the error; printing it too helps nobody."""
+        """Do nothing: the app raises the same error, and mode would print it a second time."""
 
     def _start_thread(self) -> None:
         try:
             super()._start_thread()
         except Exception as error:
-            _log.debug("the fetching thread ended with what the app crashed of: %r", error)
+            log.debug("fetch_thread_failed", error=repr(error))  # the app crashes with the same error
 
 
 class NoReadOffsets(dict[TP, int | None]):
-    """Of what was read last. Faust drops what comes again; here an assignment does."""
+    """Empty replacement for Faust's read offsets.
+
+    Faust drops every record below its read offset, also one fetched again on purpose; `PartitionAssignment`
+    drops duplicates instead.
+    """
 
     def __getitem__(self, tp: TP) -> None:
         return None
@@ -117,7 +126,7 @@ class FaustConsumer(driver.Consumer):
         return FaustConsumerThread(self, loop=self.loop, beacon=self.beacon)
 
     async def _commit(self, offsets: Mapping[TP, int]) -> bool:
-        """In the tables first: they never know less than the group has committed, unless they are from a backup."""
+        # Tables first: they may be ahead of the group's committed offsets, but behind them only after a restore.
         epoch = self.app.assignment.epoch
         if not await self.app.assignment.store_offsets(offsets):
             if epoch == self.app.assignment.epoch:
@@ -129,15 +138,15 @@ class FaustConsumer(driver.Consumer):
         return is_committed
 
     def _restore_acknowledgements(self, offsets: Mapping[TP, int]) -> None:
-        """Faust forgets acknowledgements that it has tried to commit."""
+        # Faust drops acknowledgements once it has tried to commit them.
         for tp, offset in offsets.items():
             if offset - 1 not in self._acked_index[tp]:
                 self._acked[tp].append(offset - 1)
                 self._acked_index[tp].add(offset - 1)
 
     async def _commit_offsets(self, offsets: Mapping[TP, int], start_new_transaction: bool = True) -> bool:
-        """Faust takes for committed what the group refused, too. A refusal that comes when the partitions have been assigned anew would make it
-        pass over the acknowledgements of all that is read again, and the stage would lag for ever."""
+        # Faust records an offset as committed even if the group refused it. After a rebalance it would then
+        # ignore the acknowledgements of every record read again, and the lag would never shrink.
         is_committed: bool = await super()._commit_offsets(offsets, start_new_transaction)
         if not is_committed:
             for tp in offsets:
@@ -145,6 +154,7 @@ class FaustConsumer(driver.Consumer):
         return is_committed
 
     async def on_partitions_revoked(self, revoked: set[TP]) -> None:
+        # Close sinks, then commit, then let Faust go on: it clears all acknowledgements on revocation.
         await self.app.assignment.end()
         await self.commit()
         await super().on_partitions_revoked(revoked)
@@ -154,14 +164,15 @@ class FaustConsumer(driver.Consumer):
         await super().on_partitions_assigned(assigned, generation_id)
 
     async def _execute_task(self, task: Awaitable[None]) -> None:
-        """One that ends by a cancellation that was meant for something that it waited for would be missed by nobody: commits, for example."""
         await super()._execute_task(task)
+        # mode swallows a CancelledError that leaked out of something awaited, so the commit loop, say, ends silently.
         if not self.should_stop and not self.crashed:
             self.app.assignment.report_stall()
 
     @Service.task
     async def _run_keep_alive(self) -> None:
-        """Faust does not fetch while partitions go and come, and aiokafka takes that for a member that hangs: it leaves the group, and does not join again."""
+        # Faust does not fetch during a rebalance. After max_poll_interval aiokafka leaves the group and never
+        # rejoins, since only a fetch would make it.
         idle_checks, last_flow_at = 0, self.loop.time()
         while not self.should_stop:
             fetched_offsets = await self._keep_alive()
@@ -175,7 +186,7 @@ class FaustConsumer(driver.Consumer):
             await self.sleep(_KEEP_ALIVE_INTERVAL_S)
 
     async def _keep_alive(self) -> Mapping[TP, int]:
-        """Of a client that waits for its broker in everything that it does, none comes."""
+        """Return fetched offsets by partition; empty if the client is blocked on an unreachable broker."""
         try:
             async with asyncio.timeout(_STALL_TIMEOUT_S):
                 return await self._thread.keep_alive()
@@ -184,13 +195,13 @@ class FaustConsumer(driver.Consumer):
             return {}
 
     def resume_flow(self) -> None:
-        """Where a rebalance meets the end of the one before, Faust resumes in its middle, and empties its queues when it resumes once more."""
+        # When rebalances overlap, Faust resumes in the middle of the second, then clears its queues on the next resume.
         if self._has_start_offsets:
             super().resume_flow()
 
     @property
     def _has_start_offsets(self) -> bool:
-        """Whether the group has given it partitions, and they are set to the places where they start; or it has none to give."""
+        """Whether each assigned partition has its start offset; also true for a member without partitions."""
         return self.app.assignment.is_ready or (self.app.assignment.epoch > 0 and not self.assignment())
 
     def _start_gap_task(self, add_gap: Coroutine[Any, Any, None]) -> None:
@@ -201,27 +212,29 @@ class FaustConsumer(driver.Consumer):
     async def _wait_next_records(self, timeout: float) -> tuple[Any, set[TP]]:
         if not self.flow_active:
             await self.wait_first(self.can_resume_flow.wait())
-        # Not Faust's own set, which is emptied on revocation while a fetch waits with it: that would take in all that is assigned next, and drop it here.
+        # A copy: Faust clears its own set on revocation while a fetch still waits with it, and aiokafka would
+        # then return records of all partitions assigned next, which Faust drops here.
         active_partitions = set(self._get_active_partitions())
+        # Short polls while some are paused, so that a resumed partition is fetched at once.
         has_paused = len(active_partitions) < len(self.assignment())
         records = await self._getmany(active_partitions or _NO_PARTITIONS, _PAUSED_POLL_S if has_paused else timeout)
         return records, active_partitions
 
     def refetch_from(self, tp: TP, offset: int) -> asyncio.Future[int]:
-        _log.info("%s is read again from %d", tp, offset)
+        log.info("partition_refetched", topic=tp.topic, partition=tp.partition, offset=offset)
         return asyncio.ensure_future(self._thread.seek_back(tp, offset))
 
     def skip_gap(self, tp: TP, start: int, end: int) -> None:
         self._start_gap_task(super()._add_gap(tp, start, end - 1))
 
     async def _add_gap(self, tp: TP, offset_from: int, offset_to: int) -> None:
-        """Faust takes for acknowledged whatever it has not seen; here it may be read again."""
+        """Do nothing: Faust would acknowledge offsets it has not seen, but they may only be fetched again."""
 
     def close(self) -> None:
-        """Faust asks for this when a rebalance meets a stop, and would close the client from the wrong thread; stopping closes it anyway."""
+        """Do nothing: Faust calls it from the wrong thread when a rebalance meets a stop; `stop` closes the client."""
 
     def verify_event_path(self, now: float, tp: TP) -> None:
-        """Faust calls a partition that has not committed for minutes an error; a slow model is none."""
+        """Do nothing: Faust logs an error if a partition has not committed for minutes, which a slow model may cause."""
 
 
 class FaustTransport(driver.Transport):
@@ -229,7 +242,7 @@ class FaustTransport(driver.Transport):
 
 
 class ConsumerOnlyStrategy(BootStrategy):
-    """No web server, and no producer: facts are published by the log."""
+    """Start neither web server nor producer: events are published through the log."""
 
     enable_kafka_producer = False
     enable_web = False
@@ -239,13 +252,13 @@ class NoTableManager(TableManager):
     mundane_level = "debug"
 
     async def on_start(self) -> None:
-        """As Faust's, less the second in which tables may be declared: there are none."""
+        # Faust's own waits a second for tables to be declared.
         await self._update_channels()
         await self.recovery.start()
 
 
 class FaustApp(faust.App):
-    """A member of a consumer group. `consumer_arguments` are aiokafka's."""
+    """One member of a consumer group. `consumer_arguments` are those of `AIOKafkaConsumer`."""
 
     BootStrategy = ConsumerOnlyStrategy
     mundane_level = "debug"
@@ -258,10 +271,12 @@ class FaustApp(faust.App):
             env_prefix=_ENVIRONMENT_PREFIX,
             broker="aiokafka://" + consumer_arguments["bootstrap_servers"].replace(",", ";aiokafka://"),
             loop=asyncio.get_running_loop(),
+            # Faust logs and acknowledges a value it cannot decode: decode in the stage, so that it becomes a dead letter.
             key_serializer="raw",
             value_serializer="raw",
             topic_disable_leader=True,
             topic_allow_declare=False,
+            # By default a rebalance waits for events in flight, which may take longer than the rebalance time-out.
             stream_wait_empty=False,
             broker_commit_interval=1.0,
             broker_session_timeout=consumer_arguments["session_timeout_ms"] / 1000,
@@ -273,6 +288,8 @@ class FaustApp(faust.App):
         self.agent(self.topic(topic, key_type=bytes, value_type=bytes), name=f"{group}-reader")(self._deliver_messages)
 
     async def _deliver_messages(self, stream: Any) -> None:
+        # noack: Faust would acknowledge each event as the loop goes on, whether or not the stage has finished it.
+        # Not `take()`: one exception there loses the rest of the stream (offsets committed, events never delivered).
         events: AsyncIterable[Any] = stream.noack().events()
         async for event in events:
             self.assignment.deliver(event.message)
@@ -285,4 +302,4 @@ class FaustApp(faust.App):
         return FaustTransport(self.conf.broker_consumer, self)
 
     def _create_directories(self) -> None:
-        """No tables, hence no folders."""
+        """Create none: they are for Faust's tables."""

@@ -1,12 +1,15 @@
-"""What consumer groups have committed. Asked by aiokafka: librdkafka 2.16 ends the whole process where a coordinator that is only coming up, or moves, answers an
-administrator's question for offsets that it is not the one to ask."""
+"""Committed offsets of consumer groups.
+
+Fetched by aiokafka: librdkafka 2.16 aborts the whole process if a coordinator that is starting or moving answers
+an administrative offset request with NOT_COORDINATOR.
+"""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from contextlib import suppress
 
+import structlog
 from aiokafka import TopicPartition
 from aiokafka.admin import AIOKafkaAdminClient
 
@@ -14,14 +17,14 @@ from schemas.errors import LogUnavailable
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.errors import translate_aiokafka_error
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 _TIMEOUT_S = 10.0
 _MAX_RETRIES = 30
 _RETRY_DELAY_S = 0.1
 
 
 class GroupOffsets:
-    """Of one event loop; nothing is connected before it is needed."""
+    """Reads committed offsets. Belongs to one event loop; connects on first use."""
 
     def __init__(self, settings: KafkaClientSettings) -> None:
         self._settings = settings
@@ -29,26 +32,27 @@ class GroupOffsets:
         self._connect_lock = asyncio.Lock()
 
     async def fetch_committed(self, group: str, topic: str, partition_count: int) -> dict[int, int]:
-        """By partition, those left out of which nothing is; names as the cluster has them. Tries again for a while: a group is moved from one broker to another."""
+        """Return the committed offset of each partition that has one. Names include the topic prefix."""
+        # Retry: a group's coordinator may be moving to another broker.
         for _ in range(_MAX_RETRIES):
             try:
                 return await self._fetch_once(group, topic, partition_count)
             except LogUnavailable as error:
-                _log.debug("asking again: %s", error.detail)
+                log.debug("request_retried", detail=error.detail)
                 await asyncio.sleep(_RETRY_DELAY_S)
         return await self._fetch_once(group, topic, partition_count)
 
     async def _fetch_once(self, group: str, topic: str, partition_count: int) -> dict[int, int]:
-        """A refusal of the whole question comes as an answer about nothing."""
         topic_partitions = [TopicPartition(topic, partition) for partition in range(partition_count)]
         try:
             client = await self._get_client()
             async with asyncio.timeout(_TIMEOUT_S):
                 offsets = await client.list_consumer_group_offsets(group, partitions=topic_partitions)
         except Exception as error:
-            raise translate_aiokafka_error(error, f"reading the offsets of group {group}") from error
+            raise translate_aiokafka_error(error, f"Reading the offsets of group {group} failed") from error
+        # aiokafka ignores the error code of a refused request and returns no partitions.
         if offsets.keys() != set(topic_partitions):
-            raise LogUnavailable(f"Kafka does not tell the offsets of group {group} now.")
+            raise LogUnavailable(f"Kafka refused to return the offsets of group {group}.")
         return {topic_partition.partition: offset_metadata.offset for topic_partition, offset_metadata in offsets.items() if offset_metadata.offset >= 0}
 
     async def _get_client(self) -> AIOKafkaAdminClient:

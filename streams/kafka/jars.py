@@ -1,4 +1,4 @@
-"""Apache Kafka's own server as jars from Maven Central, and the Java that runs them."""
+"""Apache Kafka's server as jars from Maven Central, and the Java runtime for it."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ _POM = resources.files(__package__) / "pom.xml"
 
 
 def read_kafka_version() -> str:
-    """The version pinned in `pom.xml`."""
+    """Read the version pinned in `pom.xml`."""
     tree = ElementTree.fromstring(_POM.read_text())
     return str(tree.findtext("{*}properties/{*}kafka"))
 
 
 def get_default_jars_dir() -> Path:
-    """A folder of this version, shared by all data folders of a user."""
+    """Return the user's folder for the jars of this version, shared by all data folders."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "anabranch" / f"kafka-{read_kafka_version()}"
 
 
 def find_java() -> str | None:
-    """The `java` of JAVA_HOME, else the first one on the path."""
+    """Find `java` in JAVA_HOME, else on the path."""
     home = os.environ.get("JAVA_HOME")
     if home and (java_path := shutil.which("java", path=str(Path(home) / "bin"))):
         return java_path
@@ -39,13 +39,16 @@ def find_java() -> str | None:
 
 
 def parse_java_major(version_text: str) -> int | None:
-    """The feature release in what `java -version` prints: 17 for "17.0.15", 8 for "1.8.0_392"."""
+    """Parse the feature release from the output of `java -version`: 17 for "17.0.15", 8 for "1.8.0_392"."""
     match = re.search(r'version "(?:1\.)?(\d+)', version_text)
     return int(match[1]) if match else None
 
 
 def find_missing_prerequisite(jars_dir: Path | None = None) -> str | None:
-    """What this machine lacks to run Kafka, in one sentence, or None. Maven counts only while the jars are not there."""
+    """Describe in one sentence what this machine lacks to run Kafka, or return None.
+
+    Maven is needed only until the jars are fetched.
+    """
     java_path = find_java()
     if java_path is None:
         return f"Java {MIN_JAVA_VERSION} or later is not installed (no `java` on the path and no JAVA_HOME)."
@@ -59,8 +62,10 @@ def find_missing_prerequisite(jars_dir: Path | None = None) -> str | None:
 
 
 async def fetch_jars(jars_dir: Path) -> Path:
-    """The folder with all jars; fetched by Maven when it is not there yet. Several may fetch at once: the folder appears complete or not at all.
-    Raises ConfigurationError when Java or Maven is missing or Maven fails."""
+    """Return the folder with all jars, fetching them by Maven if it does not exist (about a minute).
+
+    Several processes may fetch at once. Raises ConfigurationError if Java or Maven is missing or Maven fails.
+    """
     problem = await asyncio.to_thread(find_missing_prerequisite, jars_dir)
     if problem:
         raise ConfigurationError(
@@ -73,6 +78,7 @@ async def fetch_jars(jars_dir: Path) -> Path:
 
 
 async def _download(jars_dir: Path) -> None:
+    # Into a scratch folder that is renamed at the end, so that the folder appears complete or not at all.
     with tempfile.TemporaryDirectory(dir=jars_dir.parent) as scratch, resources.as_file(_POM) as pom:
         download_dir = Path(scratch) / "jars"
         arguments = ["-B", "-q", "-f", str(pom), "dependency:copy-dependencies", "-DincludeScope=runtime", f"-DoutputDirectory={download_dir}"]
@@ -80,9 +86,9 @@ async def _download(jars_dir: Path) -> None:
         output, _ = await process.communicate()
         if process.returncode != 0:
             raise ConfigurationError(
-                f"Maven could not fetch Kafka's jars: {output.decode(errors='replace').strip()[-600:]}",
+                f"Maven failed to fetch Kafka's jars: {output.decode(errors='replace').strip()[-600:]}",
                 code="KAFKA_JARS",
-                remedy="Check that Maven Central or a mirror named in ~/.m2/settings.xml can be reached, and start again.",
+                remedy="Check that Maven Central, or a mirror in ~/.m2/settings.xml, is reachable, and try again.",
             )
         _move_into_place(download_dir, jars_dir)
 
@@ -91,5 +97,5 @@ def _move_into_place(download_dir: Path, jars_dir: Path) -> None:
     try:
         download_dir.rename(jars_dir)
     except OSError:
-        if not jars_dir.is_dir():  # else somebody else was faster, with the same jars
+        if not jars_dir.is_dir():  # else another process was faster, with the same jars
             raise

@@ -1,4 +1,4 @@
-"""The log on Kafka."""
+"""`EventLog` on Kafka."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["KafkaLog", "KafkaClientSettings"]
 
 
 class KafkaLog:
-    """An `EventLog`. It belongs to the event loop that appends or asks for a group first; nothing is connected before it is needed."""
+    """An `EventLog` on Kafka. Belongs to the event loop that uses it first; connects on first use."""
 
     def __init__(self, settings: KafkaClientSettings, *, append_timeout_s: float = 30.0) -> None:
         self._settings = settings
@@ -62,15 +62,15 @@ class KafkaLog:
         return await self._admin.query_topic_config(fetch_min_retention, topic)
 
     async def fetch_loss_settings(self, topic: str) -> Mapping[str, str] | None:
-        """The settings by which the topic loses records, as Kafka names them; None where the cluster does not let us look."""
+        """Return the settings by which the topic loses records, by Kafka's names; None if access is denied."""
         return await self._admin.query_topic_config(fetch_loss_settings, topic)
 
     async def fetch_grants(self) -> list[Grant] | None:
-        """See `KafkaAdmin.grants`."""
+        """See `KafkaAdmin.fetch_grants`."""
         return await self._admin.fetch_grants()
 
     async def list_topics(self) -> list[str]:
-        """That are there, those of generations included."""
+        """Return all topics, those of generations included."""
         return await self._admin.list_topics()
 
     async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
@@ -81,7 +81,7 @@ class KafkaLog:
         return await self._group_offsets.fetch_committed(prefix + group, prefix + topic, await self._admin.fetch_partition_count(topic))
 
     async def wait_until_reachable(self, timeout_s: float) -> None:
-        """Raises LogUnavailable where no broker answers in time."""
+        """Wait for a broker to answer. Raises LogUnavailable on time-out."""
         await self._admin.wait_until_reachable(timeout_s)
 
     async def close(self) -> None:
@@ -90,7 +90,7 @@ class KafkaLog:
         await self._producer.close()
 
     async def _clamp_ranges(self, topic: str, start: Mapping[int, int] | None, end: Mapping[int, int] | None) -> dict[int, tuple[int, int]]:
-        """What of the asked-for is there."""
+        """Limit the requested ranges to the offsets that exist."""
         return {
             partition: (max(first_offset, (start or {}).get(partition, first_offset)), min(end_offset, (end or {}).get(partition, end_offset)))
             for partition, (first_offset, end_offset) in (await self.fetch_offset_bounds(topic)).items()

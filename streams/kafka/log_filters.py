@@ -1,11 +1,11 @@
-"""Logging of the libraries underneath: what matters is raised, the rest would drown everything else."""
+"""Log levels and rate limits for the Kafka libraries: their errors are raised, their log lines are noise."""
 
 from __future__ import annotations
 
 import logging
 
+# mode names a service's logger after the module of its class, hence our own for `FaustApp`.
 _VERBOSE_LOGGERS = ("faust", "mode", "aiokafka", "streams.kafka.faust_app")
-"""Faust's app logs under the name of the module of our subclass."""
 _RATE_LIMITED_LOGGERS = (
     "streams.kafka.subscriber",
     "aiokafka",
@@ -15,27 +15,29 @@ _RATE_LIMITED_LOGGERS = (
     "aiokafka.producer.sender",
 )
 _RATE_LIMIT_S = 30.0
+# librdkafka logs every refused connection, hundreds a minute.
 librdkafka_logger = logging.getLogger("librdkafka")
-"""For its clients. It writes a line for every refused connection, hundreds a minute; what matters of them is raised."""
 librdkafka_logger.setLevel(logging.CRITICAL)
 
 
 class RateLimitFilter(logging.Filter):
-    """Lets each message text pass once in 30 s: while a broker is away, aiokafka says so thirty times a second, and we each second."""
+    """Pass each event or message text once in 30 s: aiokafka logs an unreachable broker thirty times a second."""
 
     def __init__(self) -> None:
         super().__init__()
         self._last_logged: dict[str, float] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
-        if record.created - self._last_logged.get(str(record.msg), 0.0) < _RATE_LIMIT_S:
+        # structlog passes its event dictionary as the message.
+        text = str(record.msg.get("event") if isinstance(record.msg, dict) else record.msg)
+        if record.created - self._last_logged.get(text, 0.0) < _RATE_LIMIT_S:
             return False
-        self._last_logged[str(record.msg)] = record.created
+        self._last_logged[text] = record.created
         return True
 
 
 def install_log_filters() -> None:
-    """For this process, once. A level that somebody has set stays."""
+    """Install levels and filters once per process. Levels that are set already stay."""
     for name in _VERBOSE_LOGGERS:
         if logging.getLogger(name).level == logging.NOTSET:
             logging.getLogger(name).setLevel(logging.ERROR)

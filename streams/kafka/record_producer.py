@@ -16,16 +16,16 @@ from schemas.records import Position, Record
 from streams.kafka.client_settings import KafkaClientSettings
 from streams.kafka.errors import translate_aiokafka_error
 
-# Ours are below 900 KB; Kafka's own default is the limit of most clusters.
+# Our events are below 900 KB; most clusters have Kafka's default limit, which is this.
 _MAX_REQUEST_BYTES = 1_048_576
 _BATCH_BYTES = 131_072
 
 
 class RecordProducer:
-    """One producer of one event loop, started with the first append."""
+    """An aiokafka producer. Belongs to one event loop; starts with the first append."""
 
     def __init__(self, settings: KafkaClientSettings, check_topic: Callable[[str], Awaitable[object]], *, timeout_s: float) -> None:
-        """`look_for` raises ConfigurationError where a broker says that there is no such topic."""
+        """`check_topic` raises ConfigurationError if a broker confirms that the topic does not exist."""
         self._settings = settings
         self._check_topic = check_topic
         self._timeout_s = timeout_s
@@ -33,22 +33,26 @@ class RecordProducer:
         self._producer: AIOKafkaProducer | None = None
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
-        """As `EventLog.append`. Raises LogUnavailable when Kafka has not confirmed everything in time; what was handed over may arrive later all the same."""
+        """See `EventLog.append`. Raises LogUnavailable on time-out; the records may still be written later."""
         if not records:
             return []
         try:
             async with asyncio.timeout(self._timeout_s):
                 return await self._send(await self._get_producer(), records)
         except TimeoutError as error:
-            raise LogUnavailable(f"Kafka has not confirmed {len(records)} records for {records[0].topic} in {self._timeout_s:g} s.") from error
+            raise LogUnavailable(
+                f"Kafka did not confirm {len(records)} records for {records[0].topic} within {self._timeout_s:g} s. They may still be written."
+            ) from error
         except UnknownTopicOrPartitionError as error:
+            # aiokafka raises this also if no broker answers, so ask a broker before believing it.
             for topic in dict.fromkeys(record.topic for record in records):
                 await self._check_topic(topic)
-            raise LogUnavailable(f"appending to {records[0].topic}: no broker has said in time where this topic is.") from error
+            raise LogUnavailable(f"Appending to {records[0].topic} failed: no broker returned its metadata in time.") from error
         except (KafkaError, OSError) as error:
-            translated_error = translate_aiokafka_error(error, f"appending to {records[0].topic}")
+            translated_error = translate_aiokafka_error(error, f"Appending to {records[0].topic} failed")
+            # An idempotent producer that is fenced or out of sequence refuses every later append: start a new one.
             if isinstance(translated_error, LogUnavailable) and not getattr(error, "retriable", True):
-                await self.close()  # an idempotent producer that lost its place (fenced, out of sequence) refuses everything from then on
+                await self.close()
             raise translated_error from error
 
     async def close(self) -> None:
@@ -79,7 +83,7 @@ class RecordProducer:
             compression_type="lz4",
             max_batch_size=_BATCH_BYTES,
             max_request_size=_MAX_REQUEST_BYTES,
-            request_timeout_ms=int(self._timeout_s * 500),
+            request_timeout_ms=int(self._timeout_s * 500),  # half of ours, so that a lost request is retried once
         )
 
     async def _send(self, producer: AIOKafkaProducer, records: Sequence[Record]) -> list[Position]:
@@ -87,6 +91,7 @@ class RecordProducer:
         try:
             for record in records:
                 confirmations.append(await self._send_record(producer, record))
+            # shield: cancelling aiokafka's own future would not unsend the record.
             metadata_list = await asyncio.gather(*(asyncio.shield(confirmation) for confirmation in confirmations))
         except BaseException:
             for confirmation in confirmations:
@@ -101,6 +106,6 @@ class RecordProducer:
 
 
 def _consume_exception(confirmation: asyncio.Future[Any]) -> None:
-    """Nobody waits for it any more, so that its failure is nobody's surprise."""
+    """Retrieve the exception so that asyncio does not log it."""
     if not confirmation.cancelled():
         confirmation.exception()

@@ -1,12 +1,12 @@
-"""Reading for stages: consumer groups in Faust apps, several in one event loop."""
+"""`Subscriber` on Kafka: each subscription runs a Faust app, several in one event loop."""
 
 from __future__ import annotations
 
 import asyncio
-import logging
 from collections.abc import Callable
 from typing import Any
 
+import structlog
 from aiokafka.coordinator.assignors.roundrobin import RoundRobinPartitionAssignor
 
 from schemas.errors import LogUnavailable, TransientError
@@ -18,25 +18,28 @@ from streams.kafka.errors import translate_aiokafka_error
 from streams.kafka.faust_app import FaustApp
 from streams.kafka.log_filters import install_log_filters
 
-_log = logging.getLogger(__name__)
+log = structlog.get_logger(__name__)
 _RETRY_DELAY_S = 1.0
 _STOP_TIMEOUT_S = 10.0
 _CANCEL_TIMEOUT_S = 2.0
 _HEARTBEAT_INTERVAL_MS = 500
-"""Members learn of a rebalance by their next heartbeat; a stop in the middle of one waits that long."""
+"""Members learn of a rebalance from their next heartbeat, and a stop during a rebalance waits as long."""
 _REBALANCE_TIMEOUT_MS = 30_000
+# The broker holds a join request for up to the rebalance time-out. A member that gives up earlier joins a second
+# time, and its first, abandoned membership delays the next rebalance.
 _REQUEST_MARGIN_MS = 10_000
-"""A broker keeps who joins waiting as long as a rebalance may take. Who gives up before that joins a second time, and the first, whom nobody is, holds up the
-next rebalance."""
+# A starting broker may list no topics. A group leader that sees none assigns nothing until its metadata expires.
 _METADATA_MAX_AGE_MS = 15_000
-"""A broker that is only coming up may show no topic yet, and who leads the group then gives nobody anything, until the cluster is looked at again."""
 _MAX_POLL_RECORDS = 100
-"""Messages of a fetch that are handed over before a full sink can stop the rest."""
+"""Messages of a fetch that are delivered before a full sink can stop the rest."""
 
 
 class FaustSubscriber:
-    """A `Subscriber`. A worker that dies without a word is missed after `session_timeout_s`; a slow one never is. Where `reached` is behind what a group has
-    committed, it reads again from there."""
+    """A `Subscriber` on Kafka.
+
+    A killed worker loses its partitions after `session_timeout_s`; a slow one never does, since heartbeats have a
+    thread of their own. If `offset_store` is behind the group's committed offset, reading starts at the stored one.
+    """
 
     def __init__(
         self, settings: KafkaClientSettings, *, session_timeout_s: float = 20.0, max_poll_interval_s: float = 300.0, offset_store: OffsetStore | None = None
@@ -48,7 +51,7 @@ class FaustSubscriber:
         install_log_filters()
 
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription:
-        """The group's name on the cluster has the topic prefix too."""
+        # On the cluster, groups carry the topic prefix too.
         prefix = self._settings.topic_prefix
 
         def create_assignment() -> PartitionAssignment:
@@ -57,7 +60,7 @@ class FaustSubscriber:
         return FaustSubscription(prefix + group, prefix + topic, create_assignment, self.build_consumer_arguments(prefix + group))
 
     def build_consumer_arguments(self, group: str) -> dict[str, Any]:
-        """Of aiokafka, for a member of this group of the cluster."""
+        """Build the arguments of `AIOKafkaConsumer` for a member of this group (name with prefix)."""
         session_ms = int(self._session_timeout_s * 1000)
         return self._settings.to_aiokafka_arguments() | {
             "group_id": group,
@@ -78,7 +81,7 @@ class FaustSubscriber:
 
 
 class FaustSubscription:
-    """As `Subscription`; runs once at a time."""
+    """A `Subscription` on Kafka. Call `run` once at a time."""
 
     def __init__(self, group: str, cluster_topic: str, create_assignment: Callable[[], PartitionAssignment], consumer_arguments: dict[str, Any]) -> None:
         self._group = group
@@ -87,12 +90,12 @@ class FaustSubscription:
         self._consumer_arguments = consumer_arguments
 
     async def run(self) -> None:
-        """As `Subscription.run`; also raises what a sink raises, which is a bug."""
+        """See `Subscription.run`. Also raises errors of a sink, which are bugs."""
         while True:
             try:
                 await self._consume()
             except TransientError as error:
-                _log.warning("reading of %s by %s was interrupted and begins again: %s", self._cluster_topic, self._group, error.detail)
+                log.warning("subscription_restarted", topic=self._cluster_topic, group=self._group, code=error.code, detail=error.detail)
                 await asyncio.sleep(_RETRY_DELAY_S)
 
     async def _consume(self) -> None:
@@ -102,6 +105,7 @@ class FaustSubscription:
         try:
             await self._wait_for_failure(app_task, assignment)
         finally:
+            # shield: a cancelled stop would leave the fetch thread and the group membership behind.
             await asyncio.shield(_stop_app(app, app_task, assignment))
 
     async def _wait_for_failure(self, app_task: asyncio.Task[None], assignment: PartitionAssignment) -> None:
@@ -109,34 +113,35 @@ class FaustSubscription:
         if assignment.failure.done():
             return assignment.failure.result()
         if app_task.cancelled():
-            raise LogUnavailable("Faust was broken off by what it waited for")
+            raise LogUnavailable(f"The Faust app of {self._cluster_topic} was cancelled.")
         try:
             return app_task.result()
         except Exception as error:
-            raise translate_aiokafka_error(error, f"reading {self._cluster_topic} as {self._group}") from error
+            raise translate_aiokafka_error(error, f"Reading {self._cluster_topic} as {self._group} failed") from error
 
 
 async def _run_app(app: FaustApp) -> None:
-    """Runs the app; raises why it ended."""
+    """Run the app until it ends, and raise its error."""
     await app.start()
     await app.wait_until_stopped()
-    raise app.crash_reason or LogUnavailable("Faust stopped without a reason")
+    raise app.crash_reason or LogUnavailable("The Faust app stopped without an error.")
 
 
 async def _stop_app(app: FaustApp, app_task: asyncio.Task[None], assignment: PartitionAssignment) -> None:
-    """Sinks first: what they acknowledged up to now is then committed. Faust is waited for no longer than is good: in the middle of a rebalance
-    some of its tasks take a cancellation for something else."""
-    await assignment.close()
+    await assignment.close()  # first, so that the app's stop commits what the sinks acknowledged
     stop_task = asyncio.create_task(app.stop())
+    # With a time-out: during a rebalance some of Faust's tasks swallow their cancellation.
     _, unfinished_tasks = await asyncio.wait({stop_task, app_task}, timeout=_STOP_TIMEOUT_S)
     for task in unfinished_tasks:
         task.cancel()
     if unfinished_tasks:
         await asyncio.wait(unfinished_tasks, timeout=_CANCEL_TIMEOUT_S)
-        _log.warning("the reader did not stop in %g s; what it acknowledged last may be read again", _STOP_TIMEOUT_S)
+        # The last acknowledgements may be uncommitted; their records are then read again.
+        log.warning("subscription_stop_timed_out", timeout_s=_STOP_TIMEOUT_S)
     elif (error := stop_task.exception()) is not None:
-        _log.warning("stopping the reader failed; what it acknowledged last may be read again: %r", error)
+        log.warning("subscription_stop_failed", error=repr(error))
+    # Retrieve exceptions that were raised or logged already, so that asyncio does not log them.
     if app_task.done() and not app_task.cancelled():
-        app_task.exception()  # raised already, or the end that was asked for
+        app_task.exception()
     if assignment.failure.done():
-        assignment.failure.exception()  # raised or logged already
+        assignment.failure.exception()

@@ -88,7 +88,13 @@ def test_repeated_outage_is_logged_at_intervals() -> None:
     assert passed == [True, False, True, False, True]
 
 
-def make_log_record(created: float, text: str) -> logging.LogRecord:
+def test_structlog_events_are_limited_by_event_name() -> None:
+    rate_limit = RateLimitFilter()
+    passed = [rate_limit.filter(make_log_record(1_000_000, {"event": "subscription_restarted", "attempt": attempt})) for attempt in (1, 2)]
+    assert passed == [True, False]
+
+
+def make_log_record(created: float, text: str | dict[str, object]) -> logging.LogRecord:
     return logging.makeLogRecord({"msg": text, "created": created})
 
 
