@@ -1,6 +1,6 @@
-"""Write the generated parts of the docs: `python -m docs.generate [--check]`.
+"""Write the generated sections of the docs: `python -m docs.generate [--check]`.
 
-A part stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; everything else in a file is written by hand.
+A section stands between `<!-- generated: NAME -->` and `<!-- end: NAME -->`; the rest of a file is written by hand.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from docs.tables import GENERATED_SECTIONS, ROOT
 
 
 def replace_section(text: str, name: str, content: str) -> str:
-    """Raises ValueError where the markers are missing."""
+    """Replace one generated section. Raises ValueError if its markers are missing."""
     pattern = re.compile(rf"(<!-- generated: {name} -->\n).*?(\n?<!-- end: {name} -->)", re.DOTALL)
     if len(pattern.findall(text)) != 1:
-        raise ValueError(f"the markers of {name} are not there exactly once")
+        raise ValueError(f"Expected the markers of {name} exactly once.")
     return pattern.sub(lambda found: f"{found[1]}{content}\n{found[2].lstrip()}", text)
 
 
 def find_outdated_files() -> dict[str, str]:
-    """File → its text as it should be, for those that hold something else."""
+    """Return the up-to-date text of each file whose generated sections differ from the code."""
     wanted = {}
     for path, parts in GENERATED_SECTIONS.items():
         before = text = (ROOT / path).read_text(encoding="utf-8")

@@ -1,4 +1,4 @@
-"""The parts of the docs that follow from the code, as Markdown. `docs/generate.py` puts them between their markers."""
+"""Render the generated sections of the docs as Markdown; `docs/generate.py` puts them between their markers."""
 
 from __future__ import annotations
 
@@ -31,6 +31,7 @@ OUTCOME_EVENTS = {
     "make_removed_outcome": ("document.removed",),
     "make_final_outcomes": ("document.indexed", "document.superseded"),
 }
+"""Outcome events that each constructor in `processors/outcomes.py` emits."""
 EXTERNAL_READERS = {"outcomes": "producers"}
 ORDERING_POLICIES = {
     "door": "once for each `ce_id`",
@@ -46,9 +47,9 @@ def format_table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def format_topology() -> str:
-    """One row a stage: what its file says it reads, writes and states."""
+    """List the topic, ordering policy, rows and events of each stage."""
     return format_table(
-        ("stage", "reads", "an event counts", "writes", "states"),
+        ("stage", "reads", "applies an event", "writes", "emits"),
         [
             (
                 f"`{stage.name}`",
@@ -65,14 +66,14 @@ def format_topology() -> str:
 def format_topics() -> str:
     by_topic = {name: [stage.name for stage in STAGES if stage.topic == name] for name in get_partition_counts(1)}
     return format_table(
-        ("topic", "carries", "partitions", "kept", "read by"),
+        ("topic", "carries", "partitions", "retention", "read by"),
         [
             (
                 f"`{name}`",
                 _format_code(event.event_type() for event in list_event_classes() if event.topic == name),
                 "`KAFKA__PARTITIONS`" if name in DOCUMENT_TOPICS else "1",
-                f"{RETENTION_MS[name] // 86_400_000} days" if name in RETENTION_MS else "for ever",
-                _format_code(readers) or EXTERNAL_READERS.get(name, "nobody yet"),
+                f"{RETENTION_MS[name] // 86_400_000} days" if name in RETENTION_MS else "forever",
+                _format_code(readers) or EXTERNAL_READERS.get(name, "none"),
             )
             for name, readers in by_topic.items()
         ],
@@ -84,7 +85,7 @@ def format_settings() -> str:
 
 
 def format_commands() -> str:
-    """Every command with its options, but for those that all of them take."""
+    """List every command with its options, except those that all commands share."""
     with _override_program_name("anabranch"):
         text = build_app().generate_docs(output_format="markdown", heading_level=2, usage_name="anabranch")
     body = text[text.index("\n", text.index("**Commands**")) :]
@@ -119,7 +120,7 @@ _COMMON_OPTIONS = tuple(f"* `--{name}" for name in ("data ", "config ", "tenant 
 
 @contextmanager
 def _override_program_name(name: str) -> Iterator[None]:
-    """Usage lines are made of how the process was started."""
+    """Usage lines contain the program name from `sys.argv`."""
     given, sys.argv = sys.argv, [name]
     try:
         yield
@@ -136,7 +137,7 @@ def _drop_empty_sections(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _list_imports(stage: Stage, module: str) -> list[str]:
-    """Names that the stage's file imports from a module: what it can write and state is among them."""
+    """List the names that the stage's file imports from a module: a superset of the rows and events it creates."""
     home = sys.modules[_get_module_name(stage)]
     tree = ast.parse(inspect.getsource(home))
     return [alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module == module for alias in node.names]
@@ -153,10 +154,10 @@ def _list_row_types(stage: Stage) -> list[str]:
 def _list_emitted_events(stage: Stage) -> list[str]:
     classes = {event.__name__: event for event in list_event_classes()}
     own = [classes[name] for name in _list_imports(stage, "schemas.events") if name in classes]
-    facts = [event.event_type() for event in own if event.topic != stage.topic]
+    emitted = [event.event_type() for event in own if event.topic != stage.topic]
     version = {event.name: event.event_type() for event in list_event_classes() if event.topic == "outcomes"}
     outcomes = [version[name] for helper in _list_imports(stage, "processors.outcomes") for name in OUTCOME_EVENTS[helper]]
-    return list(dict.fromkeys([*facts, *outcomes]))
+    return list(dict.fromkeys([*emitted, *outcomes]))
 
 
 def _iterate_settings(model: type[BaseModel], path: tuple[str, ...]) -> Iterator[tuple[str, str, str, str]]:
@@ -198,7 +199,7 @@ def _format_endpoint(path: str, method: str, call: dict[str, Any]) -> str:
 
 
 def _list_stream_descriptions(call: dict[str, Any]) -> list[str]:
-    """What is said of answers that are no JSON."""
+    """List the descriptions of responses that are not JSON."""
     contents = [content for response in call["responses"].values() for content in response.get("content", {}).values()]
     return [
         content["schema"]["description"] for content in contents if content.get("schema", {}).get("type") == "string" and "description" in content["schema"]

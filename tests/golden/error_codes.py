@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-PACKAGES = ("schemas", "sql", "streams", "engines", "processors", "retrieval", "evaluation", "api", "anabranch")
+PACKAGES = ("schemas", "sql", "streams", "engines", "processors", "retrieval", "evaluation", "services", "api", "anabranch")
 CODE = re.compile(r"^[A-Z][A-Z0-9]*(_[A-Z0-9]+)*$")
 
 
