@@ -1,4 +1,5 @@
--- The latest revision of a document. Readers that held by an amendment go on holding for the revisions that they held for.
+-- Store a revision as the latest of its document.
+-- Readers set by an amendment are first copied to the revisions that they applied to.
 with kept as (
   update document_revisions r set readers = d.readers from documents d where d.id = $1 and r.document_id = $1 and 'readers' = any (d.amended)
 )

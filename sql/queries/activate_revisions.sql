@@ -1,5 +1,7 @@
--- Of these revisions, make those visible that have all their chunk and vector parts, forward only: the pointer, the lexical statistics (the new words,
--- less those of the revision before), and the flip that is told again while the reaction to event $5 is owed. `follows`: older ones have left rows.
+-- Activate the revisions that have all chunk and vector parts; the pointer only moves forward.
+-- Also adds the new words to the lexical statistics, subtracts those of the previous revision, and stores the
+-- visibility change with event $5, whose pending reaction reads it again. `follows`: rows of older revisions
+-- exist.
 with candidate as (
   select document_id, ord::bigint[] as ord, tenant, event_id from unnest($2::uuid[], $3::text[], $4::text[], $5::uuid[]) k (document_id, ord, tenant, event_id)
 ), complete as (

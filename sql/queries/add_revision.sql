@@ -1,4 +1,4 @@
--- A revision as it was accepted.
+-- Store an accepted revision.
 insert into document_revisions (
   document_id, ord, revision, tenant, title, filename, media_type, content_sha256, blob, fields, forced, event_id, source, accepted_id, received_at,
   log_topic, log_partition, log_offset, readers)

@@ -1,4 +1,4 @@
--- Rows to lock for documents that no accepted event has made yet.
+-- Insert rows to lock for documents that have none.
 insert into documents (id, tenant)
 select id, tenant from unnest($1::uuid[], $2::text[]) stub (id, tenant) order by id
 on conflict do nothing

@@ -1,4 +1,5 @@
--- Note that group $1 has come up to offsets $4 of topic $2, partitions $3, unless less is known of one of them than $5. Returns those of which less is known.
+-- Advance the offsets of a group; returns partitions whose stored offset is lower than expected.
+-- $1 group, $2 topic, $3 partitions, $4 offsets, $5 expected offsets.
 with told as (
   select * from unnest($3::int[], $4::bigint[], $5::bigint[]) t (partition, next_offset, expected)
 ), missed as (

@@ -1,2 +1,2 @@
--- What is said of these documents beside their revisions.
+-- Amendments of these documents.
 select document_id, ord, accepted_id, said, by_revision from document_amendments where document_id = any($1::uuid[])

@@ -1,4 +1,4 @@
--- Append records in the order given, wake the readers of their topics, and return the positions in that order.
+-- Append records in order, notify readers of their topics, and return the positions in that order.
 with appended as (
   insert into events (topic, key, headers, value)
   select r.topic, r.key, r.headers::jsonb, r.value

@@ -1,4 +1,4 @@
--- Take what is older than these revisions out of the derived tables; texts of chunks and their parents go into the history.
+-- Delete rows of revisions older than these, and move the texts of chunks and parents into the history.
 with k as (
   select document_id, ord::bigint[] as ord from unnest($2::uuid[], $3::text[]) k (document_id, ord)
 ), gone as (

@@ -1,5 +1,6 @@
--- Before a generation is dropped: the texts that answers of its time were made from go into the history, where no other generation holds them; those of
--- generations that went before as well, whose texts it may have held since.
+-- Copy texts that recorded answers used, and that no other generation has, into the history.
+-- Run before generation $1 is dropped. Includes texts used in earlier, dropped generations, which this one may
+-- share.
 with others as materialized (
   select coalesce(array_agg(name), '{}') as names from generations where name <> $1 and state in ('live', 'standby', 'shadow')
 ), asked as (

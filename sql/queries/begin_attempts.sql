@@ -1,4 +1,6 @@
--- A worker begins to react to these events again. A crash of the worker loses nothing that is committed here; only one of the server could, so nothing waits for its disk.
+-- Record that a worker starts another attempt at these reactions.
+-- synchronous_commit = off: a worker crash loses nothing that is committed, and losing a count in a server crash
+-- is harmless.
 with unsynced as (
   select set_config('synchronous_commit', 'off', true)
 )

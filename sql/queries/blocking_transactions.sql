@@ -1,4 +1,4 @@
--- Transactions that have kept tables of ours from being written, or read, for $1 seconds; the oldest first.
+-- Transactions that have blocked writes to our tables, or reads, for $1 seconds, oldest first.
 select l.pid, coalesce(a.application_name, 'prepared') as application, coalesce(a.state, 'prepared') as state,
        extract(epoch from clock_timestamp() - coalesce(a.xact_start, p.prepared))::float8 as seconds, coalesce(left(a.query, 200), p.gid) as query,
        array_agg(distinct c.relname::text order by c.relname::text) as tables, bool_or(l.mode = 'AccessExclusiveLock') as unreadable

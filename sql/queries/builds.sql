@@ -1,4 +1,4 @@
--- How generations that are not dropped are being built, the oldest first; one by name ($1).
+-- Builds of generations that are not dropped, oldest first; or of generation $1.
 select
   g.name, g.config, g.how, g.topics, g.state, g.base, g.purpose, coalesce(b.phase, 'loading') as phase, coalesce(b.paused, false) as paused,
   b.events_per_second, coalesce(b.keep, false) as keep, b.error, b.started_at, coalesce(b.built_at, g.built_at) as built_at, b.events, b.rows,

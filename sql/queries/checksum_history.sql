@@ -1,4 +1,4 @@
--- What else the same log must give: revisions, tombstones, superseded texts.
+-- Row counts and hashes that only the same log reproduces: revisions, tombstones, superseded texts.
 with lines as (
   select 'document_revisions' as name, row(document_id, revision, tenant, title, filename, media_type, content_sha256, fields, forced)::text as line
   from document_revisions

@@ -1,5 +1,6 @@
--- Every row that answers questions in generation $1, as text without orders, event ids and clock times: table, number of rows, sum of their hashes.
--- With $2, only of documents that this other generation shows in the same revision.
+-- Row counts and sums of row hashes of generation $1, by table.
+-- Excludes orders, event ids and clock times, which differ between equal generations. With $2, only documents that
+-- this other generation shows in the same revision.
 with shown as materialized (
   select v.document_id, v.ord from visible v
   where v.generation = $1

@@ -1,5 +1,5 @@
--- Visible child chunks by id, with all that a result, a rerank or a citation needs. What is looked up for each is kept apart (`offset 0`): ways to join seven
--- tables take longer to compare than the statement takes.
+-- Visible child chunks by id ($2) or parent ($3), with the fields of a hit, a rerank or a citation.
+-- `offset 0` keeps the planner from reordering seven joins, which takes longer than the query.
 select
   c.id, c.parent_id, c.document_id, c.ord, c.kind, c.text, c.prefix, c.char_start, c.char_end, c.spans, c.ordinal, c.language, c.tsv::text as words,
   d.external_id, d.source_uri, coalesce(r.revision, d.revision, 0) as revision,

@@ -1,4 +1,4 @@
--- Questions whose answer, candidates or numbers name one of these documents.
+-- Runs whose answer, candidates or numbers name one of these documents.
 select distinct r.id
 from runs r, lateral (
   select jsonb_path_query(r.response, 'lax $.**.document_id') #>> '{}' as named

@@ -1,4 +1,5 @@
--- Claim events, each for one transaction only, and note the first attempt at each. Returns those that are ours.
+-- Claim events and record the first attempt at each; returns the events that this transaction claimed.
+-- Ordered inserts, so that two transactions that claim the same events cannot deadlock.
 with new as (
   select * from unnest($3::uuid[], $4::text[], $5::int[], $6::bigint[], $7::text[], $8::text[], $9::bool[], $10::uuid[], $11::text[], $12::int[], $13::text[])
     as n (event_id, log_topic, log_partition, log_offset, claim, payload_sha256, unchanged, document_id, ord, part, state)

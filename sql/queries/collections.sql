@@ -1,4 +1,4 @@
--- The collections of a tenant: documents that answer, their chunks and languages. Documents outside any collection come under null.
+-- Collections of a tenant with their searchable documents, chunks and languages; null is no collection.
 select
   d.collection as name, count(*)::int as documents, sum(v.chunks)::int as chunks,
   coalesce(array_agg(distinct coalesce(t.language, d.language)) filter (where coalesce(t.language, d.language) is not null), '{}') as languages

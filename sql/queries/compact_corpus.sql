@@ -1,4 +1,4 @@
--- Fold the counts of chunks into one row for each tenant and text search configuration.
+-- Compact chunk counts into one row per tenant and text search configuration.
 with several as (
   select tenant, cfg from corpus_deltas where generation = $1 group by tenant, cfg having count(*) > 1
 ),

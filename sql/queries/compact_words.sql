@@ -1,4 +1,4 @@
--- Fold the document frequencies of at most $2 words that have several rows into one row each (none where they add up to nothing).
+-- Compact the document frequencies of at most $2 words into one row each, or none if the sum is zero.
 with several as (
   select tenant, cfg, lexeme from lexical_deltas where generation = $1
   group by tenant, cfg, lexeme having count(*) > 1

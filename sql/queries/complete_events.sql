@@ -1,4 +1,4 @@
--- The reactions of these events are done, or given up with an error.
+-- Mark the reactions of these events as done, or as failed with an error.
 with mine as (
   select h.generation, h.event_id, n.attempts, n.error
   from handled h join unnest($3::uuid[], $4::int[], $5::text[]) n (event_id, attempts, error) using (event_id)

@@ -1,4 +1,4 @@
--- What became of these documents: the revision that answers in the live generation, and the state of the latest.
+-- Visible revision and state of the latest revision of these documents, in the live generation.
 select d.id as document_id, r.revision as visible_revision,
        coalesce((select s.state from revision_states s where s.document_id = d.id order by s.ord desc limit 1), case when d.withdrawn is null then 'running' else 'withdrawn' end) as state
 from documents d

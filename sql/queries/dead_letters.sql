@@ -1,5 +1,6 @@
--- What could not be processed, the latest first, with what is known of its document: its row tells, or what its event said at the door.
--- Events without a readable tenant are the default tenant's.
+-- Open dead letters, newest first, with the names of their documents.
+-- Names come from the document, or from the event itself if it failed at ingress. Events without a readable tenant
+-- belong to the default tenant.
 select
   l.event_id, l.stage, nullif(l.generation, '') as generation, l.buried_type, l.document_id, l.log_topic as topic, l.log_partition as partition, l.log_offset as "offset",
   l.code, l.detail, l.remedy, l.traceback, l.attempts, l.producer_event_id, l.producer_source, l.dead_lettered_at,

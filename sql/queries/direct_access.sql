@@ -1,4 +1,4 @@
--- Roles that clients read tables with, whether one was given the documents, and what they may read of ours although no row-level security holds them.
+-- Roles for direct reads, whether they have access, and readable tables without row-level security.
 with reader as (
   select oid, rolname from pg_roles where rolname in ('authenticated', 'anon', 'anabranch_reader')
 ), relation as (

@@ -1,4 +1,4 @@
--- The visible chunks of a document in the order of its text, after an ordinal.
+-- Visible chunks of a document in text order, after an ordinal.
 select c.id as chunk_id, c.parent_id, c.ordinal, c.kind, c.text, p.section, p.pages, c.spans, c.char_start, c.char_end, c.tokens, c.language
 from live_generation g
 join visible v on v.generation = g.name and v.document_id = $2 and v.tenant = $1

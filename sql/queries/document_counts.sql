@@ -1,4 +1,4 @@
--- How many documents of a tenant are in each state, by their latest revision; those that failed at the door among them.
+-- Number of a tenant's documents per state of the latest revision, including failures at ingress.
 select state, count(*)::int as documents
 from (
   select s.state from documents d join revision_states s on s.document_id = d.id and s.ord = (select max(ord) from document_revisions where document_id = d.id)

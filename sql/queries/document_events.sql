@@ -1,4 +1,4 @@
--- What each stage did with each revision of a document, in every generation, in the order of time.
+-- Stage events of a document, for each revision and generation, in chronological order.
 with revisions as (
   select r.document_id, r.ord, r.revision, r.received_at, r.log_topic, r.log_partition, r.log_offset from document_revisions r join documents d on d.id = r.document_id where r.tenant = $1 and r.document_id = $2 and may_read($5::text[], d.readers)
 ), lines as (

@@ -1,4 +1,4 @@
--- Where the parent chunks of document $2 stand in its text, in generation $1.
+-- Spans of the parent chunks of document $2 in generation $1.
 select p.id, p.char_start, p.char_end
 from parent_chunks p join visible v on v.generation = p.generation and v.document_id = p.document_id and v.ord = p.ord
 where p.generation = $1 and p.document_id = $2

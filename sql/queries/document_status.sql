@@ -1,4 +1,4 @@
--- One revision with all that its status is folded from: by the id of its accepted event ($2), or the latest of a document ($3).
+-- One revision with all inputs of its status: by accepted event ($2), or the latest of document $3.
 select
   s.document_id, s.ord, s.revision, s.accepted_id, s.unchanged, s.state, s.generation, s.visible, s.chunks,
   d.external_id, r.content_sha256, r.received_at, r.log_topic, r.log_partition, r.log_offset,

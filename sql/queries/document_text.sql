@@ -1,4 +1,4 @@
--- The Markdown of the visible revision; before one is visible, of the latest that has any.
+-- Markdown of the visible revision, or of the latest one with a text while none is visible.
 select t.document_id, t.markdown, t.blob ->> 'key' as blob_key
 from live_generation g
 join revision_texts t on t.generation = g.name and t.document_id = $2 and t.tenant = $1

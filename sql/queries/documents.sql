@@ -1,6 +1,7 @@
--- Documents, the latest received first, with the state of their latest revision. Withdrawn ones only where that state is asked for, or the id ($2).
--- Those that failed at the door are among them, as far as their id is known; $10 is the id that external id $3 gives.
--- $11 are the caller's names, $12 its id: whoever is limited to readers sees of the door only what it sent itself.
+-- Documents, most recently received first, with the state of their latest revision.
+-- Withdrawn ones only by state or id ($2). Includes documents that failed at ingress, if their id is known; $10 is
+-- the id derived from external id $3. $11 reader names, $12 caller id: a caller with limited access sees only its
+-- own ingress events.
 select * from (
   select
     d.id as document_id, d.external_id, nullif(d.source, '') as source, d.source_uri, d.filename, coalesce(d.media_type, t.media_type) as media_type,

@@ -1,4 +1,5 @@
--- Documents that answer in generation $1 and are not settled in $2: neither visible there at the same or a later order, nor withdrawn. At most $3, and how many.
+-- Documents visible in generation $1 that are not settled in $2: at most $3 of them, and their number.
+-- Settled means visible at the same or a later order, or withdrawn.
 select d.id, d.external_id, count(*) over () as total
 from visible v
 join documents d on d.id = v.document_id

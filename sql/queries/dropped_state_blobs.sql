@@ -1,4 +1,4 @@
--- Some blobs, at most $1, that a dropped generation left, and whether one that is not dropped refers to them.
+-- At most $1 token state blobs of dropped generations, and whether another generation uses them.
 select d.blob_key,
   exists (
     select from generations g join chunk_states s on s.generation = g.name

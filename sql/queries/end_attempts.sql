@@ -1,4 +1,4 @@
--- The attempts at these events ended in order, well or not.
+-- Record that the current attempts at these reactions have ended.
 with unsynced as (
   select set_config('synchronous_commit', 'off', true)
 )

@@ -1,2 +1,2 @@
--- Nothing is read from it any more.
+-- Mark a source as removed.
 update sources set removed = true, withdraw = $2 where name = $1

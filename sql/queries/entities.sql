@@ -1,4 +1,5 @@
--- Visible entities of the live generation by mentions, the most first: one by id ($2), or those whose name holds a text ($4), of a type ($5), over what the caller's names ($3) may read.
+-- Visible entities of the live generation, most mentioned first, by id ($2), part of a name ($4) or type ($5).
+-- $3 are the caller's reader names.
 select e.id, e.type, e.name, e.names, e.mentions
 from live_generation g
 cross join lateral (

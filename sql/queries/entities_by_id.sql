@@ -1,4 +1,4 @@
--- Visible entities by id, over what the caller's names ($3) may read.
+-- Visible entities by id, for the caller's reader names ($3).
 select e.id, e.type, e.name, e.mentions
 from live_generation g
 cross join lateral (

@@ -1,4 +1,4 @@
--- What documents say of an entity: amounts, dates, identifiers.
+-- Claims of an entity: amounts, dates, identifiers.
 select c.property, c.value, c.document_id, c.chunk_id, c.char_start, c.char_end
 from live_generation g
 join claims c on c.generation = g.name and c.tenant = $1 and c.subject_id = $2

@@ -1,4 +1,4 @@
--- Where an entity is named.
+-- Mentions of an entity.
 select m.document_id, d.external_id, coalesce(d.title, d.filename) as title, m.chunk_id, m.name, m.char_start, m.char_end
 from live_generation g
 join entity_mentions m on m.generation = g.name and m.tenant = $1 and m.entity_id = $2

@@ -1,4 +1,4 @@
--- Visible relations that touch any of some entities ($2), the heaviest first, each pair and type once.
+-- Visible relations of these entities ($2), heaviest first, one per pair and type.
 select r.subject_id, r.type, r.object_id, max(r.weight) as weight, count(distinct r.document_id)::int as documents, (array_agg(r.chunk_id order by r.weight desc, r.chunk_id))[1] as chunk_id
 from live_generation g
 join relations r on r.generation = g.name and r.tenant = $1 and (r.subject_id = any ($2::uuid[]) or r.object_id = any ($2::uuid[]))

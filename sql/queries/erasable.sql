@@ -1,6 +1,7 @@
--- Documents of a scope of which something is left; one by its id also when nothing but a key, a dead letter or a job tells of it. A run or a judgement has a key,
--- too, and is no document. What ingress refused belongs to the collection that its event named. What it could not read far enough to tell its document goes with
--- its tenant, by the id of its event.
+-- Documents in an erasure scope of which any data is left.
+-- A single document also counts if only a key, a dead letter or a job names it; keys of runs and feedback are no
+-- documents. Events that failed at ingress belong to the collection that they name, or, if their document is
+-- unreadable, to their tenant under their own id.
 select id from documents where tenant = $1 and latest is not null and case $2 when 'document' then id::text = $3 when 'collection' then collection = $3 else true end
 union
 select subject from keystore.keys where tenant = $1 and subject::text = $3 and $2 = 'document' and destroyed_at is null

@@ -1,5 +1,5 @@
--- Producers' events that spoke of these documents, by their internal ids: what was fetched and staged for them, and letters about them, are named so. Not those
--- of another life, nor of uploads that came later ($2).
+-- Internal ids of producer events about these documents, by which blobs and dead letters are named.
+-- Excludes events of another life, and uploads after $2.
 with lives as (
   select r.accepted_id from documents d join document_revisions r on r.document_id = d.id and r.ord > d.withdrawn where d.id = any($1::uuid[])
 ), named as (

@@ -1,2 +1,2 @@
--- What was said of documents that are no more, of a life that never came.
+-- Delete amendments of documents that no longer exist.
 delete from document_amendments a where a.document_id = any($1::uuid[]) and not exists (select from documents d where d.id = a.document_id)

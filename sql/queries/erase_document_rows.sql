@@ -1,4 +1,5 @@
--- The rows of documents of which nothing came after their withdrawal. Where events stay readable ($2) their tombstones stand, bare: a rebuild must not bring them back.
+-- Delete documents that have had no revision since their withdrawal.
+-- If events stay readable ($2), reduce them to bare tombstones, or a rebuild would restore the documents.
 with gone as (
   delete from documents where id = any($1) and latest <= withdrawn and not $2
 )

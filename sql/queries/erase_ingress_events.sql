@@ -1,4 +1,5 @@
--- The records of these producers' events ($2), and of what the door buried of these documents ($1), on the log that lies in this database: those that it is done with.
+-- Delete processed records of these producer events ($2) and ingress dead letters ($1) from topic `raw`.
+-- Only on the Postgres log.
 with places as (
   select log_offset from handled where generation = '' and stage = 'receive' and log_topic = 'raw' and event_id = any($2::uuid[]) and reacted
   union

@@ -1,5 +1,6 @@
--- Jobs of these documents, but those of uploads that the door has not read yet, or that began another life. One may be opened after its event was read:
--- before $2, or known to the door, is over. The door keeps that it knows the event.
+-- Delete jobs of these documents, except those of unread uploads and of another life.
+-- A job may be opened after its event was read, so one before $2, or with a handled event, counts as read. Ingress
+-- keeps the event id.
 with gone as (
   delete from jobs j
   where j.document_id = any($1) and not exists (select from document_revisions r where r.document_id = j.document_id and r.accepted_id = j.id)

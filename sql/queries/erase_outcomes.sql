@@ -1,4 +1,4 @@
--- What the log that lies in this database told producers of these documents, and of events of theirs that could not be read.
+-- Delete outcomes on the Postgres log that name these documents or their unreadable events.
 with gone as (
   delete from events where topic = 'outcomes' and (headers ->> 'ce_document' = any($1) or headers ->> 'ce_causationid' = any($2))
   returning topic, xact, position

@@ -1,3 +1,3 @@
--- Questions that cite what is erased: that they were asked stays, not what was said.
+-- Clear the contents of runs that cite erased documents; the runs stay.
 update runs set request = null, response = null, candidates = '[]', numbers = '{}', basis = null
 where id = any($1) and (request, response, basis) is distinct from (null, null, null)

@@ -1,4 +1,4 @@
--- Columns that a source's reader keeps of a row, also from the time before the row got its key from another.
+-- Delete stored columns of the documents' source rows, also under keys they had before.
 with recursive named (source, external_id) as (
   select source, external_id from documents where tenant = $1 and id = any($2)
   union

@@ -1,4 +1,4 @@
--- What sources' readers remember of documents that they do not see any more.
+-- Delete the external ids of documents that their sources no longer contain.
 with named (source, external_id) as (
   select source, external_id from documents where id = any($1)
   union

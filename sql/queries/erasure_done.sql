@@ -1,4 +1,4 @@
--- The counts are all that is kept of an erasure that is done.
+-- Mark an erasure as done and keep only its counts.
 with items as (
   delete from erasure_items where receipt_id = $1 returning place
 ), subjects as (

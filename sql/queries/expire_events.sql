@@ -1,6 +1,6 @@
--- Drop records that are older than their topic keeps them and that all its readers have finished: at most $1 of each topic, the oldest, so that the
--- transaction stays short. What was taken in and not yet read stays, however long nothing ran; so does what nobody has ever read. Positions do not grow in
--- reading order: what stays bounds what is noted as dropped.
+-- Delete records past retention that all readers of the topic have finished: at most $1 per topic.
+-- The limit keeps the transaction short. Unread records stay, and so does every record of a topic without readers.
+-- Positions do not ascend in reading order, so the lowest remaining position bounds `expired_below`.
 with expired as (
   select t.topic, e.position
   from topics t

@@ -1,5 +1,6 @@
--- Records of some topics after (transaction $2, position $3) in reading order, below the snapshot horizon; large payloads are left out. Every row, and there is one at
--- least, also says how many records behind that place went in batches after $6, the last batch, and how far the log can be read.
+-- Records of topics $1 after (transaction $2, position $3) in reading order, below the snapshot horizon.
+-- Payloads over $5 bytes are omitted. Every row, at least one, also has the number of records after the cursor
+-- that expired in batches after $6, the last batch, and the horizon.
 with page as (
   select topic, xact, position, key, headers::text as headers, appended_at, coalesce(octet_length(value), 0) as bytes,
          case when octet_length(value) <= $5 then value end as value
@@ -12,7 +13,7 @@ with page as (
   from expired_ranges
   where topic = any ($1::text[]) and (xact, position) > ($2::xid8, $3::bigint) and batch > $6::bigint
 ), lost as (
-  -- Of those that were folded across the place, or with some that were told, one at least is new.
+  -- A range folded across the cursor, or with reported batches, has at least one unreported record.
   select coalesce(sum(case when follows and untold then records when follows or untold then 1 else 0 end), 0)::bigint as missed,
          coalesce(not bool_and(follows and untold), false) as at_least
   from behind

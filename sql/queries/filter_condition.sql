@@ -1,4 +1,4 @@
--- A condition, not a statement: the document of row `c` passes the filters $5 to $11, and the caller's names $12 may read it, if there are any ($4).
+-- Included condition: document of row `c` passes filters $5 to $11 and is readable for $12, if $4 is set.
 (not $4::bool or exists (
   select from documents d
   left join revision_texts t on t.generation = $1 and t.document_id = c.document_id and t.ord = c.ord

@@ -1,4 +1,5 @@
--- Where in the log the first event stands that what generation $1 shows was made from, by topic and partition. With $2, of those that this generation has not read.
+-- First event per partition that the visible revisions of generation $1 were made from.
+-- With $2, only of revisions that this generation has not read.
 select p.log_topic as topic, p.log_partition as partition, min(p.log_offset) as first
 from visible v
 join revision_positions p on p.document_id = v.document_id and p.ord = v.ord and p.generation = v.generation

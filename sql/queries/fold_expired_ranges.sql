@@ -1,4 +1,4 @@
--- Where more than 2 * $1 rows say what a topic lost: fold those before the latest $1, each $2 neighbours into one.
+-- Fold expired ranges of topics with more than 2 * $1: of all but the latest $1, each $2 into one.
 with numbered as (
   select id, row_number() over (partition by topic order by xact desc, position desc) as number, count(*) over (partition by topic) as rows from expired_ranges
 ), taken as (

@@ -1,5 +1,5 @@
--- Generations ($1: that one; null: all that are not dropped), with what they were made from and for, what each keeps, and how its build is going. With a
--- tenant ($3) documents and chunks are its own, and what concerns all of them is null.
+-- Generations with their inputs, sizes and builds: generation $1, or all that are not dropped.
+-- With a tenant ($3), documents and chunks are the tenant's, and bytes and build are null.
 select
   g.name, g.state, g.base, g.purpose, g.created_at, g.built_at, g.config, g.how, g.topics, l.name is not null as live, g.name = p.previous as previous,
   coalesce(v.documents, 0) as documents, coalesce(v.chunks, 0)::bigint as chunks, case when $3::text is null then coalesce(b.bytes, 0)::bigint end as bytes,

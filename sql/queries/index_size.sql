@@ -1,4 +1,4 @@
--- What a generation shows: its documents, parts, different passages, texts and tokens of chunks, and bytes of its tables, those of the vectors apart.
+-- Size of a generation: documents, parts, distinct passages and texts, tokens, and bytes of its tables.
 select
   (select count(*) from visible where generation = $1) as documents,
   (select count(*) from visible v join settled s on s.generation = $1 and s.document_id = v.document_id and s.ord = v.ord and s.kind = 'chunks'

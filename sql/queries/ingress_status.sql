@@ -1,7 +1,8 @@
--- What is known of an event ($2, its internal id; $3 and $4 what its producer called it; $5 the id of what the door made of it) without a revision of its own:
--- its job, its claims at the door and behind it, its dead letter (unless that was redriven), and whether a later event of the same document has overtaken it.
--- Of what was erased the door knows the event, and nothing of it. An event without a job is the tenant's if its document is, or if it was named by what its
--- producer called it: its internal id then follows from the tenant. Whoever is limited to readers ($6) sees what it sent itself ($7), and of documents it may read.
+-- Status of an event without a revision: its job, claims, dead letter, and whether a later event won.
+-- $2 internal id, $3 and $4 the producer's id and source, $5 the id of the accepted event. Of erased events only
+-- the id is known. An event without a job belongs to the tenant if its document does, or if it was addressed by
+-- the producer's id, from which its internal id is derived. A caller with limited access ($6, $7) sees its own
+-- events and those of documents it may read.
 select
   coalesce(j.document_id, l.document_id) as document_id, coalesce(j.external_id, d.external_id, l.said ->> 'external_id') as external_id,
   (j.id is not null or h.event_id is not null and (d.id is not null or $3 is not null))

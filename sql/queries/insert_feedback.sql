@@ -1,4 +1,4 @@
--- Feedback ($1 to $8) with the passages that it judges ($9: a list of objects). Said again, it changes nothing.
+-- Store feedback ($1 to $8) and its judgements ($9, a list of objects). Repeating it has no effect.
 with said as (
   insert into feedback (id, tenant, given_at, run_id, query, useful, corrected_answer, note) values ($1, $2, $3, $4, $5, $6, $7, $8)
   on conflict do nothing returning id

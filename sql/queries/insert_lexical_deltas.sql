@@ -1,4 +1,5 @@
--- Part of a statement: what the revisions in `signed` (document_id, ord, sign) add to the lexical statistics, one row a word, in the words' order.
+-- Included CTEs: add the revisions in `signed` (document_id, ord, sign) to the lexical statistics.
+-- Deltas are appended, not updated: workers that update shared counters serialize and deadlock.
 corpus as (
   insert into corpus_deltas (generation, tenant, cfg, chunks)
   select $1, c.tenant, c.cfg, sum(s.sign)

@@ -1,4 +1,4 @@
--- The latest event that is known of a document: what the API let in, or what the door buried.
+-- Latest known event of a document: its latest job, or its latest dead letter at ingress.
 select event_id
 from (
   select id as event_id, created_at as known_at from jobs where tenant = $1 and document_id = $2 and ($3::text[] is null or asked_by = $4::text)

@@ -1,4 +1,4 @@
--- What is known of a document's newest revision; of one that the API has let in or the door has buried, and no table has seen, that it is there.
+-- Latest revision of a document, or a row without order if only a job or an ingress failure knows it.
 select numbered, external_id, latest
 from (
   select numbered, external_id, latest, 1 as place from documents where tenant = $1 and id = $2 and latest is not null

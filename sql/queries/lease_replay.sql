@@ -1,4 +1,4 @@
--- The oldest replay that nobody works on, of a stage that this process hosts.
+-- Lease the oldest unleased replay of a hosted stage.
 update replays
 set lease_owner = $1, lease_until = clock_timestamp() + make_interval(secs => $3), started_at = coalesce(started_at, clock_timestamp()),
     resumed_at = clock_timestamp(), read_at_resume = read

@@ -1,4 +1,4 @@
--- Words whose document frequency is not that of the visible chunks, and text search configurations whose chunks are miscounted, in every generation.
+-- Number of words and configurations whose statistics differ from the visible chunks.
 with told as (
   select generation, tenant, cfg::text, lexeme, sum(delta)::bigint as n from lexical_deltas group by 1, 2, 3, 4
   union all

@@ -1,5 +1,6 @@
--- Visible chunks of one text search configuration ($13) whose words match ($14), best BM25 first: `bm <#> weights` is its negative.
--- All candidates are scored; visibility and filters are looked up for the best only.
+-- Visible chunks of configuration $13 that match tsquery $14, best BM25 first.
+-- `bm <#> weights` is the negative score. All candidates are scored first; `offset 0` delays the lookup of
+-- visibility and filters to the best of them.
 select c.id, c.document_id, -c.distance as score
 from (
   select id, document_id, ord, bm <#> $15::text::sparsevec as distance

@@ -1,5 +1,5 @@
--- The question's words in each text search configuration that the tenant's documents use, with how many chunks hold them.
--- Words that the question's own language drops ($4) are dropped in every configuration: positions are the same in all.
+-- Lexemes of the query in each text search configuration in use, with their document frequencies.
+-- Stop words of the query's own language ($4) are dropped in every configuration, by position.
 with configurations as materialized (
   select cfg, sum(chunks) as chunks from corpus_deltas
   where generation = $1 and tenant = $2

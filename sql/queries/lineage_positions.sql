@@ -1,4 +1,5 @@
--- Where the events of a revision stand: as its rows say, else as its workers noted it. Of each step all parts are of one generation: $3, else whichever is known.
+-- Positions of a revision's events, from its rows or else from job rows.
+-- All parts of a step come from one generation: $3 if possible, else any.
 with known as (
   select 'transcribed' as step, 1 as part, generation, log_topic, log_partition, log_offset, fact_id, 0 as note
   from revision_texts where document_id = $1 and ord = $2

@@ -1,4 +1,4 @@
--- A revision and its text: of the order $3, else the one that answers in the live generation, else the latest.
+-- A revision with its text: by order ($3), else the one visible in the live generation, else the latest.
 select
   r.document_id, r.tenant, r.ord, r.revision, r.source, r.event_id, r.accepted_id, r.content_sha256, r.blob, r.log_topic, r.log_partition, r.log_offset,
   d.external_id, coalesce(t.title, r.title, r.filename, d.title) as title, t.generation, t.text_sha256, t.markdown

@@ -1,4 +1,4 @@
--- Visible entities whose folded name is asked for ($3), with their share of its mentions: a name may stand for several.
+-- Visible entities with these normalized names ($3), weighted by their share of the name's mentions.
 select type, key, (count(*) / sum(count(*)) over (partition by key))::float8 as weight
 from entity_mentions m
 join visible v on v.generation = $1 and v.document_id = m.document_id and v.ord = m.ord

@@ -1,2 +1,2 @@
--- Which revisions of these documents the generation that answers shows.
+-- Visible orders of these documents in the live generation.
 select v.document_id, v.ord from visible v join live_generation l on l.name = v.generation where v.document_id = any($1::uuid[])

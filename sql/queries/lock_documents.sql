@@ -1,2 +1,2 @@
--- What decides whether events count, in the order in which everybody locks (the strength of the lock is appended).
+-- Document rows to lock in id order, so that writers cannot deadlock; the caller appends the lock clause.
 select id, latest, withdrawn, revision, accepted_id from documents where id = any($1::uuid[]) order by id

@@ -1,4 +1,4 @@
--- Whose transaction ours wait for that have waited for a lock for $1 seconds: of a queue, who waits for nobody.
+-- The transaction at the head of a lock queue in which one of ours has waited for $1 seconds.
 with recursive ahead (pid) as (
   select unnest(pg_blocking_pids(l.pid))
   from pg_locks l join pg_stat_activity a on a.pid = l.pid

@@ -1,2 +1,2 @@
--- A generation is given up. The one that answers stays.
+-- Mark a generation as dropped, unless it is live.
 update generations set state = 'dropped' where name = $1 and not exists (select from live_generation where name = $1)

@@ -1,5 +1,6 @@
--- Events of topic $3 that stage $2 of generation $1 has reacted to, as what they caused in topics $4 tells: on the log that lies in this database. To what was erased
--- nothing is owed, nor to what is older than $5. What was sealed with a key that is lost comes in once more under its own id, so nothing is said of it here, nor by it.
+-- Mark events of topic $3 as handled by stage $2 of generation $1, if topics $4 contain their effects.
+-- Only on the Postgres log. Events that are erased, or older than $5, count as handled. Events encrypted with a
+-- lost key are redelivered under their own id, so they are not marked, and their effects are no evidence.
 with lost as (
   select id::text as id from keystore.keys where lost_at is not null and wrapped is null and destroyed_at is null
 )

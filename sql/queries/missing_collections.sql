@@ -1,4 +1,4 @@
--- Of these names ($2), those that no document of the tenant has that is not withdrawn and that these readers ($3) may read.
+-- Names of $2 without a current document that readers $3 may read.
 select name from unnest($2::text[]) name
 where not exists (
   select from documents d

@@ -1,4 +1,5 @@
--- Revisions that generation $1 shows and $2, which answered before, never did. None where that one is gone: what it showed cannot be told any more.
+-- Revisions visible in generation $1 that were never visible in $2, the previous live one.
+-- Empty if $2 is dropped, since its visible revisions are unknown then.
 select v.tenant, v.document_id, d.external_id, r.event_id, r.source, r.accepted_id, v.chunks
 from visible v
 join documents d on d.id = v.document_id

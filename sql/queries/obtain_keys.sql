@@ -1,4 +1,5 @@
--- The current key of each subject; the proposed one where there is none. In one order, so that two writers do not wait for each other.
+-- Return the current key of each subject, inserting the proposed one if there is none.
+-- Ordered inserts prevent deadlocks; `do update` makes existing rows appear in `returning`.
 with wanted as (
   select * from unnest($1::uuid[], $2::text[], $3::uuid[], $4::bytea[], $5::bigint[]) k (id, tenant, subject, wrapped, slot)
 )

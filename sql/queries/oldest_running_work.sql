@@ -1,4 +1,4 @@
--- What a stage has been at for longest, for generation $2 or, without one, for all.
+-- The stage's oldest unfinished work, of generation $2 or of all.
 select document_id, part, attempts, log_topic as topic, log_partition as partition, log_offset as "offset",
        extract(epoch from clock_timestamp() - started_at)::float8 as seconds
 from job_stages

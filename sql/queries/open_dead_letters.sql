@@ -1,5 +1,5 @@
--- Dead letters that are open, the oldest first. Events without a readable tenant are anyone's. Of a document ($5) also those that do not tell which it
--- is: their job does.
+-- Open dead letters, oldest first. Events without a readable tenant belong to every tenant.
+-- For document $5 also those whose event does not name it, found by their job.
 select event_id, stage, generation, tenant, log_topic, log_partition, log_offset, record, headers, appended_at
 from dead_letters l
 where coalesce(tenant, 'default') = $1 and closed_at is null

@@ -1,4 +1,4 @@
--- What belongs to documents that nobody knows, pointers whose chunks are not all there, and amendments that a withdrawal has ended.
+-- Rows of unknown documents, pointers with missing chunks, and amendments that a withdrawal has ended.
 select 'visible' as name, count(*)::int as rows
 from visible v
 left join documents d on d.id = v.document_id

@@ -1,5 +1,6 @@
--- Rows of the derived tables that nothing accounts for, by table: of revisions older than what is visible or withdrawn, of documents that nobody knows, and, where
--- nothing is on its way ($1), of revisions that are not visible either. `the_table` is put in by the program.
+-- Number of orphaned rows in `the_table`, which the program substitutes.
+-- Orphaned: older than the visible or withdrawn order, of an unknown document, and, if no stage has work left
+-- ($1), of a revision that is neither visible nor failed.
 select count(*)::int
 from the_table t
 left join documents d on d.id = t.document_id

@@ -1,4 +1,4 @@
--- Who holds partitions of generation $1, or their parents, from being taken away: the transaction that is open longest.
+-- The oldest transaction that has locks on partitions $1 or on their parents $2.
 select a.pid, a.application_name as application, a.state, extract(epoch from clock_timestamp() - a.xact_start)::float8 as seconds
 from pg_locks l
 join pg_class c on c.oid = l.relation

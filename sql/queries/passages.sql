@@ -1,4 +1,4 @@
--- Where these visible chunks stand, and what stands there. The same chunk in several generations is told once, as the live one has it.
+-- Spans and texts of visible chunks; the live generation wins if several have the same chunk.
 select distinct on (c.id) c.id, c.document_id, d.external_id, coalesce(r.revision, d.revision, 0) as revision, c.char_start, c.char_end, c.text
 from child_chunks c
 join generations g on g.name = c.generation and g.state <> 'dropped'

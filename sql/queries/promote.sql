@@ -1,5 +1,5 @@
--- Switch to another generation by the decision at offset $2 of topic `control`; the one that answered stands by. An earlier decision changes nothing, nor one
--- for a generation that was dropped since.
+-- Make generation $1 live by the decision at offset $2 of topic `control`; the previous one becomes standby.
+-- Has no effect if a later decision was applied, or if the generation was dropped since.
 with live as (
   update live_generation set name = $1, decided_at = $2, previous = case when name = $1 then previous else name end
   where decided_at < $2 and exists (select from generations where name = $1 and state <> 'dropped')

@@ -1,4 +1,5 @@
--- Changes of these rows that no later one can need: older than a whole one, not among the newest sixteen, and older than a week or than the newest 256.
+-- Delete changes that no later change needs.
+-- These are older than a complete change, not among the newest 16, and older than a week or than the newest 256.
 delete from source_changes c using (
   select key, epoch, sequence, read, gone,
     row_number() over w as age,

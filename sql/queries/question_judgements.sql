@@ -1,4 +1,4 @@
--- What was judged for which question in a period, the latest first. Where somebody thought again, the later grade holds.
+-- Judgements of a period by query, newest first; the latest grade of a passage wins.
 select distinct on (query, j.document_id, j.revision, j.char_start, j.char_end)
   coalesce(f.query, r.request ->> 'query') as query, j.document_id, j.external_id, j.revision, j.char_start, j.char_end, j.quote, j.grade
 from feedback f

@@ -1,5 +1,5 @@
--- A reader's next records: in the order of (transaction, position), at most $4 of them and about $5 bytes. Those above the snapshot horizon come
--- without payload: an older transaction may still put records before them.
+-- Next records of a reader in (transaction, position) order: at most $4, and about $5 bytes.
+-- Records above the snapshot horizon have no payload: a running transaction may still insert records before them.
 select xact, position, key, headers::text as headers, appended_at, ripe, case when ripe then value end as value
 from (
   select e.*, e.xact < pg_snapshot_xmin(pg_current_snapshot()) as ripe,

@@ -1,4 +1,4 @@
--- Records of a topic whose positions lie in [$4, $5), after (transaction $2, position $3) in reading order.
+-- Records of a topic with positions in [$4, $5), after (transaction $2, position $3) in reading order.
 select xact, position, key, headers::text as headers, appended_at, value
 from (
   select e.*, sum(coalesce(octet_length(e.value), 0)) over (order by e.xact, e.position rows between unbounded preceding and 1 preceding) as before

@@ -1,4 +1,4 @@
--- As view `entities` of a generation and tenant $1, over the mentions that the caller's names ($3) may read. Part of another statement.
+-- Included query: view `entities` of a generation and tenant $1, over mentions readable for $3.
 select entity_id as id, min(type) as type, min(key) as key,
   (array_agg(name order by mentions desc, name collate "C"))[1] as name, array_agg(name order by mentions desc, name collate "C") as names,
   sum(mentions)::int as mentions

@@ -1,5 +1,6 @@
--- Readers go on before the first record that they have not finished, in the order of positions; what they finished behind it comes again. Not finished is also what
--- was appended here since: behind all that came from the other server, though under a lower number.
+-- Move reader cursors of an imported log before the first unfinished record by position.
+-- Records finished behind it are delivered again. Unfinished are also records appended here since the import,
+-- whose transaction ids are lower.
 update log_readers r
 set xact = $1::xid8, position = coalesce(
   (

@@ -1,2 +1,2 @@
--- When the log took in the events that these revisions came of.
+-- When the log received the events of these revisions.
 select accepted_id, received_at from document_revisions where accepted_id = any($1::uuid[])

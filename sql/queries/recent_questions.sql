@@ -1,4 +1,4 @@
--- Questions of a period, each request once whichever generation it named, the latest first.
+-- Runs of a period, newest first, one per distinct request regardless of generation.
 select id as run_id, request from (
   select distinct on (request - 'generation') id, request, received_at
   from runs

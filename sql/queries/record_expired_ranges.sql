@@ -1,4 +1,4 @@
--- Part of a statement that takes records out of the log (`gone`): keep their places as one batch, for those who had not read them.
+-- Included CTEs: record the deleted records of `gone` as one batch, for readers that missed them.
 counted as (
   update expired_batches set batch = batch + 1 returning batch
 ), noted as (

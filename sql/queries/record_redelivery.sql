@@ -1,4 +1,4 @@
--- Note another delivery of events whose reactions are still owed: as an attempt, while few are noted.
+-- Count a redelivery of pending events as another attempt, while fewer than $4 are recorded.
 with owed as (
   select event_id from handled
   where generation = $1 and stage = $2 and event_id = any($3::uuid[]) and begun < $4 and not reacted

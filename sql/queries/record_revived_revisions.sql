@@ -1,4 +1,4 @@
--- Keep which revisions late withdrawals brought back, to be told again while their reaction is owed.
+-- Store which revisions late withdrawals revived; a redelivery reads them while the reaction is pending.
 update handled h set revived = n.ord::bigint[]
 from unnest($3::uuid[], $4::text[]) n (event_id, ord)
 where h.generation = $1 and h.stage = $2 and h.event_id = n.event_id

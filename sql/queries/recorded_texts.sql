@@ -1,4 +1,4 @@
--- Texts of chunks and parents ($2) as past answers read them, found by their hash: in any generation that stands, or in the history.
+-- Texts of chunks and parents ($2) that recorded answers used, by hash, from any generation or the history.
 with wanted as (
   select * from unnest($2::uuid[], $3::uuid[], $4::bytea[]) w (id, document_id, hash)
 ), standing as materialized (

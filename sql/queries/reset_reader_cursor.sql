@@ -1,4 +1,5 @@
--- Let group $1 go on in topic $2 before its first event that stage $4 of generation $3 owes a reaction ($5: that it states anything), else at the end.
+-- Move group $1 in topic $2 before the first event whose reaction is pending, else to the end.
+-- $3 generation, $4 stage, $5 whether the stage publishes anything.
 with owed as (
   select e.xact, e.position
   from events e

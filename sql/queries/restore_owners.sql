@@ -1,3 +1,3 @@
--- As the log tells them: the last revision that was accepted decides.
+-- Restore document owners from the log: the last accepted revision decides.
 insert into document_owners (document_id, tenant, source) select * from unnest($1::uuid[], $2::text[], $3::text[])
 on conflict (tenant, document_id) do update set source = excluded.source

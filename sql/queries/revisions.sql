@@ -1,4 +1,4 @@
--- The revisions of a document, the newest first.
+-- Revisions of a document, newest first.
 select
   r.revision, s.state, coalesce(r.title, t.title, r.filename) as title, r.filename, r.media_type, r.content_sha256, r.event_id, r.source, r.received_at,
   r.accepted_id as ingestion_job_id, s.visible is not distinct from r.ord as visible, (r.blob ->> 'size')::bigint as bytes, t.characters, t.pages

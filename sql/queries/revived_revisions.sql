@@ -1,4 +1,4 @@
--- Revisions as they were accepted, of the events that brought them back.
+-- Accepted revisions that these events revived.
 select h.event_id as by, r.document_id, r.ord, r.tenant, r.source, r.content_sha256, r.blob, r.fields, r.event_id, r.accepted_id, r.received_at, d.numbered
 from handled h
 join documents d on d.id = h.document_id

@@ -1,5 +1,5 @@
--- The visible documents that pass the filters and that the caller's names ($11) may read, with their chunks; at most $12, since it only matters
--- whether they are few.
+-- Visible documents that pass the filters and are readable for $11, with their chunks; at most $12.
+-- The limit suffices to decide whether there are few.
 select v.document_id, v.chunks
 from documents d
 join visible v on v.generation = $1 and v.document_id = d.id

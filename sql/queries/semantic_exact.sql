@@ -1,4 +1,4 @@
--- Visible chunks by cosine distance to $13, every vector compared.
+-- Visible chunks by cosine distance to $13, by exact scan.
 select c.chunk_id, c.document_id, 1 - c.distance as score
 from (
   select chunk_id, document_id, ord, embedding <=> $13 as distance

@@ -1,4 +1,6 @@
--- Visible chunks by cosine distance to $13 through the HNSW index, which goes on until enough pass (relaxed order, put right at the end).
+-- Visible chunks by cosine distance to $13, through the HNSW index.
+-- The cast to halfvec with a dimension must match the index expression. Iterative scans return relaxed order, so
+-- the outer query sorts again.
 with near as materialized (
   select c.chunk_id, c.document_id, (c.embedding::halfvec({dimension})) <=> $13::halfvec({dimension}) as distance
   from chunk_vectors c

@@ -1,4 +1,4 @@
--- How slot $1 of somebody else's database is (null: there is none) and what it was advanced to, whether the publication of that name has the table $2.$3, and how far the log is written.
+-- State of slot $1, its publication of table $2.$3, and the flushed WAL position; null without a slot.
 select
   (select wal_status from pg_replication_slots where slot_name = $1 and database = current_database()) as wal_status,
   (select confirmed_flush_lsn - '0/0'::pg_lsn from pg_replication_slots where slot_name = $1 and database = current_database()) as advanced,

@@ -1,4 +1,4 @@
--- Snapshots whose unread rows are still there, and what of all that they read has not passed: by partition, from where to where.
+-- Ended snapshots that are not swept, and per partition the range that is not applied yet.
 select t.table_name, t.ended, t.ended_topic as topic, (
   select coalesce(jsonb_object_agg(e.key, jsonb_build_array(coalesce(p.next_offset, 0), e.value::bigint)), '{}')
   from jsonb_each_text(t.ended_ends) e

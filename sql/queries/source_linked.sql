@@ -1,4 +1,4 @@
--- These rows, and all that they got their key from or gave it to.
+-- These row keys and all keys they were renamed from or to.
 with recursive linked (key) as (
   select unnest($2::text[])
   union

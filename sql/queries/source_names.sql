@@ -1,4 +1,4 @@
--- How many of these documents their sources still have, by the names that the readers remember.
+-- Number of these documents that their sources still contain.
 with named (source, external_id) as (
   select source, external_id from documents where id = any($1)
   union

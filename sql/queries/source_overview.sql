@@ -1,4 +1,4 @@
--- Sources with what their readers have come to.
+-- Sources with the status of their readers.
 select s.name, s.ce_source, s.spec, s.epoch, s.resets, s.removed, s.withdraw,
   (select count(*) from documents d where d.source = s.ce_source and d.tenant = s.spec ->> 'tenant' and d.latest is not null and (d.withdrawn is null or d.withdrawn < d.latest)) as documents,
   (select count(*) from source_rows r where r.source = s.name and r.owed) as owed,

@@ -1,5 +1,6 @@
--- For each of these standings of a tenant's index in a generation ($1 to $3), in order: whether every change of it that has committed was seen already.
--- What had not begun when a snapshot was taken, and what had not ended, is invisible in it for ever.
+-- For each (tenant $1, generation $2, snapshot version $3), whether no index change was committed since.
+-- A transaction that was running or had not begun at the snapshot stays invisible in it, so its commit is a
+-- change.
 select split_part(s.standing, ' ', 1) = xact_counter_epoch() and not exists (
   select from index_changes c
   where c.tenant = s.tenant and c.generation in ('', s.generation)

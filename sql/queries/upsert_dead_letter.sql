@@ -1,4 +1,4 @@
--- A dead letter; buried once more after another try, it tells of the last one, and counts the attempts of all.
+-- Store a dead letter; a repeated one replaces the details and adds its attempts.
 insert into dead_letters as l (
   event_id, stage, generation, buried_type, tenant, document_id, log_topic, log_partition, log_offset, code, detail, remedy, traceback, attempts, record,
   producer_event_id, producer_source, dead_lettered_at, headers, appended_at, said)

@@ -1,4 +1,4 @@
--- A reader stands still; `since` is kept while notes of the same reason follow each other within $7 seconds.
+-- Store why a reader is stalled; `since` stays while the same reason is renewed within $7 seconds.
 insert into reader_status as p (reader, topic, partition, code, detail, remedy) values ($1, $2, $3, $4, $5, $6)
 on conflict (reader, topic, partition) do update set
   code = excluded.code, detail = excluded.detail, remedy = excluded.remedy, updated_at = excluded.updated_at,

@@ -1,4 +1,4 @@
--- A question, its answer, or both: whichever comes first makes the row.
+-- Store a query, its answer, or both; either may arrive first.
 insert into runs as r (id, tenant, kind, request, received_at, generation, response, answered_at, candidates, numbers, basis, asked_by)
 values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 on conflict (id) do update set

@@ -1,4 +1,4 @@
--- The partition of `chunk_vectors` that holds generation $1, and whether its index $2 is complete (null: there is none).
+-- Partition of `chunk_vectors` for generation $1, and whether its index $2 is valid (null: none).
 select partition.oid::regclass::text as partition, i.indisvalid as valid
 from pg_inherits inherits
 join pg_class partition on partition.oid = inherits.inhrelid

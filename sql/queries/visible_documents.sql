@@ -1,5 +1,5 @@
--- Documents of tenant $2 as generation $1 shows them, by id ($3) or name ($4), with their text or where it is. A name is the external id; of a document
--- without one, its source URI or file name.
+-- Documents of tenant $2 visible in generation $1, by id ($3) or name ($4), with their text or its blob.
+-- A name is the external id, or else the source URI or file name.
 select d.id, n.names, coalesce(r.revision, d.revision, 0) as revision, t.markdown, t.blob ->> 'key' as blob_key
 from documents d
 cross join lateral (

@@ -1,4 +1,4 @@
--- The visible revisions of documents: what they were made of, the last revision that says the same, and whether one says something else.
+-- Visible revisions: inputs, last consecutive revision with the same content, whether a later one differs.
 select v.document_id, r.content_sha256, t.how, r.fields, changed.ord is not null as overtaken,
        greatest(v.ord, (
          select max(ord) from document_revisions same

@@ -1,4 +1,4 @@
--- The tombstone of a document: whatever is older stays away. A later revision that came first stays the latest.
+-- Store the tombstone of a document, which keeps older revisions out; a later revision stays the latest.
 update documents set
   withdrawn = $3,
   (tenant, latest, external_id, source, event_id, accepted_id, received_at, numbered) = (
