@@ -110,11 +110,11 @@ def _collect_results(cases: Iterable[ElementTree.Element]) -> dict[str, AttackRe
 
 
 def format_table(results: dict[str, AttackResult]) -> str:
-    lines = ["| attack | attempts | held |", "| --- | --- | --- |"]
+    lines = ["| attack | attempts | blocked |", "| --- | --- | --- |"]
     for attack, files in ATTACKS.items():
         attack_results = [results.get(file, AttackResult()) for file in files]
-        attempts, held, skipped = (sum(getattr(result, name) for result in attack_results) for name in ("attempts", "held", "skipped"))
-        lines.append(f"| {attack} | {attempts:,} | {held:,}{f' ({skipped} skipped)' if skipped else ''} |")
+        attempts, blocked, skipped = (sum(getattr(result, name) for result in attack_results) for name in ("attempts", "blocked", "skipped"))
+        lines.append(f"| {attack} | {attempts:,} | {blocked:,}{f' ({skipped} skipped)' if skipped else ''} |")
     return "\n".join(lines)
 
 

@@ -46,8 +46,6 @@ def build_ports(
 
 def build_limits(ingest: IngestSettings) -> IngressLimits:
     """Where no source is named, any may write for the default tenant."""
-    sources, takeover, topics = (
-        {name: frozenset(values) for name, values in optional_limits.items()} for optional_limits in (ingest.sources, ingest.takeover, ingest.topics)
-    )
-    optional_limits = {"sources": sources} if sources else {}
+    sources, takeover, topics = ({name: frozenset(values) for name, values in setting.items()} for setting in (ingest.sources, ingest.takeover, ingest.topics))
+    optional_limits = {"tenants_by_source": sources} if sources else {}
     return IngressLimits(ingest.max_bytes, ingest.inline_bytes, ingest.max_pages, takeover_by_source=takeover, sources_by_topic=topics, **optional_limits)

@@ -130,7 +130,7 @@ EXIT_DURING_INGEST_SCRIPT = """
 import asyncio, sys
 from pathlib import Path
 from engines.embed.background import Background
-from engines.embed.e5 import ASSETS, STATE_DIMENSION, E5Embedder, E5Reader, background_file
+from engines.embed.e5 import ASSETS, STATE_DIMENSION, E5Embedder, E5TextEncoder, get_background_file_name
 
 async def main():
     embedder = E5Embedder(Path(sys.argv[1]))

@@ -9,9 +9,9 @@ from pathlib import Path
 
 STUBBORN_SCRIPT = """
 import asyncio
-from anabranch.process import stopping
+from anabranch.process import shutdown
 
-stopping.PATIENCE_S = 0.3
+shutdown.STOP_TIMEOUT_S = 0.3
 
 async def stubborn():
     print("at work", flush=True)
@@ -21,7 +21,7 @@ async def stubborn():
         except asyncio.CancelledError:
             pass
 
-asyncio.run(stopping.until_stopped(stubborn()))
+asyncio.run(shutdown.run_until_stopped(stubborn()))
 """
 
 

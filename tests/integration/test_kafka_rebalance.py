@@ -36,7 +36,7 @@ def slow_seek(monkeypatch: pytest.MonkeyPatch) -> None:
         await asyncio.sleep(3)
         return await seek_to_first_unread(consumer, reached)
 
-    monkeypatch.setattr("streams.kafka.faust_app.seek_to_unread", seek)
+    monkeypatch.setattr("streams.kafka.faust_app.seek_to_first_unread", seek)
 
 
 async def test_slow_seek_keeps_the_assignment(log: KafkaLog, kafka_settings: KafkaClientSettings, slow_seek: None) -> None:

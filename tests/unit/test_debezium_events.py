@@ -46,7 +46,7 @@ def test_event_with_embedded_schema_parses_the_same() -> None:
 
 def test_unavailable_value_placeholder_is_an_unknown_column() -> None:
     said = parse_single_change(make_debezium_record("u", {"id": 1, "title": "T", "body": PLACEHOLDER}))
-    assert (said.unknown, said.columns) == (("body",), {"title": "T", "id": 1})
+    assert (said.unchanged_columns, said.columns) == (("body",), {"title": "T", "id": 1})
 
 
 def test_delete_event_ignores_null_before_image() -> None:

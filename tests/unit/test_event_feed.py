@@ -175,7 +175,7 @@ async def test_pages_have_no_gaps_or_duplicates() -> None:
 
 
 async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
-    here = await make_harness(max_behind=50)
+    here = await make_harness(max_backlog=50)
     stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
     opened = await anext(stream)
     await here.append(*["old.v1"] * (PAGE_SIZE + 300))
@@ -193,7 +193,7 @@ async def test_slow_stream_reports_dropped_count_and_resumes_at_end() -> None:
 @pytest.mark.parametrize(("counted", "missed", "at_least"), [(100, 100, True), (1_000, 300, False)])
 async def test_large_dropped_count_is_reported_as_at_least(counted: int, missed: int, at_least: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("services.monitoring.event_feed.MAX_COUNTED", counted)
-    here = await make_harness(max_behind=50)
+    here = await make_harness(max_backlog=50)
     stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
     await anext(stream)
     await here.append(*["old.v1"] * (PAGE_SIZE + 300))
@@ -224,7 +224,7 @@ async def test_expired_records_are_reported_once_as_dropped() -> None:
 
 
 async def test_stalled_stream_reports_all_expired_records() -> None:
-    here = await make_harness(max_behind=50)
+    here = await make_harness(max_backlog=50)
     stream = here.feed.follow(LOCAL_CALLER, after=None, topics=None, document=None)
     await anext(stream)
     await here.append(*["old.v1"] * (PAGE_SIZE + 300))
@@ -292,7 +292,7 @@ async def test_log_outage_is_reported_and_stream_continues() -> None:
         here.feed.feed = OffsetFeed(here.log)
         raise LogUnavailable("the broker is away")
 
-    here.feed.feed = type("Away", (), {"read": staticmethod(away), "behind": staticmethod(here.feed.feed.count_following)})()
+    here.feed.feed = type("Away", (), {"read_page": staticmethod(away), "count_following": staticmethod(here.feed.feed.count_following)})()
     assert ((message := await anext(stream)).event, message.data["code"]) == ("error", "LOG_UNAVAILABLE")
     await here.append("again.v1")
     assert (await anext(stream)).event == "again.v1"

@@ -162,7 +162,7 @@ async def test_epoch_above_declared_is_refused(world: SimulatedPipeline) -> None
 
 
 async def test_own_source_may_set_epoch_and_step(world: SimulatedPipeline) -> None:
-    numbers = {"sequence": 1, "epoch": 9, "step": 4, "ours": True}
+    numbers = {"sequence": 1, "epoch": 9, "step": 4, "is_ours": True}
     assert (await run_ingress(world, make_document(), source="anabranch/source/crm", envelope=numbers)).order == [9, 1, 0, 4]
 
 
@@ -206,7 +206,7 @@ async def test_source_with_takeover_grant_overwrites_document(world: SimulatedPi
 
 async def test_api_may_change_documents_of_any_source(world: SimulatedPipeline) -> None:
     await run_ingress(world, make_document())
-    api: dict[str, Any] = {"source": "anabranch/api", "envelope": {"ours": True}}
+    api: dict[str, Any] = {"source": "anabranch/api", "envelope": {"is_ours": True}}
     await run_ingress(world, DocumentAmended(external_id="a", title="t"), **api, latest_revisions=UnnumberedRevisions())
     await run_ingress(world, make_document("z"), offset=6)
     await run_ingress(world, make_document("y"), **api)

@@ -82,7 +82,7 @@ async def test_restored_tables_stop_commits_and_reading() -> None:
     reader = make_consumer(takes=True, tables=FakeOffsetStore(FatalError("older", code="TABLES_RESTORED")))
     assert await reader._commit_offsets({PARTITION: 5}) is False
     with pytest.raises(FatalError, match="older"):
-        reader.app.assignment.failed.result()
+        reader.app.assignment.failure.result()
 
 
 async def test_revocation_does_not_change_a_fetch_in_flight() -> None:

@@ -34,7 +34,7 @@ def test_concurrent_processes_never_share_a_slot(path: Path) -> None:
     files = [KeyFile(path) for _ in range(4)]
     assert len({file.id for file in files}) == 1
     with ThreadPoolExecutor(4) as threads:
-        taken = [slot for slots in threads.map(lambda file: [slot for _ in range(BLOCK_SLOTS) for slot, _ in file.take(2)], files) for slot in slots]
+        taken = [slot for slots in threads.map(lambda file: [slot for _ in range(BLOCK_SLOTS) for slot, _ in file.allocate(2)], files) for slot in slots]
     assert len(set(taken)) == len(taken) == 4 * 2 * BLOCK_SLOTS
 
 

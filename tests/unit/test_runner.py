@@ -154,13 +154,13 @@ async def test_twenty_consecutive_bugs_stop_the_worker(world: SimulatedPipeline)
     async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         raise ZeroDivisionError
 
-    runner = make_runner(world, react, batch=1)
+    runner = make_runner(world, react, batch_size=1)
     works = await runner.claim(await append_records(world, *(f"d{number}" for number in range(20))))
     for work in works[:19]:
         await runner.react([work])
     assert works[0].dead_letter is not None
     assert "ZeroDivisionError" in (works[0].dead_letter.data.traceback or "")
-    with pytest.raises(FatalError, match="20 events in a row"):
+    with pytest.raises(FatalError, match="20 consecutive events"):
         await runner.react([works[19]])
 
 
@@ -168,7 +168,7 @@ async def test_bad_input_never_stops_the_worker(world: SimulatedPipeline) -> Non
     async def react(counted: Sequence[PendingEvent], ports: Any) -> list[Emission]:
         raise UnreadableDocument("locked", code="ENCRYPTED_DOCUMENT")
 
-    works = await process_records(make_runner(world, react, batch=1), await append_records(world, *(f"d{number}" for number in range(40))))
+    works = await process_records(make_runner(world, react, batch_size=1), await append_records(world, *(f"d{number}" for number in range(40))))
     assert all(work.dead_letter is not None and work.dead_letter.data.traceback is None for work in works)
 
 
@@ -230,7 +230,7 @@ async def test_event_rejected_by_database_is_dead_lettered_alone(world: Simulate
         generation = GENERATION
 
         async def claim(self, stage: str, counts: Any, events: Sequence[Any]) -> Any:
-            if any(event.fact.data.external_id == "bad" for event in events):
+            if any(event.event.data.external_id == "bad" for event in events):
                 raise ValueError("out of range")
             return await world.memory_ledger.claim(stage, counts, events)
 

@@ -14,7 +14,7 @@ from anabranch.process.temporary_files import FOLDER, open_temporary_folder
 UPLOAD_SCRIPT = """
 import asyncio, sys
 from pathlib import Path
-from anabranch.process.temporary_files import temporary_folder
+from anabranch.process.temporary_files import open_temporary_folder
 from engines.blobs import open_blobs
 
 async def half():
@@ -22,7 +22,7 @@ async def half():
     print("half", flush=True)
     await asyncio.sleep(600)
 
-with temporary_folder(Path(sys.argv[1])) as folder:
+with open_temporary_folder(Path(sys.argv[1])) as folder:
     asyncio.run(open_blobs("memory://", temporary=folder).put_stream("uploads/", half(), limit=10**9))
 """
 

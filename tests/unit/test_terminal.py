@@ -73,7 +73,7 @@ def test_names_in_progress_table_are_not_markup() -> None:
     from rich.console import Console
 
     job = IngestBatch.__new__(IngestBatch)
-    source = type("Hostile", (), {"path": f"[link=evil:x]{HOSTILE_TEXT}", "ended": False, "stages": [], "state": "running", "error": None})()
+    source = type("Hostile", (), {"path": f"[link=evil:x]{HOSTILE_TEXT}", "is_finished": False, "stages": [], "state": "running", "error": None})()
     source.outcome = f"[bold]{HOSTILE_TEXT}"
     job.items = [source]
     out = io.StringIO()
