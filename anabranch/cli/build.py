@@ -97,9 +97,9 @@ async def _rebuild(common: RemoteOptions, keep: bool) -> dict[str, Any]:
 async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
     """What filling empty tables has given; None where there is a server, or an index."""
     from anabranch.cli.server_connection import wait_for_local_server
+    from anabranch.composition.recovery import recover_database
     from anabranch.process.data_folder import lock_folder
     from anabranch.process.database import open_database
-    from services.recovery.table_recovery import recover_tables
 
     if common.server:
         return None
@@ -108,7 +108,7 @@ async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
         return None
     with lock_folder(settings.data_dir):
         async with open_database(settings) as dsn:
-            return await recover_tables(settings, dsn)
+            return await recover_database(settings, dsn)
 
 
 async def _reindex(common: RemoteOptions, plan: bool, rate: float | None, wait: bool, pause: str | None, resume: str | None) -> int:

@@ -8,7 +8,9 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from dataclasses import replace
 
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
+from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.retriever import load_all_profiles, prepare_retriever
+from anabranch.composition.sources import build_source_service
 from anabranch.composition.storage import build_disk_reserve, prepare_storage
 from anabranch.config.schema import build_config_schema
 from anabranch.config.settings import Settings
@@ -31,7 +33,6 @@ from schemas.ports.log import EventLog
 from services.erasure.service import ErasureService
 from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
-from services.generations.reindex import ReindexService
 from services.generations.service import GenerationService
 from services.ingest import IngestService
 from services.instrumentation.metrics import Metrics
@@ -48,7 +49,6 @@ from services.query.retriever_pool import RetrieverPool, open_retriever_pool
 from services.query.run_history import QueryEventTap, RunHistory
 from services.query.service import QueryService
 from services.replay.service import ReplayService
-from services.sources.reader_factory import build_source_service
 from services.storage import Storage
 from sql.api_keys import PgApiKeys
 from sql.audit import PgAudit
@@ -104,6 +104,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
         query_service = QueryService(retrievers, metrics, overrides.fresh_id)
         profiles = load_all_profiles(settings)
         api_keys, audit = PgApiKeys(storage.pool), AuditLog(event_log, storage.codec, overrides.clock, overrides.fresh_id)
+        decisions = GenerationDecisions(event_log, storage.codec, overrides.clock, overrides.fresh_id)
         readiness = ReadinessService(storage, retrievers, build_disk_reserve(settings), settings.log_kind, get_program_version())
         yield Services(
             authenticate=_build_authenticator(settings, api_keys),
@@ -127,8 +128,8 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
             sources=build_source_service(settings, storage, overrides),
             replays=ReplayService(storage, overrides.clock, overrides.fresh_id),
             erasures=ErasureService(storage, overrides.clock, overrides.fresh_id),
-            generations=_build_generation_service(storage, event_log, retrievers, overrides),
-            builds=ReindexService(settings, storage, GenerationDecisions(event_log, storage.codec, overrides.clock, overrides.fresh_id), overrides),
+            generations=_build_generation_service(storage, event_log, retrievers, decisions),
+            builds=build_reindex_service(settings, storage, decisions, overrides),
             blobs=storage.blobs,
             list_profiles=lambda: [profiles.get(name) for name in profiles.names],
             search=query_service.search,
@@ -165,10 +166,10 @@ def _build_authenticator(settings: Settings, keys: PgApiKeys) -> CredentialAuthe
     return CredentialAuthenticator(LocalTokenAuthenticator(settings.api.token, DEFAULT_TENANT), ApiKeyAuthenticator(keys), tokens)
 
 
-def _build_generation_service(storage: Storage, event_log: EventLog, retrievers: RetrieverPool, overrides: Overrides) -> GenerationService:
+def _build_generation_service(storage: Storage, event_log: EventLog, retrievers: RetrieverPool, decisions: GenerationDecisions) -> GenerationService:
     pool = storage.pool
     comparer = GenerationComparer(retrievers, PgGenerations(pool), PgFeedback(pool), PgPassages(pool), PgGenerationSummaries(pool), storage.blobs)
-    return GenerationService(pool, event_log, GenerationDecisions(event_log, storage.codec, overrides.clock, overrides.fresh_id), comparer)
+    return GenerationService(pool, event_log, decisions, comparer)
 
 
 def _build_feed(log: EventLog, pool: Pool) -> RecordFeed:

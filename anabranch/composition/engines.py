@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import os
 from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
+from dataclasses import fields, replace
 from pathlib import Path
 
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides, watch_nothing
+from anabranch.config.generation_overrides import resolve_generation_settings
 from anabranch.config.settings import ModelSettings, Settings
 from engines.ocr import OcrEngine
 from engines.resilience import ServerInstrumentation
 from engines.server_settings import ServerSettings
 from schemas.errors import ConfigurationError
-from schemas.generations import EmbedConfig, ExtractConfig, IndexConfig, OcrConfig
+from schemas.generations import EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig
 from schemas.ports.engines import Embedder, Extractor, Parser
 from services.engine_set import Engines
+from services.worker.engine_registry import OpenEngines, SharedEngines
 
 WatchFor = Callable[[str], ServerInstrumentation]
 
@@ -34,6 +37,15 @@ async def prepare_engines(settings: Settings, config: IndexConfig, overrides: Ov
             embedder=overrides.embedder or await open_embedder(settings, config.embed, stack, watch),
             languages=overrides.languages or FastTextLanguageDetector(),
         )
+
+
+def build_engine_opener(settings: Settings, overrides: Overrides) -> OpenEngines:
+    def open_engines(generation: Generation, shared: SharedEngines) -> AbstractAsyncContextManager[Engines]:
+        reused = {part.name: engine for part in fields(shared) if (engine := getattr(shared, part.name)) is not None}
+        merged = replace(overrides.resolve_for(generation.config), for_config=None, **reused)
+        return prepare_engines(resolve_generation_settings(settings, generation.name), generation.config, merged)
+
+    return open_engines
 
 
 async def open_embedder(settings: Settings, config: EmbedConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> Embedder:

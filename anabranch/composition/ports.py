@@ -7,6 +7,7 @@ from anabranch.composition.overrides import Overrides
 from anabranch.config.settings import IngestSettings, Settings
 from engines.http_fetcher import HttpFetcher
 from schemas.generations import Generation
+from schemas.ports.engines import BlobStore
 from schemas.ports.stage_ports import IngressLimits, StagePorts
 from services.engine_set import Engines
 from services.erasure.eraser import DocumentEraser
@@ -21,14 +22,11 @@ def build_ports(
     settings: Settings, storage: Storage, generation: Generation, engines: Engines, overrides: Overrides, source_epochs: SourceEpochs
 ) -> StagePorts:
     ingest = settings.ingest
-    fetcher = overrides.fetcher or HttpFetcher(
-        storage.blobs, allowed_hosts=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s
-    )
     return StagePorts(
         generation=generation,
         blobs=storage.blobs,
         memo=PgEngineResultCache(storage.pool),
-        fetcher=fetcher,
+        fetcher=overrides.fetcher or build_fetcher(ingest, storage.blobs),
         parser=engines.parser,
         chunker=engines.chunker,
         extractor=engines.extractor,
@@ -42,6 +40,10 @@ def build_ports(
         eraser=DocumentEraser(storage, overrides.clock, build_readable_check(settings), (settings.storage.url or "").startswith("s3:")),
         generation_switches=PgRevisions(storage.pool),
     )
+
+
+def build_fetcher(ingest: IngestSettings, blobs: BlobStore) -> HttpFetcher:
+    return HttpFetcher(blobs, allowed_hosts=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s)
 
 
 def build_limits(ingest: IngestSettings) -> IngressLimits:

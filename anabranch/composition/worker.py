@@ -7,8 +7,10 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from anabranch.composition.engines import prepare_engines, resolve_models_folder
+from anabranch.composition.engines import build_engine_opener, prepare_engines, resolve_models_folder
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
+from anabranch.composition.ports import build_ports
+from anabranch.composition.sources import build_source_supervisor
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.generation_overrides import resolve_generation_settings
 from anabranch.config.index_config import build_index_config
@@ -24,7 +26,6 @@ from services.generations.first_generation import find_current_generation, publi
 from services.index_comparison import add_engine_fingerprints, check_config_matches
 from services.recovery.restore_check import check_tables_current
 from services.replay.replay_worker import ReplayWorker
-from services.sources.reader_factory import build_source_supervisor
 from services.sources.supervisor import SourceEpochs, SourceSupervisor
 from services.storage import Storage
 from services.worker.consumer_supervisor import ConsumerSupervisor
@@ -44,6 +45,8 @@ BUILD_POOL_SIZE = 4
 class Worker:
     """`generation` is the one that answered when the worker was prepared. `run` returns only by being cancelled, or raises what stopped a stage."""
 
+    settings: Settings
+    overrides: Overrides
     generation: Generation
     storage: Storage
     consumers: ConsumerSupervisor
@@ -70,6 +73,7 @@ async def prepare_worker(
     settings: Settings, dsn: str, *, stages: Sequence[Stage] = STAGES, overrides: Overrides = NO_OVERRIDES, instrumentation: Instrumentation | None = None
 ) -> AsyncIterator[Worker]:
     """Raises GenerationMismatch where the settings ask for another index than the one that is there."""
+    instrumentation = instrumentation or NoInstrumentation()
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(
             prepare_storage(settings, dsn, pool_size=settings.database.worker_pool, name="anabranch worker", relaxed_commits=True, overrides=overrides)
@@ -83,22 +87,22 @@ async def prepare_worker(
             dsn, size=BUILD_POOL_SIZE, name="anabranch builds", settings=ASYNC_COMMIT_SETTINGS if settings.log_kind == "postgres" else None
         )
         stack.push_async_callback(close_pool, build_pool)
-        engine_registry = EngineRegistry(settings, overrides, instrumentation or NoInstrumentation(), stack)
+        engine_registry = EngineRegistry(build_engine_opener(settings, overrides), instrumentation, stack)
         engine_registry.add(generation.config, engines)
         outdated_stages = await engine_registry.find_outdated_stages(generation)
         await stack.enter_async_context(warm_in_background(_select_used_engines(engines, stages), resolve_models_folder(settings)))
         source_epochs = SourceEpochs()
         consumers = ConsumerSupervisor(
-            settings,
             storage,
             stages,
             generation,
             engine_registry,
             build_pool,
-            instrumentation or NoInstrumentation(),
-            overrides,
+            instrumentation,
+            lambda target, engines: build_ports(settings, storage, target, engines, overrides, source_epochs),
+            overrides.clock,
+            settings.worker.lost_attempts,
             storage.subscriber,
-            source_epochs,
         )
         decisions = GenerationDecisions(storage.log, storage.codec, overrides.clock, overrides.fresh_id)
         builder = GenerationBuilder(storage, build_pool, tuple(dict.fromkeys((*STAGES, *stages))), decisions, consumers.sync_builds)
@@ -106,7 +110,16 @@ async def prepare_worker(
         hosts_ingress = any(stage.name == "receive" for stage in stages)
         sources = build_source_supervisor(settings, storage, source_epochs, overrides) if hosts_ingress else None
         yield Worker(
-            generation, storage, consumers, builder, Maintenance(storage, build_pool, IndexChangePruner(storage.pool)), replay_worker, sources, outdated_stages
+            settings,
+            overrides,
+            generation,
+            storage,
+            consumers,
+            builder,
+            Maintenance(storage, build_pool, IndexChangePruner(storage.pool)),
+            replay_worker,
+            sources,
+            outdated_stages,
         )
 
 

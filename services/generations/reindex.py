@@ -1,27 +1,20 @@
-"""Another generation beside the live one: from the same facts, or with another configuration."""
+"""Start a new generation beside the live one: a rebuild with the same configuration, or a reindex with another."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
-from anabranch.composition.engines import prepare_engines
-from anabranch.composition.overrides import NO_OVERRIDES, Overrides
-from anabranch.config.generation_overrides import load_overrides, resolve_generation_settings, store_overrides
-from anabranch.config.index_config import build_index_config, check_index_settings
-from anabranch.config.loader import override_settings
-from anabranch.config.settings import Settings
-from anabranch.identity.approvals import check_settings_approved
 from processors import get_stage_versions
-from schemas.errors import ConfigurationError, InvalidRequest, NotFound, PermanentError, TransientError
+from schemas.errors import InvalidRequest, NotFound, PermanentError, TransientError
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from services.engine_set import Engines
 from services.generations.decisions import GenerationDecisions
 from services.generations.reindex_plan import OUTPUT_TOPICS, ReindexPlan, ReindexPlanner, find_changed_stages
 from services.generations.retention import check_retained
-from services.index_comparison import add_engine_fingerprints, diff_settings
+from services.index_comparison import diff_settings
 from services.projection_wait import wait_until_projected
 from services.storage import Storage
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
@@ -30,11 +23,19 @@ from streams.topics import get_partition_counts
 
 
 async def start_rebuild(
-    storage: Storage, decisions: GenerationDecisions, *, keep_previous: bool, events_per_second: float | None = None, settings: Settings | None = None
+    storage: Storage,
+    decisions: GenerationDecisions,
+    *,
+    keep_previous: bool,
+    events_per_second: float | None = None,
+    store_settings: Callable[[str, str], None] | None = None,
 ) -> str:
-    """State that the live generation is to be built anew from the log; returns the new one's name. Workers do the rest, and switch. One that is under way
-    already is gone on with. In the data folder of `settings` it is kept what the live one was made with, for the new one too. Raises TransientError with code
-    NO_GENERATION, PermanentError with code NOT_RETAINED and the missing range."""
+    """Publish the decision to rebuild the live generation from the log; returns the new generation's name.
+
+    Workers build it and switch. An unfinished rebuild is continued. `store_settings(name, live)` stores the live
+    generation's settings for the new one. Raises TransientError with code NO_GENERATION, PermanentError with code
+    NOT_RETAINED and the missing range.
+    """
     live = await fetch_live_generation(storage)
     build_store = PgGenerationBuilds(storage.pool)
     async with build_store.lock_decision():
@@ -45,8 +46,8 @@ async def start_rebuild(
             return unfinished[0].generation.name
         await check_retained(storage, live.name)
         name = await build_store.allocate_name(keep=keep_previous, events_per_second=events_per_second)
-        if settings is not None:
-            store_overrides(settings, name, load_overrides(settings, live.name))
+        if store_settings is not None:
+            store_settings(name, live.name)
         await decisions.publish_created(live.model_copy(update={"name": name, "state": "building"}), live.name, "rebuild")
         await _wait_for_generation(storage, name)
     return name
@@ -59,24 +60,45 @@ async def _wait_for_generation(storage: Storage, name: str) -> None:
     await wait_until_projected(is_projected)
 
 
+class ReindexTargets(Protocol):
+    """Configurations that the settings of this process can build. Assignments have the form `section.key=value`."""
+
+    def open_target(self, live: Generation, assignments: Sequence[str]) -> AbstractAsyncContextManager[tuple[IndexConfig, Engines]]:
+        """Open the engines of the live generation's settings plus the assignments.
+
+        Raises InvalidRequest for an assignment that is not approved, unknown or invalid.
+        """
+
+    def store_settings(self, name: str, live: str, assignments: Sequence[str] = ()) -> None:
+        """Store the live generation's settings plus the assignments for generation `name`."""
+
+
 @dataclass(frozen=True, slots=True)
 class ReindexService:
-    """`sets` are settings as `section.key=value`, on top of those that the live generation was made with."""
+    """Plan, start and pace generation builds. Assignments apply on top of the live generation's settings."""
 
-    settings: Settings
     storage: Storage
     decisions: GenerationDecisions
-    overrides: Overrides = NO_OVERRIDES
+    targets: ReindexTargets
+    partitions: int
+    """Partitions of a topic that a generation gets of its own."""
 
     async def plan_build(self, settings: Sequence[str]) -> ReindexPlan:
-        """Raises InvalidRequest (code NOTHING_CHANGES, SETTING_NOT_APPROVED, or what is wrong with a setting), TransientError with code NO_GENERATION. Nothing is changed, no engine asked."""
-        async with self._prepare_target(settings) as (live, config, engines):
+        """Estimate the build without calling an engine or changing anything.
+
+        Raises InvalidRequest (code NOTHING_CHANGES, SETTING_NOT_APPROVED, or that of the invalid setting),
+        TransientError with code NO_GENERATION.
+        """
+        async with self._open_target(settings) as (live, config, engines):
             return await self._build_plan(live, config, engines)
 
     async def start_reindex(self, settings: Sequence[str], *, events_per_second: float | None = None) -> tuple[str, ReindexPlan]:
-        """The new generation's name, once the decision is in the log; workers build it. The same errors, and PermanentError with code NOT_RETAINED where the log
-        no longer holds what the live generation was made from."""
-        async with self._prepare_target(settings) as (live, config, engines):
+        """Publish the decision and return the new generation's name; workers build it.
+
+        Raises the errors of `plan_build`, and PermanentError with code NOT_RETAINED if the log no longer holds the
+        events that the live generation was built from.
+        """
+        async with self._open_target(settings) as (live, config, engines):
             plan = await self._build_plan(live, config, engines)
         if not plan.is_covered:
             raise PermanentError(
@@ -89,13 +111,19 @@ class ReindexService:
             name = await build_store.allocate_name(events_per_second=events_per_second)
             generation = _build_generation(live, name, config, plan.stages)
             await self._create_topics(generation)
-            store_overrides(self.settings, name, [*load_overrides(self.settings, live.name), *settings])
+            self.targets.store_settings(name, live.name, settings)
             await self.decisions.publish_created(generation, live.name, "reindex")
             await _wait_for_generation(self.storage, name)
         return name, plan
 
     async def start_rebuild(self, *, keep_previous: bool, events_per_second: float | None = None) -> str:
-        return await start_rebuild(self.storage, self.decisions, keep_previous=keep_previous, events_per_second=events_per_second, settings=self.settings)
+        return await start_rebuild(
+            self.storage,
+            self.decisions,
+            keep_previous=keep_previous,
+            events_per_second=events_per_second,
+            store_settings=self.targets.store_settings,
+        )
 
     async def get_build(self, name: str) -> dict[str, Any]:
         """Raises NotFound."""
@@ -105,12 +133,15 @@ class ReindexService:
         return _format_build(build)
 
     async def get_build_or_pending(self, name: str) -> dict[str, Any]:
-        """Of one that was decided on just now: stage control may not have heard of it yet."""
+        """Return the build, or a placeholder while stage `control` has not projected the decision yet."""
         build = await PgGenerationBuilds(self.storage.pool).get(name)
         return _format_build(build) if build else {"generation": name, "state": "building"}
 
     async def change_pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
-        """`paused` and `events_per_second`; what is left out stays as it is. Raises NotFound, InvalidRequest for one that answers or stands by."""
+        """Set `paused` and `events_per_second`; absent keys keep their value.
+
+        Raises NotFound, InvalidRequest for a generation that is built.
+        """
         if (build := await self.get_build(name))["state"] not in ("building", "shadow"):
             remedy = "One that answers reads what comes as it comes; one that stands by for nothing is given up by `anabranch generations drop`."
             raise InvalidRequest(f"generation {name} is not being built, it is {build['state']}", code="GENERATION_IS_BUILT", remedy=remedy)
@@ -118,17 +149,9 @@ class ReindexService:
         return await self.get_build(name)
 
     @asynccontextmanager
-    async def _prepare_target(self, sets: Sequence[str]) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
-        """Raises InvalidRequest for settings that nothing can be made with."""
-        check_settings_approved(self.settings.data_dir, sets)
+    async def _open_target(self, assignments: Sequence[str]) -> AsyncIterator[tuple[Generation, IndexConfig, Engines]]:
         live = await fetch_live_generation(self.storage)
-        async with AsyncExitStack() as stack:
-            with _as_invalid_request():
-                settings = override_settings(resolve_generation_settings(self.settings, live.name), sets)
-                check_index_settings(sets)
-                target = build_index_config(settings, live.config)
-                engines = await stack.enter_async_context(prepare_engines(settings, target, self.overrides))
-                config = add_engine_fingerprints(target, engines)
+        async with self.targets.open_target(live, assignments) as (config, engines):
             yield live, config, engines
 
     async def _build_plan(self, live: Generation, config: IndexConfig, engines: Engines) -> ReindexPlan:
@@ -140,7 +163,7 @@ class ReindexService:
         return replace(plan, settings=diff_settings(live.config, config))
 
     async def _create_topics(self, generation: Generation) -> None:
-        base_partitions = get_partition_counts(self.settings.kafka.partitions)
+        base_partitions = get_partition_counts(self.partitions)
         own_topics = {topic: base_partitions[name] for name, topic in generation.topics.items() if topic.endswith(f".{generation.name}")}
         await self.storage.log.create_topics(own_topics, retention_ms={})
 
@@ -150,15 +173,6 @@ async def fetch_live_generation(storage: Storage) -> Generation:
     if live is None:
         raise TransientError("no generation is live", code="NO_GENERATION", remedy="Start a worker: it makes the first one.")
     return live
-
-
-@contextmanager
-def _as_invalid_request() -> Iterator[None]:
-    """What would stop a process at its start is, in a request, the client's mistake."""
-    try:
-        yield
-    except ConfigurationError as error:
-        raise InvalidRequest(error.detail, code=error.code, remedy=error.remedy) from error
 
 
 def _build_generation(live: Generation, name: str, config: IndexConfig, stages: Sequence[str]) -> Generation:

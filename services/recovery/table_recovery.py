@@ -9,8 +9,6 @@ from datetime import timedelta
 from typing import Any
 from uuid import UUID
 
-from anabranch.composition.storage import prepare_storage
-from anabranch.config.settings import Settings
 from processors import STAGES, announce, control, erase
 from schemas.errors import ConfigurationError, DataErased, NewerVersion, PermanentError
 from schemas.events import DocumentRemoved, EventData, KeysDestroyed
@@ -38,33 +36,32 @@ from streams.stage import Stage, project_nothing
 from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, OUTCOMES, RETENTION_MS
 
 BATCH_SIZE = 256
-POOL_SIZE = 4
 
 
-async def recover_tables(settings: Settings, dsn: str) -> dict[str, Any] | None:
-    """`{events, rows, seconds, rows_per_second, engine_calls}`; None where there are tables already, or a log that no generation was ever made on.
+async def recover_tables(storage: Storage) -> dict[str, Any] | None:
+    """Fill empty tables from the log and report `{events, rows, seconds, rows_per_second, engine_calls}`.
 
-    Raises LogUnavailable, DatabaseUnavailable, NewerVersion. A call that was cut off leaves tables that are begun: empty the database and call again.
+    Returns None if there are tables already, or if the log has no generation. Raises LogUnavailable,
+    DatabaseUnavailable, NewerVersion. An interrupted call leaves partial tables: empty the database and call again.
     """
-    async with prepare_storage(settings, dsn, pool_size=POOL_SIZE, name="anabranch rebuild", relaxed_commits=True) as storage:
-        generations = PgGenerations(storage.pool)
-        if await generations.list_names() or await find_current_generation(generations, storage.log, storage.codec) is None:
-            return None
-        await reapply_key_destruction(storage.log, storage.codec, storage.pool, storage.key_file)
-        await _check_keys(storage)
-        started_at = time.perf_counter()
-        recovery = TableRecovery(storage)
-        await recovery.run()
-        seconds = time.perf_counter() - started_at
-        build_store = PgGenerationBuilds(storage.pool)
-        rows = sum([await build_store.count_rows(generation.name) for generation in await generations.fetch_undropped()])
-        return {
-            "events": recovery.event_count,
-            "rows": rows,
-            "seconds": round(seconds, 2),
-            "rows_per_second": round(rows / max(seconds, 0.01)),
-            "engine_calls": 0,
-        }
+    generations = PgGenerations(storage.pool)
+    if await generations.list_names() or await find_current_generation(generations, storage.log, storage.codec) is None:
+        return None
+    await reapply_key_destruction(storage.log, storage.codec, storage.pool, storage.key_file)
+    await _check_keys(storage)
+    started_at = time.perf_counter()
+    recovery = TableRecovery(storage)
+    await recovery.run()
+    seconds = time.perf_counter() - started_at
+    build_store = PgGenerationBuilds(storage.pool)
+    rows = sum([await build_store.count_rows(generation.name) for generation in await generations.fetch_undropped()])
+    return {
+        "events": recovery.event_count,
+        "rows": rows,
+        "seconds": round(seconds, 2),
+        "rows_per_second": round(rows / max(seconds, 0.01)),
+        "engine_calls": 0,
+    }
 
 
 async def _check_keys(storage: Storage) -> None:

@@ -1,30 +1,28 @@
-"""Readers of sources, over the real storage."""
+"""Open readers for declared sources."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
-from dataclasses import dataclass, replace
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from uuid import uuid4
 
-from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import build_kafka_settings
-from anabranch.config.settings import Settings
-from anabranch.identity.approvals import load_allowed_folders
-from engines.http_fetcher import HttpFetcher
+from pydantic import SecretStr
+
 from processors import STAGES
 from schemas.errors import ConfigurationError
 from schemas.events import DocumentWithdrawn
 from schemas.ids import make_document_id
 from schemas.ports.log import EventLog, Subscriber
+from schemas.ports.sources import UrlRevisitor
 from schemas.records import Record
 from schemas.sources import DebeziumSource, DeclaredSource, FolderSource, PostgresSource, RowMapping, SourceSpec, UrlsSource
 from services.generations.stage_assignments import assign_stages
-from services.sources.service import SourceService, check_folder, check_table, format_dsn_setting
-from services.sources.supervisor import SourceEpochs, SourceReader, SourceSupervisor
+from services.sources.service import check_folder, check_table, format_dsn_setting
+from services.sources.supervisor import SourceReader
 from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.replication_slot import PgChangeReader
@@ -47,11 +45,18 @@ CAUGHT_UP_POLL_S = 0.2
 
 @dataclass(frozen=True, slots=True)
 class SourceReaderFactory:
-    """Opens a reader for a declared source."""
-
-    settings: Settings
     storage: Storage
     clock: Callable[[], datetime]
+    dsns: Mapping[str, SecretStr]
+    """Database URLs by source name, dashes replaced by underscores."""
+    list_allowed_folders: Callable[[], Sequence[Path]]
+    """Read on every call: the owner may approve a folder while the worker runs."""
+    build_fetcher: Callable[[], UrlRevisitor]
+    max_file_bytes: int
+    group_prefix: str
+    """Prefix of consumer groups on the broker."""
+    open_change_topics: Callable[[], AbstractAsyncContextManager[tuple[EventLog, Subscriber]]]
+    """Open the broker's topics by their full names, without our topic prefix."""
 
     @property
     def store(self) -> PgSourceStore:
@@ -65,7 +70,7 @@ class SourceReaderFactory:
     async def open(self, source: DeclaredSource) -> AsyncIterator[SourceReader]:
         match source.spec.takes:
             case DebeziumSource() as topic:
-                async with self._open_topics() as (topics, subscriber):
+                async with self.open_change_topics() as (topics, subscriber):
                     yield await self._open_topic_reader(source, topic, topics, subscriber)
             case PostgresSource() as table:
                 reader = self._open_change_reader(source.spec, table)
@@ -76,9 +81,9 @@ class SourceReaderFactory:
             case FolderSource() as folder:
                 allowed = self.list_allowed_folders()
                 check_folder(folder, allowed)
-                yield FolderReader(folder, self._build_item_state(source), self.storage.blobs, self.settings.ingest.max_bytes, self.clock, allowed)
+                yield FolderReader(folder, self._build_item_state(source), self.storage.blobs, self.max_file_bytes, self.clock, allowed)
             case UrlsSource() as urls:
-                yield UrlsReader(urls, self._build_item_state(source), self._build_fetcher(), self.clock)
+                yield UrlsReader(urls, self._build_item_state(source), self.build_fetcher(), self.clock)
 
     async def wait_until_caught_up(self, source: DeclaredSource) -> None:
         """At once where the source has a memory. Else when every stage that leads to an answer has passed what its topic holds now: in a database that is
@@ -130,49 +135,29 @@ class SourceReaderFactory:
 
     async def _open_topic_reader(self, source: DeclaredSource, change_topic: DebeziumSource, topics: EventLog, subscriber: Subscriber) -> TopicReader:
         spec = source.spec
-        group = f"{self.settings.kafka.topic_prefix}anabranch.source.{spec.name}.{await self.store.fetch_state_id(spec.name)}"
+        group = f"{self.group_prefix}anabranch.source.{spec.name}.{await self.store.fetch_state_id(spec.name)}"
         dead_letters = ChangeDeadLetters(spec, self.storage.codec, self.storage.blobs, self.storage.log, self.clock)
         return TopicReader(
             source, change_topic, self._build_applier(spec, change_topic.mapping), topics, subscriber, group, dead_letters, self.store, Backoff()
         )
 
-    @asynccontextmanager
-    async def _open_topics(self) -> AsyncIterator[tuple[EventLog, Subscriber]]:
-        """Topics by the names that the broker has. On the Postgres log they lie beside ours."""
-        if self.settings.log_kind == "postgres":
-            yield self.storage.log, self.storage.subscriber
-            return
-        from streams.kafka.kafka_log import KafkaLog
-        from streams.kafka.subscriber import FaustSubscriber
-
-        foreign = replace(build_kafka_settings(self.settings.kafka), topic_prefix="")
-        topics = KafkaLog(foreign)
-        try:
-            yield topics, FaustSubscriber(foreign, session_timeout_s=self.settings.kafka.session_timeout_s, offset_store=self.storage.offset_store)
-        finally:
-            await topics.close()
-
     async def fetch_ends(self, topic: str) -> dict[int, int]:
         """Where a change topic ends now, by partition. Raises ConfigurationError where there is none of the name."""
-        async with self._open_topics() as (topics, _):
+        async with self.open_change_topics() as (topics, _):
             return {partition: end for partition, (_, end) in (await topics.fetch_offset_bounds(topic)).items()}
 
     def _open_change_reader(self, spec: SourceSpec, table: PostgresSource) -> PgChangeReader:
         check_table(table)
         dsn = self._resolve_dsn(spec)
         if dsn is None:
-            remedy = f"Set {format_dsn_setting(spec.name)} of the worker to its address."
-            raise ConfigurationError(f"nobody says where the database of source {spec.name} is", code="SOURCE_ADDRESS", remedy=remedy)
+            remedy = f"Set {format_dsn_setting(spec.name)} in the worker's environment."
+            raise ConfigurationError(f"Source {spec.name!r} has no database URL.", code="SOURCE_ADDRESS", remedy=remedy)
         return PgChangeReader(dsn, *table.schema_and_table, format_slot_name(spec.name, table))
 
     def _resolve_dsn(self, spec: SourceSpec) -> str | None:
         """Read the database URL from the settings only: declaring a source does not permit choosing a database."""
-        secret = self.settings.sources.get(spec.name.replace("-", "_"))
+        secret = self.dsns.get(spec.name.replace("-", "_"))
         return secret.get_secret_value() if secret else None
-
-    def list_allowed_folders(self) -> list[Path]:
-        """Whoever may declare a source does not choose which files of this machine are read."""
-        return load_allowed_folders(self.settings.ingest.folders, self.settings.data_dir)
 
     def _build_applier(self, spec: SourceSpec, mapping: RowMapping) -> ChangeApplier:
         return ChangeApplier(self.store, self._build_delivery(spec), mapping, self.storage.log)
@@ -183,26 +168,6 @@ class SourceReaderFactory:
     def _build_item_state(self, source: DeclaredSource) -> ItemStates:
         return ItemStates(source, self.store, self.declarations, self._build_delivery(source.spec), self.storage.log, self.clock)
 
-    def _build_fetcher(self) -> HttpFetcher:
-        ingest = self.settings.ingest
-        return HttpFetcher(self.storage.blobs, allowed_hosts=frozenset(ingest.url_allow), max_bytes=ingest.max_bytes, timeout_s=ingest.fetch_timeout_s)
-
 
 def format_slot_name(name: str, table: PostgresSource) -> str:
     return table.slot or f"anabranch_{name}".replace("-", "_")
-
-
-def build_source_service(settings: Settings, storage: Storage, overrides: Overrides) -> SourceService:
-    factory = SourceReaderFactory(settings, storage, overrides.clock)
-    has_kafka = settings.log_kind == "kafka"
-    return SourceService(
-        *(storage.log, storage.codec, factory.declarations, factory.fetch_ends, has_kafka, factory.list_allowed_folders, settings.ingest.sources),
-        overrides.clock,
-        overrides.fresh_id,
-    )
-
-
-def build_source_supervisor(settings: Settings, storage: Storage, source_epochs: SourceEpochs, overrides: Overrides) -> SourceSupervisor:
-    """What the worker with the door hosts beside it."""
-    factory = SourceReaderFactory(settings, storage, overrides.clock)
-    return SourceSupervisor(factory.declarations, factory.store, factory.open, factory.wait_until_caught_up, factory.close_down, uuid4(), source_epochs)

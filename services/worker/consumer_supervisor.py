@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import structlog
 
-from anabranch.composition.overrides import Overrides
-from anabranch.composition.ports import build_ports
-from anabranch.config.settings import Settings
 from schemas.errors import AnabranchError, TransientError
 from schemas.generations import Generation
 from schemas.ports.ledger import Ledger
 from schemas.ports.log import EventLog, Subscriber
 from schemas.ports.reader_status import ALL_PARTITIONS
+from schemas.ports.stage_ports import StagePorts
 from schemas.records import StoredRecord
+from services.engine_set import Engines
 from services.generations.build_throttle import BuildThrottle
 from services.generations.stage_assignments import (
     RETRANSCRIBE,
@@ -32,7 +32,6 @@ from services.generations.stage_assignments import (
 from services.index_comparison import make_outdated_error
 from services.instrumentation.outcome_log import OutcomeLoggingLog, OutcomeSuppressingLog
 from services.instrumentation.publish_listener import NotifyingLog
-from services.sources.supervisor import SourceEpochs
 from services.storage import Storage
 from services.worker.engine_registry import EngineRegistry
 from services.worker.role_ledgers import DeduplicatingLedger, OutcomesOnlyLedger
@@ -59,16 +58,16 @@ FIRST_POLL_S = 0.05
 class ConsumerSupervisor:
     """`builds` are the connections of generations that are being built: they take none from those that answer."""
 
-    settings: Settings
     storage: Storage
     stages: Sequence[Stage]
     initial_generation: Generation
     engine_registry: EngineRegistry
     build_pool: Pool
     instrumentation: Instrumentation
-    overrides: Overrides
+    build_ports: Callable[[Generation, Engines], StagePorts]
+    clock: Callable[[], datetime]
+    max_abandoned_attempts: int
     subscriber: Subscriber
-    source_epochs: SourceEpochs
     bounds: PartitionLimits = field(default_factory=PartitionLimits)
     assignment_tasks: dict[tuple[object, ...], tuple[StageAssignment, asyncio.Task[None]]] = field(default_factory=dict)
     consumers: dict[tuple[object, ...], StageConsumer] = field(default_factory=dict)
@@ -172,10 +171,10 @@ class ConsumerSupervisor:
             if (restricted := restrict_to_document_changes(assignment)) is None:
                 return None
             assignment = restricted
-        ports = build_ports(self.settings, self.storage, generation, engines, self.overrides, self.source_epochs)
+        ports = self.build_ports(generation, engines)
         codec = self.storage.codec
         ledger = _build_ledger(assignment, pool)
-        publisher = Publisher(assignment.emitting_stage, generation, codec, self.overrides.clock)
+        publisher = Publisher(assignment.emitting_stage, generation, codec, self.clock)
         runner_args: tuple[Any, ...] = (
             assignment.stage,
             ledger,
@@ -186,11 +185,10 @@ class ConsumerSupervisor:
             self.instrumentation,
         )
         throttle = await self._load_throttle(generation.name) if assignment.suppresses_outcomes else None
-        lost_attempts = self.settings.worker.lost_attempts
         runner = (
-            ThrottledRunner(throttle, *runner_args, max_abandoned_attempts=lost_attempts)
+            ThrottledRunner(throttle, *runner_args, max_abandoned_attempts=self.max_abandoned_attempts)
             if throttle
-            else StageRunner(*runner_args, max_abandoned_attempts=lost_attempts)
+            else StageRunner(*runner_args, max_abandoned_attempts=self.max_abandoned_attempts)
         )
         return StageConsumer(runner, self.subscriber, assignment.topic, self.bounds, group=assignment.group, reader_status=PgReaderStatus(self.storage.pool))
 

@@ -1,17 +1,15 @@
-"""The engines of every generation that is hosted: what two generations configure alike is there once."""
+"""Engines of every generation that this worker runs. Generations with equal configuration share an engine."""
 
 from __future__ import annotations
 
 from collections import Counter
-from contextlib import AsyncExitStack
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack
+from dataclasses import dataclass, field
 
-from anabranch.composition.engines import prepare_engines
-from anabranch.composition.overrides import Overrides
-from anabranch.config.generation_overrides import resolve_generation_settings
-from anabranch.config.settings import Settings
 from processors import get_stage_versions
 from schemas.generations import Generation, IndexConfig
+from schemas.ports.engines import Chunker, Embedder, Extractor, Parser
 from services.engine_set import Engines
 from services.index_comparison import add_engine_fingerprints, check_config_matches, find_outdated_stages
 from services.worker.counting_engines import count_engine_inputs
@@ -19,22 +17,38 @@ from streams.instrumentation import Instrumentation
 
 
 @dataclass(slots=True)
-class EngineRegistry:
-    """Engines live as long as the stack."""
+class SharedEngines:
+    """Engines of other generations that a generation can use too; None where it needs its own."""
 
-    settings: Settings
-    overrides: Overrides
+    parser: Parser | None = None
+    chunker: Chunker | None = None
+    extractor: Extractor | None = None
+    embedder: Embedder | None = None
+
+
+OpenEngines = Callable[[Generation, SharedEngines], AbstractAsyncContextManager[Engines]]
+
+
+@dataclass(slots=True)
+class EngineRegistry:
+    """Engines are closed with `stack`."""
+
+    open_engines: OpenEngines
     instrumentation: Instrumentation
     stack: AsyncExitStack
     prepared: list[tuple[IndexConfig, Engines]] = field(default_factory=list)
     input_counts: dict[str, Counter[str]] = field(default_factory=dict)
-    """Generation → engine → inputs that it was asked about since they were last taken."""
+    """Generation to engine to the number of inputs since the last `take_input_counts`."""
 
     def add(self, config: IndexConfig, engines: Engines) -> None:
         self.prepared.append((config, engines))
 
     async def get_counting(self, generation: Generation) -> Engines:
-        """Raises ConfigurationError where a model server has no address, GenerationMismatch where one is configured otherwise than the generation."""
+        """Return the engines of the generation, wrapped to count their inputs.
+
+        Raises ConfigurationError if a model server has no URL, GenerationMismatch if an engine differs from the
+        generation's configuration.
+        """
         counts = self.input_counts.setdefault(generation.name, Counter())
 
         def count_inputs(engine: str, inputs: int) -> None:
@@ -44,11 +58,11 @@ class EngineRegistry:
         return count_engine_inputs(await self._get_or_prepare(generation), count_inputs)
 
     async def find_outdated_stages(self, generation: Generation) -> list[str]:
-        """Stages of it that this program would do otherwise. Raises as `counted`."""
+        """List the stages that another program version built. Raises the errors of `get_counting`."""
         return find_outdated_stages(generation, add_engine_fingerprints(generation.config, await self._get_or_prepare(generation)), get_stage_versions())
 
     def take_input_counts(self, generation: str) -> dict[str, int]:
-        """What was asked for the generation since the last call."""
+        """Return the input counts since the last call, and reset them."""
         counts = self.input_counts.get(generation, Counter())
         taken_counts = dict(counts)
         counts.clear()
@@ -59,21 +73,20 @@ class EngineRegistry:
         for prepared_config, engines in self.prepared:
             if prepared_config == config:
                 return engines
-        overrides = self._reuse_engines(config)
-        engines = await self.stack.enter_async_context(prepare_engines(resolve_generation_settings(self.settings, generation.name), config, overrides))
+        engines = await self.stack.enter_async_context(self.open_engines(generation, self._find_shared(config)))
         check_config_matches(add_engine_fingerprints(config, engines), config, generation.name)
         self.add(config, engines)
         return engines
 
-    def _reuse_engines(self, config: IndexConfig) -> Overrides:
-        overrides = replace(self.overrides.resolve_for(config), for_config=None)
+    def _find_shared(self, config: IndexConfig) -> SharedEngines:
+        shared = SharedEngines()
         for prepared_config, engines in self.prepared:
             if (prepared_config.parse, prepared_config.ocr) == (config.parse, config.ocr):
-                overrides = replace(overrides, parser=engines.parser)
+                shared.parser = engines.parser
             if prepared_config.chunk == config.chunk:
-                overrides = replace(overrides, chunker=engines.chunker)
+                shared.chunker = engines.chunker
             if prepared_config.extract == config.extract:
-                overrides = replace(overrides, extractor=engines.extractor)
+                shared.extractor = engines.extractor
             if prepared_config.embed == config.embed:
-                overrides = replace(overrides, embedder=engines.embedder)
-        return overrides
+                shared.embedder = engines.embedder
+        return shared

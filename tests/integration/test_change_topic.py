@@ -20,7 +20,7 @@ async def add_change_topic_source(world: SourceEnvironment) -> None:
     """As the API does, which refuses change topics where there is no Kafka."""
     storage = world.worker.storage
     await storage.log.create_topics({TOPIC: 1}, retention_ms={})
-    fact = build_root_event(SourceAdded(source=SPEC), content_id("event", "notes"), "test", lambda: world.worker.consumers.overrides.clock())
+    fact = build_root_event(SourceAdded(source=SPEC), content_id("event", "notes"), "test", lambda: world.worker.overrides.clock())
     await storage.log.append([await storage.codec.encode(fact, CONTROL, SPEC.name)])
 
 

@@ -10,13 +10,13 @@ from uuid import UUID, uuid4
 
 import pytest
 
+from anabranch.composition.recovery import recover_database
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.settings import Settings
 from schemas.errors import PermanentError
 from schemas.events import Content, DocumentReceived, GenerationPromoted
 from schemas.ids import content_id
 from schemas.records import Position, Record, StoredRecord
-from services.recovery.table_recovery import recover_tables
 from streams.codec import Codec
 from streams.publisher import build_root_event
 from streams.signatures import SIGNATURE_HEADER, EventSigner
@@ -196,7 +196,7 @@ async def test_rebuild_ignores_forged_decisions_and_keeps_owners(database: str, 
         )
     await copy_log(database, other_database)
     await copy_keys(database, other_database)
-    assert await recover_tables(Settings(data_dir=tmp_path), other_database) is not None
+    assert await recover_database(Settings(data_dir=tmp_path), other_database) is not None
     async with run_pipeline(tmp_path, other_database) as at_work:
         await at_work.wait_until_idle()
         assert await fetch_visible_ids(at_work) == {"a", "b"}

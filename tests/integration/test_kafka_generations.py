@@ -6,10 +6,10 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
+from anabranch.composition.recovery import recover_database
 from anabranch.config.loader import load_settings
 from services.generations.reindex import start_rebuild
 from services.generations.removal import remove_generation
-from services.recovery.table_recovery import recover_tables
 from sql.checksum import compute_checksum
 from streams.kafka.client_settings import KafkaClientSettings
 from tests.integration.test_recovery import copy_keys
@@ -39,7 +39,7 @@ async def test_rebuild_reindex_recovery_and_drop_keep_documents(
         assert dict(build.engine_calls) == plan["engine_calls"] == {"embed": 11}
         await at_work.wait_until_idle()
     await copy_keys(database, other_database)
-    found = await recover_tables(settings, other_database)
+    found = await recover_database(settings, other_database)
     assert found is not None and found["engine_calls"] == 0
     async with run_pipeline(tmp_path, other_database, OVERRIDES, settings) as again:
         await again.wait_until_idle()

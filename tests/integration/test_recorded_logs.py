@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.recovery import recover_database
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
 from schemas.events import KeysDestroyed
 from services.erasure.key_destruction import reapply_key_destruction
-from services.recovery.table_recovery import recover_tables
 from sql.log import PgLog
 from sql.log_records import encode_headers
 from sql.pool import Pool, close_pool, open_pool
@@ -71,7 +71,7 @@ async def test_recorded_log_projects_to_recorded_views(recording: Path, name: st
     await restore_log(database, load_log(recording, name))
     if name == "sealed":
         await restore_keystore(database, recording)
-    told = await recover_tables(make_settings(tmp_path, database, recording, name), database)
+    told = await recover_database(make_settings(tmp_path, database, recording, name), database)
     assert told is not None and told["engine_calls"] == 0
     async with open_test_pool(database) as pool:
         found = await fetch_views(pool)

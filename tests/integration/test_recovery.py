@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from anabranch.composition.recovery import recover_database
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
-from services.recovery.table_recovery import recover_tables
 from sql.checksum import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
 from tests.integration.test_rebuild import TEXTS, push_history
@@ -53,12 +53,12 @@ async def test_empty_tables_are_recovered_from_log_without_engines(database: str
         number = at_work.n_pushed
     await copy_log(database, other_database)
     with pytest.raises(ConfigurationError) as refused:
-        await recover_tables(Settings(data_dir=tmp_path), other_database)
+        await recover_database(Settings(data_dir=tmp_path), other_database)
     assert refused.value.code == "KEYSTORE_MISSING"
     await copy_keys(database, other_database)
-    found = await recover_tables(Settings(data_dir=tmp_path), other_database)
+    found = await recover_database(Settings(data_dir=tmp_path), other_database)
     assert found is not None and found["engine_calls"] == 0 and found["rows"] > 0
-    assert await recover_tables(Settings(data_dir=tmp_path), other_database) is None
+    assert await recover_database(Settings(data_dir=tmp_path), other_database) is None
     async with run_pipeline(tmp_path, other_database) as again:
         again.n_pushed = number
         assert await compute_checksum(again.pool, include_history=True) == before
@@ -73,4 +73,4 @@ async def test_empty_tables_are_recovered_from_log_without_engines(database: str
 
 
 async def test_new_database_is_not_recovered(database: str, tmp_path: Path) -> None:
-    assert await recover_tables(Settings(data_dir=tmp_path), database) is None
+    assert await recover_database(Settings(data_dir=tmp_path), database) is None

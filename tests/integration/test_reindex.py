@@ -10,6 +10,7 @@ import pytest
 from pgvector import HalfVector
 
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.reindex import build_reindex_service
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve, find_restricted_settings
@@ -83,8 +84,8 @@ STAGE_OUTPUTS = {"transcribe": "ocr_done", "chunk": "chunked", "extract": "entit
 
 
 def make_reindex_service(at_work: Pipeline) -> ReindexService:
-    approve(at_work.worker.consumers.settings.data_dir, "settings", APPROVED_SETTINGS)
-    return ReindexService(at_work.worker.consumers.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+    approve(at_work.worker.settings.data_dir, "settings", APPROVED_SETTINGS)
+    return build_reindex_service(at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
 
 
 async def count_events(at_work: Pipeline) -> dict[str, int]:

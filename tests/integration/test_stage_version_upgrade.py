@@ -11,6 +11,7 @@ import pytest
 import processors
 from anabranch.composition.api import prepare_api
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.reindex import build_reindex_service
 from anabranch.config.settings import Settings
 from anabranch.doctor import stalls
 from engines.embed.null import NullEmbedder
@@ -48,7 +49,7 @@ def upgrade_stage(monkeypatch: pytest.MonkeyPatch) -> UpgradeStage:
 
 
 def make_reindex_service(at_work: Pipeline, settings: Settings, overrides: Overrides | None = None) -> ReindexService:
-    return ReindexService(settings, at_work.worker.storage, at_work.worker.builder.decisions, overrides or null_overrides())
+    return build_reindex_service(settings, at_work.worker.storage, at_work.worker.builder.decisions, overrides or null_overrides())
 
 
 async def fetch_visible_texts(at_work: Pipeline) -> dict[str, str]:

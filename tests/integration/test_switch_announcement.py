@@ -7,13 +7,13 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.recovery import recover_database
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
 from processors import STAGES, announce
 from schemas.events import GenerationPromoted
 from schemas.generations import IndexConfig
 from schemas.ports.stage_ports import StagePorts
-from services.recovery.table_recovery import recover_tables
 from sql.migrate import migrate
 from streams.stage import Emission, PendingEvent
 from tests.fakes.rejecting_embedder import RejectingEmbedder
@@ -54,7 +54,7 @@ async def recover_from_lost_database(settings: Settings, database: str, other: s
     if settings.log_kind == "postgres":
         await copy_log(database, other)
     await copy_keys(database, other)
-    assert await recover_tables(settings, other) is not None
+    assert await recover_database(settings, other) is not None
 
 
 @on_both_logs

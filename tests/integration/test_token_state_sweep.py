@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.settings import Settings
 from engines.blobs import ObstoreBlobStore
 from engines.embed.null import NullEmbedder
 from schemas.errors import EngineUnavailable
 from services.generations import token_state_sweep
-from services.generations.reindex import ReindexService
 from services.generations.token_state_sweep import sweep_token_states
 from services.storage import Storage
 from services.worker.maintenance import Maintenance
@@ -43,7 +43,7 @@ async def list_stored_blobs(at_work: Pipeline) -> set[str]:
 
 async def build_second_generation(at_work: Pipeline) -> str:
     """Another generation that answers: the document of one passage has the same states in both."""
-    desk = ReindexService(at_work.worker.consumers.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+    desk = build_reindex_service(at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
     name, _ = await desk.start_reindex(OTHER_CHUNKING)
     await at_work.wait_for_state(name, "shadow")
     await promote_generation(at_work, name)
@@ -90,7 +90,7 @@ async def test_interrupted_sweep_resumes(database: str, tmp_path: Path, monkeypa
 async def test_states_shared_with_another_generation_are_kept(database: str, tmp_path: Path) -> None:
     async with run_pipeline(tmp_path, database, OVERRIDES) as at_work:
         await at_work.push_and_wait(TEXTS)
-        desk = ReindexService(at_work.worker.consumers.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
+        desk = build_reindex_service(at_work.worker.settings, at_work.worker.storage, at_work.worker.builder.decisions, OVERRIDES)
         name = await desk.start_rebuild(keep_previous=True)
         await at_work.wait_for_state(name, "live")
         before = await list_stored_blobs(at_work)

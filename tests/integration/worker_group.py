@@ -13,6 +13,7 @@ from uuid import uuid4
 
 import pytest
 
+from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
@@ -93,7 +94,7 @@ class WorkerGroup:
     @property
     def reindex_service(self) -> ReindexService:
         approve(self.settings.data_dir, "settings", APPROVED_SETTINGS)
-        return ReindexService(self.settings, self.storage, self.decisions, OVERRIDES)
+        return build_reindex_service(self.settings, self.storage, self.decisions, OVERRIDES)
 
     @property
     def replay_service(self) -> ReplayService:

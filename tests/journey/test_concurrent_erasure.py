@@ -12,13 +12,14 @@ from uuid import uuid4
 import pytest
 
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.reindex import build_reindex_service
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve
 from engines.embed.null import NullEmbedder
 from schemas.clock import utc_now
 from schemas.ports.engines import LocalFile, ParsePlan
 from services.erasure.service import ErasureService
-from services.generations.reindex import ReindexService, start_rebuild
+from services.generations.reindex import start_rebuild
 from sql.erasure_receipts import PgErasureReceipts
 from sql.generation_builds import PgGenerationBuilds
 from sql.generation_switch import switch_generation
@@ -198,7 +199,7 @@ async def test_source_updates_are_erased_during_reindex(world: ApiWorld, tmp_pat
             await asyncio.sleep(0.2)
 
     gone = await wait_until(there)
-    desk = ReindexService(world.settings, storage, world.worker.builder.decisions, world.worker.consumers.overrides)
+    desk = build_reindex_service(world.settings, storage, world.worker.builder.decisions, world.worker.overrides)
     name, _ = await desk.start_reindex(["chunk.strategy=fixed_size", "chunk.child_tokens=32"], events_per_second=30.0)
     keeps_sending = asyncio.create_task(writing())
     try:

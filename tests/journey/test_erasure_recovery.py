@@ -11,12 +11,12 @@ import asyncpg
 import pytest
 
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.recovery import recover_database
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
 from services.erasure.drain import DrainBarrier
 from services.generations.reindex import start_rebuild
-from services.recovery.table_recovery import recover_tables
 from sql.checksum import compute_checksum
 from sql.pool import Pool, close_pool, open_pool
 from tests.canaries import find_in_files, find_in_tables
@@ -69,7 +69,7 @@ async def erase_then_recover(
         if settings.log_kind == "postgres":
             await copy_log(database, other_database)
         await restore_keystore(pool, backup, other)
-        found = await recover_tables(settings, other_database)
+        found = await recover_database(settings, other_database)
         assert found is not None
         return stays, found, before
     finally:
@@ -137,7 +137,7 @@ async def test_erasure_resumes_after_database_is_rebuilt(
     if settings.log_kind == "postgres":
         await copy_log(database, other_database)
     await copy_keys(database, other_database)
-    assert await recover_tables(settings, other_database) is not None
+    assert await recover_database(settings, other_database) is not None
     async with run_system(settings, other_database, overrides) as world:
         async with asyncio.timeout(TIMEOUT_S):
             while (found := (await world.http.get(f"/v1/erasures/{receipt}")).json())["state"] != "done":
@@ -184,7 +184,7 @@ async def test_recovery_works_when_all_documents_were_erased(settings: Settings,
         await erase(world, "document", gone["document_id"])
     await copy_log(database, other_database)
     await copy_keys(database, other_database)
-    assert await recover_tables(settings, other_database) is not None
+    assert await recover_database(settings, other_database) is not None
     async with run_system(settings, other_database, overrides) as world:
         stays = await world.ingest_until_searchable(OTHER_TEXT, external_id="lights")
         assert [result["document_id"] for result in await world.search("Anna Lindqvist")] == [stays["document_id"]]

@@ -11,9 +11,9 @@ import pytest
 from prov.model import ProvDocument
 
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.recovery import recover_database
 from anabranch.config.settings import Settings
 from schemas.ids import sha256_hex
-from services.recovery.table_recovery import recover_tables
 from tests.integration.test_recovery import copy_keys, copy_log
 from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system
 
@@ -225,7 +225,7 @@ async def test_recovery_marks_raw_record_as_unknown_in_lineage(settings: Setting
         receipt = await world.ingest_until_searchable(NOTE, external_id="allowances")
     await copy_log(database, other_database)
     await copy_keys(database, other_database)
-    await recover_tables(settings, other_database)
+    await recover_database(settings, other_database)
     async with run_system(settings, other_database, overrides) as world:
         found = (await world.http.get(f"/v1/documents/{receipt['document_id']}/lineage")).json()
     assert found["verified"]

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from anabranch.composition.overrides import Overrides
+from anabranch.composition.recovery import recover_database
 from anabranch.config.settings import Settings
 from processors import STAGES
 from schemas.errors import ConfigurationError, FatalError
 from services.generations.reindex import start_rebuild
 from services.generations.stage_assignments import assign_stages
-from services.recovery.table_recovery import recover_tables
 from services.storage import Storage
 from sql.generations import PgGenerations
 from sql.pool import Pool
@@ -184,7 +184,7 @@ async def test_documents_missing_from_keystore_backup_are_reingested(settings: S
         await ingest_document(world, "stays", f"{UNCHANGED_TEXT} It does not move.")
     if settings.log_kind == "postgres":
         await copy_log(database, other_database)
-    assert await recover_tables(settings, other_database) is not None
+    assert await recover_database(settings, other_database) is not None
     for _ in range(2):
         async with run_system(settings, other_database, overrides) as world:
             await wait_for_visible_ids(world, {"stays", "comes"})

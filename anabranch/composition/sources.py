@@ -1,0 +1,70 @@
+"""Source service and source readers, from the settings."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from datetime import datetime
+from uuid import uuid4
+
+from anabranch.composition.overrides import Overrides
+from anabranch.composition.ports import build_fetcher
+from anabranch.composition.storage import build_kafka_settings
+from anabranch.config.settings import Settings
+from anabranch.identity.approvals import load_allowed_folders
+from schemas.ports.log import EventLog, Subscriber
+from services.sources.reader_factory import SourceReaderFactory
+from services.sources.service import SourceService
+from services.sources.supervisor import SourceEpochs, SourceSupervisor
+from services.storage import Storage
+
+
+def build_source_service(settings: Settings, storage: Storage, overrides: Overrides) -> SourceService:
+    factory = _build_factory(settings, storage, overrides.clock)
+    return SourceService(
+        storage.log,
+        storage.codec,
+        factory.declarations,
+        factory.fetch_ends,
+        settings.log_kind == "kafka",
+        factory.list_allowed_folders,
+        settings.ingest.sources,
+        overrides.clock,
+        overrides.fresh_id,
+    )
+
+
+def build_source_supervisor(settings: Settings, storage: Storage, source_epochs: SourceEpochs, overrides: Overrides) -> SourceSupervisor:
+    factory = _build_factory(settings, storage, overrides.clock)
+    return SourceSupervisor(factory.declarations, factory.store, factory.open, factory.wait_until_caught_up, factory.close_down, uuid4(), source_epochs)
+
+
+def _build_factory(settings: Settings, storage: Storage, clock: Callable[[], datetime]) -> SourceReaderFactory:
+    return SourceReaderFactory(
+        storage,
+        clock,
+        settings.sources,
+        lambda: load_allowed_folders(settings.ingest.folders, settings.data_dir),
+        lambda: build_fetcher(settings.ingest, storage.blobs),
+        settings.ingest.max_bytes,
+        settings.kafka.topic_prefix,
+        lambda: _open_change_topics(settings, storage),
+    )
+
+
+@asynccontextmanager
+async def _open_change_topics(settings: Settings, storage: Storage) -> AsyncIterator[tuple[EventLog, Subscriber]]:
+    """Open topics by the names that the broker has. On the Postgres log they are topics of the same log."""
+    if settings.log_kind == "postgres":
+        yield storage.log, storage.subscriber
+        return
+    from streams.kafka.kafka_log import KafkaLog
+    from streams.kafka.subscriber import FaustSubscriber
+
+    foreign = replace(build_kafka_settings(settings.kafka), topic_prefix="")
+    topics = KafkaLog(foreign)
+    try:
+        yield topics, FaustSubscriber(foreign, session_timeout_s=settings.kafka.session_timeout_s, offset_store=storage.offset_store)
+    finally:
+        await topics.close()
