@@ -1,1 +1,1 @@
-"""The application shell: settings, composition, command line."""
+"""Application shell: settings, composition, processes, command line, doctor."""

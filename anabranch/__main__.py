@@ -1,4 +1,4 @@
-"""The program `anabranch`."""
+"""Entry point of the program `anabranch`."""
 
 from __future__ import annotations
 

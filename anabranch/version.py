@@ -1,10 +1,10 @@
-"""The version of this program."""
+"""Version of the program."""
 
 from importlib.metadata import PackageNotFoundError, version
 
 
 def get_program_version() -> str:
-    """Of the installed distribution; of the sources where they run without being installed."""
+    """Return the version of the installed distribution, else that of the sources."""
     try:
         return version("anabranch")
     except PackageNotFoundError:

@@ -15,23 +15,23 @@ DEFAULT = RemoteOptions()
 
 
 def audit(*, after: str | None = None, limit: Annotated[int, Parameter(validator=Number(gte=1, lte=500))] = 50, common: RemoteOptions = DEFAULT) -> int:
-    """List administrative acts, the latest first: who did what to what, and how it ended.
+    """List administrative actions, the latest first.
 
-    An operator sees those of all tenants, or with --tenant those of one.
+    Operators see the actions of all tenants, or of one with --tenant.
 
     Parameters
     ----------
     after
-        Continue behind the page before.
+        Cursor printed with the previous page.
     limit
-        Acts on one page.
+        Maximum number of actions.
     """
     page = get("/v1/audit", common, after=after, limit=limit)
     if common.is_json:
         common.print_result(page)
         return 0
-    rows = [(act["at"], act["tenant"], act["who"], act["what"], act["subject"], act["outcome"]) for act in page["items"]]
-    print_table(("at", "tenant", "who", "what", "subject", "outcome"), rows)
+    fields = ("at", "tenant", "who", "what", "subject", "outcome")
+    print_table(("at", "tenant", "caller", "action", "subject", "outcome"), [[item[field] for field in fields] for item in page["items"]])
     if page["next"]:
         print_stderr(f"more: --after {page['next']}", quiet=common.quiet)
     return 0

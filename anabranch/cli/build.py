@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from anabranch.cli.exit_codes import FAILED, OK
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import format_cell, print_stderr, print_table
 from anabranch.cli.rates import Rate
 from anabranch.cli.resume_hint import CONTINUES_WHILE_RUNNING, resume_hint
 from anabranch.identity.approvals import approve, find_restricted_settings
-from schemas.errors import InvalidRequest, NotFound, PermanentError
+from schemas.errors import NotFound, PermanentError
 
 if TYPE_CHECKING:
     from anabranch.cli.http_client import ApiClient
@@ -24,20 +24,20 @@ Flag = Parameter(negative="")
 DEFAULT = RemoteOptions()
 POLL_S = 0.5
 WORKER_STAGES = ("all",)
-"""Of a server of the command's own: it does the work."""
+"""Stages of a temporary server, which builds the generation."""
 
 
-def rebuild(*, keep: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
-    """Make the index anew from the log, without any model, beside the one that answers; check that it is equal, and let it answer.
+def rebuild(*, keep_previous: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
+    """Rebuild the index from the log without calling a model, verify that it equals the live one, and promote it.
 
-    Where the tables are empty, and only the log and the blobs are left, they are filled in place.
+    If the tables are empty and only the log and the blobs are left, the tables are filled in place.
 
     Parameters
     ----------
-    keep
-        What was there before stands by, and is not dropped.
+    keep_previous
+        Keep the previous generation on standby instead of dropping it.
     """
-    report = asyncio.run(_rebuild(common, keep))
+    report = asyncio.run(_rebuild(common, keep_previous))
     if common.is_json:
         common.print_result(report)
     else:
@@ -56,46 +56,46 @@ def reindex(
     resume: str | None = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Build an index with other settings (`--set`) beside the one that answers. It is compared and promoted by `anabranch generations`.
+    """Build an index with other settings (`--set`) beside the live one. Compare and promote it with `anabranch generations`.
 
     Parameters
     ----------
     plan
-        Only say what it would take.
+        Show the cost of the build without starting it.
     events_per_second
-        Read no faster than that: 50, or 50/s.
+        Maximum events per second: 50, or 50/s.
     wait
-        Until it is built.
+        Wait until the generation is built.
     pause
-        A generation that is being built: let it rest.
+        Pause the build of this generation.
     resume
-        A generation that rests: let it go on.
+        Resume the build of this generation.
     """
     _check_exclusive_options(plan=plan, wait=wait, pause=pause, resume=resume, set=common.set)
     return asyncio.run(_reindex(common, plan, events_per_second, wait, pause, resume))
 
 
 def _check_exclusive_options(**options: object) -> None:
-    """Raises InvalidRequest for what cannot be wanted at the same time."""
+    """Raises InvalidRequest for options that contradict each other."""
     set_options = [name for name, value in options.items() if value]
     for option, compatible in (("pause", ()), ("resume", ()), ("plan", ("set",))):
         if option in set_options and (conflicting := [name for name in set_options if name not in (option, *compatible)]):
-            raise InvalidRequest(f"--{option} and --{conflicting[0]} do not go together", remedy="Give one of them, and the other with another call.")
+            raise make_conflict_error(f"--{option}", f"--{conflicting[0]}")
 
 
-async def _rebuild(common: RemoteOptions, keep: bool) -> dict[str, Any]:
+async def _rebuild(common: RemoteOptions, keep_previous: bool) -> dict[str, Any]:
     from anabranch.cli.server_connection import open_client
 
     if (report := await _rebuild_in_place(common)) is not None:
         return report
     async with open_client(common, stages=WORKER_STAGES) as client:
-        started = await client.post("/v1/generations", {"purpose": "rebuild", "keep": keep})
+        started = await client.post("/v1/generations", {"purpose": "rebuild", "keep": keep_previous})
         print_stderr(f"building {started['generation']}", quiet=common.quiet)
         return _to_rebuild_report(await _wait_for_build(client, started["generation"], ("live", "standby"), common))
 
 
 async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
-    """What filling empty tables has given; None where there is a server, or an index."""
+    """Fill empty tables from the log; return the report, or None if a server runs or the tables have an index."""
     from anabranch.cli.server_connection import wait_for_local_server
     from anabranch.composition.recovery import recover_database
     from anabranch.process.data_folder import lock_folder
@@ -133,9 +133,9 @@ async def _reindex(common: RemoteOptions, plan: bool, rate: float | None, wait: 
 
 
 async def _wait_for_build(client: ApiClient, name: str, states: Sequence[str], common: RemoteOptions) -> dict[str, Any]:
-    """Raises PermanentError with what stopped the build."""
+    """Poll until the generation is in one of the states. Raises PermanentError if the build fails."""
     phase = None
-    with resume_hint(lambda: f"the build of {name} {CONTINUES_WHILE_RUNNING}; how far it is: anabranch generations list"):
+    with resume_hint(lambda: f"the build of {name} {CONTINUES_WHILE_RUNNING}; show its progress: anabranch generations list"):
         while True:
             build = await _fetch_build(client, name)
             if build["error"]:
@@ -149,10 +149,10 @@ async def _wait_for_build(client: ApiClient, name: str, states: Sequence[str], c
 
 
 async def _fetch_build(client: ApiClient, name: str) -> dict[str, Any]:
-    """Also before it has come to the tables."""
     try:
         return await client.get(f"/v1/generations/{name}/build")
     except NotFound:
+        # The event has not reached the tables yet.
         return {"state": "building", "phase": "loading", "error": None}
 
 
@@ -174,7 +174,7 @@ def _print_result(body: dict[str, Any], common: RemoteOptions) -> int:
     if common.is_json:
         common.print_result(body)
         return OK
-    print_table(("what", "value"), [(name, value) for name, value in body.items() if value not in (None, {}) and name != "settings"])
+    print_table(("field", "value"), [(name, value) for name, value in body.items() if value not in (None, {}) and name != "settings"])
     for name, change in (body.get("settings") or {}).items():
         print(f"{name}: {format_cell(change['from'])} → {format_cell(change['to'])}")
     return OK

@@ -10,18 +10,18 @@ from anabranch.cli.api_calls import get
 from anabranch.cli.options import LocalOptions, RemoteOptions
 from anabranch.cli.output import print_json, print_table
 
-app = App(name="config", help="Settings: what holds, and what there is.", result_action="return_value")
+app = App(name="config", help="Show settings, their schema and profiles.", result_action="return_value")
 LOCAL_DEFAULT, DEFAULT = LocalOptions(), RemoteOptions()
 
 
 @app.command
 def show(*, origin: Annotated[bool, Parameter(negative="")] = False, common: LocalOptions = LOCAL_DEFAULT) -> int:
-    """Every setting that holds now; secrets are not shown.
+    """Show all settings in effect, without secrets.
 
     Parameters
     ----------
     origin
-        With where each comes from.
+        Show the origin of each setting.
     """
     rows = _list_settings(common)
     if common.is_json:
@@ -36,7 +36,7 @@ def show(*, origin: Annotated[bool, Parameter(negative="")] = False, common: Loc
 
 @app.command
 def schema(*, common: RemoteOptions = DEFAULT) -> int:
-    """JSON Schemas of the settings and of a profile; with --server, those of the server."""
+    """Print the JSON Schemas of the settings and of a profile; with --server, those of the server."""
     if common.server:
         common.print_result(get("/v1/config/schema", common))
         return 0
@@ -48,7 +48,7 @@ def schema(*, common: RemoteOptions = DEFAULT) -> int:
 
 @app.command
 def profiles(*, common: RemoteOptions = DEFAULT) -> int:
-    """Named ways of answering: those that are shipped, and those in the data folder, or of --server."""
+    """List retrieval profiles: built-in ones and those of the data folder, or those of --server."""
     items = get("/v1/profiles", common)["items"] if common.server else _load_local_profiles(common)
     if common.is_json:
         common.print_result({"profiles": items})

@@ -11,19 +11,19 @@ from cyclopts import App, Parameter
 from anabranch.cli.options import CommonOptions
 from anabranch.cli.output import print_stderr
 
-app = App(name="contract", help="OpenAPI, AsyncAPI and JSON Schemas, generated.", result_action="return_value")
+app = App(name="contract", help="Generate OpenAPI, AsyncAPI and JSON Schemas.", result_action="return_value")
 Flag = Parameter(negative="")
 DEFAULT = CommonOptions()
 
 
 @app.command
 def openapi(*, check: Annotated[bool, Flag] = False, to: Path | None = None, common: CommonOptions = DEFAULT) -> int:
-    """The HTTP interface.
+    """Generate the OpenAPI document of the HTTP API.
 
     Parameters
     ----------
     check
-        Write nothing; exit 1 where the committed file differs.
+        Compare with the committed file instead of writing it; exit 1 if it differs.
     to
         Folder to write to. [default: docs/reference]
     """
@@ -34,12 +34,12 @@ def openapi(*, check: Annotated[bool, Flag] = False, to: Path | None = None, com
 
 @app.command
 def asyncapi(*, check: Annotated[bool, Flag] = False, to: Path | None = None, common: CommonOptions = DEFAULT) -> int:
-    """The events on the log.
+    """Generate the AsyncAPI document of the events on the log.
 
     Parameters
     ----------
     check
-        Write nothing; exit 1 where the committed file differs.
+        Compare with the committed file instead of writing it; exit 1 if it differs.
     to
         Folder to write to. [default: docs/reference]
     """
@@ -50,12 +50,12 @@ def asyncapi(*, check: Annotated[bool, Flag] = False, to: Path | None = None, co
 
 @app.command
 def schemas(*, check: Annotated[bool, Flag] = False, to: Path | None = None, common: CommonOptions = DEFAULT) -> int:
-    """JSON Schemas of each event, of the settings and of a profile.
+    """Generate JSON Schemas of each event, of the settings and of a profile.
 
     Parameters
     ----------
     check
-        Write nothing; exit 1 where a committed file differs.
+        Compare with the committed files instead of writing them; exit 1 if one differs.
     to
         Folder to write to. [default: docs/reference]
     """
@@ -74,5 +74,5 @@ def _write_or_check(files: Mapping[str, str], check: bool, to: Path | None, comm
     else:
         print("\n".join(map(str, changed)) if changed else "nothing changed")
     if check and changed:
-        print_stderr("these differ from the code: run the command without --check", quiet=common.quiet)
+        print_stderr("these files differ from the code; run the command without --check to update them", quiet=common.quiet)
     return 1 if check and changed else 0

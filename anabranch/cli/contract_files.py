@@ -1,4 +1,4 @@
-"""Generated contracts, as files: OpenAPI, AsyncAPI, JSON Schemas of the events."""
+"""Generated contract files: OpenAPI, AsyncAPI, and JSON Schemas of events, settings and profiles."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def build_schema_files() -> dict[str, str]:
 
 
 def write_changed(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """What changed."""
+    """Write the files that differ, and return their paths."""
     changed = find_drift(files, folder)
     for path in changed:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -47,7 +47,7 @@ def write_changed(files: Mapping[str, str], folder: Path) -> list[Path]:
 
 
 def find_drift(files: Mapping[str, str], folder: Path) -> list[Path]:
-    """Files that are missing or hold something else."""
+    """Return the paths of files that are missing or differ."""
     return [folder / name for name, text in files.items() if not (folder / name).exists() or (folder / name).read_text(encoding="utf-8") != text]
 
 

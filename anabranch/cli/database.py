@@ -1,4 +1,4 @@
-"""The storage that a command works on directly: that of the server in the data folder, else its own."""
+"""Direct access of commands to the database: that of the running server, else one opened for the command."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from schemas.errors import ConfigurationError
 
 @asynccontextmanager
 async def open_command_database(settings: Settings) -> AsyncIterator[str]:
-    """Of a database that is there: raises NotFound where it would have to be made."""
+    """Yield the DSN of an existing database. Raises NotFound if there is none."""
     async with _open_database(settings, check_allowed=partial(check_database_exists, alternative="")) as dsn:
         yield dsn
 
 
 @asynccontextmanager
 async def open_or_initialize_database(settings: Settings) -> AsyncIterator[str]:
-    """The same for a command that may make it."""
+    """Yield the DSN of the database, creating it if needed."""
     async with _open_database(settings, check_allowed=lambda settings: None) as dsn:
         yield dsn
 
@@ -42,10 +42,10 @@ async def _open_database(settings: Settings, *, check_allowed: Callable[[Setting
 
 
 def _require_external_url(settings: Settings) -> str:
-    """The server's own file does not hold it: it may have a password."""
+    # The server's file in the data folder omits the URL, since it may hold a password.
     if settings.database.url is None:
         raise ConfigurationError(
-            f"The server in {settings.data_dir} uses a database outside of it, and no setting names that database.",
+            f"The server in {settings.data_dir} uses an external database, and database.url is not set.",
             code="NO_DATABASE_URL",
             remedy="Set ANABRANCH_DATABASE__URL to the same value as for the server.",
         )

@@ -13,7 +13,7 @@ from anabranch.cli.exit_codes import FAILED, OK, PARTIAL_FAILURE
 from anabranch.cli.options import LocalOptions
 from anabranch.cli.output import print_table
 
-app = App(name="db", help="The tables: migrations, checksum and residue.", result_action="return_value")
+app = App(name="db", help="Migrate, check and scrub the tables.", result_action="return_value")
 T = TypeVar("T")
 Flag = Parameter(negative="")
 DEFAULT = LocalOptions()
@@ -21,12 +21,12 @@ DEFAULT = LocalOptions()
 
 @app.command
 def migrate(*, dry_run: Annotated[bool, Flag] = False, common: LocalOptions = DEFAULT) -> int:
-    """Apply the migrations that are missing.
+    """Apply pending migrations.
 
     Parameters
     ----------
     dry_run
-        Only say which.
+        List pending migrations without applying them.
     """
     from anabranch.cli.database import open_command_database, open_or_initialize_database
     from sql.inspection import list_pending_migrations
@@ -48,7 +48,7 @@ def migrate(*, dry_run: Annotated[bool, Flag] = False, common: LocalOptions = DE
 
 @app.command
 def status(*, common: LocalOptions = DEFAULT) -> int:
-    """Which migrations are applied."""
+    """List migrations with the time at which they were applied."""
     from anabranch.cli.database import open_command_database
     from sql.inspection import fetch_migration_status
 
@@ -62,12 +62,12 @@ def status(*, common: LocalOptions = DEFAULT) -> int:
 
 @app.command
 def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")] = False, common: LocalOptions = DEFAULT) -> int:
-    """One sum over what is visible: equal for two histories that end in the same documents.
+    """Compute a checksum of the visible rows. It is equal for histories that end in the same documents.
 
     Parameters
     ----------
     everything
-        With revisions, tombstones and history: equal for the same log.
+        Include revisions, tombstones and history. The checksum is then equal for the same log only.
     """
     from anabranch.cli.database import open_command_database
     from sql.checksum import compute_checksum
@@ -90,39 +90,40 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
 
 
 @app.command
-def residue(*, settled: Annotated[bool, Flag] = False, common: LocalOptions = DEFAULT) -> int:
-    """Rows that neither answer nor are on their way to, and counts that do not add up. Exit code 1 if there are any.
+def check(*, drained: Annotated[bool, Flag] = False, common: LocalOptions = DEFAULT) -> int:
+    """Check the integrity of the tables: orphaned rows, and counts that do not add up. Exits 1 if there are any.
 
     Parameters
     ----------
-    settled
-        Nothing is on its way: what is not visible is left over.
+    drained
+        Assume that no stage has work left, so every row that is not visible is an orphan.
     """
     from anabranch.cli.database import open_command_database
     from sql.integrity import check_integrity
     from sql.pool import close_pool, open_pool
 
     async def run(dsn: str) -> dict[str, int]:
-        pool = await open_pool(dsn, size=1, name="anabranch residue")
+        pool = await open_pool(dsn, size=1, name="anabranch check")
         try:
-            return await check_integrity(pool, assume_idle=settled)
+            return await check_integrity(pool, assume_idle=drained)
         finally:
             await close_pool(pool)
 
     problem_counts = asyncio.run(_run_with_database(open_command_database(common.load_settings()), run))
     total = sum(problem_counts.values())
     if common.is_json:
-        common.print_result({"places": problem_counts, "rows": total})
+        common.print_result({"problems": problem_counts, "rows": total})
     else:
-        print_table(("place", "rows"), list(problem_counts.items()))
+        print_table(("problem", "rows"), list(problem_counts.items()))
     return FAILED if total else OK
 
 
 @app.command
 def scrub(*, common: LocalOptions = DEFAULT) -> int:
-    """Write all tables anew, so that no file of Postgres holds deleted rows. Each table is locked while it is written.
+    """Rewrite all tables, so that no file of Postgres holds deleted rows. Each table is locked while it is rewritten.
 
-    Exit code 5 if a table was in use, or the write-ahead log is held back."""
+    Exits 5 if a table was in use, or Postgres has not removed the old write-ahead log yet.
+    """
     from anabranch.cli.database import open_command_database
     from sql.pool import close_pool, open_pool
     from sql.scrubber import ScrubResult, scrub_tables
@@ -136,11 +137,11 @@ def scrub(*, common: LocalOptions = DEFAULT) -> int:
 
     result = asyncio.run(_run_with_database(open_command_database(common.load_settings()), run))
     if common.is_json:
-        common.print_result({"left": list(result.remaining_tables), "write_ahead_log": result.is_wal_remaining})
+        common.print_result({"tables_in_use": list(result.remaining_tables), "write_ahead_log": result.is_wal_remaining})
     else:
-        print("\n".join(f"in use: {table}" for table in result.remaining_tables) or "all tables written anew")
+        print("\n".join(f"in use: {table}" for table in result.remaining_tables) or "all tables rewritten")
         if result.is_wal_remaining:
-            print("the write-ahead log keeps what was deleted until Postgres removes it")
+            print("the write-ahead log holds deleted rows until Postgres removes it")
     return PARTIAL_FAILURE if result.remaining_tables or result.is_wal_remaining else OK
 
 

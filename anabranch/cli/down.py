@@ -20,16 +20,16 @@ def down(*, erase: Annotated[bool, Flag] = False, yes: Annotated[bool, Flag] = F
     Parameters
     ----------
     erase
-        Then delete the data folder, with tables that lie elsewhere, documents and keys.
+        Delete the data folder afterwards: tables (also those outside it), documents and keys.
     yes
-        Delete without asking.
+        Skip the confirmation prompt.
     """
     from anabranch.cli.confirmation import confirm
     from anabranch.process.folder_removal import list_removable_folders, remove_data_folder, stop_server
 
     settings = common.load_settings()
     paths = list_removable_folders(settings) if erase else []
-    if erase and not yes and not confirm(f"Delete {' and '.join(map(str, paths))} with everything in it permanently?"):
+    if erase and not yes and not confirm(f"Delete {' and '.join(map(str, paths))} with all contents permanently?"):
         return FAILED
     was_running = stop_server(settings)
     if erase:

@@ -11,24 +11,24 @@ from cyclopts import App
 from anabranch.cli.options import LocalOptions
 from anabranch.cli.output import print_stderr, print_table
 
-app = App(name="eval", help="How good are retrieval and parsing?", result_action="return_value")
+app = App(name="eval", help="Measure the quality of retrieval and parsing.", result_action="return_value")
 DEFAULT = LocalOptions()
 
 
 @app.command
 def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "default", run_out: Path | None = None, common: LocalOptions = DEFAULT) -> int:
-    """Take a test set through the real pipeline, in a data folder of its own, and ask all its queries.
+    """Ingest a test set through the real pipeline, in a temporary data folder, and run all its queries.
 
     Parameters
     ----------
     path
         Folder with corpus.jsonl, queries.jsonl and qrels.tsv.
     channels
-        Only these, separated by commas: lexical, semantic, graph.
+        Only use these channels, comma-separated: lexical, semantic, graph.
     profile
-        Named way of answering.
+        Retrieval profile.
     run_out
-        Write the rankings as a TREC run file.
+        File to write the rankings to, as a TREC run.
     """
     from anabranch.cli.channels import parse_channels
     from anabranch.eval.runner import run_retrieval_eval
@@ -51,7 +51,7 @@ def retrieval(path: Path, /, *, channels: str | None = None, profile: str = "def
 
 @app.command
 def documents(path: Path, /, *, common: LocalOptions = DEFAULT) -> int:
-    """Parse files with ground truth and compare.
+    """Parse files and compare the results with their ground truth.
 
     Parameters
     ----------
@@ -67,7 +67,7 @@ def documents(path: Path, /, *, common: LocalOptions = DEFAULT) -> int:
     if common.is_json:
         common.print_result(report)
     else:
-        print_table(("kind", "files", "figures"), [(kind, figures.get("files"), _format_metrics(figures)) for kind, figures in report["kinds"].items()])
+        print_table(("kind", "files", "metrics"), [(kind, figures.get("files"), _format_metrics(figures)) for kind, figures in report["kinds"].items()])
     return 0
 
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from cyclopts import Parameter
 
-from anabranch.cli.options import RemoteOptions
+from anabranch.cli.options import RemoteOptions, make_conflict_error
 from anabranch.cli.output import print_stderr
 from schemas.errors import ConfigurationError
 
@@ -29,40 +29,38 @@ def feedback(
     note: str | None = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Say whether an answer, or a passage, helps. Comparisons of generations use what is said.
+    """Rate an answer or a passage. Comparisons of generations use the ratings.
 
     Parameters
     ----------
     run
-        `run_id` of the answer.
+        Run id of the answer.
     up
-        It was useful.
+        Rate the answer as useful.
     down
-        It was not.
+        Rate the answer as not useful.
     chunk
-        A passage with its grade, as ID=2: 0 does not help, 3 is the answer.
+        Grade a passage: ID=GRADE, from 0 (does not help) to 3 (contains the answer). Repeatable.
     answer
-        What the answer should have been.
+        Correct answer.
     note
-        Anything else.
+        Free text.
     """
     body = {"run_id": str(run), "useful": _parse_useful(up, down), "grades": dict(map(_parse_grade, chunk)), "corrected_answer": answer, "note": note}
     set_fields = {name: value for name, value in body.items() if value not in (None, {})}
     if len(set_fields) == 1:
-        raise ConfigurationError("nothing is said of the answer", remedy="Give --up, --down, --chunk, --answer or --note.")
+        raise ConfigurationError("No rating was given.", remedy="Use --up, --down, --chunk, --answer or --note.")
     result = asyncio.run(_post(set_fields, common))
     if common.is_json:
         common.print_result(result)
     else:
-        print_stderr(f"kept, with {result['judgements']} judged passages", quiet=common.quiet)
+        print_stderr(f"stored, with {result['judgements']} judged passages", quiet=common.quiet)
     return 0
 
 
 def _parse_useful(up: bool, down: bool) -> bool | None:
-    from schemas.errors import InvalidRequest
-
     if up and down:
-        raise InvalidRequest("--up and --down contradict each other", remedy="Give one of them.")
+        raise make_conflict_error("--up", "--down")
     return True if up else False if down else None
 
 
@@ -71,7 +69,7 @@ def _parse_grade(text: str) -> tuple[str, int]:
 
     chunk_id, _, grade = text.partition("=")
     if grade not in GRADES:
-        raise InvalidRequest(f"--chunk {text} is no ID=GRADE", remedy="Write the chunk's id, an equals sign, and 0, 1, 2 or 3.")
+        raise InvalidRequest(f"Invalid --chunk {text}.", remedy="Use ID=GRADE, with a grade of 0, 1, 2 or 3.")
     return chunk_id, int(grade)
 
 

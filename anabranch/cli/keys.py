@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 app = App(name="keys", help="Create, list, rotate and revoke API keys; rotate the master key.", result_action="return_value")
 DEFAULT = RemoteOptions()
 COMMON_DEFAULT = CommonOptions()
-SHOWN_ONCE_NOTE = "this is the only time that the key is shown"
+SHOWN_ONCE_NOTE = "the key is shown only once"
 
 
 class ApiKeyAdmin(Protocol):
@@ -53,35 +53,36 @@ def create(
     expires_at: datetime | None = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Create a key and print it, once.
+    """Create a key and print it. It cannot be printed again.
 
-    With --server over HTTP, for the caller's tenant. Without, directly in the database of the settings: so is the first key of a cluster made.
+    With --server, the key is created over HTTP, for the caller's tenant. Otherwise it is created directly in the
+    database; use this for the first key of a cluster.
 
     Parameters
     ----------
     role
-        What the key allows; each role includes those before it.
+        Role of the key; each role includes the previous ones.
     name
-        What the key is for.
+        Description of the key.
     user
-        The key reads only documents that this user may read.
+        Limit the key to documents that this user may read.
     group
-        And documents that this group may read.
+        Limit the key to documents that this group may read, in addition to --user. Repeatable.
     expires_at
-        When the key expires.
+        Time at which the key expires.
     """
     prefixed = [
         (option, value) for option, values in (("user", [user] if user else []), ("group", group)) for value in values if value.startswith(f"{option}:")
     ]
     for option, value in prefixed:
-        raise InvalidRequest(f"--{option} {value!r} holds the prefix of a reader.", remedy=f"Leave it out: --{option} {value.removeprefix(f'{option}:')}")
+        raise InvalidRequest(f"--{option} {value!r} includes the prefix of a reader.", remedy=f"Omit the prefix: --{option} {value.removeprefix(f'{option}:')}")
     try:
         request = ApiKeyRequest(name=name or f"{role} key", role=role, user=user, groups=list(group), expires_at=expires_at)
     except ValidationError as error:
         [first, *_] = error.errors(include_url=False)
         option = str(first["loc"][0]).replace("_", "-").replace("groups", "group")
         raise InvalidRequest(
-            f"--{option} {first['input']!r}: {first['msg']}.", remedy="Names have at most 200 characters; users and groups no spaces."
+            f"--{option} {first['input']!r}: {first['msg']}.", remedy="Names have at most 200 characters; users and groups have no spaces."
         ) from error
     return _print_key(_run_call(common, lambda keys: keys.create(request)), common)
 
@@ -93,9 +94,9 @@ def list_keys(*, after: str | None = None, limit: Annotated[int, Parameter(valid
     Parameters
     ----------
     after
-        Continue behind the page before.
+        Cursor printed with the previous page.
     limit
-        Keys on one page.
+        Maximum number of keys.
     """
     page = _run_call(common, lambda keys: keys.list_keys(after, limit))
     if common.is_json:
@@ -110,12 +111,12 @@ def list_keys(*, after: str | None = None, limit: Annotated[int, Parameter(valid
 
 @app.command
 def rotate(key_id: str, /, *, grace: Annotated[int, Parameter(validator=Number(gte=0, lte=MAX_GRACE_S))] = 0, common: RemoteOptions = DEFAULT) -> int:
-    """Give a key a new secret and print it, once.
+    """Replace the secret of a key and print the new key. It cannot be printed again.
 
     Parameters
     ----------
     key_id
-        The part of the key between `ab_` and the secret.
+        Key id: the part of the key between `ab_` and the secret.
     grace
         Seconds for which the old secret stays valid.
     """
@@ -125,12 +126,12 @@ def rotate(key_id: str, /, *, grace: Annotated[int, Parameter(validator=Number(g
 
 @app.command
 def revoke(key_id: str, /, *, common: RemoteOptions = DEFAULT) -> int:
-    """Refuse a key from now on.
+    """Revoke a key.
 
     Parameters
     ----------
     key_id
-        The part of the key between `ab_` and the secret.
+        Key id: the part of the key between `ab_` and the secret.
     """
     valid_id = _validate_key_id(key_id)
     revoked = _run_call(common, lambda keys: keys.revoke(valid_id))
@@ -142,16 +143,16 @@ def revoke(key_id: str, /, *, common: RemoteOptions = DEFAULT) -> int:
 
 
 def _validate_key_id(key_id: str) -> str:
-    """Raises InvalidRequest; a whole key is not repeated."""
+    """Return the id. Raises InvalidRequest for other text; the secret of a whole key is not repeated."""
     if full_key := re.fullmatch(r"ab_([0-9a-f]{16})_.*", key_id):
-        raise InvalidRequest(f"The whole key {full_key[1]} was given, with its secret.", remedy=f"Give its id alone: {full_key[1]}")
+        raise InvalidRequest(f"The whole key {full_key[1]} was given, with its secret.", remedy=f"Use the id alone: {full_key[1]}")
     if not re.fullmatch(KEY_ID_PATTERN, key_id):
-        raise InvalidRequest(f"{key_id!r} is not the id of an API key.", remedy="`anabranch keys list` shows the ids.")
+        raise InvalidRequest(f"Invalid API key id {key_id!r}.", remedy="List ids with `anabranch keys list`.")
     return key_id
 
 
 def _print_key(issued: dict[str, Any], common: RemoteOptions) -> int:
-    """The key alone is on stdout, so that it can be piped into a file or a secret store."""
+    """Print the key alone to stdout, so that it can be piped into a file or a secret store."""
     if common.is_json:
         common.print_result(issued)
         return 0
@@ -176,7 +177,7 @@ def _run_call(common: RemoteOptions, call: Callable[[ApiKeyAdmin], Awaitable[dic
 
 
 class RemoteApiKeyAdmin:
-    """Over HTTP."""
+    """Administration over HTTP."""
 
     def __init__(self, client: ApiClient) -> None:
         self.client = client
@@ -195,7 +196,7 @@ class RemoteApiKeyAdmin:
 
 
 class DirectApiKeyAdmin:
-    """Through the database of the settings, whose holder may do everything."""
+    """Administration through the database; its owner may do everything."""
 
     def __init__(self, service: ApiKeyService, caller: Principal) -> None:
         self.service, self.caller = service, caller
@@ -239,12 +240,12 @@ async def _open_direct(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
 
 @app.command
 def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON_DEFAULT) -> int:
-    """Rotate the master key: wrap the key of each document and run with a new one. Stop every other process first.
+    """Rotate the master key: wrap the keys of all documents and runs with a new one. Stop every other process first.
 
     Parameters
     ----------
     new_key_file
-        File with the new key, 32 bytes in base64. Needed where ANABRANCH_LOG__MASTER_KEY is set; else one is made.
+        File with the new key: 32 bytes in base64. Required if ANABRANCH_LOG__MASTER_KEY is set, else generated.
     """
     from anabranch.cli.database import open_command_database
     from anabranch.encryption.rotation import rotate_master_key

@@ -1,4 +1,4 @@
-"""`anabranch up`, and the two processes that it runs, which can also be run alone."""
+"""`anabranch up`, and the processes `api` and `worker` that it runs."""
 
 from __future__ import annotations
 
@@ -30,20 +30,20 @@ def up(
     ready_file: Path | None = None,
     common: CommonOptions = CommonOptions(),  # noqa: B008
 ) -> int:
-    """Run everything in one data folder: Postgres, log, stages, API. Ctrl-C stops it.
+    """Run everything in one data folder: Postgres, log, stages, API. Runs until Ctrl-C.
 
     Parameters
     ----------
     port
-        Of the API; 0 takes a free one. [default: 8420]
+        Port of the API; 0 picks a free one. [default: 8420]
     stages
-        Which stages run here, separated by commas; `none` for the API alone.
+        Stages to run, comma-separated; `none` runs the API alone.
     ephemeral
-        A new folder that is gone afterwards.
+        Use a temporary data folder and delete it on exit.
     postgres_port
-        Let the embedded Postgres also listen on this port of 127.0.0.1, with a password; without it, on a Unix socket only.
+        Port of 127.0.0.1 for the embedded Postgres, with a password. [default: a Unix socket only]
     ready_file
-        Written as JSON once everything answers.
+        File to write as JSON once everything is ready.
     """
     from anabranch.process.logs import configure_logs
     from anabranch.process.shutdown import run_until_stopped
@@ -75,7 +75,7 @@ async def _run_server(plan: LaunchPlan, ready_file: Path | None, common: CommonO
 
 @contextmanager
 def _manage_ready_file(path: Path | None) -> Iterator[None]:
-    """None before, none after."""
+    """Delete the ready file before the start and after the stop."""
     if path is None:
         yield
         return
@@ -90,12 +90,12 @@ def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: Comm
     if common.is_json:
         common.print_result({name: value for name, value in asdict(server).items() if name != "token"} | {"login": login_url})
         return
-    persistence = "kept when this stops" if server.persistent else "gone when this stops"
+    persistence = "persistent" if server.persistent else "deleted on exit"
     lines = {
         "API": server.url,
-        "UI": f"{login_url}   (opens once, within ten minutes; `anabranch open` makes another)",
+        "UI": f"{login_url}   (works once, for ten minutes; `anabranch open` prints another)",
         "data": f"{server.data_dir}   ({persistence})",
-        "Postgres": server.database_url or "as set",
+        "Postgres": server.database_url or "external",
         "log": "Kafka" if server.log == "kafka" else "Postgres table",
         "stages": ", ".join(plan.stages) or "none",
         "metrics": f"{server.url}/metrics" + (f", worker: {server.worker_metrics_url}" if server.worker_metrics_url else ""),
@@ -131,14 +131,14 @@ def api(
     attached: Annotated[bool, Hidden] = False,
     common: CommonOptions = CommonOptions(),  # noqa: B008
 ) -> int:
-    """Run the HTTP API alone, on the database and log that the settings name.
+    """Run the HTTP API alone, on the database and log of the settings.
 
     Parameters
     ----------
     host
         Address to listen on. [default: 127.0.0.1]
     port
-        0 takes a free one. [default: 8420]
+        Port to listen on; 0 picks a free one. [default: 8420]
     attached
         Stop when stdin ends.
     """
@@ -160,20 +160,20 @@ def worker(
     report: Annotated[Path | None, Hidden] = None,
     common: CommonOptions = CommonOptions(),  # noqa: B008
 ) -> int:
-    """Run stages of the pipeline until Ctrl-C. Start it again elsewhere to share the work.
+    """Run pipeline stages until Ctrl-C. Several workers share the work.
 
     Parameters
     ----------
     stages
-        Names separated by commas, or `all`.
+        Stages to run, comma-separated, or `all`.
     metrics_port
-        Of Prometheus metrics; 0 takes a free one. [default: 0]
+        Port of the Prometheus metrics; 0 picks a free one. [default: 0]
     metrics_host
-        Address on which metrics are served. [default: 127.0.0.1]
+        Address of the Prometheus metrics. [default: 127.0.0.1]
     attached
         Stop when stdin ends.
     report
-        Written once the stages read.
+        File to write once the stages are running.
     """
     from anabranch.process.logs import configure_logs
     from anabranch.process.shutdown import exit_process, run_until_stopped

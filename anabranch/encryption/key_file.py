@@ -1,7 +1,8 @@
-"""The key file: a random share of each document's key, in a slot that an erasure overwrites.
+"""Key file: a random share of each document's key, in a slot that an erasure overwrites.
 
-Postgres never overwrites: an erased row stays in its files and its write-ahead log for a while. So a document's key is wrapped with the master key *and* a share
-that lies here, outside the database, where it can be overwritten in place. Without the share, master key and wrapped key open nothing.
+Postgres never overwrites: an erased row stays in its files and its write-ahead log for a while. So a document's key is
+wrapped with the master key *and* a share in this file, outside the database, where it can be overwritten in place.
+Without the share, the wrapped key cannot be unwrapped.
 """
 
 from __future__ import annotations
@@ -20,17 +21,17 @@ from schemas.errors import ConfigurationError
 
 SHARE_BYTES = 32
 BLOCK_SLOTS = 256
-"""Shares written and synced at once: making a key rarely waits for the disk. A killed process wastes what it had not used of its block, 8 KiB."""
+"""Shares written and synced at once, so that creating a key rarely waits for the disk. A killed process wastes at most its block of 8 KiB."""
 MAGIC = b"anabranch shares"
 HEADER_BYTES = SHARE_BYTES
 EMPTY_SHARE = bytes(SHARE_BYTES)
 
 
 class KeyFile:
-    """Shares by slot number, in a file of mode 0600. Any number of processes of one machine may use it at once; slots are never used twice."""
+    """Shares by slot number, in a file of mode 0600. Processes of one machine may share it; slots are never reused."""
 
     def __init__(self, path: Path) -> None:
-        """Raises ConfigurationError with code WRONG_KEY_FILE for a file of another kind."""
+        """Open or create the file. Raises ConfigurationError with code WRONG_KEY_FILE for a file of another format."""
         self.path = path
         self._unused: list[tuple[int, bytes]] = []
         self._mutex = Lock()
@@ -43,7 +44,7 @@ class KeyFile:
                 fsync_path(path.parent)
         header = os.pread(self._file, HEADER_BYTES, 0)
         if header[: len(MAGIC)] != MAGIC:
-            raise ConfigurationError(f"{path} is no key file.", code="WRONG_KEY_FILE", remedy="Restore the key file from its backup.")
+            raise ConfigurationError(f"{path} is not a key file.", code="WRONG_KEY_FILE", remedy="Restore the key file from its backup.")
         self.id = UUID(bytes=header[len(MAGIC) :])
 
     def close(self) -> None:
@@ -55,7 +56,7 @@ class KeyFile:
         self.close()
 
     def allocate(self, count: int) -> list[tuple[int, bytes]]:
-        """Slots of this process's own with their shares, which are on the disk. Blocks for a sync where its block is used up."""
+        """Return unused slots with their shares, which are on disk. Blocks on a sync if the block is used up."""
         with self._mutex:
             while len(self._unused) < count:
                 self._unused += self._allocate_block()
@@ -63,17 +64,17 @@ class KeyFile:
             return allocated
 
     def release(self, unused: Iterable[tuple[int, bytes]]) -> None:
-        """Slots that were taken and that no key refers to."""
+        """Return allocated slots that no key refers to."""
         with self._mutex:
             self._unused += unused
 
     def read(self, slot: int) -> bytes | None:
-        """The share; None where it was overwritten, or the file ends before it."""
+        """Return the share, or None if it was overwritten or the file ends before it."""
         share = os.pread(self._file, SHARE_BYTES, _slot_offset(slot))
         return share if len(share) == SHARE_BYTES and share != EMPTY_SHARE else None
 
     def overwrite(self, slots: Iterable[int]) -> int:
-        """Overwrite these with zeros and wait for the disk. Returns how many were not yet. May be repeated."""
+        """Overwrite the slots with zeros and wait for the disk. Returns how many were not empty yet. Idempotent."""
         filled = [slot for slot in slots if self.read(slot) is not None]
         for slot in filled:
             os.pwrite(self._file, EMPTY_SHARE, _slot_offset(slot))
@@ -82,7 +83,7 @@ class KeyFile:
         return len(filled)
 
     def skip_to(self, slot: int) -> None:
-        """Never hand out slots up to this one: where the file is an older copy, newer keys refer to them."""
+        """Reserve all slots up to this one: if the file is an older copy, newer keys refer to them."""
         with self._lock_file():
             if self._find_next_slot() <= slot:
                 os.ftruncate(self._file, _slot_offset(slot + 1))
@@ -97,12 +98,12 @@ class KeyFile:
         return list(enumerate(shares, first))
 
     def _find_next_slot(self) -> int:
-        """A slot that a crash left half-written is passed over."""
+        # Rounded up, so that a slot that a crash left half-written is skipped.
         return -(-(os.fstat(self._file).st_size - HEADER_BYTES) // SHARE_BYTES)
 
     @contextmanager
     def _lock_file(self) -> Iterator[None]:
-        # A second descriptor: locks belong to the open file, which threads of this process share.
+        # flock belongs to the open file description, which threads of this process share: open another one.
         descriptor = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)

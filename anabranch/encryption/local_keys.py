@@ -1,4 +1,4 @@
-"""What a data folder keeps to itself."""
+"""Keys stored in the data folder: the link key and the master key."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from schemas.errors import ConfigurationError
 
 
 def load_link_key(data_dir: Path) -> bytes:
-    """The key that signs links of this data folder."""
+    """Load or create the key that signs links."""
     return _load_or_create(data_dir, "link.key")
 
 
@@ -20,7 +20,10 @@ MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE = "master.key", "next
 
 
 def load_master_key(data_dir: Path, is_current: Callable[[bytes], bool]) -> bytes:
-    """The key that wraps the keys of documents: 32 bytes. Whoever loses it has lost the log. `is_current` tells of the next one whether the keystore has it already."""
+    """Load or create the master key (32 bytes), and finish an interrupted rotation.
+
+    `is_current` returns whether the keystore uses the given key already. Without the master key, the log is unreadable.
+    """
     next_path = data_dir / NEXT_MASTER_KEY_FILE
     is_rotation_begun = is_current(next_path.read_bytes()) if next_path.exists() else (data_dir / OLD_MASTER_KEY_FILE).exists()
     if is_rotation_begun or not (data_dir / MASTER_KEY_FILE).exists():
@@ -29,13 +32,16 @@ def load_master_key(data_dir: Path, is_current: Callable[[bytes], bool]) -> byte
 
 
 def prepare_next_master_key(data_dir: Path, provided_key: bytes | None) -> bytes:
-    """The master key to rotate to: the one of an interrupted rotation, else the given one, else a new one. It is on the disk before it wraps anything."""
+    """Return the master key to rotate to: that of an interrupted rotation, else the provided one, else a new one.
+
+    The key is on disk before it wraps anything. Raises ConfigurationError if the provided key differs from an interrupted rotation's.
+    """
     key = _load_or_create(data_dir, NEXT_MASTER_KEY_FILE, provided_key)
     if provided_key is not None and key != provided_key:
         raise ConfigurationError(
             f"A rotation to another key was interrupted; that key is in {data_dir / NEXT_MASTER_KEY_FILE}.",
             code="ROTATION_INTERRUPTED",
-            remedy="Call `anabranch keys rewrap` without --new-key-file to finish it.",
+            remedy="Run `anabranch keys rewrap` without --new-key-file to finish it.",
         )
     fsync_path(data_dir / NEXT_MASTER_KEY_FILE)
     fsync_path(data_dir)
@@ -43,7 +49,7 @@ def prepare_next_master_key(data_dir: Path, provided_key: bytes | None) -> bytes
 
 
 def finish_rotation(data_dir: Path) -> None:
-    """The next master key in place of the present one, which is overwritten. May be repeated after a crash at any step."""
+    """Replace the current master key by the next one and overwrite the old one. Safe to repeat after a crash at any step."""
     current_path, next_path, old_path = (data_dir / name for name in (MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE))
     if next_path.exists():
         if current_path.exists():
@@ -54,7 +60,7 @@ def finish_rotation(data_dir: Path) -> None:
 
 
 def fsync_path(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
+    """Wait until a file or folder is on disk."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)
@@ -63,7 +69,7 @@ def fsync_path(path: Path) -> None:
 
 
 def overwrite_and_delete(path: Path) -> None:
-    """Overwrite a file with zeros, write that to the disk, and delete it. A filesystem that copies on write may keep the old blocks."""
+    """Overwrite a file with zeros, sync and delete it. A copy-on-write filesystem may keep the old blocks."""
     with suppress(FileNotFoundError):
         with path.open("r+b") as file:
             file.write(bytes(path.stat().st_size))
@@ -73,7 +79,8 @@ def overwrite_and_delete(path: Path) -> None:
 
 
 def _load_or_create(data_dir: Path, name: str, provided_key: bytes | None = None) -> bytes:
-    """Made once, readable by its owner only. Processes may race for it; the first one's holds."""
+    """Read the key file, or create it with mode 0600."""
+    # os.link fails if another process created the file first; all processes then read that one.
     path = data_dir / name
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     with suppress(FileExistsError):

@@ -1,4 +1,4 @@
-"""Rotation of the master key: all keys wrapped anew in one transaction, while no other process of ours is connected."""
+"""Rotation of the master key: all keys are rewrapped in one transaction, while no other process is connected."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ APPLICATION_NAME = "anabranch keys"
 
 
 async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | None) -> int:
-    """Wrap every key with the new master key; returns how many: 0 where a call that was interrupted had done it.
+    """Wrap every key with the new master key, and return how many: 0 if an interrupted call had done so already.
 
-    A crash leaves all keys under the old master key or all under the new one; calling again, or the next start, goes on from there.
-    Raises ConfigurationError where another process is connected, or a key is not the right one.
+    A crash leaves all keys under the old master key or all under the new one; another call or the next start resumes.
+    Raises ConfigurationError if another process is connected, or a key is wrong.
     """
     check_not_in_use(settings.data_dir)
     new_key = _resolve_new_key(settings, new_key_file)
@@ -40,7 +40,7 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
             def rewrap(stored: StoredKey) -> StoredKey:
                 try:
                     return new_wrapping.rewrap(stored, old_wrapping.unwrap(stored))
-                except KeyLost:  # without its share no master key opens it
+                except KeyLost:  # its share was erased, so no master key can unwrap it
                     return stored
 
             def rewrap_signing(name: str, wrapped: bytes) -> bytes:
@@ -66,14 +66,14 @@ async def rotate_master_key(settings: Settings, dsn: str, new_key_file: Path | N
 def _resolve_new_key(settings: Settings, new_key_file: Path | None) -> bytes:
     if new_key_file is None and settings.log.master_key is not None:
         raise ConfigurationError(
-            "The master key is set by ANABRANCH_LOG__MASTER_KEY, and no new one is given.",
+            "The master key is set by ANABRANCH_LOG__MASTER_KEY, and no new key was given.",
             code="NO_NEW_KEY",
-            remedy="Make one (openssl rand -base64 32 > new.key; chmod 600 new.key), and name it: --new-key-file new.key",
+            remedy="Create one (openssl rand -base64 32 > new.key; chmod 600 new.key), and add --new-key-file new.key",
         )
     provided_key = None
     if new_key_file is not None:
         try:
             provided_key = parse_master_key(new_key_file.read_text().strip(), str(new_key_file))
         except (OSError, UnicodeDecodeError) as error:
-            raise ConfigurationError(f"{new_key_file} cannot be read: {error}", code="BAD_MASTER_KEY", remedy="Name a readable file.") from error
+            raise ConfigurationError(f"Cannot read {new_key_file}: {error}.", code="BAD_MASTER_KEY", remedy="Use a readable file.") from error
     return provided_key if provided_key is not None and settings.log.master_key is not None else prepare_next_master_key(settings.data_dir, provided_key)

@@ -1,4 +1,4 @@
-"""Many documents straight onto topic `raw`, as a foreign producer would put them there, and word of each from topic `outcomes`."""
+"""Bulk ingestion as an external producer does it: publish to topic `raw`, read the results from topic `outcomes`."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class BulkDocument:
 
 @dataclass(slots=True)
 class BulkProducer:
-    """Texts become Markdown documents; their ids become external ids."""
+    """Producer of Markdown documents, whose ids become external ids."""
 
     log: EventLog
     blobs: BlobStore
@@ -43,7 +43,7 @@ class BulkProducer:
     failures: dict[str, DocumentFailed] = field(default_factory=dict)
 
     async def ingest(self, documents: Sequence[BulkDocument]) -> None:
-        """Returns when every one has an outcome. `failures` then holds those that could not be processed, by id."""
+        """Publish the documents and wait until each has an outcome. `failures` then holds the failed ones by id."""
         next_offsets = {partition: next_offset for partition, (_, next_offset) in (await self.log.fetch_offset_bounds(OUTCOMES)).items()}
         for first_index in range(0, len(documents), BATCH_SIZE):
             await self.log.append([await self._build_record(document) for document in documents[first_index : first_index + BATCH_SIZE]])
@@ -84,11 +84,11 @@ class BulkProducer:
 
 
 def raise_if_all_failed(producer: BulkProducer, documents: Sequence[BulkDocument]) -> None:
-    """Raises PermanentError with the first reason where nothing at all got through."""
+    """Raises PermanentError with the first reason if every document failed."""
     if documents and len(producer.failures) == len(documents):
         first_failure = next(iter(producer.failures.values()))
         raise PermanentError(
-            f"none of {len(documents)} documents could be processed; the first: {first_failure.detail}",
+            f"All {len(documents)} documents failed; the first: {first_failure.detail}",
             code=first_failure.code or "FAILED",
             remedy=first_failure.remedy or "",
         )

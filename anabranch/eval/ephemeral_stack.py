@@ -1,4 +1,4 @@
-"""A data folder with everything real in it that is gone afterwards, in this process: for measuring."""
+"""Temporary instance for measurements: real database, log, worker and retriever, in this process."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from sql.search import PgSearch
 
 @dataclass(frozen=True, slots=True)
 class EphemeralStack:
-    """A worker at work and someone to ask."""
+    """Running worker and retriever over a temporary data folder."""
 
     settings: Settings
     storage: Storage
@@ -32,25 +32,25 @@ class EphemeralStack:
     worker_task: asyncio.Task[None]
 
     def check_worker(self) -> None:
-        """Raises what stopped the worker."""
+        """Raises the error that stopped the worker, or FatalError if it ended."""
         if self.worker_task.done():
             self.worker_task.result()
-            raise FatalError("the worker ended by itself")
+            raise FatalError("The worker ended unexpectedly.")
 
 
 @asynccontextmanager
 async def start_ephemeral_stack(settings: Settings, overrides: Overrides = NO_OVERRIDES) -> AsyncIterator[EphemeralStack]:
-    """Database, log and blobs that the settings name are left alone; engines are theirs."""
+    """Start a stack with the engines of the settings, but its own database, log and blobs."""
     async with AsyncExitStack() as exit_stack:
-        folder = Path(exit_stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-trial-", ignore_cleanup_errors=True)))
-        # The account that runs Postgres for root must be able to enter.
+        folder = Path(exit_stack.enter_context(tempfile.TemporaryDirectory(prefix="anabranch-eval-", ignore_cleanup_errors=True)))
+        # Postgres refuses to run as root: the account that runs it instead must be able to enter.
         folder.chmod(0o711)
         stack_settings = settings.model_copy(
             update={"data_dir": folder, "database": DatabaseSettings(), "kafka": KafkaSettings(), "storage": StorageSettings()}
         )
         dsn = await exit_stack.enter_async_context(open_database(stack_settings, is_ephemeral=True))
         worker = await exit_stack.enter_async_context(prepare_worker(stack_settings, dsn, overrides=overrides))
-        pool = await open_pool(dsn, size=stack_settings.database.api_pool, name="anabranch trial")
+        pool = await open_pool(dsn, size=stack_settings.database.api_pool, name="anabranch eval")
         exit_stack.push_async_callback(close_pool, pool)
         retriever = await exit_stack.enter_async_context(
             prepare_retriever(stack_settings, worker.storage, PgSearch(pool), worker.generation, overrides=overrides)

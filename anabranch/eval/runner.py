@@ -1,4 +1,4 @@
-"""`eval`: test sets through the real pipeline."""
+"""Evaluation of test sets through the real pipeline."""
 
 from __future__ import annotations
 
@@ -30,29 +30,29 @@ RANKING_DEPTH = 100
 async def run_retrieval_eval(
     path: Path, settings: Settings, *, channels: Sequence[Channel] | None, profile: str, overrides: Overrides = NO_OVERRIDES
 ) -> tuple[dict[str, Any], Run]:
-    """Ingests through log and stages into a throw-away data folder, asks through the retrieval pipeline."""
+    """Ingest the corpus into a temporary stack, run the queries, and return the report and the rankings."""
     async with start_ephemeral_stack(settings, overrides) as stack:
         failures: dict[str, str] = {}
 
         async def ingest(documents: Sequence[TestDocument]) -> None:
             failures.update(await ingest_documents(stack, documents, overrides))
 
-        async def ask(text: str, selected_channels: Sequence[Channel] | None) -> list[tuple[str, float]]:
+        async def search(text: str, selected_channels: Sequence[Channel] | None) -> list[tuple[str, float]]:
             return await rank_documents(stack, text, selected_channels, profile)
 
-        report, run = await evaluate_retrieval(path, ingest, ask, channels=channels, clock=overrides.clock, profile=profile)
+        report, run = await evaluate_retrieval(path, ingest, search, channels=channels, clock=overrides.clock, profile=profile)
         return {**report, "failed": failures}, run
 
 
 async def rank_documents(stack: EphemeralStack, text: str, channels: Sequence[Channel] | None, profile: str) -> list[tuple[str, float]]:
-    """External ids and scores, best first, before refusal and trimming."""
+    """Return external ids and scores, best first, before refusal and trimming."""
     request = SearchRequest(query=text, profile=profile, channels=list(channels) if channels else None)
     ranked = await stack.retriever.rank_documents(CALLER, request, RANKING_DEPTH)
     return [(external_id or str(document_id), score) for document_id, external_id, score in ranked]
 
 
 async def ingest_documents(stack: EphemeralStack, documents: Sequence[TestDocument], overrides: Overrides = NO_OVERRIDES) -> dict[str, str]:
-    """Why a document is not there, by its id. Returns when the graph has settled too."""
+    """Ingest the documents and wait until all stages are idle. Returns the error code of each failed document by id."""
     producer = BulkProducer(
         stack.storage.log, stack.storage.blobs, stack.storage.codec, overrides.clock, stack.settings.ingest.inline_bytes, stack.check_worker
     )
@@ -66,7 +66,7 @@ async def ingest_documents(stack: EphemeralStack, documents: Sequence[TestDocume
 
 
 async def run_documents_eval(path: Path, settings: Settings, *, overrides: Overrides = NO_OVERRIDES) -> dict[str, Any]:
-    """Every file through the parser, child processes and OCR included."""
+    """Parse every file, with child processes and OCR, and compare the results with the ground truth."""
     async with prepare_engines(settings, build_index_config(settings), overrides) as engines:
 
         async def transcribe(file: TestFile) -> str:

@@ -131,7 +131,7 @@ async def test_key_in_settings_is_rotated_to_key_file(tmp_path: Path, database: 
     old, new = (b64encode(os.urandom(32)).decode() for _ in range(2))
     given, wanted = (load_settings(data_dir=tmp_path / "data", sets=[f"log.master_key={key}", "logging.level=error"]) for key in (old, new))
     await append_sealed_events(given, database)
-    with pytest.raises(ConfigurationError, match="no new one is given"):
+    with pytest.raises(ConfigurationError, match="no new key was given"):
         await rotate_master_key(given, database, None)
     file = tmp_path / "new.key"
     file.write_text("short\n")

@@ -71,7 +71,7 @@ async def test_random_history_leaves_no_orphans_and_latest_texts_win(worker_grou
     assert await fetch_visible_texts(worker_group) == {name: text for name, text in history.latest_texts.items() if text is not None}
     assert {place: rows for place, rows in (await check_integrity(worker_group.pool, assume_idle=True)).items() if rows} == {}
     assert await worker_group.pool.fetchval("select count(*) from dead_letters") == 0
-    told = run_anabranch("db", "residue", "--settled", "--json", **to_environment(worker_group.setting_overrides))
+    told = run_anabranch("db", "check", "--drained", "--json", **to_environment(worker_group.setting_overrides))
     assert (told.returncode, json.loads(told.stdout)["rows"]) == (0, 0), told.stderr
 
 

@@ -35,11 +35,11 @@ def test_amend_command_and_integrity_check_exit_code(folder: Path, tmp_path: Pat
         assert (wrong.returncode, "NOT_AN_ASSIGNMENT" in wrong.stderr) == (2, True)
         assert run_anabranch("documents", "amend", document, *here).returncode == 2
 
-        clean = run_json("db", "residue", "--settled", *here)
-        assert (clean["rows"], clean["places"]["child_chunks"]) == (0, 0)
+        clean = run_json("db", "check", "--drained", *here)
+        assert (clean["rows"], clean["problems"]["child_chunks"]) == (0, 0)
         asyncio.run(insert_orphaned_delta(ready["database_url"]))
-        dirty = run_json("db", "residue", *here, expected=1)
-        assert {place: rows for place, rows in dirty["places"].items() if rows} == {"lexical_counts": 1}
+        dirty = run_json("db", "check", *here, expected=1)
+        assert {problem: rows for problem, rows in dirty["problems"].items() if rows} == {"lexical_counts": 1}
 
 
 async def insert_orphaned_delta(dsn: str) -> None:

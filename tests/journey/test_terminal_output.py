@@ -123,7 +123,7 @@ def create_hostile_data(http: httpx2.Client, folder: Path) -> dict[str, list[lis
         "db migrate": [["--dry-run"]],
         "db status": [[]],
         "db checksum": [[]],
-        "db residue": [[]],
+        "db check": [[]],
         "kafka stop": [[]],
         "kafka status": [[]],
         "eval retrieval": [[f"/nowhere/{CONTROL_SEQUENCES}"]],

@@ -73,7 +73,7 @@ def test_stopping_kafka_that_is_not_running_succeeds(tmp_path: Path, capsys: pyt
 @pytest.mark.parametrize(("option", "value"), [("--user", "user:ana"), ("--group", "group:finance")])
 def test_prefixed_user_or_group_is_refused_when_creating_key(option: str, value: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["keys", "create", option, value, "--data", str(tmp_path / "none")]) == 2
-    assert f"Leave it out: {option} {value.partition(':')[2]}" in capsys.readouterr().err
+    assert f"Omit the prefix: {option} {value.partition(':')[2]}" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("command", ["rotate", "revoke"])
@@ -81,9 +81,9 @@ def test_full_key_instead_of_id_is_refused_without_echo(command: str, tmp_path: 
     for server in ((), ("--server", "http://127.0.0.1:9")):
         assert main(["keys", command, "ab_0123456789abcdef_5ec4e7", *server, "--data", str(tmp_path / "none")]) == 2
         said = capsys.readouterr().err
-        assert "Give its id alone: 0123456789abcdef" in said and "5ec4e7" not in said
+        assert "Use the id alone: 0123456789abcdef" in said and "5ec4e7" not in said
         assert main(["keys", command, "operations", *server, "--data", str(tmp_path / "none")]) == 2
-        assert "'operations' is not the id of an API key." in capsys.readouterr().err
+        assert "Invalid API key id 'operations'." in capsys.readouterr().err
 
 
 def test_missing_folder_is_not_added_as_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ from tests.fakes.asgi_server import run_asgi_app
 LOCAL_COMMANDS = [
     *(("topics", name) for name in ("list", "lag", "verify", "create", "acls")),
     ("topics", "describe", "raw"),
-    *(("db", name) for name in ("migrate", "status", "checksum", "residue")),
+    *(("db", name) for name in ("migrate", "status", "checksum", "check")),
     ("config", "show"),
     ("down",),
     ("eval", "retrieval", "here"),

@@ -102,5 +102,5 @@ def test_restored_key_file_allocates_no_slot_in_use(path: Path) -> None:
 
 def test_invalid_key_file_is_refused(path: Path) -> None:
     path.write_bytes(b"x" * 100)
-    with pytest.raises(ConfigurationError, match="no key file"):
+    with pytest.raises(ConfigurationError, match="not a key file"):
         KeyFile(path)
