@@ -1,1 +1,1 @@
-"""Contracts: events, values, rows, ports, errors and ids. Everything else is built on this room; it builds on nothing of ours."""
+"""Contracts: events, values, rows, ports, errors and ids. Imports no other package of this project."""

@@ -1,7 +1,7 @@
-"""What is said of a document's title, collection, tags, metadata and readers, by its revisions and beside them, and what holds in the end.
+"""Resolve a document's title, collection, tags, metadata and readers from its revisions and amendments.
 
-An amendment holds until something later speaks of the same field (of metadata: of the same key), or the document is withdrawn. So what holds follows
-from what was said, whatever the order in which it came.
+An amendment holds until a later statement about the same field (for metadata: the same key), or until the
+document is withdrawn. The result depends only on the statements, not on the sequence in which they arrive.
 """
 
 from __future__ import annotations
@@ -13,14 +13,17 @@ from uuid import UUID
 
 OrderKey = tuple[int, ...]
 StatedFields = Mapping[str, Any]
-"""Of `title`, `collection`, `tags`, `metadata` and `readers` those that are spoken of."""
+"""The subset of `title`, `collection`, `tags`, `metadata` and `readers` that is stated."""
 AMENDABLE_FIELDS = ("title", "collection", "tags", "metadata", "readers")
 EVERYONE = "everyone"
 
 
 @dataclass(frozen=True, slots=True)
 class FieldStatement:
-    """`identity` decides between two of one order."""
+    """Fields stated by a revision or an amendment.
+
+    `identity` breaks ties between statements of the same order.
+    """
 
     order: OrderKey
     identity: UUID
@@ -30,7 +33,7 @@ class FieldStatement:
 
 @dataclass(frozen=True, slots=True)
 class ResolvedFields:
-    """`amended` names the fields in which it differs from what the latest revision said."""
+    """The effective fields. `amended_fields` differ from the latest revision."""
 
     title: str | None
     collection: str | None
@@ -41,18 +44,21 @@ class ResolvedFields:
 
 
 def stated_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """What a revision with these fields says: an empty field says nothing. An empty list of readers does: it shuts everyone out."""
+    """Return the fields that a revision states. Empty fields state nothing.
+
+    Readers are the exception: an empty list denies access to every limited caller.
+    """
     stated = {name: list(value) if name in ("tags", "readers") else value for name in AMENDABLE_FIELDS if (value := fields.get(name))}
     return stated | ({"readers": []} if fields.get("readers") is not None and not fields["readers"] else {})
 
 
 def normalize_readers(readers: Iterable[str] | None) -> tuple[str, ...] | None:
-    """The readers that a document is limited to, each once; None where everyone in the tenant may read it."""
+    """Return the distinct readers in order, or None if everyone in the tenant may read."""
     return None if readers is None or EVERYONE in (unique_names := tuple(sorted(set(readers)))) else unique_names
 
 
 def resolve_amendments(statements: Sequence[FieldStatement]) -> ResolvedFields | None:
-    """None where there is no revision yet."""
+    """Return the effective fields, or None if there is no revision yet."""
     latest = max((statement for statement in statements if statement.is_revision), key=_sort_key, default=None)
     if latest is None:
         return None
@@ -71,7 +77,7 @@ def resolve_amendments(statements: Sequence[FieldStatement]) -> ResolvedFields |
 
 
 def is_effective(statement: FieldStatement, statements: Iterable[FieldStatement]) -> bool:
-    """Whether anything of this amendment does."""
+    """Return whether any field of this amendment is in effect."""
     return any(
         (effective_statement.order, effective_statement.identity) == (statement.order, statement.identity)
         for _, effective_statement in _resolve_effective(statements).values()
@@ -79,7 +85,10 @@ def is_effective(statement: FieldStatement, statements: Iterable[FieldStatement]
 
 
 def _resolve_effective(statements: Iterable[FieldStatement]) -> dict[tuple[str, str | None], tuple[Any, FieldStatement]]:
-    """Field, and key of the metadata → what an amendment says of it that nothing later speaks of, and which."""
+    """Map each field (and metadata key) to its amended value and the amendment.
+
+    Fields that a later revision states are left out.
+    """
     effective: dict[tuple[str, str | None], tuple[Any, FieldStatement]] = {}
     for statement in sorted(statements, key=_sort_key):
         for path, value in _flatten_fields(statement.fields):

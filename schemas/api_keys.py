@@ -1,4 +1,4 @@
-"""API keys: what they allow, without their secrets."""
+"""API keys and their permissions, without their secrets."""
 
 from __future__ import annotations
 
@@ -12,39 +12,39 @@ from schemas.timestamps import Timestamp
 
 MAX_GROUPS = 100
 PlainName = Annotated[str, StringConstraints(pattern=r"^[^\s\x00-\x1f\x7f]{1,200}$")]
-"""A user or a group, without its prefix."""
+"""A user or group name, without its prefix."""
 KEY_ID_PATTERN = r"^[0-9a-f]{16}$"
 MAX_GRACE_S = 30 * 86_400
 
 
 class ApiKeyRequest(BaseModel):
-    """A key to be made."""
+    """An API key to create."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    name: str = Field(min_length=1, max_length=200, description="what the key is for")
-    role: Role = Field("reader", description="never above the caller's own")
-    user: PlainName | None = Field(None, description="the key reads only documents that this user may read")
-    groups: list[PlainName] = Field([], max_length=MAX_GROUPS, description="and those that these groups may read")
-    expires_at: Timestamp | None = Field(None, description="null: until it is revoked; UTC where no zone is given")
+    name: str = Field(min_length=1, max_length=200, description="Purpose of the key.")
+    role: Role = Field("reader", description="Role of the key. Cannot exceed the caller's own role.")
+    user: PlainName | None = Field(None, description="Limit the key to documents that this user may read.")
+    groups: list[PlainName] = Field([], max_length=MAX_GROUPS, description="Also allow documents that these groups may read.")
+    expires_at: Timestamp | None = Field(None, description="When the key expires. Null never expires. UTC if no time zone is given.")
 
     def readers(self) -> tuple[str, ...] | None:
-        """Names that a document's readers are matched with; None where the key is not limited."""
+        """Return the names that are matched against a document's readers. None means no limit."""
         if self.user is None and not self.groups:
             return None
         return (*([f"user:{self.user}"] if self.user else []), *(f"group:{group}" for group in self.groups))
 
 
 class RotationRequest(BaseModel):
-    """A new secret for a key."""
+    """Replace the secret of an API key."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    grace_s: int = Field(0, ge=0, le=MAX_GRACE_S, description="so long the old secret stays valid; 0: it is refused at once")
+    grace_s: int = Field(0, ge=0, le=MAX_GRACE_S, description="Seconds for which the previous secret stays valid. 0 revokes it immediately.")
 
 
 class ApiKey(BaseModel):
-    """A key as it is listed. Its secret is shown once, when it is made."""
+    """An API key without its secret, which is shown only at creation."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -52,25 +52,25 @@ class ApiKey(BaseModel):
     tenant: str
     name: str
     role: Role
-    readers: list[str] | None = Field(description="null: every document of the tenant")
+    readers: list[str] | None = Field(description="Users and groups whose documents the key may read. Null allows every document of the tenant.")
     created_at: datetime
-    created_by: str
+    created_by: str = Field(description="Id of the caller that created the key.")
     expires_at: datetime | None
     rotated_at: datetime | None
-    previous_until: datetime | None = Field(description="so long the secret before the last rotation is valid")
+    previous_until: datetime | None = Field(description="Until when the secret before the last rotation stays valid.")
     revoked_at: datetime | None
 
 
 class IssuedApiKey(ApiKey):
-    """A key just made or rotated, with its secret."""
+    """A new or rotated API key, with its secret."""
 
-    key: str = Field(description="the whole key; it is shown once and cannot be read again")
+    key: str = Field(description="The complete key. It is shown once and cannot be retrieved again.")
 
 
 class Identity(BaseModel):
-    """Who calls, as `GET /v1/whoami` says."""
+    """The authenticated caller."""
 
-    id: str
+    id: str = Field(description="`local` for the embedded token, `key:<key id>` for an API key, `jwt:<subject>` for a JSON Web Token.")
     tenant: str
     role: Role
-    readers: list[str] | None = Field(description="null: every document of the tenant")
+    readers: list[str] | None = Field(description="Users and groups whose documents the caller may read. Null allows every document of the tenant.")

@@ -1,15 +1,17 @@
-"""Where a document can be."""
+"""States of jobs and documents."""
 
 from __future__ import annotations
 
 from typing import Literal, get_args
 
 JobState = Literal["accepted", "running", "searchable", "failed", "superseded", "withdrawn"]
-"""Of one event on its way: `accepted` until the door has taken it in, `superseded` when a later revision came first."""
+"""State of one event. `accepted` lasts until the event has passed ingress; `superseded` means that a later
+revision or a withdrawal came first.
+"""
 
 DocumentState = Literal["running", "searchable", "failed", "withdrawn"]
-"""Of a document: that of its latest revision."""
+"""State of a document's latest revision."""
 
 DOCUMENT_STATES: tuple[DocumentState, ...] = get_args(DocumentState)
 FINAL_STATES: frozenset[JobState] = frozenset({"searchable", "failed", "superseded", "withdrawn"})
-"""Nothing more happens to the event."""
+"""States that do not change any more."""

@@ -1,12 +1,12 @@
-"""What went wrong, named by what happens next.
+"""Error classes, grouped by what happens next.
 
     AnabranchError
-    ├── TransientError          the runner tries again
+    ├── TransientError          the runner retries
     │   ├── EngineUnavailable   the stage pauses until the engine is back
     │   │   └── NoSpace         the disk is full, or below its reserve (HTTP 507)
     │   ├── LogUnavailable
     │   └── DatabaseUnavailable
-    ├── PermanentError          the runner buries the event (HTTP: a 4xx problem)
+    ├── PermanentError          the event becomes a dead letter (HTTP: a 4xx problem)
     │   ├── MalformedEvent
     │   ├── DuplicateEventId
     │   ├── UnreadableDocument
@@ -17,16 +17,17 @@
     │   ├── Forbidden           the caller's role, tenant or origin does not allow it (HTTP 403)
     │   ├── NotFound
     │   ├── InvalidRequest
-    │   │   └── PlaceAhead      a place in a log that was restored or made anew since
-    │   ├── Erased              its key was destroyed: it is passed over
-    │   │   └── KeyLost         its key was in no backup: the same
-    │   └── ModelOutput
+    │   │   └── CursorAhead     a cursor of a log that has since been restored or recreated
+    │   ├── DataErased          its key was destroyed: the event is skipped
+    │   │   └── KeyLost         its key is in no backup: the event is skipped
+    │   └── InvalidModelOutput
     └── FatalError              the worker stops
-        ├── NewerVersion        an event of ours is newer than this program: a rolling upgrade
+        ├── NewerVersion        the event was written by a newer worker, during a rolling upgrade
         ├── ConfigurationError
         └── GenerationMismatch
 
-Each carries a `code` for programs, a `detail` for people and a `remedy` that names the way out. Anything else is a bug.
+Each error has a `code` for programs, a `detail` for people and a `remedy` that says what to do. Any other
+exception is a bug.
 """
 
 from __future__ import annotations
@@ -39,7 +40,7 @@ class AnabranchError(Exception):
     remedy = ""
 
     def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None) -> None:
-        # Details go into dead letters, logs and answers: no credential that stands in a URL may go with them.
+        # Details are stored in dead letters, logs and responses, so credentials in URLs must not pass.
         detail = redact_urls(detail)
         super().__init__(detail)
         self.detail = detail
@@ -60,27 +61,27 @@ class TransientError(AnabranchError):
 
 class EngineUnavailable(TransientError):
     code = "ENGINE_UNAVAILABLE"
-    remedy = "Check that the model server answers; work goes on by itself when it does."
+    remedy = "Check that the model server responds. Work resumes automatically when it does."
 
     def __init__(self, detail: str, *, code: str | None = None, remedy: str | None = None, n_answers: int | None = None) -> None:
-        """`answers` is how often it has answered this program so far, where that is counted."""
+        """`n_answers` counts the engine's earlier replies to this process, where they are counted."""
         super().__init__(detail, code=code, remedy=remedy)
         self.n_answers = n_answers
 
 
 class NoSpace(EngineUnavailable):
     code = "NO_SPACE"
-    remedy = "Free disk space, or move the data folder; ANABRANCH_API__DISK_RESERVE says how much is kept free."
+    remedy = "Free disk space or move the data folder. ANABRANCH_API__DISK_RESERVE sets the reserve."
 
 
 class LogUnavailable(TransientError):
     code = "LOG_UNAVAILABLE"
-    remedy = "Check that Kafka (or the embedded Postgres) is running; `anabranch doctor` says which."
+    remedy = "Check that Kafka or the embedded Postgres is running. Run `anabranch doctor`."
 
 
 class DatabaseUnavailable(TransientError):
     code = "DATABASE_UNAVAILABLE"
-    remedy = "Check that Postgres is running; `anabranch doctor` says why it does not answer."
+    remedy = "Check that Postgres is running. Run `anabranch doctor`."
 
 
 class PermanentError(AnabranchError):
@@ -89,12 +90,12 @@ class PermanentError(AnabranchError):
 
 class MalformedEvent(PermanentError):
     code = "MALFORMED_EVENT"
-    remedy = "Compare the event with its JSON Schema (docs/reference/events) and send it again under a new ce_id."
+    remedy = "Correct the event by its JSON Schema (docs/reference/events) and send it again with a new ce_id."
 
 
 class DuplicateEventId(PermanentError):
     code = "DUPLICATE_ID"
-    remedy = "The same ce_source and ce_id came with another payload: give each change an id of its own."
+    remedy = "Send each change with its own ce_id. This ce_source and ce_id were used with another payload."
 
 
 class UnreadableDocument(PermanentError):
@@ -107,17 +108,17 @@ class LimitExceeded(PermanentError):
 
 class ForbiddenAddress(PermanentError):
     code = "FORBIDDEN_ADDRESS"
-    remedy = "Only public http and https addresses are fetched; exempt a host with ANABRANCH_INGEST__URL_ALLOW=host:port."
+    remedy = "Use a public http or https address, or allow the host with ANABRANCH_INGEST__URL_ALLOW=host:port."
 
 
 class CredentialsInUrl(PermanentError):
     code = "CREDENTIALS_IN_URL"
-    remedy = "Send a URL without user and password: it would be kept in the log. A presigned URL is fetched, and kept without its signature."
+    remedy = "Send a URL without user and password, since URLs are stored in the log. Presigned URLs are allowed: they are stored without their signature."
 
 
 class Unauthenticated(PermanentError):
     code = "UNAUTHENTICATED"
-    remedy = "Send `Authorization: Bearer TOKEN`, with the token of the ready file or an API key; `anabranch login` stores one for the command line."
+    remedy = "Send `Authorization: Bearer TOKEN` with an API key or the token of the ready file. `anabranch login` stores one for the command line."
 
 
 class Forbidden(PermanentError):
@@ -134,21 +135,24 @@ class InvalidRequest(PermanentError):
 
 class CursorAhead(InvalidRequest):
     code = "PLACE_AHEAD"
-    remedy = "The log was restored from a backup, or made anew, since that place was told: read from `begin`, or from `now`."
+    remedy = "Read from `begin` or from `now`. The log was restored or recreated after this cursor was issued."
 
 
 class DataErased(PermanentError):
     code = "ERASED"
-    remedy = "Nothing brings it back; send the document again if it is wanted after all."
+    remedy = "Send the document again if you still need it. Erased data cannot be restored."
 
 
 class KeyLost(DataErased):
     code = "KEY_LOST"
-    remedy = "Restore a newer backup of the schema `keystore`; else send the document again."
+    remedy = "Restore a newer backup of the schema `keystore`, or send the document again."
 
 
 class InvalidModelOutput(PermanentError):
-    """A model that does not keep to the form it was asked for. `calls` and `tokens` are what it took to find out; another process is not told them."""
+    """A model's output does not match the requested schema.
+
+    `calls` and `tokens` count what the failed attempts cost. They do not survive pickling.
+    """
 
     code = "MODEL_OUTPUT"
     remedy = "Use a model that supports structured output."
@@ -164,7 +168,7 @@ class FatalError(AnabranchError):
 
 class NewerVersion(FatalError):
     code = "NEWER_VERSION"
-    remedy = "Upgrade this worker: another one already writes a newer version of this event."
+    remedy = "Upgrade this worker. Another worker already writes a newer version of this event."
 
 
 class ConfigurationError(FatalError):
@@ -174,6 +178,6 @@ class ConfigurationError(FatalError):
 class GenerationMismatch(FatalError):
     code = "GENERATION_MISMATCH"
     remedy = (
-        "Start with the index's values (`--set section.key=value`, anabranch.toml or the environment) and then, if others are wanted, "
-        "build another index beside this one with `anabranch reindex --set`; or use another --data folder."
+        "Start with the settings of the existing index (`--set section.key=value`, anabranch.toml or the environment), "
+        "or use another --data folder. To change the settings, build a new index with `anabranch reindex --set`."
     )

@@ -1,4 +1,4 @@
-"""Names that follow from content: the same parts give the same id on every machine, for ever."""
+"""Deterministic ids: the same parts give the same id on every machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _encode(part: IdPart) -> bytes:
         case None:
             tag, body = b"n", b""
         case bool():
-            raise TypeError("a boolean is no part of an id: name the two cases instead")
+            raise TypeError("An id part cannot be a boolean. Use a string that names the case.")
         case str():
             tag, body = b"s", part.encode()
         case bytes():
@@ -29,12 +29,15 @@ def _encode(part: IdPart) -> bytes:
         case list() | tuple():
             tag, body = b"l", b"".join(_encode(item) for item in part)
         case _:
-            raise TypeError(f"{type(part).__name__} is no part of an id")
+            raise TypeError(f"An id part cannot be a {type(part).__name__}.")
     return tag + struct.pack(">Q", len(body)) + body
 
 
 def content_id(kind: str, *parts: IdPart) -> UUID:
-    """SHA-256 over type-tagged, length-prefixed parts as a UUIDv8 (RFC 9562). Raises TypeError for floats, booleans and mappings."""
+    """Hash type-tagged, length-prefixed parts with SHA-256 into a UUIDv8 (RFC 9562).
+
+    Raises TypeError for floats, booleans and mappings.
+    """
     digest = bytearray(hashlib.sha256(_encode([kind, *parts])).digest()[:16])
     digest[6] = (digest[6] & 0x0F) | 0x80
     digest[8] = (digest[8] & 0x3F) | 0x80
@@ -42,23 +45,30 @@ def content_id(kind: str, *parts: IdPart) -> UUID:
 
 
 def fingerprint(*parts: object) -> str:
-    """Sixteen hex digits that change when any part does. Parts must be JSON values; mappings are compared by sorted keys."""
+    """Return sixteen hex digits that change when any part changes.
+
+    Parts must be JSON values. The order of keys in a mapping does not matter.
+    """
     text = json.dumps(parts, sort_keys=True, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def make_document_id(tenant: str, source: str, name: str) -> UUID:
-    """A document's id. `source` is the ce_source if it numbers its changes, else ''; `name` the external id or source URI, else the hash of the bytes."""
+    """Make a document's id.
+
+    `source` is the ce_source if the source numbers its changes, else ''. `name` is the external id or the
+    source URI, else the hash of the bytes.
+    """
     return content_id("document", tenant, source, name)
 
 
 def make_received_id(tenant: str, source: str, event_id: str) -> UUID:
-    """The internal id of an event at the door, from what its producer called it."""
+    """Make the internal id of an external event from its producer's id."""
     return content_id("received", tenant, source, event_id)
 
 
 def make_derived_id(producer: str, pipeline_fingerprint: str, cause: UUID, ordinal: int) -> UUID:
-    """The id of a fact that a stage publishes: trying again gives the same one."""
+    """Make the id of an event that a stage publishes. A retry gives the same id."""
     return content_id("event", producer, pipeline_fingerprint, cause, ordinal)
 
 
@@ -72,5 +82,5 @@ def sha256_of_file(path: Path) -> str:
 
 
 def canonical_json(value: Mapping[str, object]) -> bytes:
-    """JSON with sorted keys and no spaces: what payload hashes are taken of."""
+    """Encode JSON with sorted keys and without spaces, as the input of payload hashes."""
     return json.dumps(value, sort_keys=True, ensure_ascii=False, separators=(",", ":")).encode()

@@ -1,4 +1,8 @@
-"""What people say of passages. A judgement points at a place in a document, never at a chunk: each generation maps it to its own chunks."""
+"""Feedback and relevance judgements.
+
+A judgement refers to a range of a document, not to a chunk, so that every generation can map it to its own
+chunks.
+"""
 
 from __future__ import annotations
 
@@ -9,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from schemas.values import Value
 
-Grade = Annotated[int, Field(ge=0, le=3, description="0 does not help, 1 a little, 2 well, 3 is the answer")]
+Grade = Annotated[int, Field(ge=0, le=3, description="Relevance: 0 irrelevant, 1 marginal, 2 relevant, 3 contains the answer.")]
 MAX_QUOTE_CHARS = 4_000
-"""Characters of a quote at most; its span ends with it."""
+"""Longer quotes are cut, together with their span."""
 
 
 class QuotedPassage(Value):
-    """A place in a revision of a document, with what stood there."""
+    """A passage in a revision of a document, with its text at that time."""
 
     document_id: UUID
     external_id: str | None = None
@@ -26,39 +30,41 @@ class QuotedPassage(Value):
 
 
 class GradedPassage(QuotedPassage):
+    """A passage with a relevance grade."""
+
     grade: Grade
 
 
 class FeedbackRequest(BaseModel):
-    """Of a question that was asked (`run_id`), or of any (`query`)."""
+    """Feedback on an answer (`run_id`) or on any question (`query`)."""
 
     model_config = ConfigDict(extra="forbid")
 
-    run_id: UUID | None = None
-    query: str | None = Field(None, min_length=1, max_length=8000)
-    useful: bool | None = None
-    chunk_ids: list[UUID] = Field(default=[], max_length=100, description="passages that are meant: graded 1, or 0 where `useful` is false")
-    grades: dict[UUID, Grade] = Field(default={}, max_length=100, description="chunk id → 0 to 3")
-    corrected_answer: str | None = Field(None, max_length=20_000)
-    note: str | None = Field(None, max_length=20_000)
+    run_id: UUID | None = Field(None, description="The run that the feedback is about.")
+    query: str | None = Field(None, min_length=1, max_length=8000, description="The question, if it was not a run.")
+    useful: bool | None = Field(None, description="Whether the answer was useful.")
+    chunk_ids: list[UUID] = Field(default=[], max_length=100, description="Passages that the feedback refers to. Their grade is 1, or 0 if `useful` is false.")
+    grades: dict[UUID, Grade] = Field(default={}, max_length=100, description="Relevance grades from 0 to 3 by chunk id.")
+    corrected_answer: str | None = Field(None, max_length=20_000, description="The answer that should have been given.")
+    note: str | None = Field(None, max_length=20_000, description="Free text.")
 
     @model_validator(mode="after")
     def check_not_empty(self) -> Self:
         if self.run_id is None and self.query is None:
-            raise ValueError("run_id or query must be given")
+            raise ValueError("set run_id or query")
         if self.useful is None and not (self.chunk_ids or self.grades or self.corrected_answer or self.note):
-            raise ValueError("one of useful, chunk_ids, grades, corrected_answer and note must be given")
+            raise ValueError("set at least one of useful, chunk_ids, grades, corrected_answer and note")
         return self
 
     def list_grades(self) -> dict[UUID, int]:
-        """Chunk id → grade; one that is only named gets what `useful` says."""
+        """Return the grade of each chunk id. Ids without a grade get the grade that `useful` implies."""
         default_grades = dict.fromkeys(self.chunk_ids, 0 if self.useful is False else 1)
         return {**default_grades, **self.grades}
 
 
 class FeedbackReceipt(BaseModel):
-    """The event is durable in the log."""
+    """The feedback was accepted and is durable."""
 
     status: str = "accepted"
     feedback_id: UUID
-    judgements: int = Field(description="passages that were judged")
+    judgements: int = Field(description="Number of judged passages.")

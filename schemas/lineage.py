@@ -1,4 +1,4 @@
-"""Where something came from: hop by hop, back to the bytes that were uploaded."""
+"""Lineage: the chain of steps from an answer back to the uploaded bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ HopName = Literal["chunk", "chunked", "embedded", "transcribed", "text", "accept
 
 
 class LogEvent(Value):
-    """A fact at its own place in the log. `author` stated it, `how` fingerprints the chain of stages that made it, `cause` is the fact it followed from."""
+    """An event and its position in the log."""
 
     id: UUID
     type: str
@@ -22,44 +22,44 @@ class LogEvent(Value):
     partition: int
     offset: int
     appended_at: datetime
-    time: datetime | None
-    author: str
-    how: str | None
-    cause: UUID | None
+    time: datetime | None = Field(description="When the producer emitted the event.")
+    author: str = Field(description="Producer of the event.")
+    how: str | None = Field(description="Pipeline fingerprint: the settings of all stages that led to the event.")
+    cause: UUID | None = Field(description="Id of the event that caused this one.")
 
 
 class Hop(Value):
-    """One step back. `verified` is null where there is nothing (any more) to compare with, which `detail` explains; false where something was altered or lost."""
+    """One step of the chain."""
 
-    name: HopName
-    place: str = Field(description="a table with its row, topic[partition]@offset, or the key of a blob")
-    verified: bool | None
-    detail: str
-    event: LogEvent | None = None
-    sha256: str | None = Field(None, description="of the text or bytes found there")
+    name: HopName = Field(description="Kind of step.")
+    place: str = Field(description="A table and row, `topic[partition]@offset`, or the key of a blob.")
+    verified: bool | None = Field(description="True if the content matches, false if it was altered or lost, null if there is nothing to compare with.")
+    detail: str = Field(description="Explanation of the result.")
+    event: LogEvent | None = Field(None, description="The event of this step, if it is an event.")
+    sha256: str | None = Field(None, description="Hash of the text or bytes at this step.")
 
 
 class DocumentLineage(Value):
-    """Of one revision, from the bytes (first) to what is searched (last)."""
+    """Lineage of one revision, from the uploaded bytes (first hop) to the search index (last hop)."""
 
     document_id: UUID
     external_id: str | None
     title: str | None
     revision: int
-    order: list[int]
+    order: list[int] = Field(description="Position among the document's revisions.")
     generation: str | None
-    source: str = Field(description="the producer's ce_source")
-    event_id: str = Field(description="the producer's ce_id")
-    content_sha256: str
-    hops: list[Hop]
-    verified: bool
-    broken: list[str]
+    source: str = Field(description="The producer's ce_source.")
+    event_id: str = Field(description="The producer's ce_id.")
+    content_sha256: str = Field(description="Hash of the uploaded bytes.")
+    hops: list[Hop] = Field(description="Steps of the chain.")
+    verified: bool = Field(description="Whether every step was verified.")
+    broken: list[str] = Field(description="Steps that could not be verified.")
 
 
 class CitationLineage(Value):
-    """From a quote (first hop) back to the bytes (last hop)."""
+    """Lineage of one citation, from the quote (first hop) to the uploaded bytes (last hop)."""
 
-    n: int
+    n: int = Field(description="Number of the citation in the answer.")
     quote: str
     chunk_id: UUID
     document_id: UUID
@@ -71,14 +71,14 @@ class CitationLineage(Value):
     char_end: int
     pages: list[int]
     spans: list[Span]
-    content_sha256: str | None
-    hops: list[Hop]
-    verified: bool
-    broken: list[str]
+    content_sha256: str | None = Field(description="Hash of the uploaded bytes.")
+    hops: list[Hop] = Field(description="Steps of the chain.")
+    verified: bool = Field(description="Whether every step was verified.")
+    broken: list[str] = Field(description="Steps that could not be verified.")
 
 
 class RunLineage(Value):
-    """`broken` names every place where something does not fit."""
+    """Lineage of every citation of an answer."""
 
     run_id: UUID
     question: str
@@ -86,8 +86,8 @@ class RunLineage(Value):
     answered_at: datetime | None
     answer: str | None
     citations: list[CitationLineage]
-    verified: bool
-    broken: list[str]
+    verified: bool = Field(description="Whether every step of every citation was verified.")
+    broken: list[str] = Field(description="Steps that could not be verified.")
 
 
 def list_broken_hops(hops: list[Hop]) -> list[str]:

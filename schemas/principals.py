@@ -1,4 +1,4 @@
-"""The caller of the API, as authentication established it."""
+"""The authenticated caller of the API."""
 
 from __future__ import annotations
 
@@ -11,45 +11,51 @@ from schemas.events.raw import is_valid_tenant
 from schemas.roles import ROLES, Role
 
 ReaderScope = Sequence[str] | None
-"""Names that a caller goes by. None: it may read every document of its tenant."""
+"""Reader names of a caller. None may read every document of its tenant."""
 
 
 @dataclass(frozen=True, slots=True)
 class Principal:
-    """Who calls, for which tenant, and with which role. Tenant and role come from the credential, never from the request."""
+    """The caller, its tenant and its role. Both come from the credential, never from the request."""
 
     id: str
     """`local` for the embedded token, `key:<key id>` for an API key, `jwt:<subject>` for a JSON Web Token."""
     tenant: str
     role: Role = "reader"
     readers: tuple[str, ...] | None = None
-    """Names such as `user:ana` and `group:finance` that a document's readers are matched with. None sees every document of the tenant."""
+    """Names such as `user:ana` and `group:finance`, matched against a document's readers. None reads every
+    document.
+    """
 
     home_tenant: str | None = None
-    """The credential's own tenant, where an operator acts for another one."""
+    """The credential's own tenant, when an operator acts for another one."""
 
     def has_role(self, required_role: Role) -> bool:
         return ROLES.index(self.role) >= ROLES.index(required_role)
 
     def for_tenant(self, tenant: str | None) -> Principal:
-        """Return this caller on behalf of the named tenant. Raises Forbidden unless it is an operator or the tenant its own."""
+        """Return this caller acting for the named tenant.
+
+        Raises Forbidden unless it is its own tenant or the caller is an operator.
+        """
         if tenant is None or tenant == self.tenant:
             return self
         if not is_valid_tenant(tenant):
-            raise InvalidRequest(f"{tenant[:100]!r} is not a valid tenant name.", remedy="Correct the header X-Anabranch-Tenant.")
+            raise InvalidRequest(f"Invalid tenant name {tenant[:100]!r}.", remedy="Correct the header X-Anabranch-Tenant.")
         if self.role != "operator":
             raise Forbidden(
-                f"The role {self.role!r} may not act for another tenant.",
+                f"The role {self.role!r} may not act for tenant {tenant!r}.",
                 code="FORBIDDEN_TENANT",
-                remedy="Leave out the header X-Anabranch-Tenant (--tenant), or use an operator's credential.",
+                remedy="Omit the header X-Anabranch-Tenant (--tenant), or use an operator's credential.",
             )
         return replace(self, tenant=tenant, home_tenant=self.tenant)
 
 
 class Authenticator(Protocol):
     async def __call__(self, credential: str | None, tenant: str | None) -> Principal:
-        """Return the caller that the bearer credential names.
+        """Return the caller that the bearer credential identifies.
 
-        `tenant` is the tenant that an operator asks to act for (header `X-Anabranch-Tenant`), else None.
-        Raises Unauthenticated for a missing, unknown, revoked or expired credential, Forbidden where the caller may not act for the tenant.
+        `tenant` is the tenant that an operator wants to act for (header `X-Anabranch-Tenant`), else None.
+        Raises Unauthenticated for a missing, unknown, revoked or expired credential, and Forbidden if the
+        caller may not act for the tenant.
         """

@@ -1,4 +1,4 @@
-"""Questions, and what comes back: the shapes of `/v1/search` and `/v1/query`."""
+"""Requests and responses of `/v1/search` and `/v1/query`."""
 
 from __future__ import annotations
 
@@ -25,28 +25,30 @@ FilterText = Annotated[str, Field(max_length=1024)]
 
 def _check_metadata_size(metadata: dict[str, Any]) -> dict[str, Any]:
     if len(metadata) > MAX_FILTER_ENTRIES:
-        raise ValueError(f"{len(metadata)} keys; {MAX_FILTER_ENTRIES} are allowed")
+        raise ValueError(f"{len(metadata)} keys exceed the limit of {MAX_FILTER_ENTRIES}")
     if (n_bytes := len(json.dumps(metadata, default=str).encode())) > MAX_FILTER_METADATA_BYTES:
-        raise ValueError(f"{n_bytes} bytes of JSON; {MAX_FILTER_METADATA_BYTES} are allowed")
+        raise ValueError(f"{n_bytes} bytes of JSON exceed the limit of {MAX_FILTER_METADATA_BYTES}")
     return metadata
 
 
 class Filters(Value):
-    """All that are given must hold. Dates are `document_date`; metadata is compared by equality of each given key."""
+    """Restrict the search to documents that match all given conditions."""
 
-    collections: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES)
-    tags: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="all of them")
-    document_ids: list[UUID] = Field([], max_length=MAX_FILTER_ENTRIES)
-    external_ids: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES)
-    languages: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES)
-    date_from: date | None = None
-    date_to: date | None = None
-    metadata: Annotated[dict[str, Any], AfterValidator(_check_metadata_size)] = Field({}, description="at most 64 KB of JSON")
+    collections: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents in any of these collections.")
+    tags: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents that have all of these tags.")
+    document_ids: list[UUID] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents with any of these ids.")
+    external_ids: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents with any of these external ids.")
+    languages: list[FilterText] = Field([], max_length=MAX_FILTER_ENTRIES, description="Documents in any of these languages, as BCP 47 tags.")
+    date_from: date | None = Field(None, description="Earliest `document_date`, inclusive.")
+    date_to: date | None = Field(None, description="Latest `document_date`, inclusive.")
+    metadata: Annotated[dict[str, Any], AfterValidator(_check_metadata_size)] = Field(
+        {}, description="Metadata keys and the values that they must equal. At most 64 KB of JSON."
+    )
 
 
 def _require_word(query: str) -> str:
     if not any(character.isalnum() for character in query):
-        raise ValueError("the question has no word in it")
+        raise ValueError("the question contains no word")
     return query
 
 
@@ -54,111 +56,131 @@ QueryText = Annotated[str, Field(min_length=1, max_length=8000), AfterValidator(
 
 
 class SearchRequest(BaseModel):
+    """A question to search for."""
+
     model_config = ConfigDict(extra="forbid")
 
-    query: QueryText
-    k: int = Field(10, ge=1, le=100)
-    mode: Mode = "auto"
-    profile: str = "default"
-    filters: Filters = Filters()
-    channels: list[Channel] | None = Field(None, min_length=1, description="only these")
-    language: Language | None = Field(None, description="of the question, BCP 47; detected when not given")
-    generation: str | None = None
-    explain: bool = False
+    query: QueryText = Field(description="The question, in natural language or as keywords.")
+    k: int = Field(10, ge=1, le=100, description="Maximum number of results.")
+    mode: Mode = Field(
+        "auto", description=("Which channels to search: `vector` (lexical and semantic), `graph`, `hybrid` (all), or `auto` to choose by the question.")
+    )
+    profile: str = Field("default", description="Name of the profile with the retrieval settings.")
+    filters: Filters = Field(Filters(), description="Conditions that the documents must match.")
+    channels: list[Channel] | None = Field(None, min_length=1, description="Search only these channels.")
+    language: Language | None = Field(None, description="Language of the question as a BCP 47 tag. Detected if omitted.")
+    generation: str | None = Field(None, description="Search this generation instead of the live one.")
+    explain: bool = Field(False, description="Add an explanation of the score to each result.")
 
 
 class QueryRequest(SearchRequest):
-    stream: bool = Field(False, description="answer with server-sent events")
-    return_context: bool = True
-    debug: bool = Field(False, description="add every candidate and every number that entered a sum")
+    """A question to answer."""
+
+    stream: bool = Field(False, description="Respond with server-sent events.")
+    return_context: bool = Field(True, description="Include the passages that the answer was based on.")
+    debug: bool = Field(False, description="Include every candidate and every number that entered a score.")
 
 
 class ChannelRank(Value):
+    """Rank and score of a passage in one channel."""
+
     rank: int
     score: float
 
 
 class SearchResult(Value):
-    """A parent chunk, ranked."""
+    """A ranked passage (parent chunk)."""
 
-    rank: int
-    score: float
+    rank: int = Field(description="Position in the results, from 1.")
+    score: float = Field(description="Final score. Scores are comparable only within one response.")
     document_id: UUID
     external_id: str | None
-    revision: int
+    revision: int = Field(description="Revision of the document.")
     title: str | None
     source_uri: str | None
-    link: str
-    chunk_id: UUID = Field(description="the best child")
+    link: str = Field(description="Link that opens the document at this passage.")
+    chunk_id: UUID = Field(description="Best-matching child chunk.")
     parent_id: UUID
-    section: str
-    pages: list[int]
-    spans: list[Span]
-    snippet: str
-    channels: dict[Channel, ChannelRank]
-    duplicates: list[UUID] = Field(default=[], description="documents whose near-equal passage was folded under this one")
-    explanation: dict[str, Any] | None = Field(None, description="on request: every number that entered the score")
+    section: str = Field(description="Heading path of the passage.")
+    pages: list[int] = Field(description="Pages of the passage, from 1.")
+    spans: list[Span] = Field(description="Position of the best-matching chunk in the document.")
+    snippet: str = Field(description="Excerpt of the passage.")
+    channels: dict[Channel, ChannelRank] = Field(description="Rank and score in each channel that found the passage.")
+    duplicates: list[UUID] = Field(default=[], description="Documents whose nearly identical passage was folded into this one.")
+    explanation: dict[str, Any] | None = Field(None, description="Every number that entered the score. Only with `explain`.")
 
 
 class Citation(Value):
-    """`quote` is verbatim from the stored text, verified before it is shown; of a table it is the row, with the header cells in `header`."""
+    """A verbatim quote that supports the answer, verified against the stored text."""
 
-    n: int
+    n: int = Field(description="Number that the answer refers to, from 1.")
     document_id: UUID
     external_id: str | None
-    revision: int
-    chunk_id: UUID
+    revision: int = Field(description="Revision of the document.")
+    chunk_id: UUID = Field(description="Child chunk that contains the quote.")
     title: str | None
     source_uri: str | None
-    link: str
-    section: str
-    pages: list[int]
-    spans: list[Span]
-    quote: str
-    header: list[str] | None = None
-    redacted: list[tuple[int, int]] = []
+    link: str = Field(description="Link that opens the document at the quote.")
+    section: str = Field(description="Heading path of the quote.")
+    pages: list[int] = Field(description="Pages of the quote, from 1.")
+    spans: list[Span] = Field(description="Position of the quote in the document.")
+    quote: str = Field(description="Verbatim text. For a table, the row.")
+    header: list[str] | None = Field(None, description="Header cells, for a quote from a table.")
+    redacted: list[tuple[int, int]] = Field([], description="Character ranges of the quote that are redacted.")
 
 
 class Route(Value):
-    mode: Literal["vector", "graph", "hybrid"]
-    decided_by: Literal["request", "rules", "model"]
-    reason: str
-    escalated_from: str | None = None
+    """How the question was routed to channels."""
+
+    mode: Literal["vector", "graph", "hybrid"] = Field(description="Mode that was used.")
+    decided_by: Literal["request", "rules", "model"] = Field(description="What selected the mode.")
+    reason: str = Field(description="Why the mode was selected.")
+    escalated_from: str | None = Field(None, description="First mode, if its results were insufficient.")
 
 
 class ChannelTrace(Value):
-    k: int
-    returned: int
-    best: float | None
-    ms: float
+    """What one channel returned."""
+
+    k: int = Field(description="Maximum number of candidates.")
+    returned: int = Field(description="Candidates returned.")
+    best: float | None = Field(description="Best score, or null without candidates.")
+    ms: float = Field(description="Duration in milliseconds.")
 
 
 class Trace(Value):
-    generation: str
-    profile: str
+    """How the response was produced."""
+
+    generation: str = Field(description="Generation that was searched.")
+    profile: str = Field(description="Profile that was used.")
     route: Route
     channels: dict[Channel, ChannelTrace]
-    channels_used: list[Channel]
-    channels_failed: dict[Channel, str]
-    lexical: Literal["exact", "bounded"] | None = None
-    timings_ms: dict[str, float]
-    reranker: str | None
-    max_rerank_score: float | None
-    threshold: float | None
-    calibrated: bool = False
-    models: dict[str, str] = {}
-    model_calls: int = 0
-    tokens: int = 0
-    cost: float | None = None
+    channels_used: list[Channel] = Field(description="Channels that contributed candidates.")
+    channels_failed: dict[Channel, str] = Field(description="Channels that failed, with the reason.")
+    lexical: Literal["exact", "bounded"] | None = Field(
+        None, description=("`exact` if no unseen chunk could be among the best, `bounded` if the candidate budget cut the search short.")
+    )
+    timings_ms: dict[str, float] = Field(description="Duration of each step in milliseconds.")
+    reranker: str | None = Field(description="Reranker that was used.")
+    max_rerank_score: float | None = Field(description="Best score of the reranker.")
+    threshold: float | None = Field(description="Score below which the question is refused.")
+    calibrated: bool = Field(False, description="Whether the threshold was calibrated on judgements.")
+    models: dict[str, str] = Field({}, description="Models that were called, by task.")
+    model_calls: int = Field(0, description="Calls to chat models.")
+    tokens: int = Field(0, description="Tokens that the chat models consumed.")
+    cost: float | None = Field(None, description="Cost of the model calls, if prices are known.")
     cached: bool = Field(
         False,
-        description="the same was answered before, and nothing that it rests on has changed since; route, channels, scores and notes are as they were then, "
-        "times and what models were asked are this answer's own",
+        description=(
+            "Whether the answer came from the cache. Route, channels, scores and notes are then those "
+            "of the cached answer; durations and model calls are those of this request."
+        ),
     )
-    notes: list[str] = Field(default=[], description="what a person should know about this answer, such as entities still settling")
+    notes: list[str] = Field(default=[], description="Remarks for people about this response, such as entities that are still being indexed.")
 
 
 class JudgeCheck(Value):
+    """One check of the answer."""
+
     name: str
     kind: Literal["deterministic", "model"]
     result: Literal["pass", "fail", "not_checked"]
@@ -169,18 +191,24 @@ class JudgeCheck(Value):
 
 
 class JudgeVerdict(Value):
+    """Result of checking the answer."""
+
     decision: Literal["PASS", "FAIL_RETRYABLE", "FAIL_BLOCKED"]
     checks: list[JudgeCheck]
 
 
 class Confidence(Value):
+    """How far the answer can be trusted, and why."""
+
     level: Literal["high", "medium", "low"]
     reasons: list[str]
 
 
 class SearchResponse(Value):
-    run_id: UUID
-    generation: str
+    """Ranked passages for a question."""
+
+    run_id: UUID = Field(description="Id of this run, for `/v1/runs` and feedback.")
+    generation: str = Field(description="Generation that was searched.")
     results: list[SearchResult]
     trace: Trace
 
@@ -189,48 +217,53 @@ RefusalCode = Literal["NO_SUITABLE_CONTEXT", "NO_SUCH_COLLECTION", "INSUFFICIENT
 
 
 class DebugInfo(Value):
-    """What the question's fact on topic `queries` records."""
+    """Debug data, as recorded on topic `queries`."""
 
-    candidates: list[dict[str, Any]]
-    numbers: dict[str, Any]
+    candidates: list[dict[str, Any]] = Field(description="Candidates of every channel with their scores.")
+    numbers: dict[str, Any] = Field(description="Every number that entered a score.")
 
 
 class QueryResponse(Value):
-    run_id: UUID
-    generation: str
-    answer: str | None
-    refused: bool
-    code: RefusalCode | None = None
-    message: str | None = None
-    language: str | None = None
-    citations: list[Citation]
-    contexts: list[SearchResult] = []
-    judge: JudgeVerdict | None = None
+    """An answer with citations, or a refusal."""
+
+    run_id: UUID = Field(description="Id of this run, for `/v1/runs` and feedback.")
+    generation: str = Field(description="Generation that was searched.")
+    answer: str | None = Field(description="The answer, or null if the question was refused.")
+    refused: bool = Field(description="Whether the question was refused.")
+    code: RefusalCode | None = Field(None, description="Why the question was refused.")
+    message: str | None = Field(None, description="Explanation of the refusal for people.")
+    language: str | None = Field(None, description="Language of the answer as a BCP 47 tag.")
+    citations: list[Citation] = Field(description="Quotes that support the answer.")
+    contexts: list[SearchResult] = Field([], description="Passages that the answer was based on. Empty without `return_context`.")
+    judge: JudgeVerdict | None = Field(None, description="Checks of the answer, if a judge ran.")
     confidence: Confidence
-    assumptions: list[str] = []
-    limitations: list[str] = []
+    assumptions: list[str] = Field([], description="Assumptions that the answer makes.")
+    limitations: list[str] = Field([], description="What the answer does not cover.")
     trace: Trace
-    debug: DebugInfo | None = Field(None, description="on request")
+    debug: DebugInfo | None = Field(None, description="Debug data. Only with `debug`.")
 
 
 class StepProgress(Value):
-    """A step of a question began, or ended after `ms` milliseconds. One that runs again is told again."""
+    """A step of a query started or ended. A step that runs twice is reported twice."""
 
-    name: str = Field(description="plan, channels, chunks, fuse, rerank, read, answer, judge")
-    ms: float | None = Field(None, description="null when it begins")
+    name: str = Field(description="One of `plan`, `channels`, `chunks`, `fuse`, `rerank`, `read`, `answer` and `judge`.")
+    ms: float | None = Field(None, description="Duration in milliseconds, or null when the step starts.")
 
 
 class AnswerDelta(Value):
-    """More words of an answer that a model is writing: a draft, before any sentence of it is proven. The answer at the end is what holds."""
+    """The next words of an answer while the model writes it.
 
-    draft: int = Field(description="from 1; grows when the model begins anew, and what was told before is void")
-    text: str
+    Deltas are unverified; only the final answer counts.
+    """
+
+    draft: int = Field(description=("Number of the draft, from 1. When it grows, the model has restarted: discard the deltas of earlier drafts."))
+    text: str = Field(description="Text to append to the draft.")
 
 
 Progress = StepProgress | AnswerDelta
 OnProgress = Callable[[Progress], None]
-"""Takes what happens while a question is under way, and returns at once."""
+"""Receives the progress of a query. Must not block."""
 
 
 def ignore_progress(progress: Progress) -> None:
-    """For those who wait for the answer alone."""
+    """Ignore progress, for callers that need only the answer."""

@@ -1,6 +1,8 @@
-"""How many events a second may be asked for: from one in a quarter of an hour on; more than the tables can keep as a number is no pace."""
+"""Bounds of configurable event rates."""
 
 from __future__ import annotations
 
 MIN_EVENTS_PER_S = 0.001
+"""One event in about 17 minutes."""
 MAX_EVENTS_PER_S = 1_000_000
+"""The largest rate that the tables can store."""

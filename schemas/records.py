@@ -1,4 +1,4 @@
-"""What a log holds: bytes under a topic and key, and the place where they stand."""
+"""Raw records of a log, and their positions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ Headers = Mapping[str, bytes]
 
 @dataclass(frozen=True, slots=True)
 class Record:
-    """To be appended. The partition is chosen by the key (murmur2 in Kafka's way); without a key the log chooses."""
+    """A record to append.
+
+    The key selects the partition (Kafka's murmur2); without a key the log selects it.
+    """
 
     topic: str
     key: bytes | None
@@ -20,14 +23,14 @@ class Record:
 
     @property
     def size_bytes(self) -> int:
-        """Bytes of key, value and headers: what bounded queues count."""
+        """Size of key, value and headers, as bounded queues count it."""
         headers = sum(len(name) + len(value) for name, value in self.headers.items())
         return len(self.key or b"") + len(self.value or b"") + headers
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Position:
-    """Where a record stands. On the Postgres log the partition is 0 and the offset the table's position."""
+    """The position of a record. On the Postgres log the partition is always 0."""
 
     topic: str
     partition: int
@@ -35,9 +38,13 @@ class Position:
 
 
 def is_repeat(position: Position | None, first_position: Position | None) -> bool:
-    """Whether a record stands elsewhere than `first`: with the same event, it was sent again. The reaction is owed to the first alone, which is delivered
-    until it is acknowledged: by the repeat's place the event would overtake what was sent between the two, and of two copies in two partitions the one
-    that ends sooner would give the event its order."""
+    """Return whether this record repeats one at another position, because its producer retried the append.
+
+    Only the first copy gets its reaction, since only the first is redelivered until it is acknowledged.
+    Reacting at the repeat's position would let the event overtake records that were appended between the
+    two copies. With copies in two partitions, the order of the event would depend on which of them finishes
+    first.
+    """
     return position is not None and first_position is not None and position != first_position
 
 

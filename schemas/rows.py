@@ -1,6 +1,7 @@
-"""What projections write. A row says what is so; how it is stored, and under which generation, is the ledger's business.
+"""Rows that projections write. The ledger decides how a row is stored and under which generation.
 
-Every row of a document carries `document_id` and `order`; rows of the same kind, document, order and id are the same row (writing one again changes nothing).
+Every row of a document carries `document_id` and `order`. Rows of the same kind, document, order and id are
+the same row, so that writing one again changes nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ PartKind = Literal["chunks", "vectors", "entities"]
 
 @dataclass(frozen=True, slots=True)
 class DocumentRow:
-    """The latest revision of a document as it was accepted; written only if `order` is later than the latest the table holds."""
+    """The latest accepted revision of a document. Written only if `order` is greater than the stored one."""
 
     document_id: UUID
     order: OrderKey
@@ -46,14 +47,14 @@ class DocumentRow:
     accepted_id: UUID
     received_at: datetime
     numbered: bool = False
-    """The source numbers its changes: a withdrawal without a number then comes after its last one."""
+    """The source numbers its changes. A withdrawal without a number is then ordered after the last change."""
     readers: tuple[str, ...] | None = None
-    """As the revision named them; None where it named none."""
+    """As stated by the revision; None if it stated none."""
 
 
 @dataclass(frozen=True, slots=True)
 class WithdrawalRow:
-    """From `order` on the document is withdrawn; its tombstone stays."""
+    """Withdraw the document from `order` on. Its tombstone stays."""
 
     document_id: UUID
     order: OrderKey
@@ -69,7 +70,10 @@ class WithdrawalRow:
 
 @dataclass(frozen=True, slots=True)
 class AmendmentRow:
-    """From `order` on this is said of the document, until something later speaks of the same (see `schemas.amendments`)."""
+    """Amend the document from `order` on, until a later statement about the same fields.
+
+    See `schemas.amendments`.
+    """
 
     document_id: UUID
     order: OrderKey
@@ -81,7 +85,7 @@ class AmendmentRow:
 
 @dataclass(frozen=True, slots=True)
 class TextRow:
-    """The Markdown of a revision, per generation: inline, or in a blob when large."""
+    """The Markdown of a revision in one generation, inline or as a blob if large."""
 
     document_id: UUID
     order: OrderKey
@@ -129,7 +133,7 @@ class ChildRow:
     spans: list[dict[str, Any]]
     tokens: int
     language: str | None
-    """Of the document, BCP 47 primary subtag: it chooses the text search configuration."""
+    """BCP 47 primary subtag of the document. Selects the text search configuration."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +150,7 @@ class VectorRow:
 
 @dataclass(frozen=True, slots=True)
 class TokenStateRow:
-    """Where the token states of a chunk lie."""
+    """Position of a chunk's token states in a blob."""
 
     chunk_id: UUID
     document_id: UUID
@@ -159,7 +163,10 @@ class TokenStateRow:
 
 @dataclass(frozen=True, slots=True)
 class PartCompletedRow:
-    """Part `part` of `parts` of one kind is there. When all chunk and vector parts of an order are, the order is complete."""
+    """Part `part` of `parts` of one kind is stored.
+
+    An order is complete when all its chunk and vector parts are stored.
+    """
 
     document_id: UUID
     order: OrderKey
@@ -218,7 +225,10 @@ class ClaimRow:
 
 @dataclass(frozen=True, slots=True)
 class GenerationRow:
-    """A generation and, with it, its partitions of every derived table. One that is made beside another (`base`) gets its indexes when it is loaded."""
+    """A generation with its partitions of every derived table.
+
+    A generation with a `base` gets its indexes after loading.
+    """
 
     generation: Generation
     base: str | None = None
@@ -227,7 +237,10 @@ class GenerationRow:
 
 @dataclass(frozen=True, slots=True)
 class GenerationBuiltRow:
-    """A generation that was building can answer: all below the barrier (topic → partition → next offset) is settled, its indexes are there."""
+    """A generation is built: everything below the barrier is settled and indexed.
+
+    `barrier` maps topic → partition → next offset.
+    """
 
     generation: str
     barrier: dict[str, dict[int, int]]
@@ -235,7 +248,7 @@ class GenerationBuiltRow:
 
 @dataclass(frozen=True, slots=True)
 class LiveGenerationRow:
-    """The generation that answers. The first one becomes live by being created. `decided_at` is the decision's offset: an earlier one changes nothing."""
+    """Make a generation live. `decided_at` is the offset of the decision; earlier decisions are ignored."""
 
     generation: str
     decided_at: int = 0
@@ -243,14 +256,14 @@ class LiveGenerationRow:
 
 @dataclass(frozen=True, slots=True)
 class GenerationDroppedRow:
-    """A generation that is given up; its partitions go soon after."""
+    """Drop a generation. Its partitions are removed soon after."""
 
     generation: str
 
 
 @dataclass(frozen=True, slots=True)
 class SourceRow:
-    """A source that is read from now on."""
+    """Declare a source."""
 
     spec: SourceSpec
     epoch: int
@@ -270,8 +283,6 @@ class SourceResetRow:
 
 @dataclass(frozen=True, slots=True)
 class ErasureRequestRow:
-    """A request for erasure."""
-
     receipt_id: UUID
     tenant: str
     scope: str
@@ -281,7 +292,7 @@ class ErasureRequestRow:
 
 @dataclass(frozen=True, slots=True)
 class KeysDestroyedRow:
-    """Keys that are not to open anything any more."""
+    """Destroy keys, so that their payloads cannot be decrypted any more."""
 
     tenant: str
     keys: tuple[UUID, ...]
@@ -289,7 +300,7 @@ class KeysDestroyedRow:
 
 @dataclass(frozen=True, slots=True)
 class ErasureReceiptRow:
-    """What an erasure removed, by place, and what remains."""
+    """What an erasure removed, by location, and what remains."""
 
     receipt_id: UUID
     documents: int
@@ -303,7 +314,7 @@ class ErasureReceiptRow:
 
 @dataclass(frozen=True, slots=True)
 class RunRow:
-    """A question as it came; `response` stays None until it is answered."""
+    """A question and its response. `response` is None until the question is answered."""
 
     run_id: UUID
     tenant: str
@@ -321,7 +332,7 @@ class RunRow:
 
 @dataclass(frozen=True, slots=True)
 class FeedbackRow:
-    """What somebody said of an answer, with the passages that were judged."""
+    """Feedback on an answer, with the judged passages."""
 
     feedback_id: UUID
     tenant: str
@@ -336,7 +347,7 @@ class FeedbackRow:
 
 @dataclass(frozen=True, slots=True)
 class AuditRow:
-    """An administrative act."""
+    """An administrative action."""
 
     audit_id: UUID
     tenant: str
@@ -376,7 +387,7 @@ class DeadLetterRow:
 
 @dataclass(frozen=True, slots=True)
 class DeadLetterClosedRow:
-    """A dead letter that nothing is left to do about."""
+    """Close a dead letter that needs no further action."""
 
     event_id: UUID
     stage: str

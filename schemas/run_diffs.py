@@ -1,4 +1,4 @@
-"""What differs between two answers to a question, and why."""
+"""Differences between two answers to the same question, and their causes."""
 
 from __future__ import annotations
 
@@ -13,14 +13,19 @@ ChangeCause = Literal["document", "generation", "profile", "request", "ranking"]
 
 
 class ChangeReason(Value):
-    """`document`: another revision, gone, or new. `generation`: made by other stages. `ranking`: the same passage among other competitors."""
+    """Cause of a difference."""
 
-    cause: ChangeCause
+    cause: ChangeCause = Field(
+        description=(
+            "`document`: added, revised or removed. `generation`: processed by other stages. "
+            "`ranking`: same passage, other competitors. `profile` and `request`: other settings."
+        )
+    )
     detail: str
 
 
 class PassageChange(Value):
-    """A passage that was read for one answer or both. A rank is null where it was not read."""
+    """A passage that was read for either answer."""
 
     parent_id: UUID
     chunk_id: UUID
@@ -28,13 +33,13 @@ class PassageChange(Value):
     external_id: str | None
     title: str | None
     section: str
-    rank_then: int | None
-    rank_now: int | None
-    reason: ChangeReason | None = Field(None, description="why it is new, gone or moved")
+    rank_then: int | None = Field(description="Rank in the earlier answer. Null if it was not read.")
+    rank_now: int | None = Field(description="Rank in the later answer. Null if it was not read.")
+    reason: ChangeReason | None = Field(None, description="Why the passage is new, gone or moved.")
 
 
 class ComparedRun(Value):
-    """One of the two answers."""
+    """One of the two runs."""
 
     run_id: UUID
     generation: str
@@ -46,24 +51,27 @@ class ComparedRun(Value):
 
 
 class RunDiff(Value):
-    """`same`: answer, citations and the order of passages are equal."""
+    """Differences between two runs."""
 
     question: str
-    then: ComparedRun
-    now: ComparedRun
-    same: bool
+    then: ComparedRun = Field(description="The earlier run.")
+    now: ComparedRun = Field(description="The later run.")
+    same: bool = Field(description="Whether answer, citations and the order of passages are equal.")
     answer_changed: bool
     citations_changed: bool
-    moved: list[PassageChange]
-    new: list[PassageChange]
-    gone: list[PassageChange]
-    profile_changes: dict[str, tuple[Any, Any]] = Field(description="setting → then, now")
-    request_changes: dict[str, tuple[Any, Any]]
-    reasons: list[ChangeReason] = Field(description="each once, the most telling first")
+    moved: list[PassageChange] = Field(description="Passages whose rank changed.")
+    new: list[PassageChange] = Field(description="Passages that only the later answer read.")
+    gone: list[PassageChange] = Field(description="Passages that only the earlier answer read.")
+    profile_changes: dict[str, tuple[Any, Any]] = Field(description="Changed settings of the profile: earlier and later value.")
+    request_changes: dict[str, tuple[Any, Any]] = Field(description="Changed fields of the request: earlier and later value.")
+    reasons: list[ChangeReason] = Field(description="Distinct causes, the most important first.")
 
 
 class CurrentDocument(Value):
-    """What became of a document since. A `visible_revision` of null answers no question."""
+    """The current state of a document that an earlier answer used.
+
+    `visible_revision` is None if it is no longer visible.
+    """
 
     visible_revision: int | None
     state: str

@@ -1,4 +1,7 @@
-"""What a question leaves behind besides its candidates, so that it can be answered again as it was: texts by their hash, never the texts themselves."""
+"""Run records: the inputs of an answer besides its candidates, so that the run can be repeated.
+
+They reference texts by hash and never contain them.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +16,7 @@ from schemas.values import Value
 
 
 class RecordedChunk(Value):
-    """A child chunk as an answer read it. `text_sha256` is of its text as UTF-8."""
+    """A child chunk as it was at the time of the answer."""
 
     id: UUID
     parent_id: UUID
@@ -30,11 +33,11 @@ class RecordedChunk(Value):
     char_end: int
     spans: list[dict[str, Any]]
     ordinal: int
-    text_sha256: str
+    text_sha256: str = Field(description="Hash of the text as UTF-8.")
 
 
 class RecordedParent(Value):
-    """A parent chunk as an answer read it, with those of its children that could be quoted."""
+    """A parent chunk as it was at the time of the answer."""
 
     id: UUID
     document_id: UUID
@@ -44,12 +47,12 @@ class RecordedParent(Value):
     pages: list[int]
     tokens: int
     ordinal: int
-    text_sha256: str
-    children: list[UUID] = []
+    text_sha256: str = Field(description="Hash of the text as UTF-8.")
+    children: list[UUID] = Field([], description="Child chunks that could be quoted.")
 
 
 class RecordedReply(Value):
-    """What a chat model said when it was asked for the answer."""
+    """The reply of the chat model."""
 
     data: dict[str, Any]
     model: str
@@ -58,10 +61,12 @@ class RecordedReply(Value):
 
 
 class RecordedDraft(Value):
-    """How the answer was made: by whom, with which scores of which sentences, at what cost."""
+    """How the answer was written."""
 
     model: str
-    closeness: list[float] | None = Field(None, description="of the sentences that were looked at closely, in their order; null where words alone chose")
+    closeness: list[float] | None = Field(
+        None, description="Scores of the sentences that were compared, in their order. Null if the selection used words alone."
+    )
     reply: RecordedReply | None = None
     assumptions: list[str] = []
     limitations: list[str] = []
@@ -70,16 +75,16 @@ class RecordedDraft(Value):
 
 
 class RunRecord(Value):
-    """What the steps from fusion on were given, besides the candidates and their numbers."""
+    """Inputs of the steps from fusion on, besides the candidates and their scores."""
 
     profile: Profile
     question: str
     language: str | None = None
-    language_sure: bool
+    language_sure: bool = Field(description="Whether the language was detected with confidence.")
     keywords: list[str]
-    complete: list[Channel] = Field(description="channels that gave all they had")
-    linked: list[str] = Field(description="keys of the entities that the question names")
+    complete: list[Channel] = Field(description="Channels that returned all their matches.")
+    linked: list[str] = Field(description="Keys of the entities that the question names.")
     parents: list[RecordedParent]
     chunks: list[RecordedChunk]
-    draft: RecordedDraft | None = Field(None, description="null where nothing was answered")
-    missing_collections: list[str] = Field([], description="that the filters named and no document had")
+    draft: RecordedDraft | None = Field(None, description="How the answer was written. Null if there was no answer.")
+    missing_collections: list[str] = Field([], description="Collections in the filters that no document has.")

@@ -1,4 +1,4 @@
-"""Sources: what documents are taken from, and the changes of a row on their way to becoming one."""
+"""Sources of documents, and the changes of a table row on their way to a document."""
 
 from __future__ import annotations
 
@@ -19,71 +19,82 @@ URL_PATTERN = r"^https?://"
 
 
 class ColumnEncoding(Value):
-    """How a column is written where its events carry no schema."""
+    """How to decode a column whose events carry no schema."""
 
     type: ColumnType
-    scale: int = Field(0, ge=0, le=1000, description="of a decimal that comes as bytes")
+    scale: int = Field(0, ge=0, le=1000, description="Scale of a decimal that is encoded as bytes.")
 
 
 class RowMapping(Value):
-    """Which columns of a row are what of a document."""
+    """How the columns of a row map to a document."""
 
-    body: list[Column] = Field(min_length=1, description="joined by blank lines; a single column of bytes is taken as a file")
-    id: list[Column] = Field(default=[], description="the document's external id, joined by `/`; by default the columns of the row's key")
-    title: Column | None = None
-    language: Column | None = None
-    filename: Column | None = Field(None, description="of a body of bytes")
-    metadata: list[Column] = []
-    encodings: dict[str, ColumnEncoding] = Field({}, description="of columns whose events carry no schema")
+    body: list[Column] = Field(min_length=1, description="Columns of the text, joined by blank lines. A single column of bytes is treated as a file.")
+    id: list[Column] = Field(default=[], description="Columns of the external id, joined by `/`. Defaults to the columns of the row's key.")
+    title: Column | None = Field(None, description="Column of the title.")
+    language: Column | None = Field(None, description="Column of the language.")
+    filename: Column | None = Field(None, description="Column of the file name, if the body is a file.")
+    metadata: list[Column] = Field([], description="Columns to store as metadata.")
+    encodings: dict[str, ColumnEncoding] = Field({}, description="Encodings of columns whose events carry no schema.")
 
     @property
     def columns(self) -> list[str]:
-        """All that are read, each once."""
+        """All mapped columns, without duplicates."""
         optional_columns = [name for name in (self.title, self.language, self.filename) if name]
         return list(dict.fromkeys([*self.id, *self.body, *self.metadata, *optional_columns]))
 
 
 class DebeziumSource(Value):
+    """Read changes from a Debezium topic."""
+
     kind: Literal["debezium"] = "debezium"
-    topic: str = Field(min_length=1, max_length=249, description="as it is called on the broker, without our prefix")
+    topic: str = Field(min_length=1, max_length=249, description="Topic name on the broker, without the prefix of this system.")
     mapping: RowMapping
 
 
 class PostgresSource(Value):
+    """Read changes of a Postgres table by logical decoding."""
+
     kind: Literal["postgres"] = "postgres"
-    dsn: str | None = Field(None, description="refused: the address is ANABRANCH_SOURCES__NAME of the worker")
-    table: str = Field(pattern=TABLE_PATTERN, description="schema.table; the schema is `public` where none is given")
-    slot: str | None = Field(None, pattern=SLOT_PATTERN, description="of its replication slot and publication; by default `anabranch_` and the name")
+    dsn: str | None = Field(None, description="Always refused. Set ANABRANCH_SOURCES__NAME on the worker instead.")
+    table: str = Field(pattern=TABLE_PATTERN, description="Table as `schema.table`. The schema defaults to `public`.")
+    slot: str | None = Field(
+        None, pattern=SLOT_PATTERN, description="Name of the replication slot and the publication. Defaults to `anabranch_` and the name of the source."
+    )
     mapping: RowMapping
 
     @property
     def schema_and_table(self) -> tuple[str, str]:
-        """Schema and table."""
         schema, _, table = self.table.rpartition(".")
         return schema or "public", table
 
 
 class FolderSource(Value):
+    """Read the files of a folder."""
+
     kind: Literal["folder"] = "folder"
-    path: str = Field(min_length=1, description="absolute, on the machine of the worker")
-    glob: str = Field("*", description="of file names, at any depth")
-    every_s: float = Field(2.0, ge=0.05, le=86_400, description="between two looks")
+    path: str = Field(min_length=1, description="Absolute path on the worker's machine.")
+    glob: str = Field("*", description="Pattern for file names, at any depth.")
+    every_s: float = Field(2.0, ge=0.05, le=86_400, description="Seconds between scans.")
 
 
 class UrlsSource(Value):
+    """Fetch a list of URLs."""
+
     kind: Literal["urls"] = "urls"
-    urls: list[Annotated[str, Field(pattern=URL_PATTERN, max_length=1024)]] = Field(min_length=1, max_length=10_000)
-    every_s: float = Field(3600.0, ge=0.05, le=31_536_000, description="between two requests for the same address")
-    gone_after: int = Field(3, ge=1, le=100, description="answers 404 or 410 in a row until the document is withdrawn")
+    urls: list[Annotated[str, Field(pattern=URL_PATTERN, max_length=1024)]] = Field(min_length=1, max_length=10_000, description="URLs to fetch.")
+    every_s: float = Field(3600.0, ge=0.05, le=31_536_000, description="Seconds between two requests for the same URL.")
+    gone_after: int = Field(3, ge=1, le=100, description="Consecutive responses with status 404 or 410 after which the document is withdrawn.")
 
 
 class SourceRequest(Value):
-    """What a source is told once."""
+    """A source to add."""
 
-    name: str = Field(pattern=NAME_PATTERN)
-    collection: str | None = Field(None, max_length=255)
-    tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256)
-    takes: Annotated[DebeziumSource | PostgresSource | FolderSource | UrlsSource, Field(discriminator="kind")]
+    name: str = Field(pattern=NAME_PATTERN, description="Name of the source.")
+    collection: str | None = Field(None, max_length=255, description="Collection for the documents of the source.")
+    tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256, description="Tags for the documents of the source.")
+    takes: Annotated[DebeziumSource | PostgresSource | FolderSource | UrlsSource, Field(discriminator="kind")] = Field(
+        description="Kind of source and its settings."
+    )
 
 
 class SourceSpec(SourceRequest):
@@ -97,49 +108,53 @@ class SourceSpec(SourceRequest):
 
 
 class SequenceReset(Value):
-    """From here on the numbers of a source begin anew: its database was restored. `begins` says where in its topic, by partition."""
+    """A restart of a source's sequence numbers, because its database was restored."""
 
-    epoch: int
-    begins: dict[int, int] = {}
+    epoch: int = Field(description="Epoch of the numbers after the restart.")
+    begins: dict[int, int] = Field({}, description="First offset of the new epoch in the source's topic, by partition.")
 
 
 @dataclass(frozen=True, slots=True)
 class DeclaredSource:
-    """A source as the decisions on `control` leave it."""
+    """A source as declared by the events on `control`."""
 
     spec: SourceSpec
     epoch: int
     resets: tuple[SequenceReset, ...] = ()
     removed: bool = False
     withdraw: bool = False
-    """With its removal its documents go too."""
+    """Withdraw its documents when it is removed."""
 
     def epoch_at(self, partition: int, offset: int) -> int:
-        """The epoch of a record of its topic."""
+        """Return the epoch of the record at this position of the source's topic."""
         later_epochs = [reset.epoch for reset in self.resets if offset >= reset.begins.get(partition, 0)]
         initial_epoch = min((reset.epoch - 1 for reset in self.resets), default=self.epoch)
         return max(later_epochs, default=initial_epoch)
 
 
 SequenceMark = tuple[int, int]
-"""Epoch and number: what a floor is compared by."""
+"""Epoch and sequence number, compared with a floor."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """One row as one change leaves it. `columns` holds the mapped columns that the change knows, `unknown` names those it says are as before."""
+    """The state of one row after one change.
+
+    `columns` has the mapped columns whose values the change carries. `unchanged_columns` are columns that
+    it reports as unchanged, without their values.
+    """
 
     key: str
     table: str
     epoch: int
     sequence: int
     is_snapshot_read: bool = False
-    """By a snapshot: of a change with the same number it is the earlier one."""
+    """Read by a snapshot. Ordered before a change with the same number."""
     is_deleted: bool = False
     columns: Mapping[str, Any] = field(default_factory=dict)
     unchanged_columns: tuple[str, ...] = ()
     old_key: str | None = None
-    """Where the row's key changed with this: what the row was called before."""
+    """The previous key, if this change renamed the row."""
 
     @property
     def mark(self) -> SequenceMark:
@@ -152,7 +167,7 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class TableFloors:
-    """Of one table: the latest TRUNCATE, and the beginning of the latest full snapshot that has ended."""
+    """Per table: the latest TRUNCATE, and the start of the latest full snapshot that has completed."""
 
     truncated_at: SequenceMark = (0, 0)
     snapshot_started_at: SequenceMark = (0, 0)
@@ -162,18 +177,24 @@ class TableFloors:
         return max(self.truncated_at, self.snapshot_started_at)
 
     def is_obsolete(self, change: RowChange) -> bool:
-        """Whether the change is of a row that is no more: it came before a TRUNCATE, or a later snapshot has not seen the row."""
+        """Return whether the changed row no longer exists.
+
+        That holds if it changed before a TRUNCATE, or if a later snapshot did not find it.
+        """
         return change.mark <= self.truncated_at or change.mark < self.snapshot_started_at
 
 
 RELEASE_STEP = 2**62 + 1
-"""A step behind every correction and every amendment of the same number."""
+"""Orders the release of an id after every correction and amendment with the same number."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReleasedId:
-    """An external id that a row gave up. Its end stands right behind what the row said of it last, so before all that a row says that took it since:
-    whichever of the two is heard of first."""
+    """An external id that a row no longer uses.
+
+    Its withdrawal is ordered directly after the last event of the row that released it, and so before all
+    events of a row that has taken it since, whichever of the two changes is read first.
+    """
 
     external_id: str
     mark: SequenceMark
@@ -182,7 +203,11 @@ class ReleasedId:
 
 @dataclass(frozen=True, slots=True)
 class EmittedState:
-    """What `raw` was told of a row last. `step` counts corrections of the same number: a text that came late. `owed` until the log has it."""
+    """The last event that was published to `raw` for a row.
+
+    `step` counts corrections under the same number, such as a text that arrived late. `is_pending` until
+    the log has acknowledged the event.
+    """
 
     table: str
     epoch: int
@@ -192,7 +217,9 @@ class EmittedState:
     external_id: str
     is_live: bool
     released_ids: tuple[ReleasedId, ...] = ()
-    """What the row gave up and the log may not know of yet; its own document too, where it is not `live`."""
+    """Ids whose withdrawal the log may not have acknowledged yet, including the row's own if it is not
+    live.
+    """
     is_pending: bool = True
 
     @property
@@ -202,7 +229,7 @@ class EmittedState:
 
 @dataclass(frozen=True, slots=True)
 class RowState:
-    """All that is known of a row."""
+    """The stored state of a row."""
 
     changes: tuple[RowChange, ...] = ()
     emitted: EmittedState | None = None

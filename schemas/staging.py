@@ -1,4 +1,4 @@
-"""Where bytes wait until the door has pinned them: in the blob store, under a key that follows from the event that names them."""
+"""Keys in the blob store under which bytes are staged until ingress has pinned them."""
 
 from __future__ import annotations
 
@@ -6,15 +6,21 @@ from uuid import UUID
 
 
 def upload_staging_prefix(tenant: str, event_id: UUID) -> str:
-    """Of an upload by the API; `event` is the internal id of the event that names it, and no other may. The SHA-256 of the bytes follows."""
+    """Return the prefix of an API upload, readable only by the event with this internal id.
+
+    The SHA-256 follows.
+    """
     return f"{api_staging_prefix(tenant)}{event_id}/"
 
 
 def api_staging_prefix(tenant: str) -> str:
-    """What lies here the door removes."""
+    """Return the prefix of all API uploads of a tenant.
+
+    Ingress deletes blobs under it once they are pinned.
+    """
     return f"uploads/{tenant}/api/"
 
 
 def fetch_staging_prefix(tenant: str, event_id: UUID) -> str:
-    """Of what was fetched from an address for an event."""
+    """Return the prefix of the bytes that were downloaded for an event."""
     return f"uploads/{tenant}/fetched/{event_id}/"

@@ -1,4 +1,4 @@
-"""Moments as people and programs give them (RFC 3339)."""
+"""Timestamps in requests and settings (RFC 3339)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from pydantic import AfterValidator
 
 
 def to_utc(timestamp: datetime) -> datetime:
-    """UTC where no zone is given. Raises ValueError for one that UTC has no date for: the calendar reaches from year 1 to 9999."""
+    """Convert to UTC; a timestamp without a time zone is taken as UTC.
+
+    Raises ValueError if the result is before year 1 or after year 9999.
+    """
     if timestamp.tzinfo is None:
         return timestamp.replace(tzinfo=UTC)
     try:

@@ -1,4 +1,4 @@
-"""Credentials in URLs: found, and cut out of what is stored, logged or shown."""
+"""Detect credentials in URLs, and redact them in texts that are stored, logged or returned."""
 
 from __future__ import annotations
 
@@ -32,10 +32,10 @@ _PARAMETER = re.compile(rf"([?&;](?:{'|'.join(SECRET_PARAMETERS)})=)[^&#;\s'\"<>
 
 
 def has_user_info(url: str) -> bool:
-    """Return whether the URL holds a user name or a password."""
+    """Return whether the URL contains a user name or password."""
     return _USER_INFO.match(url.strip()) is not None
 
 
 def redact_urls(text: str) -> str:
-    """Cut user info out of every URL in the text, and the values of query parameters that sign or authorize."""
+    """Remove user info from every URL in the text, and the values of secret query parameters."""
     return _PARAMETER.sub(r"\1REDACTED", _USER_INFO.sub(r"\1", text)) if "://" in text or ":\\" in text else text

@@ -1,4 +1,7 @@
-"""Values that travel in events and rows. All are immutable; offsets count Unicode code points of the document's Markdown."""
+"""Values in events and rows.
+
+All are immutable; offsets count Unicode code points of the document's Markdown.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,20 @@ from uuid import UUID
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 Box = tuple[float, float, float, float]
-"""x0, y0, x1, y1 as shares of the page's width and height, origin at the top left."""
+"""x0, y0, x1, y1 as shares of the page's width and height, with the origin at the top left."""
 
 READER_PATTERN = r"^(everyone|(user|group):[^\s\x00-\x1f\x7f]{1,200})$"
 ReaderName = Annotated[str, Field(pattern=READER_PATTERN, max_length=206)]
-"""`user:NAME`, `group:NAME`, or `everyone`: all callers of the tenant."""
+"""`user:NAME`, `group:NAME`, or `everyone` for all callers of the tenant."""
 Readers = Annotated[list[ReaderName], Field(max_length=1000)]
-"""An empty list lets only callers read who are not limited to readers."""
+"""Users and groups that may read a document. With an empty list, only callers without a reader limit may
+read it.
+"""
 
-Order = Annotated[list[int], Field(min_length=1, description="compared from the left; a later one wins")]
+Order = Annotated[
+    list[int],
+    Field(min_length=1, description="Position among the document's revisions. Compared from the left; the greatest wins."),
+]
 
 
 MAX_NAME_BYTES = 1024
@@ -25,7 +33,7 @@ MAX_NAME_BYTES = 1024
 
 def _check_name_bytes(name: str) -> str:
     if (n_bytes := len(name.encode(errors="replace"))) > MAX_NAME_BYTES:
-        raise ValueError(f"{n_bytes} bytes in UTF-8; {MAX_NAME_BYTES} are allowed")
+        raise ValueError(f"{n_bytes} bytes of UTF-8 exceed the limit of {MAX_NAME_BYTES}")
     return name
 
 
@@ -37,92 +45,107 @@ class Value(BaseModel):
 
 
 class Span(Value):
-    """A place in a document's Markdown, `[char_start, char_end)`, and by kind of document where that is on the page, in the HTML or in the sheet."""
+    """A range `[char_start, char_end)` in a document's Markdown.
 
-    char_start: int
-    char_end: int
-    page: int | None = Field(None, description="1-based")
-    box: Box | None = None
-    element: str | None = Field(None, description="HTML id of the nearest element that has one")
-    sheet: str | None = None
-    cells: str | None = Field(None, description="A1 notation, such as B2:D7")
-    start_s: float | None = None
-    end_s: float | None = None
+    Depending on the format, it also has the position on the page, in the HTML, in the sheet or in the
+    recording.
+    """
+
+    char_start: int = Field(description="Offset of the first character.")
+    char_end: int = Field(description="Offset after the last character.")
+    page: int | None = Field(None, description="Page number, from 1.")
+    box: Box | None = Field(
+        None, description=("Position on the page: x0, y0, x1, y1 as shares of the page's width and height, with the origin at the top left.")
+    )
+    element: str | None = Field(None, description="Id of the nearest HTML element that has one.")
+    sheet: str | None = Field(None, description="Name of the sheet.")
+    cells: str | None = Field(None, description="Cell range in A1 notation, such as `B2:D7`.")
+    start_s: float | None = Field(None, description="Start in a recording, in seconds.")
+    end_s: float | None = Field(None, description="End in a recording, in seconds.")
 
 
 BlockKind = Literal["heading", "paragraph", "list", "table", "code", "formula", "caption", "summary"]
 
 
 class Block(Value):
-    """One block of a transcript. Its text is `markdown[span.char_start:span.char_end]`; blocks come in order and do not overlap."""
+    """One block of a transcript.
 
-    kind: BlockKind
+    Its text is `markdown[span.char_start:span.char_end]`. Blocks are in order and do not overlap.
+    """
+
+    kind: BlockKind = Field(description="Kind of block.")
     span: Span
-    level: int | None = Field(None, ge=1, le=6, description="of a heading")
-    language: str | None = Field(None, description="of code: python, sql, …")
-    header_end: int | None = Field(None, description="of a table: where its header rows (with the delimiter row) end, as a character offset")
+    level: int | None = Field(None, ge=1, le=6, description="Level of a heading.")
+    language: str | None = Field(None, description="Programming language of a code block, such as `python` or `sql`.")
+    header_end: int | None = Field(None, description="Offset at which the header rows of a table end, including the delimiter row.")
 
 
 class Notice(Value):
-    """Something a person should know about a document that is searchable all the same."""
+    """A remark for people about a document that is searchable nonetheless."""
 
     code: str
     detail: str
 
 
 class Transcript(Value):
-    """A document as text. `text[span]` of every block holds by construction."""
+    """A document as Markdown with positions."""
 
-    markdown: str
-    blocks: list[Block]
-    title: str | None = None
-    language: str | None = Field(None, description="BCP 47, primary subtag; None when unknown")
-    pages: int | None = None
-    ocr_pages: list[int] = []
-    document_date: date | None = None
-    warnings: list[Notice] = []
+    markdown: str = Field(description="The text.")
+    blocks: list[Block] = Field(description="Blocks of the text, in order.")
+    title: str | None = Field(None, description="Title found in the document.")
+    language: str | None = Field(None, description="BCP 47 primary subtag, or null if unknown.")
+    pages: int | None = Field(None, description="Number of pages.")
+    ocr_pages: list[int] = Field([], description="Pages that were read by OCR, from 1.")
+    document_date: date | None = Field(None, description="Date found in the document.")
+    warnings: list[Notice] = Field([], description="Remarks about the transcription.")
 
 
 class BlobRef(Value):
-    """Bytes in the blob store, checked by hash when read."""
+    """A reference to bytes in the blob store, verified by hash when read."""
 
     key: str
     sha256: str
-    size: int
+    size: int = Field(description="Size in bytes.")
     media_type: str | None = None
 
 
 class Origin(Value):
-    """What a producer is told its document by, carried along so that the stage where the event ends can answer."""
+    """The producer's names for the document and its event.
 
-    accepted_id: UUID = Field(description="internal id of the accepted event")
-    event_id: str = Field(description="the producer's ce_id")
-    source: str = Field(description="the producer's ce_source")
+    Every event carries them, so that the last stage can publish the outcome.
+    """
+
+    accepted_id: UUID = Field(description="Internal id of the accepted event.")
+    event_id: str = Field(description="The producer's ce_id.")
+    source: str = Field(description="The producer's ce_source.")
     external_id: str | None = None
 
 
 class ChildChunk(Value):
-    """What is searched: about 200 tokens. `text` equals the Markdown between the first span's start and the last one's end."""
+    """A unit of search of about 200 tokens.
+
+    `text` is the Markdown from the first span's start to the last span's end.
+    """
 
     id: UUID
-    ordinal: int = Field(description="in the document, from 0")
+    ordinal: int = Field(description="Position in the document, from 0.")
     kind: BlockKind = "paragraph"
     text: str
-    prefix: str = Field("", description="title and heading path (and a cut table's header): embedded and indexed with the text, never quoted")
+    prefix: str = Field("", description="Title and heading path, and the header of a split table. Embedded and indexed with the text, but never quoted.")
     char_start: int
     char_end: int
     spans: list[Span]
     tokens: int
-    language: str | None = Field(None, description="of code")
+    language: str | None = Field(None, description="Programming language of a code block.")
 
 
 class ParentChunk(Value):
-    """What is read: 800 to 1,000 tokens of one section, holding its children in order."""
+    """A unit of reading of 800 to 1,000 tokens from one section, with its child chunks in order."""
 
     id: UUID
-    ordinal: int
+    ordinal: int = Field(description="Position in the document, from 0.")
     text: str
-    section: str = Field("", description="heading path: H1 > H2 > H3")
+    section: str = Field("", description="Heading path, such as `H1 > H2 > H3`.")
     char_start: int
     char_end: int
     pages: list[int] = []
@@ -131,38 +154,38 @@ class ParentChunk(Value):
 
 
 class Mention(Value):
-    """A name in a text. `char_start` and `char_end` are offsets into the document's Markdown."""
+    """A name in a document."""
 
     chunk_id: UUID
-    name: str = Field(description="as written")
-    key: str = Field(description="folded: what mentions of the same entity share (with the type)")
+    name: str = Field(description="The name as written.")
+    key: str = Field(description="Normalized name. Mentions with the same key and type refer to the same entity.")
     type: str
-    char_start: int
-    char_end: int
+    char_start: int = Field(description="Offset in the document's Markdown.")
+    char_end: int = Field(description="Offset in the document's Markdown.")
 
 
 class Relation(Value):
-    """Subject and object are (type, key) of mentions in the same document. `evidence` is the sentence's place in the Markdown."""
+    """A relation between two entities that are mentioned in the document."""
 
     chunk_id: UUID
-    subject: tuple[str, str]
+    subject: tuple[str, str] = Field(description="Type and key of a mention in the same document.")
     type: str
-    object: tuple[str, str]
+    object: tuple[str, str] = Field(description="Type and key of a mention in the same document.")
     weight: float = Field(ge=0, le=1)
     extractor: str
-    char_start: int
-    char_end: int
+    char_start: int = Field(description="Start of the evidence, a sentence, in the document's Markdown.")
+    char_end: int = Field(description="End of the evidence in the document's Markdown.")
 
 
 class Claim(Value):
-    """A property of an entity, such as an amount, a date or an identifier, with the place that says so."""
+    """A property of an entity, such as an amount, a date or an identifier."""
 
     chunk_id: UUID
-    subject: tuple[str, str]
+    subject: tuple[str, str] = Field(description="Type and key of a mention in the same document.")
     property: str
     value: str
-    char_start: int
-    char_end: int
+    char_start: int = Field(description="Start of the evidence in the document's Markdown.")
+    char_end: int = Field(description="End of the evidence in the document's Markdown.")
 
 
 class Extraction(Value):
@@ -172,53 +195,53 @@ class Extraction(Value):
 
 
 class ChunkVector(Value):
-    """The vectors of one chunk. `vector` is base64 of little-endian float16; states lie in the event's blob at `[state_offset, state_offset + state_length)`."""
+    """The vectors of one chunk."""
 
     chunk_id: UUID
-    vector: str
-    state_offset: int = 0
-    state_length: int = 0
-    background_dense: float | None = Field(None, description="mean cosine with the engine's background questions")
-    background_maxsim: float | None = None
+    vector: str = Field(description="Base64 of little-endian float16 numbers.")
+    state_offset: int = Field(0, description="Offset of the token states in the event's blob, in bytes.")
+    state_length: int = Field(0, description="Length of the token states in bytes.")
+    background_dense: float | None = Field(None, description="Mean cosine similarity with the engine's background questions.")
+    background_maxsim: float | None = Field(None, description="Mean MaxSim score with the engine's background questions.")
 
 
 class Amendment(Value):
-    """What is to be said of a document from now on. Null leaves a field as it is."""
+    """Changes to the descriptive fields of a document. Fields that are null stay as they are."""
 
-    title: str | None = Field(None, max_length=2000, description="an empty one takes the title away")
-    collection: str | None = Field(None, max_length=255, description="an empty one takes the document out of its collection")
-    tags: list[Annotated[str, Field(max_length=255)]] | None = Field(None, max_length=256, description="in place of those it has")
-    metadata: dict[str, Any] | None = Field(None, description="added to what it has, key by key; a key with null is taken away")
-    readers: Readers | None = Field(None, description="users and groups that may read it, in place of those it has; `everyone` lifts the limit")
+    title: str | None = Field(None, max_length=2000, description="New title. An empty string removes the title.")
+    collection: str | None = Field(None, max_length=255, description="New collection. An empty string removes the document from its collection.")
+    tags: list[Annotated[str, Field(max_length=255)]] | None = Field(None, max_length=256, description="Tags that replace the current ones.")
+    metadata: dict[str, Any] | None = Field(None, description="Metadata to merge into the current metadata. A key with the value null is removed.")
+    readers: Readers | None = Field(None, description="Users and groups that may read the document, replacing the current ones. `everyone` lifts the limit.")
 
     def stated_fields(self) -> dict[str, Any]:
-        """Fields that it speaks of."""
+        """Return the fields that the amendment changes."""
         values = {name: getattr(self, name) for name in Amendment.model_fields}
         return {name: value for name, value in values.items() if value is not None and not (name == "metadata" and not value)}
 
 
 class DocumentSummary(Value):
-    """What an event said of the document that it names."""
+    """Descriptive fields of the document that an event refers to."""
 
     external_id: str | None = None
     title: str | None = None
     filename: str | None = None
-    source_uri: str | None = Field(None, description="or the address that it was to be fetched from")
+    source_uri: str | None = Field(None, description="Source URI of the document, or the URL that it was to be fetched from.")
     media_type: str | None = None
     collection: str | None = None
     tags: list[str] = []
 
 
 class DocumentFields(Value):
-    """What a producer may say about a document."""
+    """Descriptive fields that a producer may set."""
 
-    filename: str | None = Field(None, max_length=1024)
-    media_type: str | None = Field(None, max_length=255)
-    title: str | None = Field(None, max_length=2000)
-    language: str | None = Field(None, max_length=35, description="BCP 47")
-    collection: str | None = Field(None, max_length=255)
-    tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256)
-    metadata: dict[str, Any] = {}
-    source_uri: str | None = Field(None, max_length=8192)
-    document_date: date | None = None
-    readers: Readers | None = Field(None, description="users and groups that may read it; null: everyone in the tenant")
+    filename: str | None = Field(None, max_length=1024, description="File name, used to detect the type and as a fallback title.")
+    media_type: str | None = Field(None, max_length=255, description="Media type. Detected from the bytes if omitted.")
+    title: str | None = Field(None, max_length=2000, description="Title. Taken from the document if omitted.")
+    language: str | None = Field(None, max_length=35, description="Language as a BCP 47 tag. Detected if omitted.")
+    collection: str | None = Field(None, max_length=255, description="Collection that the document belongs to.")
+    tags: list[Annotated[str, Field(max_length=255)]] = Field(default=[], max_length=256, description="Tags to filter by.")
+    metadata: dict[str, Any] = Field({}, description="Metadata to filter by.")
+    source_uri: str | None = Field(None, max_length=8192, description="URI of the original, shown with results.")
+    document_date: date | None = Field(None, description="Date of the document, to filter by.")
+    readers: Readers | None = Field(None, description="Users and groups that may read the document. Null allows everyone in the tenant.")

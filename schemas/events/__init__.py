@@ -1,4 +1,7 @@
-"""Every fact that the system can state, each declared once. The JSON Schemas and the AsyncAPI document are generated from these."""
+"""All events of the system, each declared once.
+
+JSON Schemas and the AsyncAPI document are generated from these.
+"""
 
 from schemas.events.audit import AuditRecorded
 from schemas.events.catalog import list_event_classes, map_event_classes

@@ -1,4 +1,4 @@
-"""Administrative acts: topic `control`."""
+"""Administrative actions: topic `control`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from schemas.roles import Role
 
 
 class AuditRecorded(EventData, name="audit.recorded", topic="control"):
-    """Somebody did something that only an administrator or an operator may do. It holds no secret."""
+    """A caller performed an action that requires an administrator or an operator.
+
+    The event contains no secrets.
+    """
 
     audit_id: UUID
-    who: str = Field(description="`local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command with direct access to the database")
-    role: Role
-    what: str = Field(description="the act, such as `source.added`")
-    subject: str | None = Field(None, description="what it was done to")
+    who: str = Field(description=("Caller: `local`, `key:<key id>`, `jwt:<subject>`, or `cli:<account>` for a command with direct database access."))
+    role: Role = Field(description="Role of the caller.")
+    what: str = Field(description="The action, such as `source.added`.")
+    subject: str | None = Field(None, description="What the action applied to.")
     tenant: str
     at: datetime
     request_id: str | None = None
-    outcome: str = Field("done", description="`done`, or the code of the error")
+    outcome: str = Field("done", description="`done`, or the code of the error.")
 
 
 EVENTS: tuple[type[EventData], ...] = (AuditRecorded,)

@@ -1,4 +1,4 @@
-"""All declared events, in a fixed order, and how to find one."""
+"""The catalog of declared events, in a fixed order."""
 
 from __future__ import annotations
 
@@ -22,5 +22,5 @@ def list_event_classes() -> tuple[type[EventData], ...]:
 
 
 def map_event_classes() -> dict[tuple[str, str], type[EventData]]:
-    """By topic (without prefix or generation) and CloudEvents type."""
+    """Return the event classes by topic (without prefix or generation) and CloudEvents type."""
     return {(event_class.topic, event_class.event_type()): event_class for event_class in list_event_classes()}

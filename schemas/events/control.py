@@ -1,4 +1,4 @@
-"""Decisions: topic `control`."""
+"""Generation decisions: topic `control`."""
 
 from __future__ import annotations
 
@@ -13,29 +13,32 @@ Purpose = Literal["first", "rebuild", "reindex"]
 
 
 class GenerationCreated(EventData, name="generation.created", topic="control"):
-    """A generation exists: its configuration is fixed from here on."""
+    """A generation was created. Its configuration does not change any more."""
 
     generation: Generation
-    base: str | None = Field(None, description="the live generation that it was made beside")
-    purpose: Purpose = Field("first", description="`rebuild`: from the same facts, without any engine; `reindex`: with another configuration")
+    base: str | None = Field(None, description="The generation that was live at the time.")
+    purpose: Purpose = Field("first", description="`rebuild`: from the same derived events, without calling engines. `reindex`: with another configuration.")
 
 
 class GenerationBuilt(EventData, name="generation.built", topic="control"):
-    """Every event below the barrier is settled in this generation, and its indexes are there: it can be compared and promoted."""
+    """A generation processed every event below the barrier and built its indexes.
+
+    It can be compared and promoted.
+    """
 
     generation: str
-    barrier: dict[str, dict[int, int]] = Field({}, description="topic → partition → the next offset, of the topics that it reads and others write")
+    barrier: dict[str, dict[int, int]] = Field({}, description="Topic → partition → next offset, for the topics that the generation reads but does not write.")
 
 
 class GenerationPromoted(EventData, name="generation.promoted", topic="control"):
-    """This generation is the one that answers; the previous one stands by."""
+    """A generation became live; the previous one is on standby."""
 
     generation: str
-    previous: str | None = None
+    previous: str | None = Field(None, description="The generation that was live before.")
 
 
 class GenerationDropped(EventData, name="generation.dropped", topic="control"):
-    """This generation is given up for good, with its tables."""
+    """A generation was dropped permanently, with its tables."""
 
     generation: str
 

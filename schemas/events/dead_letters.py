@@ -1,4 +1,4 @@
-"""What could not be processed: topic `dead_letters`."""
+"""Events that could not be processed: topic `dead_letters`."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.values import BlobRef, DocumentSummary, Value
 
 
 class LogPosition(Value):
-    """Where a record stands in the log; the topic is the one that was read, without prefix."""
+    """Position of a record in the log. The topic has no prefix."""
 
     topic: str
     partition: int
@@ -21,46 +21,52 @@ class LogPosition(Value):
 
 
 class EventDeadLettered(EventData, name="event.buried", topic="dead_letters"):
-    """An event that this stage cannot process, where it stands, and why. Its record stays there, or in the blob `record` where the topic forgets."""
+    """A stage could not process an event.
 
-    stage: str
-    generation: str | None = None
-    event_id: UUID = Field(description="internal id; for an unreadable event made from its position")
-    buried_type: str | None = Field(None, description="CloudEvents type, where it could be read")
+    The record stays at its position, or in the blob `record` if its topic has finite retention.
+    """
+
+    stage: str = Field(description="Stage that could not process the event.")
+    generation: str | None = Field(None, description="Generation of the stage, if it has one.")
+    event_id: UUID = Field(description="Internal id. Derived from the position if the event is unreadable.")
+    buried_type: str | None = Field(None, description="CloudEvents type, if it could be read.")
     tenant: str | None = None
     document_id: UUID | None = None
-    place: LogPosition
-    code: str
-    detail: str
-    remedy: str = ""
-    traceback: str | None = Field(None, description="of a bug of ours")
-    attempts: int = 1
-    record: BlobRef | None = Field(None, description="the record as it came, for topics with finite retention")
-    headers: BlobRef | None = Field(None, description="of that record: a JSON object, each value in base64")
-    appended_at: datetime | None = Field(None, description="of that record, by the log's clock")
-    redriven: UUID | None = Field(None, description="the replay that tried it once more")
+    place: LogPosition = Field(description="Position of the record.")
+    code: str = Field(description="Error code.")
+    detail: str = Field(description="What happened.")
+    remedy: str = Field("", description="What to do.")
+    traceback: str | None = Field(None, description="Traceback of an unexpected exception.")
+    attempts: int = Field(1, description="Attempts to process the event.")
+    record: BlobRef | None = Field(None, description="The original record, for topics with finite retention.")
+    headers: BlobRef | None = Field(None, description="Headers of the original record: a JSON object with base64 values.")
+    appended_at: datetime | None = Field(None, description="When the original record was appended, by the log's clock.")
+    redriven: UUID | None = Field(None, description="The replay that redrove the event, if it failed again.")
     producer_event_id: str | None = None
     producer_source: str | None = None
     said: DocumentSummary | None = Field(
-        None, description="by an event of `raw`, as far as it could be read: nothing else tells of a document that came no further"
+        None,
+        description=(
+            "Descriptive fields of the document, as far as an event of `raw` could be read. No other event describes a document that fails at ingress."
+        ),
     )
 
     @model_validator(mode="after")
     def check_own_blobs(self) -> Self:
-        """A redrive reads them as the record that came."""
+        """Reject blobs of other events: a redrive processes the blob as the original record."""
         check_blob_prefix(self, f"_buried/{self.event_id}")
         return self
 
 
 class DeadLetterClosed(EventData, name="burial.closed", topic="dead_letters"):
-    """Nothing is left to do about a buried event."""
+    """A dead letter needs no further action."""
 
     stage: str
     generation: str | None = None
     event_id: UUID
     tenant: str | None = None
-    how: Literal["redriven", "superseded", "discarded"] = Field(description="`superseded`: a later revision or a withdrawal came meanwhile")
-    reason: str = ""
+    how: Literal["redriven", "superseded", "discarded"] = Field(description="Resolution. `superseded`: a later revision or a withdrawal came first.")
+    reason: str = Field("", description="Free text.")
     closed_at: datetime
 
 

@@ -1,4 +1,4 @@
-"""How an event is declared, and what surrounds it once it is a fact."""
+"""The declaration of event data, and the envelope of an event."""
 
 from __future__ import annotations
 
@@ -15,12 +15,16 @@ from schemas.records import Position
 from schemas.values import BlobRef
 
 Upcast = Callable[[dict[str, Any]], dict[str, Any]]
-"""The payload of one major version as the next has it. Pure: an event says the same whenever it is read."""
+"""Converts a payload to the next major version. Pure."""
 
 
 class EventData(BaseModel):
-    """The data of a fact. Subclasses give the name, major version and topic in their class line: `class X(Event, name="document.x", topic="raw")`.
-    Whoever raises the version adds to `upcasts`: older version → what makes it one of the next. What is in the log is never rewritten."""
+    """The data of an event.
+
+    Subclasses declare name, topic and major version in their class line: `class DocumentX(EventData,
+    name="document.x", topic="raw")`. A subclass with a version above 1 needs one function in `upcasts` for
+    every older version, since stored events are never rewritten.
+    """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
@@ -38,12 +42,12 @@ class EventData(BaseModel):
 
     @classmethod
     def event_type(cls) -> str:
-        """The CloudEvents type: name and major version, such as `document.chunked.v1`."""
+        """Return the CloudEvents type: name and major version, such as `document.chunked.v1`."""
         return f"{cls.name}.v{cls.version}"
 
     @classmethod
     def upcast_payload(cls, payload: dict[str, Any], version: int) -> dict[str, Any]:
-        """The payload of an older version as this one has it, step by step."""
+        """Convert the payload of an older version to this one."""
         for from_version in range(version, cls.version):
             payload = cls.upcasts[from_version](payload)
         return payload
@@ -53,11 +57,11 @@ FOREIGN_BLOB = "foreign_blob"
 
 
 def check_blob_prefix(data: EventData, prefix: str) -> None:
-    """Raises PydanticCustomError of type FOREIGN_BLOB where the event names bytes that do not lie under `prefix`."""
+    """Raise PydanticCustomError of type FOREIGN_BLOB if a blob of the event does not have this key prefix."""
     for name in data.model_fields_set:
         blob = getattr(data, name)
         if isinstance(blob, BlobRef) and (not blob.key.startswith(prefix) or ".." in blob.key.split("/")):
-            raise PydanticCustomError(FOREIGN_BLOB, "{name} {key} does not lie under {prefix}", {"name": name, "key": blob.key, "prefix": prefix})
+            raise PydanticCustomError(FOREIGN_BLOB, "{name} {key} does not start with {prefix}", {"name": name, "key": blob.key, "prefix": prefix})
 
 
 DataT = TypeVar("DataT", bound=EventData, covariant=True)
@@ -65,7 +69,10 @@ DataT = TypeVar("DataT", bound=EventData, covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Event(Generic[DataT]):
-    """An event with its envelope. `id` is internal (see `schemas.ids`); `source` and `event_id` are what the producer wrote."""
+    """An event with its envelope.
+
+    `id` is internal (see `schemas.ids`); `source` and `event_id` are the producer's.
+    """
 
     id: UUID
     data: DataT
@@ -79,15 +86,15 @@ class Event(Generic[DataT]):
     correlation_id: str | None = None
     traceparent: str | None = None
     sequence: int | None = None
-    """CloudEvents' Sequence extension, where the source numbers its changes."""
+    """CloudEvents' Sequence extension, if the source numbers its changes."""
     epoch: int | None = None
-    """Of the sequence, where the source says that its numbers began anew; a later one wins, whatever the numbers are."""
+    """Epoch of the sequence, if the source states one. The later epoch wins, whatever the numbers are."""
     step: int = 0
-    """A correction of what was said under the same number of the sequence."""
+    """Counts corrections under the same sequence number."""
     key: UUID | None = None
-    """What its payload was sealed with; what follows from it is sealed with the same."""
+    """The key that encrypts the payload, inherited by derived events."""
     is_ours: bool = False
-    """On `raw`: our API or a source of ours wrote it, by its signature."""
+    """On `raw`: signed by the API or by a source of this system."""
     payload_sha256: str = ""
     position: Position | None = None
     appended_at: datetime | None = None

@@ -1,4 +1,4 @@
-"""Erasing: decisions on topic `control`, which hold names and counts, never what was erased."""
+"""Erasure: topic `control`. These events contain names and counts, never erased content."""
 
 from __future__ import annotations
 
@@ -14,34 +14,37 @@ Scope = Literal["document", "collection", "tenant"]
 
 
 class ErasureRequested(EventData, name="erasure.requested", topic="control"):
-    """Everything of these documents is to go, for good."""
+    """Permanent erasure of documents was requested."""
 
-    receipt_id: UUID
+    receipt_id: UUID = Field(description="Id of the request and its receipt.")
     tenant: str
-    scope: Scope
-    subject: str = Field(description="the document's id, or the collection's or the tenant's name")
+    scope: Scope = Field(description="What to erase.")
+    subject: str = Field(description="Id of the document, or name of the collection or the tenant.")
     requested_at: datetime
 
 
 class KeysDestroyed(EventData, name="key.destroyed", topic="control"):
-    """What was sealed with these keys cannot be read any more. Applied again by each start, whatever backup the keystore came from."""
+    """Encryption keys were destroyed, so that their payloads are unreadable.
+
+    Applied again at every start, since the keystore may have been restored from a backup.
+    """
 
     receipt_id: UUID
     tenant: str
-    keys: list[UUID]
+    keys: list[UUID] = Field(description="Ids of the destroyed keys.")
 
 
 class ErasureCompleted(EventData, name="erasure.completed", topic="control"):
-    """The receipt."""
+    """The receipt of an erasure."""
 
     receipt_id: UUID
     tenant: str
-    documents: int
-    removed: dict[str, int] = Field(description="place → rows, blobs or keys")
-    events: int = Field(description="in the log, that cannot be read any more")
-    method: str = Field(description="what became of the log: `keys destroyed`, or `nothing` where the tenant keeps its events readable")
-    remains: list[str] = Field(description="places that still hold something, and until when")
-    raw_until: datetime | None = Field(description="when the retention of topic `raw` has passed")
+    documents: int = Field(description="Number of erased documents.")
+    removed: dict[str, int] = Field(description="Location → number of removed rows, blobs or keys.")
+    events: int = Field(description="Number of events in the log that became unreadable.")
+    method: str = Field(description="What happened to the log: `keys destroyed`, or `nothing` if the tenant's events are not encrypted.")
+    remains: list[str] = Field(description="Locations that still hold data, and until when.")
+    raw_until: datetime | None = Field(description="When the last original event expires from topic `raw`.")
     completed_at: datetime
 
 

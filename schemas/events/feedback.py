@@ -1,4 +1,4 @@
-"""What people say of answers: topic `feedback`."""
+"""Feedback on answers: topic `feedback`."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from schemas.judgements import GradedPassage
 
 
 class FeedbackGiven(EventData, name="feedback.given", topic="feedback"):
-    """Somebody said whether an answer or a passage helps."""
+    """A user judged an answer or passages."""
 
     feedback_id: UUID
     tenant: str
     given_at: datetime
-    run_id: UUID | None = None
-    query: str | None = Field(None, description="as it was asked, where the run is known")
-    useful: bool | None = None
-    judgements: list[GradedPassage] = []
-    corrected_answer: str | None = None
-    note: str | None = None
+    run_id: UUID | None = Field(None, description="The run that the feedback is about.")
+    query: str | None = Field(None, description="The question. Taken from the run if one is given.")
+    useful: bool | None = Field(None, description="Whether the answer was useful.")
+    judgements: list[GradedPassage] = Field([], description="Judged passages with their grades.")
+    corrected_answer: str | None = Field(None, description="The answer that should have been given.")
+    note: str | None = Field(None, description="Free text.")
 
 
 EVENTS: tuple[type[EventData], ...] = (FeedbackGiven,)

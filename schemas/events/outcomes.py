@@ -1,4 +1,4 @@
-"""What became of each event of `raw`: topic `outcomes`, for producers without HTTP."""
+"""The outcome of each event on `raw`: topic `outcomes`, for producers that do not use HTTP."""
 
 from __future__ import annotations
 
@@ -10,28 +10,31 @@ from schemas.events.envelope import EventData
 
 
 class DocumentOutcome(EventData):
-    """Every field is always there; what does not apply is null."""
+    """Every field is always present; fields that do not apply are null."""
 
     model_config = ConfigDict(frozen=True, extra="ignore", json_schema_serialization_defaults_required=True)
 
-    external_id: str | None = None
+    external_id: str | None = Field(None, description="The producer's id of the document.")
     tenant: str | None = None
-    document_id: UUID | None = Field(None, description="null when the event could not be read")
-    event_id: str | None = Field(None, description="the producer's ce_id")
-    source: str | None = Field(None, description="the producer's ce_source")
-    chunks_count: int = 0
-    code: str | None = None
-    detail: str | None = None
-    remedy: str | None = None
+    document_id: UUID | None = Field(None, description="Id of the document. Null if the event could not be read.")
+    event_id: str | None = Field(None, description="The producer's ce_id.")
+    source: str | None = Field(None, description="The producer's ce_source.")
+    chunks_count: int = Field(0, description="Number of searchable chunks.")
+    code: str | None = Field(None, description="Result or error code.")
+    detail: str | None = Field(None, description="What happened.")
+    remedy: str | None = Field(None, description="What to do.")
 
 
 class DocumentIndexed(DocumentOutcome, name="document.indexed", topic="outcomes"):
-    """The document is searchable. `code` is UNCHANGED when it already was, with the same content; AMENDED where only what is said of it
-    changed (with no chunks counted, it holds from the first revision on)."""
+    """The document is searchable.
+
+    `code` is UNCHANGED if the same content was searchable already. It is AMENDED if only descriptive fields
+    changed; with a `chunks_count` of 0, the amendment takes effect with the first revision.
+    """
 
 
 class DocumentFailed(DocumentOutcome, name="document.failed", topic="outcomes"):
-    """The event ended in a dead letter; `code`, `detail` and `remedy` say why and what to do."""
+    """The event became a dead letter. `code`, `detail` and `remedy` say why and what to do."""
 
 
 class DocumentSuperseded(DocumentOutcome, name="document.superseded", topic="outcomes"):
@@ -39,7 +42,7 @@ class DocumentSuperseded(DocumentOutcome, name="document.superseded", topic="out
 
 
 class RemovalCompleted(DocumentOutcome, name="document.removed", topic="outcomes"):
-    """The document answers no question any more."""
+    """The document was withdrawn and is no longer searchable."""
 
 
 EVENTS: tuple[type[EventData], ...] = (DocumentIndexed, DocumentFailed, DocumentSuperseded, RemovalCompleted)

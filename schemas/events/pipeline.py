@@ -1,4 +1,6 @@
-"""What the stages state behind the door: topics `accepted`, `ocr_done`, `chunked`, `entities`, `embedded`."""
+"""Events of the pipeline after ingress: topics `accepted`, `ocr_done`, `chunked`, `entities` and
+`embedded`.
+"""
 
 from __future__ import annotations
 
@@ -13,95 +15,104 @@ from schemas.values import Amendment, BlobRef, ChunkVector, Claim, DocumentField
 
 
 class PipelineEventData(EventData):
-    """What every event behind the door says: whose it is, where it stands among the document's revisions, and who waits for word of it."""
+    """Fields of every event after ingress: the document, its order and its origin."""
 
     tenant: str
     document_id: UUID
     order: Order
-    origin: Origin
+    origin: Origin = Field(description="The producer's names for the document and its event.")
 
     @model_validator(mode="after")
     def check_own_blobs(self) -> Self:
-        """Bytes of another document, or of another tenant, would become searchable under this one's name."""
+        """Reject blobs of another document or tenant.
+
+        Their content would become searchable under this document.
+        """
         check_blob_prefix(self, f"{self.tenant}/{self.document_id}/")
         return self
 
 
 class DocumentAccepted(DocumentFields, PipelineEventData, name="document.accepted", topic="accepted"):
-    """The door let a document in: its bytes are pinned, its place among the revisions is fixed."""
+    """Ingress accepted a document: its bytes are pinned, and its position among the revisions is fixed."""
 
     external_id: str | None = None
-    blob: BlobRef
-    payload_sha256: str = Field(description="of the producer's payload: the same ce_id with another one is a duplicate")
-    received_at: datetime
-    numbered: bool = Field(False, description="the source numbers its changes, so the document is its own")
-    force: bool = False
+    blob: BlobRef = Field(description="The bytes of the document.")
+    payload_sha256: str = Field(description="Hash of the producer's payload. The same ce_id with another hash is a duplicate id.")
+    received_at: datetime = Field(description="When the log received the producer's event.")
+    numbered: bool = Field(False, description="Whether the source numbers its changes. Only that source can change the document then.")
+    force: bool = Field(False, description="Process the document even if it has not changed.")
 
 
 class DocumentRemoved(PipelineEventData, name="document.removed", topic="accepted"):
-    """The document is withdrawn from `order` on."""
+    """Ingress accepted a withdrawal, effective from `order` on."""
 
     external_id: str | None = None
-    payload_sha256: str
-    received_at: datetime
-    numbered: bool = False
-    reason: str | None = None
+    payload_sha256: str = Field(description="Hash of the producer's payload.")
+    received_at: datetime = Field(description="When the log received the producer's event.")
+    numbered: bool = Field(False, description="Whether the withdrawal is ordered by the numbers of its source.")
+    reason: str | None = Field(None, description="Why the document was withdrawn.")
 
 
 class AmendmentAccepted(Amendment, PipelineEventData, name="document.amended", topic="accepted"):
-    """Title, collection, tags, metadata or readers of a document are others, from `order` on."""
+    """Ingress accepted changes to title, collection, tags, metadata or readers, effective from `order` on."""
 
     external_id: str | None = None
-    payload_sha256: str
-    received_at: datetime
-    numbered: bool = False
+    payload_sha256: str = Field(description="Hash of the producer's payload.")
+    received_at: datetime = Field(description="When the log received the producer's event.")
+    numbered: bool = Field(False, description="Whether the amendment is ordered by the numbers of its source.")
 
 
 class DocumentTranscribed(PipelineEventData, name="document.transcribed", topic="ocr_done"):
-    """A document as Markdown with places. Large transcripts lie in a blob as the same JSON, gzipped."""
+    """A document was converted to Markdown with positions.
 
-    title: str | None = Field(None, description="given, else found in the document, else the filename")
-    language: str | None = None
+    A large transcript is in a blob, as gzipped JSON.
+    """
+
+    title: str | None = Field(None, description="Title from the producer, else from the document, else the file name.")
+    language: str | None = Field(None, description="Language as a BCP 47 tag.")
     media_type: str
-    content_sha256: str = Field(description="of the document's bytes")
-    text_sha256: str = Field(description="of the Markdown as UTF-8")
-    characters: int
-    pages: int | None = None
-    transcript: Transcript | None = None
-    blob: BlobRef | None = None
-    warnings: list[Notice] = []
+    content_sha256: str = Field(description="Hash of the document's bytes.")
+    text_sha256: str = Field(description="Hash of the Markdown as UTF-8.")
+    characters: int = Field(description="Length of the Markdown in characters.")
+    pages: int | None = Field(None, description="Number of pages.")
+    transcript: Transcript | None = Field(None, description="The transcript, unless it is in `blob`.")
+    blob: BlobRef | None = Field(None, description="Reference to a large transcript.")
+    warnings: list[Notice] = Field([], description="Remarks about the transcription.")
 
 
 class DocumentChunked(PipelineEventData, name="document.chunked", topic="chunked"):
-    """Part i of n of a revision's chunks; at most 64 children a part. A document without text has one part without chunks."""
+    """One part of a revision's chunks, with at most 64 child chunks.
 
-    part: int = Field(ge=1)
-    parts: int = Field(ge=1)
+    A document without text has one part without chunks.
+    """
+
+    part: int = Field(ge=1, description="Number of this part, from 1.")
+    parts: int = Field(ge=1, description="Number of parts of the revision.")
     title: str | None = None
     language: str | None = None
-    parents: list[ParentChunk]
+    parents: list[ParentChunk] = Field(description="Parent chunks with their child chunks.")
 
 
 class EntitiesExtracted(PipelineEventData, name="entities.extracted", topic="entities"):
-    """Names, relations and claims of part i of n."""
+    """Entities, relations and claims of one part of a revision."""
 
-    part: int = Field(ge=1)
-    parts: int = Field(ge=1)
+    part: int = Field(ge=1, description="Number of this part, from 1.")
+    parts: int = Field(ge=1, description="Number of parts of the revision.")
     mentions: list[Mention]
     relations: list[Relation]
     claims: list[Claim]
 
 
 class ChunksEmbedded(PipelineEventData, name="chunks.embedded", topic="embedded"):
-    """Vectors of part i of n, float16, and the place of their token states."""
+    """Vectors of one part of a revision, and a reference to their token states."""
 
-    part: int = Field(ge=1)
-    parts: int = Field(ge=1)
-    model: str
-    dimension: int = Field(ge=1)
+    part: int = Field(ge=1, description="Number of this part, from 1.")
+    parts: int = Field(ge=1, description="Number of parts of the revision.")
+    model: str = Field(description="Model that computed the vectors.")
+    dimension: int = Field(ge=1, description="Dimension of the vectors.")
     vectors: list[ChunkVector]
-    states: BlobRef | None = None
-    state_dimension: int = 0
+    states: BlobRef | None = Field(None, description="Token states of all chunks of the part.")
+    state_dimension: int = Field(0, description="Dimension of the token states.")
 
 
 EVENTS: tuple[type[EventData], ...] = (

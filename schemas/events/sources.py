@@ -1,4 +1,4 @@
-"""Decisions about what documents are taken from: topic `control`."""
+"""Sources of documents: topic `control`."""
 
 from __future__ import annotations
 
@@ -9,26 +9,26 @@ from schemas.sources import SequenceReset, SourceSpec
 
 
 class SourceAdded(EventData, name="source.added", topic="control"):
-    """Documents come from here too. `epoch` is above that of an earlier source of the same name, so that what was withdrawn with it comes back."""
+    """A source was added."""
 
-    source: SourceSpec
-    epoch: int = 1
+    source: SourceSpec = Field(description="The source and its settings.")
+    epoch: int = Field(1, description="Greater than the epoch of an earlier source of the same name, so that withdrawn documents can return.")
 
 
 class SourceRemoved(EventData, name="source.removed", topic="control"):
-    """Nothing is read from this source any more. Its documents stay, unless `withdraw`."""
+    """A source was removed. Its documents stay unless `withdraw` is set."""
 
-    source: str
-    withdraw: bool = False
-    tenant: str | None = Field(None, description="whose source it is")
+    source: str = Field(description="Name of the source.")
+    withdraw: bool = Field(False, description="Withdraw all documents of the source.")
+    tenant: str | None = Field(None, description="Tenant of the source.")
 
 
 class SourceReset(EventData, name="source.reset", topic="control"):
-    """The numbers of a source begin anew: its database was restored. `source` is its name, or the ce_source of another producer that numbers its changes."""
+    """The sequence numbers of a source restart, because its database was restored."""
 
-    source: str
+    source: str = Field(description="Name of the source, or the ce_source of an external producer that numbers its changes.")
     reset: SequenceReset
-    tenant: str | None = Field(None, description="whose source it is")
+    tenant: str | None = Field(None, description="Tenant of the source.")
 
 
 EVENTS: tuple[type[EventData], ...] = (SourceAdded, SourceRemoved, SourceReset)

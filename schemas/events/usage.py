@@ -1,4 +1,4 @@
-"""Questions and what came of them: topic `queries`."""
+"""Questions and their answers: topic `queries`."""
 
 from __future__ import annotations
 
@@ -13,25 +13,27 @@ from schemas.run_records import RunRecord
 
 
 class QueryReceived(EventData, name="query.received", topic="queries"):
+    """A question was received."""
+
     run_id: UUID
     tenant: str
-    kind: str = Field(description="query or search")
-    request: dict[str, Any]
+    kind: str = Field(description="`query` or `search`.")
+    request: dict[str, Any] = Field(description="The request as received.")
     received_at: datetime
-    asked_by: str | None = Field(None, description="id of the caller")
+    asked_by: str | None = Field(None, description="Id of the caller.")
 
 
 class QueryAnswered(EventData, name="query.answered", topic="queries"):
-    """The response as it was sent, and every number that entered a sum."""
+    """A question was answered."""
 
     run_id: UUID
     tenant: str
-    generation: str
+    generation: str = Field(description="Generation that was searched.")
     answered_at: datetime
-    response: dict[str, Any]
-    candidates: list[dict[str, Any]] = Field(default=[], description="of every channel: chunk id, rank, score, and the scores of later steps")
-    numbers: dict[str, Any] = Field(default={}, description="means, deviations, idfs, threshold")
-    basis: RunRecord | None = Field(None, description="what else a rerun needs: profile, language, passages by the hash of their text")
+    response: dict[str, Any] = Field(description="The response as sent.")
+    candidates: list[dict[str, Any]] = Field(default=[], description="Candidates of every channel: chunk id, rank, score, and the scores of later steps.")
+    numbers: dict[str, Any] = Field(default={}, description="Numbers that entered the scores: means, deviations, idf values, threshold.")
+    basis: RunRecord | None = Field(None, description="Further inputs that a rerun needs: profile, language, and passages by the hash of their text.")
 
 
 EVENTS: tuple[type[EventData], ...] = (QueryReceived, QueryAnswered)

@@ -1,1 +1,4 @@
-"""Ports: what rooms ask of each other. A port is a Protocol; its promises are in its docstrings and in the suites of `tests/contract`."""
+"""Ports: the Protocols between packages.
+
+`tests/contract` checks the behavior that their docstrings promise.
+"""

@@ -1,4 +1,7 @@
-"""Engines: slow, outside, exchangeable. Every engine has a `fingerprint` that changes when its output may."""
+"""Ports of engines: slow, external and replaceable.
+
+Every engine has a `fingerprint` that changes when its output may change.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +24,10 @@ Vectors = NDArray[np.float32]
 
 @dataclass(frozen=True, slots=True)
 class LocalFile:
-    """A document's bytes on this machine's disk, for as long as its context is open. What its producer claims of it may be wrong."""
+    """A document's bytes on the local disk, while the context that yields it is open.
+
+    Name and type are the producer's claims and may be wrong.
+    """
 
     path: Path
     name: str | None
@@ -33,7 +39,10 @@ class LocalFile:
 
 @dataclass(frozen=True, slots=True)
 class ParsePlan:
-    """What a file really is and the parts it is worked in; parts are opaque, stable names such as `pages 1-16`."""
+    """The detected type of a file, and the parts to parse it in.
+
+    Parts are opaque, stable names such as `pages 1-16`.
+    """
 
     media_type: str
     parts: tuple[str, ...]
@@ -42,22 +51,33 @@ class ParsePlan:
 
 
 class Parser(Protocol):
-    """Files to Markdown with places. Parsing runs in a killable child process with a deadline and a memory limit."""
+    """Converts files to Markdown with positions, in a child process with a deadline and a memory limit."""
 
     fingerprint: str
 
     async def plan(self, file: LocalFile) -> ParsePlan:
-        """Look at the file. Raises UnreadableDocument (empty, corrupt, encrypted, no pages, unknown type) or LimitExceeded (pages, unpacked size), each with code and remedy."""
+        """Inspect the file.
+
+        Raises UnreadableDocument (empty, corrupt, encrypted, no pages, unknown type) or LimitExceeded
+        (pages, unpacked size), each with code and remedy.
+        """
 
     async def parse(self, file: LocalFile, plan: ParsePlan, part: str) -> bytes:
-        """One part, as bytes that `assemble` understands. Same errors, and LimitExceeded for deadline or memory."""
+        """Parse one part into bytes for `assemble`.
+
+        Raises like `plan`, and LimitExceeded for deadline or memory.
+        """
 
     def assemble(self, file: LocalFile, plan: ParsePlan, parts: Sequence[bytes]) -> Transcript:
-        """The whole document from all of its parts, in order. Pure."""
+        """Combine all parts, in order, into the transcript. Pure."""
 
 
 class Chunker(Protocol):
-    """Transcripts to parents and children. Cuts depend only on nearby text; ids only on document, section, text and its occurrence there. Pure."""
+    """Splits transcripts into parent and child chunks. Pure.
+
+    Boundaries depend only on nearby text. Ids depend only on the document, the section, the text and its
+    occurrence there.
+    """
 
     fingerprint: str
 
@@ -70,7 +90,11 @@ class ChunkerFactory(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class TextEmbedding:
-    """One text's vectors. `states` are the token states for MaxSim, int8 of unit vectors × 127, [tokens, state_dimension], or None; `token_ids` belongs to its rows."""
+    """The vectors of one text.
+
+    `states` are the token states for MaxSim, int8 of unit vectors × 127, [tokens, state_dimension], or
+    None. `token_ids` has one entry per row of `states`.
+    """
 
     vector: NDArray[np.float16]
     states: NDArray[np.int8] | None = None
@@ -81,7 +105,7 @@ class TextEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class QueryEmbedding:
-    """A question's vectors. `states` are unit rows, float32 [tokens, state_dimension]; `weights` is None where the idf must come from the candidates."""
+    """The vectors of a question. `states` are unit rows, float32 [tokens, state_dimension]."""
 
     vector: NDArray[np.float32]
     states: NDArray[np.float32] | None = None
@@ -90,7 +114,11 @@ class QueryEmbedding:
 
 
 class Embedder(Protocol):
-    """Texts to vectors. Raises EngineUnavailable when a server does not answer, PermanentError for input that it will never take; never returns NaN or another dimension."""
+    """Converts texts to vectors. Never returns NaN or another dimension.
+
+    Raises EngineUnavailable if the server does not respond, and PermanentError for input that it will never
+    accept.
+    """
 
     fingerprint: str
     model: str
@@ -98,14 +126,14 @@ class Embedder(Protocol):
     state_dimension: int
 
     async def embed(self, texts: Sequence[str]) -> list[TextEmbedding]:
-        """Passages, in the order given; batching is the engine's."""
+        """Embed passages, in the order given. The engine batches."""
 
     async def embed_query(self, text: str) -> QueryEmbedding: ...
 
 
 @dataclass(frozen=True, slots=True)
 class RerankPassage:
-    """A parent offered to a reranker; `states` are those of its children (int8 rows, as stored)."""
+    """A passage to rerank. `states` are those of its children, int8 rows as stored."""
 
     id: UUID
     text: str
@@ -114,20 +142,25 @@ class RerankPassage:
 
 
 class Reranker(Protocol):
-    """Scores of passages for a question. `role` says whether the score is added to the fused one (MaxSim) or replaces it (a cross-encoder)."""
+    """Scores passages for a question.
+
+    `role` says whether the score is added to the fused one (MaxSim) or replaces it (a cross-encoder).
+    """
 
     name: str
     fingerprint: str
     role: Literal["added", "replaces"]
     threshold: float
-    """Below this best score (less the engine's background, where it has one) nothing suits, until calibrated."""
+    """Refuse the question if the best score, less the engine's background score, is below this.
+    Uncalibrated default.
+    """
 
     async def rerank(self, question: str, query: QueryEmbedding | None, passages: Sequence[RerankPassage]) -> list[float]:
-        """One score a passage, in order. Raises EngineUnavailable."""
+        """Return one score per passage, in order. Raises EngineUnavailable."""
 
 
 class Extractor(Protocol):
-    """Names, relations and claims of chunks."""
+    """Extracts names, relations and claims from chunks."""
 
     fingerprint: str
 
@@ -142,17 +175,20 @@ class ChatUsage:
 
 @dataclass(frozen=True, slots=True)
 class ChatReply:
-    """A structured answer of a chat model, checked against the schema that was asked for."""
+    """A structured reply of a chat model, validated against the requested schema."""
 
     data: Mapping[str, Any]
     model: str
     usage: ChatUsage = ChatUsage()
     calls: int = 1
-    """Answers that it took, `usage` being that of all of them."""
+    """Calls that the reply took, including failed ones. `usage` is their total."""
 
 
 class OnDelta(Protocol):
-    """Takes a piece of what a model says while it says it, unchecked. `draft` counts from 1 and grows when the model begins anew: what was heard before is void."""
+    """Receives pieces of a reply while the model writes it, unvalidated.
+
+    `draft` counts from 1 and grows when the model restarts; discard the pieces of earlier drafts.
+    """
 
     def __call__(self, draft: int, delta: str, /) -> None: ...
 
@@ -161,47 +197,54 @@ class ChatModel(Protocol):
     model: str
 
     async def complete(self, system: str, user: str, schema: Mapping[str, Any], *, name: str, on_delta: OnDelta | None = None) -> ChatReply:
-        """Structured output. Raises EngineUnavailable, PermanentError for a question that the server will never take, or ModelOutput when the model does not
-        keep to the schema."""
+        """Request a structured reply.
+
+        Raises EngineUnavailable, PermanentError for a request that the server will never accept, or
+        InvalidModelOutput if the reply does not match the schema.
+        """
 
 
 class BlobStore(Protocol):
-    """Bytes under keys; put is idempotent. Raises NotFound; EngineUnavailable when the store does not answer."""
+    """Bytes by key; writing is idempotent.
+
+    Raises NotFound, and EngineUnavailable if the store does not respond.
+    """
 
     async def put(self, key: str, data: bytes, *, media_type: str | None = None) -> BlobRef: ...
 
     async def put_stream(self, key_prefix: str, chunks: AsyncIterator[bytes], *, limit: int, media_type: str | None = None) -> BlobRef:
-        """Store while hashing, under `key_prefix` + sha256. Raises LimitExceeded as soon as more than `limit` bytes came, leaving nothing behind."""
+        """Store while hashing, under `key_prefix` + SHA-256.
+
+        Raises LimitExceeded as soon as more than `limit` bytes have arrived, and stores nothing then.
+        """
 
     async def get(self, key: str) -> bytes: ...
 
     async def get_ranges(self, key: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """(offset, length) pairs."""
+        """Read ranges given as (offset, length)."""
 
     def open_local(self, key: str) -> AbstractAsyncContextManager[Path]:
-        """A file to read from, for as long as the context is open."""
+        """Open a local file with the blob's bytes while the context is open."""
 
     async def get_size(self, key: str) -> int | None:
-        """None when there is no such blob."""
+        """Return the size in bytes, or None if there is no such blob."""
 
     async def presign_url(self, key: str, lifetime_s: float) -> str | None:
-        """An address that anybody may read the blob from until it expires; None where the store has no such thing."""
+        """Return a URL that anyone may read until it expires, or None if the store does not support this."""
 
     async def copy(self, source: str, target: str) -> None: ...
 
     async def delete(self, keys: Sequence[str]) -> None: ...
 
     async def list_keys(self, prefix: str) -> list[str]:
-        """The keys under a prefix that ends with a slash."""
+        """List the keys under a prefix that ends with a slash."""
 
     async def list_blobs(self, prefix: str) -> list[StoredBlob]:
-        """What lies under it, with sizes and times of writing."""
+        """List the blobs under a prefix, with size and modification time."""
 
 
 @dataclass(frozen=True, slots=True)
 class StoredBlob:
-    """A blob as the store lists it."""
-
     key: str
     size_bytes: int
     modified_at: datetime
@@ -217,19 +260,27 @@ class FetchedFile:
 
 class Fetcher(Protocol):
     async def fetch(self, url: str, key_prefix: str) -> FetchedFile:
-        """Download into the blob store. Raises ForbiddenAddress (scheme, private or special address, also behind a redirect or a name), LimitExceeded (size, redirects, time), UnreadableDocument with code FETCH_FAILED for 4xx, EngineUnavailable for 5xx and network trouble."""
+        """Download into the blob store.
+
+        Raises ForbiddenAddress (scheme, private or special address, also behind a redirect or a name),
+        LimitExceeded (size, redirects, time), UnreadableDocument with code FETCH_FAILED for 4xx, and
+        EngineUnavailable for 5xx and network errors.
+        """
 
 
 class LanguageDetector(Protocol):
     def detect(self, text: str) -> str | None:
-        """BCP 47 primary subtag, or None when unsure."""
+        """Return the BCP 47 primary subtag, or None if unsure."""
 
 
 class SentenceSplitter(Protocol):
     def split(self, text: str) -> list[tuple[int, int]]:
-        """Offsets of sentences that cover the text without gaps, in order."""
+        """Return the offsets of sentences, in order, that cover the text without gaps."""
 
 
 class NameNormalizer(Protocol):
     def normalize(self, name: str) -> str:
-        """The key that spellings of the same name share: case, accents, spaces, punctuation and company suffixes taken out."""
+        """Return the key that spellings of one name share.
+
+        Drops case, accents, spaces, punctuation and company suffixes.
+        """

@@ -1,4 +1,4 @@
-"""What the reaction to a request for erasure asks of the rest."""
+"""The port that carries out erasure requests."""
 
 from __future__ import annotations
 
@@ -9,4 +9,7 @@ from schemas.events import ErasureCompleted, ErasureRequested
 
 class Eraser(Protocol):
     async def erase(self, request: ErasureRequested) -> ErasureCompleted:
-        """Returns when nothing is left but what the receipt names. May be called again for the same request at any time, and goes on where it was."""
+        """Erase everything except what the receipt lists as remaining.
+
+        Idempotent: a repeated call resumes the erasure.
+        """

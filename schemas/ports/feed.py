@@ -1,4 +1,4 @@
-"""The log as it grows, for people who watch: outside any consumer group, from a place that is kept as a text."""
+"""The live feed of the log, read outside any consumer group from a cursor."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from schemas.records import StoredRecord
 
 @dataclass(frozen=True, slots=True)
 class FeedRecord:
-    """`cursor` is the place behind it. A large payload may be left out; `bytes` is its size in any case."""
+    """A record with the cursor after it.
+
+    A large payload may be omitted; `size_bytes` is its size in any case.
+    """
 
     stored_record: StoredRecord
     cursor: str
@@ -20,8 +23,12 @@ class FeedRecord:
 
 @dataclass(frozen=True, slots=True)
 class FeedPage:
-    """`start` is the place before the first record, `cursor` that behind the last. `missed` records that followed the place that was asked for are no longer there
-    (`at_least` so many: how many exactly is no longer known); whoever goes on from `start`, or from a later place, is not told of them again."""
+    """A page of the feed, between two cursors.
+
+    `missed_count` records after the requested cursor have expired (at least that many, if
+    `missed_is_lower_bound`). A reader that continues from `start_cursor` or later does not see them
+    reported again.
+    """
 
     records: Sequence[FeedRecord]
     start_cursor: str
@@ -29,21 +36,31 @@ class FeedPage:
     missed_count: int = 0
     missed_is_lower_bound: bool = False
     has_more: bool = False
-    """It ends because it is full, of records or of bytes: more may be there already."""
+    """The page is full, by count or by bytes; more records may be available already."""
 
 
 class RecordFeed(Protocol):
-    """Places are opaque texts; every one stays valid, whatever is appended or expires. Raises InvalidRequest for a text that is no place, PlaceAhead for one that lies
-    behind the end of the log, LogUnavailable."""
+    """Reads records by opaque cursors. A cursor stays valid whatever is appended or expires.
+
+    Raises InvalidRequest for an invalid cursor, CursorAhead for one behind the end of the log, and
+    LogUnavailable.
+    """
 
     async def fetch_begin_cursor(self) -> str:
-        """Before everything that is there: what was lost before is not missed from here."""
+        """Return the cursor before the first available record.
+
+        Records that expired earlier do not count as missed.
+        """
 
     async def fetch_end_cursor(self, topics: Sequence[str]) -> str:
-        """Behind everything that can be read."""
+        """Return the cursor after the last readable record."""
 
     async def read_page(self, after: str, topics: Sequence[str], limit: int) -> FeedPage:
-        """What follows, each record once whatever is committed meanwhile, in order within a partition; empty at the end. A topic that is not there is passed over."""
+        """Read the records after a cursor.
+
+        Each record is returned once, whatever is committed meanwhile, in order within a partition; the page
+        is empty at the end of the log. Unknown topics are ignored.
+        """
 
     async def count_following(self, after: str, topics: Sequence[str], limit: int) -> int:
-        """How many records follow; counts no further than `most`."""
+        """Count the records after a cursor, up to `limit`."""

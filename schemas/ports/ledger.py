@@ -1,4 +1,4 @@
-"""What the runner asks of the tables: two transactions around a reaction, and a memo of what engines have said."""
+"""Ports of the runner to the tables: two transactions around a reaction, and the engine result cache."""
 
 from __future__ import annotations
 
@@ -13,27 +13,33 @@ from schemas.generations import Generation
 from schemas.rows import DocumentRow, OrderKey, Row
 
 OrderingPolicy = Literal["latest", "visible", "always", "door"]
-"""What decides whether an event counts: its order against the latest of its document (`latest`, at transcribe), against what is
-visible and withdrawn (`visible`), nothing (`always`: control, runs, dead letters), or, at the door, its id against the payload hash (`door`)."""
+"""Decides whether an event takes effect.
+
+`latest`: if its order is greater than the document's latest (transcribe). `visible`: unless its order is
+older than the visible or withdrawn one. `always`: unconditionally (control, runs, dead letters). `door`:
+once per event id, with a payload hash to detect duplicate ids (receive).
+"""
 
 ATTEMPTS_RECORDED_BY_CLAIM = 2
-"""Attempts at an event that its claims note. With so many unended it is suspected of ending workers, and each further attempt is noted by `begin`."""
+"""Unfinished attempts that claims record. An event with this many is suspected of crashing workers; from
+then on `record_attempt` records each attempt separately.
+"""
 
 
 class ClaimStatus(Enum):
     PENDING = "owed"
-    """Its rows are there; the reaction is owed."""
+    """Its rows are stored; its reaction is pending."""
     DONE = "done"
-    """Claimed and reacted to before: nothing to do."""
+    """Claimed and reacted to before. Nothing to do."""
     SUPERSEDED = "superseded"
-    """A later revision or a withdrawal came first: nothing was written, the reaction may say so."""
+    """A later revision or a withdrawal came first. Nothing was written; the reaction may report it."""
     DUPLICATE = "duplicate"
-    """The same id came with another payload (door only)."""
+    """The same id was used with another payload (ingress only)."""
 
 
 @dataclass(frozen=True, slots=True)
 class VisibilityChange:
-    """A revision became visible with this event (or a document was removed by it)."""
+    """A revision became visible with this event, or a document was removed by it."""
 
     document_id: UUID
     order: OrderKey
@@ -43,7 +49,7 @@ class VisibilityChange:
 
 @dataclass(frozen=True, slots=True)
 class ProjectedEvent:
-    """A fact and the rows that its projection gave."""
+    """An event with the rows of its projection."""
 
     event: Event  # type: ignore[type-arg]
     rows: tuple[Row, ...]
@@ -51,47 +57,73 @@ class ProjectedEvent:
 
 @dataclass(frozen=True, slots=True)
 class ClaimResult:
-    """The answer of the first transaction for one event, in the order asked. A flip is reported again while the reaction is owed."""
+    """The result of the first transaction for one event.
+
+    A visibility change is reported again while the reaction is pending.
+    """
 
     status: ClaimStatus
     visibility_change: VisibilityChange | None = None
     is_unchanged: bool = False
-    """At transcribe: same bytes, same `how` of transcribe, same fields as the visible revision, and not forced."""
+    """At transcribe: same bytes, same pipeline fingerprint and same fields as the visible revision, and not
+    forced.
+    """
     revived_revision: DocumentRow | None = None
-    """At transcribe, with a withdrawal that came late: the last revision after it that had changed nothing, and so had no text of its own but lived on
-    what is withdrawn now. The reaction gives it one. Told again while the reaction is owed."""
+    """At transcribe, with a withdrawal that arrived late: a later revision that was identical to the
+    withdrawn one, so that it has no text of its own. The reaction transcribes it. Reported again while the
+    reaction is pending.
+    """
     abandoned_attempts: int = 0
-    """Attempts noted at its reaction before this claim, that no worker has ended. The first ones are noted by claims, also where the reaction had not begun; 0 for a new event."""
+    """Attempts recorded before this claim that no worker finished; 0 for a new event. Claims record the
+    first ones even if the reaction never began.
+    """
     amended_title: str | None = None
-    """At transcribe: the document's title by an amendment that holds, in place of the one that the revision came with."""
+    """At transcribe: the document's amended title, which replaces the revision's."""
 
 
 class Ledger(Protocol):
-    """The write side of the tables, for one generation. Both calls are one transaction each; both raise DatabaseUnavailable when Postgres is lost,
-    and then nobody knows whether they were committed: calling again with the same events is right in either case."""
+    """The write side of the tables, for one generation.
+
+    `claim` and `complete` are one transaction each. Both raise DatabaseUnavailable if the connection to
+    Postgres is lost, in which case the transaction may or may not have been committed. Calling again with
+    the same events is safe.
+    """
 
     @property
     def generation(self) -> Generation: ...
 
     async def claim(self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent]) -> list[ClaimResult]:
-        """The first transaction: lock documents in id order, claim each event and note an attempt at it while fewer than `ATTEMPTS_RECORDED_BY_CLAIM` are noted, write the rows of those that count, move `visible` where an order became complete."""
+        """Run the first transaction, with results in the order of the events.
+
+        Locks documents in id order, claims each event, records an attempt at it (up to
+        `ATTEMPTS_RECORDED_BY_CLAIM`), writes the rows of events that take effect, and activates revisions
+        whose order became complete.
+        """
 
     async def record_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
-        """Note another attempt at the reaction of each event, so that it is known even if this process does not live to end it."""
+        """Record an attempt at the reaction of each event, so that it is known even if the process crashes."""
 
     async def withdraw_attempt(self, stage: str, event_ids: Sequence[UUID]) -> None:
-        """Take back the last attempt at each: it ended in order, well or not."""
+        """Withdraw the last attempt at each event, because it finished normally, successfully or not."""
 
     async def complete(self, stage: str, completed: Sequence[UUID], dead_letters: Sequence[EventDeadLettered]) -> None:
-        """The second transaction: the reaction of these events is done, or given up (a buried reaction keeps its rows)."""
+        """Run the second transaction: mark the reactions as done, or as dead letters, which keep their
+        rows.
+        """
 
     async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
-        """Forget claims of what stands below this offset, which is not delivered again. Never called for the door."""
+        """Delete the claims of records below this offset, which are not delivered again.
+
+        Never called for ingress.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class MemoKey:
-    """What an engine was asked: by whom (an erased document takes its answers along), which engine, which input."""
+    """The input of an engine call.
+
+    Tenant and document are part of it so that an erased document's results can be deleted.
+    """
 
     tenant: str
     document_id: UUID
@@ -100,12 +132,12 @@ class MemoKey:
 
 
 class Memo(Protocol):
-    """What engines have answered. Operational: losing it costs engine calls, never correctness."""
+    """The engine result cache. Losing it costs engine calls, never correctness."""
 
     async def fetch(self, keys: Sequence[MemoKey]) -> Mapping[MemoKey, bytes]: ...
 
     async def store(self, results: Mapping[MemoKey, bytes]) -> None:
-        """Durable when it returns; an answer that is there already stays."""
+        """Store results durably. Existing results are not replaced."""
 
 
 class GenerationStore(Protocol):

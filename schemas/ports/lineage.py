@@ -1,4 +1,4 @@
-"""What the tables know of where a revision came from."""
+"""The port to the stored lineage of a revision."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ LineageStep = Literal["transcribed", "chunked", "embedded"]
 
 @dataclass(frozen=True, slots=True)
 class RevisionLineage:
-    """A revision as its row says. `received` is where the door read its event, where that is still known."""
+    """The stored lineage of a revision.
+
+    `received_position` is the position of its event on `raw`, if still known.
+    """
 
     document_id: UUID
     external_id: str | None
@@ -34,12 +37,15 @@ class RevisionLineage:
     blob: BlobRef
     text_sha256: str | None
     markdown: str | None
-    """Null where the text lies in a blob, or the revision is no longer the one that answers."""
+    """None if the text is in a blob, or the revision is not visible any more."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartPosition:
-    """Where an event of a revision stands, as this generation read it; `fact_id` is null where only its worker's note is left."""
+    """The position of an event of a revision, as read in this generation.
+
+    `event_id` is None if only the worker's record of it is left.
+    """
 
     step: LineageStep
     part: int
@@ -50,7 +56,7 @@ class PartPosition:
 
 @dataclass(frozen=True, slots=True)
 class StoredChunk:
-    """A chunk's row. `vector` is little-endian float16."""
+    """A stored chunk. `vector` is little-endian float16."""
 
     text: str
     prefix: str
@@ -61,10 +67,16 @@ class StoredChunk:
 
 class LineageStore(Protocol):
     async def fetch_revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionLineage | None:
-        """The one of that order, else the one that answers in the live generation, else the latest."""
+        """Return the revision of that order.
+
+        Without an order, return the visible revision of the live generation, else the latest.
+        """
 
     async def fetch_part_positions(self, document_id: UUID, order: Sequence[int], generation: str | None) -> list[PartPosition]:
-        """In this generation, else in whichever worked on the revision, the same for all parts of a step; in the order of steps and parts."""
+        """Return the positions in the order of steps and parts.
+
+        They are those of this generation; for a step that it did not run, those of one generation that did.
+        """
 
     async def fetch_chunk(self, generation: str, document_id: UUID, order: Sequence[int], chunk_id: UUID) -> StoredChunk | None:
-        """While the revision answers in that generation."""
+        """Return the chunk, or None unless the revision is visible in that generation."""

@@ -1,4 +1,4 @@
-"""The log of raw records, twice implemented: Kafka and Postgres."""
+"""Port of the log of raw records, with implementations on Kafka and Postgres."""
 
 from __future__ import annotations
 
@@ -10,17 +10,20 @@ from schemas.records import Position, Record, StoredRecord
 
 
 class Sink(Protocol):
-    """What a subscription hands its records to: one for each assigned partition, fresh after every assignment."""
+    """Receives the records of one partition from a subscription. Created anew for every assignment."""
 
     def offer(self, record: StoredRecord) -> None:
-        """Take a record, in the partition's order. Never blocks; call `full` afterwards."""
+        """Accept a record, in the partition's order. Never blocks; check `is_full` afterwards."""
 
     @property
     def is_full(self) -> bool:
-        """True while the partition should be paused: its queue holds more bytes than it may."""
+        """Whether the partition should be paused, because the queue exceeds its byte limit."""
 
     async def close(self) -> None:
-        """The partition was revoked or the worker stops: drop what is queued, cancel what runs. Nothing is acknowledged afterwards."""
+        """Discard queued records and cancel running work. Nothing is acknowledged afterwards.
+
+        Called when the partition is revoked or the worker stops.
+        """
 
 
 class Partition(Protocol):
@@ -30,14 +33,17 @@ class Partition(Protocol):
     number: int
 
     def acknowledge(self, next_offset: int) -> None:
-        """Everything below `next_offset` is done. Called with growing offsets only; becomes durable soon, and at the latest on a clean stop."""
+        """Acknowledge every record below `next_offset`.
+
+        Must be called with increasing offsets. Becomes durable soon, and at the latest on a clean stop.
+        """
 
     def resume(self) -> None:
-        """The sink is no longer full. Safe to call at any time."""
+        """Report that the sink is no longer full. Safe to call at any time."""
 
     @property
     def committed_offset(self) -> int:
-        """What was delivered below this offset is acknowledged, and durably: the group is not given it again."""
+        """Records below this offset are durably acknowledged and not delivered to the group again."""
 
 
 class OpenSink(Protocol):
@@ -45,54 +51,80 @@ class OpenSink(Protocol):
 
 
 class Subscription(Protocol):
-    """One consumer group's reading of one topic."""
+    """One consumer group's subscription to one topic."""
 
     async def run(self) -> None:
-        """Read until cancelled. Raises FatalError if the log refuses for good; transient trouble is waited out."""
+        """Read until cancelled. Retries transient errors; raises FatalError if the log refuses permanently."""
 
 
 class EventLog(Protocol):
     """Topics of raw records. Names have no prefix; the adapter adds its own."""
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
-        """Durable when it returns, in the given order within a partition. May store a record twice when it raises LogUnavailable and is called again; readers drop repeats."""
+        """Append records durably, in the given order within a partition.
+
+        May store a record twice if it raises LogUnavailable and is called again; consumers drop repeats.
+        """
 
     async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
-        """Create what is missing; retention is unlimited for topics not named in `retention_ms`. Raises ConfigurationError where an existing topic has another partition count, or stamps records by another clock than the log's."""
+        """Create missing topics. Retention is unlimited unless `retention_ms` names the topic.
+
+        Raises ConfigurationError if an existing topic has another partition count, or does not use the
+        log's clock for its timestamps.
+        """
 
     async def delete_topics(self, topics: Collection[str]) -> None:
-        """For good, with their records; unknown ones are passed over. Whoever still reads one reads nothing more, or fails with code NO_TOPIC."""
+        """Delete topics with their records. Unknown topics are ignored.
+
+        A consumer that still reads one gets no more records, or fails with code NO_TOPIC.
+        """
 
     async def fetch_offset_bounds(self, topic: str) -> dict[int, tuple[int, int]]:
-        """Per partition the first readable offset and the one after the last."""
+        """Return the first readable offset and the one after the last, by partition."""
 
     def read(
         self, topic: str, start: Mapping[int, int] | None = None, end: Mapping[int, int] | None = None, *, resume_after: Mapping[int, int] | None = None
     ) -> AsyncIterator[StoredRecord]:
-        """Bulk reading outside any group, from `start` (default: the first) up to `end` (exclusive; default: the ends when called), then stop. In order within a partition.
-        `behind` names the last record that an earlier call within the same limits gave of a partition: go on where that one stopped. `start` would not do, since
-        offsets of the Postgres log do not grow in reading order."""
+        """Read records in bulk outside any group, in order within a partition, then stop.
+
+        Reads from `start` (default: the first record) to `end` (exclusive; default: the end at the time of
+        the call). `resume_after` holds the last record that an earlier call with the same bounds returned,
+        by partition. `start` cannot be used to resume, since offsets of the Postgres log do not grow in
+        reading order.
+        """
 
     async def read_at(self, position: Position) -> StoredRecord | None:
-        """One record at its own place, or None if it is no longer there."""
+        """Return the record at this position, or None if it has expired."""
 
     async def fetch_max_retention(self, topic: str) -> timedelta | None:
-        """How long at most a record that is appended now can be found, as the topic is set up now; None where it stays, or where the log does not say."""
+        """Return the maximum time for which a record appended now stays readable.
+
+        Follows the topic's current configuration. None if records never expire, or if the log does not
+        know.
+        """
 
     async def fetch_min_retention(self, topic: str) -> timedelta | None:
-        """How long every record can be found, as the topic is set up now: what is younger was not dropped. None where it stays for ever, or where the log
-        does not say."""
+        """Return the age below which no record has expired, by the topic's current configuration.
+
+        None if records never expire, or if the log does not know.
+        """
 
     async def fetch_expired_offsets(self, topic: str) -> dict[int, int]:
-        """Per partition the offset below which retention has dropped what was there; partitions of which nothing was dropped are left out."""
+        """Return the offset below which retention has removed records, by partition.
+
+        Complete partitions are omitted.
+        """
 
     async def fetch_committed_offsets(self, group: str, topic: str) -> dict[int, int]:
-        """Per partition the next offset that the group will read; partitions never acknowledged are left out."""
+        """Return the next offset that the group will read, by partition.
+
+        Partitions without acknowledgement are omitted.
+        """
 
     async def close(self) -> None: ...
 
 
 class Subscriber(Protocol):
-    """What can read for stages. Kafka: Faust apps; Postgres: a reader under a lease."""
+    """Subscribes stages to topics. Kafka: Faust apps. Postgres: a reader under a lease."""
 
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription: ...

@@ -1,4 +1,4 @@
-"""Up to where consumer groups have come, as the tables themselves know it."""
+"""Consumer offsets that are stored together with the tables."""
 
 from __future__ import annotations
 
@@ -7,23 +7,28 @@ from typing import Protocol
 
 
 class OffsetStore(Protocol):
-    """Everything of a partition below the offset has come into the tables, as far as the group is concerned. Noted before the log is told: a group that has acknowledged
-    more than its tables know has others than it had, from a backup or of a standby that was behind.
+    """How far each consumer group has read, by the tables' own account.
 
-    Every call may raise DatabaseUnavailable, and FatalError with code TABLES_RESTORED where the tables know less than this process has told them or heard from them."""
+    All records below the offset are reflected in the tables. The offset is stored before it is acknowledged
+    to the log, so a group with more acknowledged than stored reads other tables than before: restored from
+    a backup, or a standby that was behind.
+
+    Every call may raise DatabaseUnavailable, and FatalError with code TABLES_RESTORED if the stored offset
+    is lower than one that this process has stored or read before.
+    """
 
     async def fetch_offsets(self, group: str, topic: str) -> dict[int, int]:
-        """Offset by partition."""
+        """Return the offset by partition."""
 
     async def store_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Offsets never sink."""
+        """Store offsets. A stored offset never decreases."""
 
 
 class NoOffsetStore:
-    """`OffsetStore` where nothing is kept: a group goes on where the log says."""
+    """An `OffsetStore` that stores nothing: a group continues from the log's committed offset."""
 
     async def fetch_offsets(self, group: str, topic: str) -> dict[int, int]:
         return {}
 
     async def store_offsets(self, group: str, topic: str, offsets: Mapping[int, int]) -> None:
-        """Nothing to do."""
+        """Do nothing."""

@@ -1,4 +1,4 @@
-"""Why a reader stands still, told to whoever looks."""
+"""The published status of paused consumers."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Protocol
 from schemas.errors import AnabranchError
 
 ALL_PARTITIONS = -1
-"""In place of a partition: all of them."""
+"""Stands for all partitions of a topic."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,10 @@ class Pause:
 
 
 class ReaderStatus(Protocol):
-    """Notes hold for a while only: whoever stands still renews them. Every call may raise DatabaseUnavailable."""
+    """Publishes why a consumer is paused.
+
+    Entries expire unless renewed. Every call may raise DatabaseUnavailable.
+    """
 
     async def set_paused(self, reader: str, topic: str, partition: int, reason: AnabranchError) -> None: ...
 

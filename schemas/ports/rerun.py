@@ -1,4 +1,4 @@
-"""What it takes to answer a past question again."""
+"""Ports for rerunning a past question."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.run_diffs import CurrentDocument
 
 
 class RecordedText(Protocol):
-    """A chunk or a parent, and what its text was."""
+    """A chunk or parent of a run record, with the hash of its text."""
 
     @property
     def id(self) -> UUID: ...
@@ -24,12 +24,15 @@ class RecordedText(Protocol):
 
 
 class RecordedTexts(Protocol):
-    """Texts as past answers read them, also those of superseded revisions and of generations that were dropped."""
+    """Texts as past answers read them, including those of superseded revisions and dropped generations."""
 
     async def fetch_texts(self, caller: Principal, texts: Sequence[RecordedText]) -> Mapping[UUID, str]:
-        """By the id of chunk or parent; each has the hash that was asked for. What is nowhere any more (an erased document's) is left out."""
+        """Return texts by the id of chunk or parent, each with the recorded hash.
+
+        Texts that no longer exist, such as those of an erased document, are omitted.
+        """
 
 
 class CurrentDocuments(Protocol):
     async def fetch_current(self, caller: Principal, document_ids: Sequence[UUID]) -> Mapping[UUID, CurrentDocument]:
-        """What became of them; those that are not known (any more) are left out."""
+        """Return the current state of documents. Unknown ids are omitted."""

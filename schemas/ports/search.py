@@ -1,4 +1,4 @@
-"""The read side of the tables. One question sees one snapshot."""
+"""The read side of the tables. One question reads from one snapshot."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from schemas.questions import Filters
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """A child chunk found by a channel; higher scores are better."""
+    """A child chunk found by a channel. Higher scores are better."""
 
     chunk_id: UUID
     document_id: UUID
@@ -27,7 +27,10 @@ class Hit:
 
 @dataclass(frozen=True, slots=True)
 class LexicalHits:
-    """Scores are BM25. `idf` holds each query lexeme's weight, by text search configuration; `exactness` is `exact` when no unseen chunk could be among the best k."""
+    """BM25 results. `idf` has the weight of each query lexeme, by text search configuration.
+
+    `exactness` is `exact` if no unseen chunk could be among the best k.
+    """
 
     hits: Sequence[Hit]
     idf: Mapping[str, Mapping[str, float]]
@@ -45,7 +48,7 @@ class EntitySeed:
 
 @dataclass(frozen=True, slots=True)
 class ChunkView:
-    """A child chunk with all that a result, a rerank or a citation needs."""
+    """A child chunk with everything that a result, a rerank or a citation needs."""
 
     chunk_id: UUID
     parent_id: UUID
@@ -86,7 +89,7 @@ class ParentView:
 
 @dataclass(frozen=True, slots=True)
 class SnapshotVersion:
-    """How far a tenant's index in a generation had come when it was looked at. `state` is the storage's own."""
+    """The version of a tenant's index in a generation at the time of a snapshot. `state` is opaque."""
 
     tenant: str
     generation: str
@@ -94,20 +97,24 @@ class SnapshotVersion:
 
 
 class IndexSnapshot(Protocol):
-    """One state of one generation, for as long as its context is open. Each method may run at the same time as the others."""
+    """One state of one generation, while its context is open. Methods may run concurrently."""
 
     generation: Generation
     state: str
-    """Of a `Standing`."""
+    """The state of a `SnapshotVersion`."""
 
     async def search_lexical(self, tenant: str, text: str, *, language: str | None, filters: Filters, k: int, budget: int) -> LexicalHits:
-        """BM25 over title, headings and text, in each document's own language. Terms beyond the budget enter as conjunctions; the budget widens once when an unseen chunk could still win."""
+        """Score title, headings and text by BM25, in each document's own language.
+
+        Terms beyond the budget are only searched in conjunctions. The budget widens once if an unseen chunk
+        could still be among the best.
+        """
 
     async def search_semantic(self, tenant: str, vector: NDArray[np.float32], *, filters: Filters, k: int) -> Sequence[Hit]:
-        """Cosine similarity; exact below 20,000 vectors."""
+        """Search by cosine similarity; exact below 20,000 vectors."""
 
     async def link_entities(self, tenant: str, keys: Sequence[str]) -> Sequence[EntitySeed]:
-        """The visible entities whose folded names are among `keys`."""
+        """Return the visible entities whose normalized names are among `keys`."""
 
     async def search_graph(
         self, tenant: str, seeds: Sequence[EntitySeed], *, hops: int, fan_out: int, decay: float, filters: Filters, k: int
@@ -120,20 +127,28 @@ class IndexSnapshot(Protocol):
     async def fetch_children(self, parent_ids: Sequence[UUID]) -> Sequence[ChunkView]: ...
 
     async def find_missing_collections(self, tenant: str, names: Sequence[str]) -> Sequence[str]:
-        """Of these names, those that no document has."""
+        """Return the collections that no document has."""
 
     async def count_chunks(self, tenant: str) -> int:
-        """Visible chunks of a tenant, as the lexical statistics count them."""
+        """Count the visible chunks of a tenant, as the lexical statistics count them."""
 
 
 class SearchIndex(Protocol):
     def open_snapshot(self, generation: str | None = None, readers: ReaderScope = None) -> AbstractAsyncContextManager[IndexSnapshot]:
-        """Of the live generation, or the named one, with the documents that `names` may read (None: all). Raises NotFound."""
+        """Open the live or the named generation, limited to documents that `readers` may read (None: all).
+
+        Raises NotFound.
+        """
 
 
 class IndexChanges(Protocol):
     async def check_unchanged(self, versions: Sequence[SnapshotVersion]) -> list[bool]:
-        """For each, whether a question would still see exactly the same. Nothing that has committed is overlooked. Raises DatabaseUnavailable."""
+        """Return for each version whether a query would still see exactly the same.
+
+        Sees everything that has committed.
+
+        Raises DatabaseUnavailable.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +161,10 @@ class DocumentText:
 
 
 class DocumentCatalog(Protocol):
-    """What is known of documents, for API and command line: plain dictionaries in the shapes of `interfaces.md`. What the caller may not read is not there."""
+    """Documents for API and command line, as dictionaries in the shapes of the HTTP responses.
+
+    Documents that the caller may not read are treated as missing.
+    """
 
     async def find_documents(
         self, caller: Principal, *, external_id: str | None, collection: str | None, tag: str | None, state: str | None, after: str | None, limit: int
@@ -155,7 +173,7 @@ class DocumentCatalog(Protocol):
     async def fetch_document(self, caller: Principal, document_id: UUID) -> dict[str, Any] | None: ...
 
     async def fetch_revisions(self, caller: Principal, document_id: UUID, *, after: int | None, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-        """The newest first; `after` is a revision's number."""
+        """Return the newest revisions first; `after` is a revision number."""
 
     async def fetch_chunks(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]: ...
 

@@ -1,4 +1,4 @@
-"""What the readers of sources remember, and how they look at a database of somebody else."""
+"""Ports of the readers of sources: their stored state, and access to external databases."""
 
 from __future__ import annotations
 
@@ -13,56 +13,64 @@ from schemas.sources import DeclaredSource, EmittedState, RowChange, RowState, S
 
 
 class SourceTransaction(Protocol):
-    """One transaction over the state of a source; no two of the same source run at once. Everything is kept, or nothing."""
+    """One transaction over the state of a source, serialized per source. Atomic."""
 
     async def fetch_floors(self) -> Mapping[str, TableFloors]:
-        """By table."""
+        """Return the floors by table."""
 
     async def fetch_rows(self, keys: Collection[str]) -> dict[str, RowState]:
-        """These, and those that they got their key from or gave it to."""
+        """Return the rows with these keys, and the rows that they took their key from or gave it to."""
 
     async def save_changes(self, changes: Sequence[RowChange], emitted: Mapping[str, EmittedState]) -> None:
-        """Changes that are known already stay as they are."""
+        """Save changes. Changes that are stored already stay as they are."""
 
     async def raise_floors(self, table: str, *, truncated_at: SequenceMark | None = None, snapshot_started_at: SequenceMark | None = None) -> None:
-        """A floor never sinks."""
+        """Raise the floors of a table. A floor never decreases."""
 
     async def record_progress(self, topic: str, partition: int, next_offset: int) -> None:
-        """Everything below `next_offset` is in the state."""
+        """Record that everything below `next_offset` is stored."""
 
     async def record_snapshot_end(self, table: str, mark: SequenceMark, topic: str, end_offsets: Mapping[int, int]) -> None:
-        """A full snapshot has ended; what it did not read goes when everything below `ends` has passed."""
+        """Record the end of a full snapshot.
+
+        Rows that it did not find are withdrawn once `end_offsets` have been read.
+        """
 
 
 @dataclass(frozen=True, slots=True)
 class EndedSnapshot:
-    """A snapshot whose unread rows are not yet withdrawn."""
+    """A completed snapshot whose missing rows are not withdrawn yet."""
 
     table: str
     mark: SequenceMark
     topic: str
     unread_offsets: Mapping[int, tuple[int, int]]
-    """Partition → from where to where nothing has come into the state yet. Without any, all that the snapshot read is there."""
+    """Partition → range of offsets that are not stored yet. Empty once everything that the snapshot read is
+    stored.
+    """
 
 
 @dataclass(frozen=True, slots=True)
 class UntrackedDocument:
-    """A document of the source that the state does not know: the state was lost meanwhile."""
+    """A document of the source that the stored state does not know, because the state was lost."""
 
     external_id: str
     mark: SequenceMark
 
 
 class SourceStore(Protocol):
-    """State of sources by name. Operational: losing it costs reading the source again. Every call may raise DatabaseUnavailable."""
+    """State of sources by name.
+
+    Losing it costs reading the source again. Every call may raise DatabaseUnavailable.
+    """
 
     def begin_transaction(self, source: str) -> AbstractAsyncContextManager[SourceTransaction]: ...
 
     async def mark_emitted(self, source: str, emitted: Mapping[str, EmittedState]) -> None:
-        """The log has these; what was said anew meanwhile stays owed."""
+        """Mark events as acknowledged by the log. A row that changed meanwhile stays pending."""
 
     async def fetch_live_below(self, source: str, table: str, mark: SequenceMark, after: str, limit: int) -> list[str]:
-        """Keys, in order from `after`, whose documents were last said below the mark and are live."""
+        """Return keys after `after`, in order, of live documents whose last event is below the mark."""
 
     async def fetch_pending(self, source: str, after: str, limit: int) -> list[str]: ...
 
@@ -73,24 +81,23 @@ class SourceStore(Protocol):
     async def mark_snapshot_swept(self, source: str, table: str, mark: SequenceMark) -> None: ...
 
     async def fetch_state_id(self, source: str) -> str:
-        """A name for this state: another one after the state was lost, so that a reader begins anew."""
+        """Return an id of this state, which changes if the state is lost, so that a reader starts over."""
 
-    async def has_state(self, source: str) -> bool:
-        """Whether there is any state of it."""
+    async def has_state(self, source: str) -> bool: ...
 
     async def record_change_time(self, source: str) -> None:
-        """Set the time of the last change that the source has published."""
+        """Record the time of the last change that the source has published."""
 
     async def set_note(self, source: str, key: str, value: Mapping[str, Any] | None) -> None:
-        """A thing to remember under a name; None forgets it."""
+        """Store a named value for the reader. None deletes it."""
 
     async def fetch_notes(self, source: str) -> dict[str, dict[str, Any]]: ...
 
     async def delete_state(self, source: str) -> None:
-        """Everything of a source that is no more."""
+        """Delete the state of a removed source."""
 
     async def acquire_lease(self, source: str, owner: UUID, lease_s: float) -> bool:
-        """Whether this owner alone reads the source for so long from now on; another one may already."""
+        """Acquire or renew the exclusive lease on a source. Returns whether this owner holds it."""
 
     async def release_lease(self, source: str, owner: UUID) -> None: ...
 
@@ -99,24 +106,30 @@ class DeclaredSources(Protocol):
     async def fetch_sources(self) -> list[DeclaredSource]: ...
 
     async def fetch_external_ids(self, ce_source: str, after: str, limit: int) -> list[str]:
-        """External ids of what is not withdrawn, in order."""
+        """Return the external ids of documents that are not withdrawn, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class ReplicationSlot:
-    """A replication slot as it is now. `lost` when the database dropped what it had not yet been read."""
+    """The current state of a replication slot.
+
+    `is_lost` if the database removed changes before they were read.
+    """
 
     exists: bool
     is_lost: bool = False
     confirmed_sequence: int = 0
-    """It gives nothing from before."""
+    """The slot returns no changes from before this number."""
     end_sequence: int = 0
-    """How far the database's own log reaches."""
+    """End of the database's write-ahead log."""
 
 
 @dataclass(frozen=True, slots=True)
 class TableSnapshot:
-    """All rows of a table at one moment, as text by column, in batches. Every change that the slot will give is later than `sequence`."""
+    """All rows of a table at one moment, in batches, as text by column.
+
+    Every change that the slot returns is later than `sequence`.
+    """
 
     sequence: int
     rows: AsyncIterator[Sequence[Mapping[str, str | None]]]
@@ -130,7 +143,10 @@ class LogicalMessage:
 
 @dataclass(frozen=True, slots=True)
 class PeekedChanges:
-    """In batches, in order. Nothing from before `advanced` is among them. Without any the slot may be advanced to `reached`, else to the last change's number."""
+    """Changes in order, in batches, none from before `confirmed_sequence`.
+
+    The slot may be advanced to the last change's number, or to `end_sequence` if there are no changes.
+    """
 
     confirmed_sequence: int
     end_sequence: int
@@ -139,7 +155,7 @@ class PeekedChanges:
 
 @dataclass(frozen=True, slots=True)
 class RevisitResult:
-    """What an address answered: a new content, that it is gone, or (neither) that nothing has changed."""
+    """The response of a URL: new content, gone, or (if neither) unchanged."""
 
     file: FetchedFile | None = None
     is_gone: bool = False
@@ -152,23 +168,28 @@ class UrlRevisitor(Protocol):
 
 
 class ChangeReader(Protocol):
-    """One table of somebody else's database by logical decoding. Calls raise TransientError where the database does not answer, and
-    ConfigurationError where it will not let us."""
+    """Reads one table of an external database by logical decoding.
+
+    Calls raise TransientError if the database does not respond, and ConfigurationError if it denies access.
+    """
 
     async def fetch_columns(self) -> tuple[dict[str, int], list[str]]:
-        """Type oid by column, and the columns of the primary key."""
+        """Return the type oid by column, and the columns of the primary key."""
 
     async def fetch_slot(self) -> ReplicationSlot: ...
 
     def open_snapshot(self) -> AbstractAsyncContextManager[TableSnapshot]:
-        """Makes the slot anew, and reads the table as it was at that very moment."""
+        """Recreate the slot, and read the table as of that moment."""
 
     def peek(self, limit: int) -> AbstractAsyncContextManager[PeekedChanges]:
-        """Committed changes not yet advanced over: so many, and all of the transaction that the last of them is in, however large it is."""
+        """Return committed changes after the slot's position.
+
+        Returns up to `limit` changes, plus the rest of the last one's transaction, however large it is.
+        """
 
     async def advance(self, sequence: int) -> None: ...
 
     async def drop_slot(self) -> None:
-        """The slot and its publication."""
+        """Drop the slot and its publication."""
 
     async def close(self) -> None: ...

@@ -1,4 +1,4 @@
-"""What a reaction may use."""
+"""The ports that a reaction may use."""
 
 from __future__ import annotations
 
@@ -19,22 +19,24 @@ ANY_SOURCE = "*"
 
 @dataclass(frozen=True, slots=True)
 class IngressLimits:
-    """What the door lets in. Sizes are bytes."""
+    """Limits of ingress. Sizes are bytes."""
 
     max_bytes: int = 512 * 1024 * 1024
     inline_bytes: int = 700_000
     max_pages: int = 3_000
     tenants_by_source: Mapping[str, frozenset[str]] = field(default_factory=lambda: {ANY_SOURCE: frozenset({"default"})})
-    """ce_source of a foreign producer → tenants it may write for; ANY stands for sources that are not named."""
+    """ce_source of an external producer → tenants it may write for. ANY_SOURCE applies to sources without
+    an entry.
+    """
     takeover_by_source: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """ce_source → sources whose documents it may change too; ANY stands for all."""
+    """ce_source → sources whose documents it may change too. ANY_SOURCE means all."""
     sources_by_topic: Mapping[str, frozenset[str]] = field(default_factory=dict)
-    """Topic of a producer of its own → sources that may write on it, and on no other."""
+    """Dedicated topic → the sources that must write to it, and to no other."""
 
 
 @dataclass(frozen=True, slots=True)
 class LatestRevision:
-    """What the tables say of a document's newest revision."""
+    """The newest revision of a document, as stored in the tables."""
 
     is_numbered: bool
     external_id: str | None
@@ -42,12 +44,15 @@ class LatestRevision:
 
 
 class DocumentOwners(Protocol):
-    """By which source each document came. All raise DatabaseUnavailable."""
+    """The source that owns each document. All methods raise DatabaseUnavailable."""
 
     async def fetch_owner(self, tenant: str, document_id: UUID) -> str | None: ...
 
     async def claim_ownership(self, tenant: str, document_id: UUID, source: str, allowed: Collection[str]) -> str:
-        """Make `source` the owner where there is none, or where the owner is one of `allowed` (ANY: whoever it is). Returns the owner after that."""
+        """Make `source` the owner if there is none or if `allowed` contains the owner (ANY_SOURCE: any).
+
+        Return the owner.
+        """
 
 
 class LatestRevisions(Protocol):
@@ -69,11 +74,13 @@ class NewlyVisibleRevision:
 
 class GenerationSwitches(Protocol):
     async def fetch_newly_visible(self, generation: str, previous: str) -> list[NewlyVisibleRevision]:
-        """What the one shows and the other, which answered before, never did. Raises DatabaseUnavailable."""
+        """Return revisions that `generation` shows and `previous` never did. Raises DatabaseUnavailable."""
 
 
 AssignOrder = Callable[[Position, datetime], list[int]]
-"""The order of an event that has no number of its own, from where and when it was appended; its first number is the log's epoch."""
+"""Returns the order of an event without a sequence number, from its position and append time. The first
+element is the log's epoch.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,13 +101,13 @@ class StagePorts:
     assign_order: AssignOrder
     source_epochs: dict[str, int] = field(default_factory=dict)
     owners: DocumentOwners | None = None
-    """Where stage `receive` runs."""
+    """Set for stage `receive`."""
     eraser: Eraser | None = None
-    """Where stage `erase` runs."""
+    """Set for stage `erase`."""
     generation_switches: GenerationSwitches | None = None
-    """Where stage `announce` runs."""
+    """Set for stage `announce`."""
 
 
 def make_blob_key(tenant: str, document_id: UUID, sha256: str) -> str:
-    """Where a document's bytes lie; never shared between documents."""
+    """Return the key of a document's bytes. Keys are never shared between documents."""
     return f"{tenant}/{document_id}/{sha256}"

@@ -194,7 +194,7 @@ UNREADABLE = {
     ),
     "no-content": ("MALFORMED_EVENT", "content", make_raw_order("no-content", json.dumps({"external_id": "no-content"}))),
     "unknown-field": ("MALFORMED_EVENT", "colour", make_raw_order("unknown-field", json.dumps(make_document("unknown-field", colour="red")))),
-    "no-folder": ("MALFORMED_EVENT", "is not 1 to 64 characters", make_raw_order("no-folder", json.dumps(make_document("no-folder", tenant="a\0b")))),
+    "no-folder": ("MALFORMED_EVENT", "use 1 to 64 characters", make_raw_order("no-folder", json.dumps(make_document("no-folder", tenant="a\0b")))),
     "old-specversion": ("MALFORMED_EVENT", "'0.3'", make_raw_order("old-specversion", json.dumps(make_document("old-specversion")), ce_specversion="0.3")),
     "no-number": ("MALFORMED_EVENT", "NaN", make_raw_order("no-number", json.dumps(make_document("no-number", metadata={"a": float("nan")})))),
     "bad-date": ("MALFORMED_EVENT", "document_date", make_raw_order("bad-date", json.dumps(make_document("bad-date", document_date="soon")))),

@@ -114,7 +114,7 @@ async def test_submission_is_a_raw_producer_record() -> None:
         (json.dumps(PAYLOAD).encode(), HEADERS | {"ce_specversion": b"0.3"}, "CloudEvents '0.3' is not 1.0"),
         (b'{"content": {"text": "a"}, "metadata": {"a": NaN}}', HEADERS, "NaN is no number"),
         (b'{"content": {"text": "a"}, "metadata": {"a": -1e999}}', HEADERS, "-1e999 is no number"),
-        (b'{"content": {"text": "a"}, "tenant": "a\\u0000b"}', HEADERS, "is not 1 to 64 characters"),
+        (b'{"content": {"text": "a"}, "tenant": "a\\u0000b"}', HEADERS, "use 1 to 64 characters"),
         (b'{"content": {"text": "a"}, "tenant": "a/b"}', HEADERS, "tenant 'a/b'"),
         (b"[" * 100_000, {"content-type": b"application/cloudevents+json"}, "not JSON that can be read"),
         (b'{"a": ' * 100_000, HEADERS, "Invalid JSON"),
