@@ -23,7 +23,7 @@ def _find_codes(tree: ast.AST) -> Iterator[str]:
                 yield from _find_constants(value)
             case ast.ClassDef():
                 yield from (code for statement in node.body for code in _find_class_code(statement))
-            case ast.Call(func=ast.Name(id="problem"), args=[_, _, code, *_]):
+            case ast.Call(func=ast.Name(id="build_problem"), args=[_, _, code, *_]):
                 yield from _find_constants(code)
             case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if name.startswith("CODE_OF"):
                 yield from (code for value in values for code in _find_constants(value))

@@ -20,12 +20,24 @@ def find_incompatibilities(old: Schema, new: Schema) -> list[str]:
 
 def find_removed_fields(old: Schema, new: Schema) -> list[str]:
     """Fields that are gone: what is said in them is taken, and means nothing."""
-    return sorted(set(_list_fields(old)) - set(_list_fields(new)))
+    return sorted(set(_list_fields(old, old)) - set(_list_fields(new, new)))
 
 
-def _list_fields(schema: Schema) -> Iterator[str]:
-    named = {"": schema, **schema.get("$defs", {})}
-    return (f"{name}.{field}" for name, part in named.items() for field in part.get("properties", {}))
+def _list_fields(schema: Schema, root: Schema, path: str = "$", visited: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the path of every field. Names of classes are not part of it, so that a class may be renamed."""
+    reference = schema.get("$ref")
+    if reference in visited:
+        return
+    visited = (*visited, reference) if reference else visited
+    schema = _resolve_reference(schema, root)
+    for name, subschema in schema.get("properties", {}).items():
+        yield f"{path}.{name}"
+        yield from _list_fields(subschema, root, f"{path}.{name}", visited)
+    elements = [schema[name] for name in ("items", "additionalProperties") if isinstance(schema.get(name), Mapping)]
+    for element in elements:
+        yield from _list_fields(element, root, f"{path}[]", visited)
+    for alternative in (alternative for name in CHOICES for alternative in schema.get(name, [])):
+        yield from _list_fields(alternative, root, path, visited)
 
 
 @dataclass(frozen=True)

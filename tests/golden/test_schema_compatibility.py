@@ -75,7 +75,7 @@ def test_removed_field_is_reported_at_any_depth() -> None:
         word: str
 
     without = {name: value for name, value in OLD_SCHEMA["properties"].items() if name != "note"}
-    inner = {**OLD_SCHEMA["$defs"], "Inner": Smaller.model_json_schema()}
-    assert find_removed_fields(OLD_SCHEMA, OLD_SCHEMA | {"properties": without}) == [".note"]
-    assert find_removed_fields(OLD_SCHEMA, OLD_SCHEMA | {"$defs": inner}) == ["Inner.count"]
+    inner = {**OLD_SCHEMA["$defs"], "InnerSchema": Smaller.model_json_schema()}
+    assert find_removed_fields(OLD_SCHEMA, OLD_SCHEMA | {"properties": without}) == ["$.note"]
+    assert find_removed_fields(OLD_SCHEMA, OLD_SCHEMA | {"$defs": inner}) == ["$.inner.count", "$.many[].count"]
     assert find_removed_fields(OLD_SCHEMA, change_schema(fresh=(int, 0))) == [] and find_incompatibilities(OLD_SCHEMA, OLD_SCHEMA) == []
