@@ -25,7 +25,7 @@ def _find_codes(tree: ast.AST) -> Iterator[str]:
                 yield from (code for statement in node.body for code in _find_class_code(statement))
             case ast.Call(func=ast.Name(id="build_problem"), args=[_, _, code, *_]):
                 yield from _find_constants(code)
-            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if name.startswith("CODE_OF"):
+            case ast.Assign(targets=[ast.Name(id=name)], value=ast.Dict(values=values)) if name.startswith("CODE_BY"):
                 yield from (code for value in values for code in _find_constants(value))
             case ast.Dict(keys=keys, values=values):
                 fields = {key.value: value for key, value in zip(keys, values, strict=True) if isinstance(key, ast.Constant)}
