@@ -13,6 +13,7 @@ from schemas.generations import (
     ParseConfig,
     compute_stage_fingerprint,
 )
+from schemas.ports.engines import Embedder
 from services.engine_set import Engines
 
 OUTDATED_REMEDIES = {
@@ -81,3 +82,13 @@ def make_outdated_error(generation: Generation, stages: Sequence[str]) -> Genera
         code="GENERATION_OUTDATED",
         remedy=OUTDATED_REMEDIES.get(generation.state, OUTDATED_REMEDIES["live"]).format(generation.name),
     )
+
+
+def check_embedder(embedder: Embedder, generation: Generation) -> None:
+    """Raise GenerationMismatch unless model and dimension are those of the generation."""
+    expected = generation.config.embed
+    if (embedder.model, embedder.dimension) != (expected.model, expected.dimension):
+        raise GenerationMismatch(
+            f"generation {generation.name} was embedded by {expected.model} with {expected.dimension} dimensions, "
+            f"the settings name {embedder.model} with {embedder.dimension}"
+        )

@@ -8,8 +8,8 @@ import pytest
 from confluent_kafka import OFFSET_END, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from anabranch.composition.storage import build_kafka_settings
 from anabranch.config.settings import Settings
+from anabranch.kafka.settings import build_kafka_settings
 from services.storage import Storage
 from sql.log import PgLog
 from streams.kafka.client_settings import KafkaClientSettings

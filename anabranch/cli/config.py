@@ -59,7 +59,7 @@ def profiles(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 def _load_local_profiles(common: RemoteOptions) -> list[dict[str, Any]]:
-    from anabranch.composition.retriever import load_all_profiles
+    from anabranch.config.profiles import load_all_profiles
 
     registry = load_all_profiles(common.load_settings())
     return [registry.get(name).model_dump(mode="json") for name in registry.names]

@@ -31,11 +31,6 @@ DEFAULT_REMEDY = "Run the command with --help for its options."
 HTTP_MARKERS = ("GET /", "POST /", "/v1/", "/openapi.json")
 
 
-def suggest_scheme(url: str) -> str:
-    """Return a remedy for a server URL without scheme, else an empty string."""
-    return "" if "://" in url else f"Use --server http://{url}."
-
-
 def to_cli_remedy(code: str, remedy: str) -> str:
     if code in CLI_REMEDIES:
         return CLI_REMEDIES[code]

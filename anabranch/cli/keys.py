@@ -248,7 +248,7 @@ def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON_D
         File with the new key: 32 bytes in base64. Required if ANABRANCH_LOG__MASTER_KEY is set, else generated.
     """
     from anabranch.cli.database import open_command_database
-    from anabranch.encryption.rotation import rotate_master_key
+    from anabranch.process.key_rotation import rotate_master_key
 
     settings = common.load_settings()
 

@@ -75,7 +75,7 @@ def verify(*, common: LocalOptions = DEFAULT) -> int:
 
     Settings that the cluster does not permit to read are reported, but do not count as a difference.
     """
-    from anabranch.composition.topics import check_topics, explain_unreadable_settings
+    from anabranch.kafka.topic_checks import check_topics, explain_unreadable_settings
 
     comparisons = asyncio.run(check_topics(common.load_settings()))
     if common.is_json:
@@ -116,7 +116,7 @@ def acls(
     commands
         Print commands for Kafka's `kafka-acls.sh`.
     """
-    from anabranch.composition.acls import KafkaPrincipals, build_required_grants, format_commands
+    from anabranch.kafka.acls import KafkaPrincipals, build_required_grants, format_commands
 
     settings = common.load_settings()
     grants = build_required_grants(settings, KafkaPrincipals(api, worker, producer, admin))

@@ -1,17 +1,17 @@
-"""The API's services, over the real storage."""
+"""Compose the services of the API."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.composition.reindex import build_reindex_service
-from anabranch.composition.retriever import load_all_profiles, prepare_retriever
+from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.sources import build_source_service
 from anabranch.composition.storage import build_disk_reserve, prepare_storage
+from anabranch.config.profiles import load_all_profiles
 from anabranch.config.schema import build_config_schema
 from anabranch.config.settings import Settings
 from anabranch.encryption.local_keys import load_link_key
@@ -42,7 +42,7 @@ from services.local_token import LocalTokenAuthenticator
 from services.monitoring.event_feed import EventFeed, build_status_fetcher
 from services.monitoring.log_entries import LogEntryBuilder
 from services.monitoring.readiness import ReadinessService
-from services.query.event_buffer import QueryEventBuffer
+from services.query.event_buffer import open_event_buffer
 from services.query.feedback import FeedbackService, MeteredFeedback
 from services.query.limiter import ConcurrencyLimiter, LimitedSearch
 from services.query.retriever_pool import RetrieverPool, open_retriever_pool
@@ -67,19 +67,21 @@ from sql.passages import PgPassages
 from sql.pool import Pool, close_pool, open_pool
 from sql.recorded_texts import PgRecordedTexts
 from sql.search import PgSearch
-from streams.codec import DEFAULT_TENANT, Codec
+from streams.codec import DEFAULT_TENANT
 from streams.offset_feed import OffsetFeed
 
 GENERAL_POOL_SIZE = 6
 CONNECTIONS_PER_QUERY = 4
 LOCK_TIMEOUT_S = 10.0
-"""So long a request waits for a table that somebody else has locked."""
+"""A request that waits longer for a locked table fails with code TABLES_LOCKED."""
 
 
 @asynccontextmanager
 async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO_OVERRIDES) -> AsyncIterator[Services]:
-    """Raises GenerationMismatch where the live generation needs another model than the settings name. Until a worker has made the first
-    generation, questions get a TransientError."""
+    """Raise GenerationMismatch if the live generation needs another model than the settings name.
+
+    Queries raise TransientError until a worker has made the first generation.
+    """
     metrics = Metrics(get_program_version())
     overrides = replace(overrides, watch=metrics.watch)
     async with AsyncExitStack() as stack:
@@ -89,7 +91,7 @@ async def prepare_api(settings: Settings, dsn: str, *, overrides: Overrides = NO
         event_log = NotifyingLog(storage.log, metrics.count_published)
         pool = await open_pool(dsn, size=settings.database.api_pool, name="anabranch questions")
         stack.push_async_callback(close_pool, pool)
-        event_buffer = await stack.enter_async_context(_run_event_buffer(event_log, storage.codec, metrics, overrides))
+        event_buffer = await stack.enter_async_context(open_event_buffer(event_log, storage.codec, overrides.clock, metrics.usage_lost.inc))
         event_tap = QueryEventTap(event_buffer.offer)
         limiter = ConcurrencyLimiter("questions", max(1, settings.database.api_pool // CONNECTIONS_PER_QUERY), metrics)
         search = LimitedSearch(PgSearch(pool), limiter)
@@ -174,15 +176,3 @@ def _build_generation_service(storage: Storage, event_log: EventLog, retrievers:
 
 def _build_feed(log: EventLog, pool: Pool) -> RecordFeed:
     return PgFeed(pool) if isinstance(log, PgLog) else OffsetFeed(log)
-
-
-@asynccontextmanager
-async def _run_event_buffer(event_log: EventLog, codec: Codec, metrics: Metrics, overrides: Overrides) -> AsyncIterator[QueryEventBuffer]:
-    event_buffer = QueryEventBuffer(event_log, codec, overrides.clock, metrics.usage_lost.inc)
-    sending = asyncio.create_task(event_buffer.run())
-    try:
-        yield event_buffer
-    finally:
-        sending.cancel()
-        await asyncio.gather(sending, return_exceptions=True)
-        await event_buffer.flush()

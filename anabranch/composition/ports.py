@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from anabranch.composition.encryption import build_readable_check
 from anabranch.composition.overrides import Overrides
 from anabranch.config.settings import IngestSettings, Settings
+from anabranch.encryption.codec import build_readable_check
 from engines.http_fetcher import HttpFetcher
 from schemas.generations import Generation
 from schemas.ports.engines import BlobStore

@@ -10,9 +10,9 @@ from uuid import uuid4
 
 from anabranch.composition.overrides import Overrides
 from anabranch.composition.ports import build_fetcher
-from anabranch.composition.storage import build_kafka_settings
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import load_allowed_folders
+from anabranch.kafka.settings import build_kafka_settings
 from schemas.ports.log import EventLog, Subscriber
 from services.sources.reader_factory import SourceReaderFactory
 from services.sources.service import SourceService

@@ -9,13 +9,13 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 from uuid import uuid4
 
-from anabranch.composition.encryption import TopicListingLog, build_codec, open_key_file
 from anabranch.composition.overrides import NO_OVERRIDES, Overrides
-from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
-from anabranch.process.temporary_files import open_temporary_folder
+from anabranch.encryption.codec import TopicListingLog, build_codec, open_key_file
+from anabranch.kafka.settings import build_kafka_settings, resolve_retention_ms, resolve_topic_partitions
 from engines.blobs import open_blobs
 from engines.disk import DiskReserve
+from engines.temporary_folder import open_temporary_folder
 from schemas.ports.engines import BlobStore
 from schemas.ports.log import Subscriber
 from schemas.records import Position
@@ -26,8 +26,6 @@ from sql.migrate import migrate
 from sql.offset_store import PgOffsetStore
 from sql.pool import ASYNC_COMMIT_SETTINGS, Pool, build_lock_timeout_settings, close_pool, open_pool
 from streams.codec import Codec
-from streams.kafka.client_settings import KafkaClientSettings
-from streams.topics import RAW, RETENTION_MS, get_partition_counts
 
 LOG_EPOCH = 1
 
@@ -73,15 +71,6 @@ def open_unprepared_storage(settings: Settings, dsn: str, pool: Pool) -> Storage
     return Storage(dsn, pool, log, subscriber, open_blob_store(settings), Codec(), _build_stamp(settings), offset_store, tuple(settings.ingest.topics))
 
 
-def resolve_topic_partitions(settings: Settings) -> dict[str, int]:
-    """Partitions of every topic, those of producers of their own included."""
-    return get_partition_counts(settings.kafka.partitions) | dict.fromkeys(settings.ingest.topics, settings.kafka.partitions)
-
-
-def resolve_retention_ms(settings: Settings) -> dict[str, int]:
-    return RETENTION_MS | dict.fromkeys(settings.ingest.topics, RETENTION_MS[RAW])
-
-
 def open_blob_store(settings: Settings, temporary: Path | None = None) -> BlobStore:
     secret = settings.storage.secret_key
     return open_blobs(
@@ -98,34 +87,6 @@ def build_disk_reserve(settings: Settings) -> DiskReserve:
     storage_url = urlsplit(settings.storage.url or "")
     folders = [settings.data_dir.resolve(), *([Path(unquote(storage_url.path))] if storage_url.scheme == "file" else [])]
     return DiskReserve(tuple(folders), settings.api.disk_reserve)
-
-
-async def wait_for_kafka(settings: Settings) -> None:
-    """Wait until Kafka answers, where it is the log. Raises LogUnavailable after `kafka.start_timeout_s`."""
-    if settings.log_kind != "kafka":
-        return
-    from streams.kafka.kafka_log import KafkaLog
-
-    log = KafkaLog(build_kafka_settings(settings.kafka))
-    try:
-        await log.wait_until_reachable(settings.kafka.start_timeout_s)
-    finally:
-        await log.close()
-
-
-def build_kafka_settings(options: KafkaOptions) -> KafkaClientSettings:
-    password = options.sasl_password
-    return KafkaClientSettings(
-        bootstrap_servers=options.bootstrap_servers or "",
-        topic_prefix=options.topic_prefix,
-        security_protocol=options.security_protocol,
-        sasl_mechanism=options.sasl_mechanism,
-        sasl_username=options.sasl_username,
-        sasl_password=password.get_secret_value() if password else None,
-        ssl_cafile=str(options.ssl_cafile) if options.ssl_cafile else None,
-        ssl_certfile=str(options.ssl_certfile) if options.ssl_certfile else None,
-        ssl_keyfile=str(options.ssl_keyfile) if options.ssl_keyfile else None,
-    )
 
 
 def _open_log(settings: Settings, dsn: str, pool: Pool, offset_store: PgOffsetStore) -> tuple[TopicListingLog, Subscriber]:

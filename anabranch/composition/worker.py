@@ -1,4 +1,4 @@
-"""A worker: stages of every generation, reading the log."""
+"""Compose a worker: consumers of every generation, builder, maintenance, replays and sources."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from anabranch.config.generation_overrides import resolve_generation_settings
 from anabranch.config.index_config import build_index_config
 from anabranch.config.settings import Settings
 from processors import STAGES
-from schemas.generations import Generation, IndexConfig
+from schemas.generations import Generation
 from services.engine_set import Engines
 from services.engine_warmup import warm_in_background
 from services.erasure.key_destruction import reapply_key_destruction
 from services.generations.builder import GenerationBuilder
 from services.generations.decisions import GenerationDecisions
-from services.generations.first_generation import find_current_generation, publish_first_generation
-from services.index_comparison import add_engine_fingerprints, check_config_matches
+from services.generations.first_generation import ensure_generation, find_current_generation
+from services.index_comparison import add_engine_fingerprints
 from services.recovery.restore_check import check_tables_current
 from services.replay.replay_worker import ReplayWorker
 from services.sources.supervisor import SourceEpochs, SourceSupervisor
@@ -43,7 +43,7 @@ BUILD_POOL_SIZE = 4
 
 @dataclass(frozen=True, slots=True)
 class Worker:
-    """`generation` is the one that answered when the worker was prepared. `run` returns only by being cancelled, or raises what stopped a stage."""
+    """A prepared worker. `generation` was the live one at start-up. `run` raises the error that stopped a stage."""
 
     settings: Settings
     overrides: Overrides
@@ -54,9 +54,9 @@ class Worker:
     maintenance: Maintenance
     replay_worker: ReplayWorker
     sources: SourceSupervisor | None = None
-    """Beside the door."""
+    """None unless this worker runs stage `receive`."""
     outdated_stages: Sequence[str] = ()
-    """Stages of the generation that another version of this program made."""
+    """Stages of `generation` that another version of this program built."""
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
@@ -72,7 +72,7 @@ class Worker:
 async def prepare_worker(
     settings: Settings, dsn: str, *, stages: Sequence[Stage] = STAGES, overrides: Overrides = NO_OVERRIDES, instrumentation: Instrumentation | None = None
 ) -> AsyncIterator[Worker]:
-    """Raises GenerationMismatch where the settings ask for another index than the one that is there."""
+    """Raise GenerationMismatch if the settings describe another index than the live generation's."""
     instrumentation = instrumentation or NoInstrumentation()
     async with AsyncExitStack() as stack:
         storage = await stack.enter_async_context(
@@ -124,31 +124,16 @@ async def prepare_worker(
 
 
 async def _prepare_generation(settings: Settings, storage: Storage, overrides: Overrides, stack: AsyncExitStack) -> tuple[Generation, Engines]:
-    """The live generation, made as the settings say where there is none, and its engines."""
-    generation = await _find_generation(storage)
-    if generation is not None:
-        settings = resolve_generation_settings(settings, generation.name)
-    target = build_index_config(settings, generation.config if generation else None)
+    """Return the live generation and its engines. If there is none, the settings make the first one."""
+    live = await find_current_generation(PgGenerations(storage.pool), storage.log, storage.codec)
+    if live is not None:
+        settings = resolve_generation_settings(settings, live.name)
+    target = build_index_config(settings, live.config if live else None)
     engines = await stack.enter_async_context(prepare_engines(settings, target, overrides))
-    return await ensure_generation(add_engine_fingerprints(target, engines), storage, overrides), engines
-
-
-async def _find_generation(storage: Storage) -> Generation | None:
-    return await find_current_generation(PgGenerations(storage.pool), storage.log, storage.codec)
-
-
-async def ensure_generation(target: IndexConfig, storage: Storage, overrides: Overrides = NO_OVERRIDES) -> Generation:
-    """The live generation, made as wanted where there is none."""
-    generation = await _find_generation(storage)
-    if generation is None:
-        await publish_first_generation(target, storage.log, storage.codec, overrides.clock)
-        generation = await _find_generation(storage)
-    assert generation is not None
-    check_config_matches(target, generation.config, generation.name)
-    return generation
+    return await ensure_generation(add_engine_fingerprints(target, engines), storage, overrides.clock), engines
 
 
 def _select_used_engines(engines: Engines, stages: Sequence[Stage]) -> list[object]:
-    """Of what can be loaded ahead, that which these stages need."""
+    """Select the engines that these stages use and that can be warmed up."""
     by_stage: dict[str, object] = {"transcribe": engines.parser, "embed": engines.embedder}
     return [by_stage[stage.name] for stage in stages if stage.name in by_stage]

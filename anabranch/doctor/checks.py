@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
-from anabranch.cli.errors import suggest_scheme
+from anabranch.config.server_url import suggest_scheme
 from anabranch.config.settings import Settings
 from anabranch.doctor import connections, machine, stalls
 from anabranch.doctor.findings import Check, Finding, run_check

@@ -7,10 +7,11 @@ from typing import Any
 
 import httpx2
 
-from anabranch.composition.storage import build_kafka_settings, open_blob_store
-from anabranch.composition.topics import check_topics, explain_unreadable_settings
+from anabranch.composition.storage import open_blob_store
 from anabranch.config.settings import ModelSettings, Settings
 from anabranch.doctor.findings import Finding
+from anabranch.kafka.settings import build_kafka_settings
+from anabranch.kafka.topic_checks import check_topics, explain_unreadable_settings
 from anabranch.process.data_folder import find_server
 from schemas.errors import ConfigurationError
 from sql.generations import PgGenerations
@@ -130,7 +131,7 @@ async def check_kafka(settings: Settings) -> Sequence[Finding]:
 
 async def _check_kafka_acls(settings: Settings) -> Sequence[Finding]:
     """Return what the cluster permits others to do with topics that only this program writes."""
-    from anabranch.composition.acls import find_foreign_writers
+    from anabranch.kafka.acls import find_foreign_writers
     from streams.kafka.kafka_log import KafkaLog
 
     log = KafkaLog(build_kafka_settings(settings.kafka))

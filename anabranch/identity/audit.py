@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import datetime
-from uuid import UUID
+from uuid import UUID, uuid4
 
-from anabranch.composition.overrides import NO_OVERRIDES
+from schemas.clock import utc_now
 from schemas.events import AuditRecorded
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
@@ -26,8 +26,8 @@ class AuditLog:
 
     log: EventLog
     codec: Codec
-    clock: Callable[[], datetime] = NO_OVERRIDES.clock
-    fresh_id: Callable[[], UUID] = NO_OVERRIDES.fresh_id
+    clock: Callable[[], datetime] = utc_now
+    fresh_id: Callable[[], UUID] = uuid4
     _visits: dict[tuple[str, str], datetime] = field(default_factory=dict)
 
     async def record(self, caller: Principal, action: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None:

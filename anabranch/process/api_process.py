@@ -10,8 +10,8 @@ from socket import socket
 import uvicorn
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.storage import wait_for_kafka
 from anabranch.config.settings import Settings
+from anabranch.kafka.settings import wait_for_kafka
 from anabranch.process.data_folder import check_data_folder
 from anabranch.process.database import open_database
 from anabranch.process.heap import freeze_heap

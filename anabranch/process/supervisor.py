@@ -16,10 +16,9 @@ from typing import IO, Any, TypeVar
 import httpx2
 import structlog
 
-from anabranch.composition.encryption import resolve_key_file_path
-from anabranch.config.ingress_check import check_ingress_settings
 from anabranch.config.settings import Settings
 from anabranch.config.stage_selection import select_stages
+from anabranch.encryption.codec import resolve_key_file_path
 from anabranch.process.child_process import ChildProcess
 from anabranch.process.data_folder import (
     SERVER_FILE,
@@ -33,6 +32,7 @@ from anabranch.process.data_folder import (
     write_server,
 )
 from anabranch.process.database import open_database, strip_password
+from anabranch.process.ingress_check import check_ingress_settings
 from anabranch.process.tcp_ports import find_free_port, wait_for_free_port
 from processors import receive
 
@@ -89,7 +89,7 @@ async def _check_plan(plan: LaunchPlan) -> None:
         check_not_in_use(folder)
     await wait_for_free_port(plan.settings.api.host, plan.settings.api.port, timeout_s=PORT_TIMEOUT_S if has_killed_server(folder) else 0.0)
     if plan.settings.log_kind == "kafka":
-        from anabranch.composition.storage import wait_for_kafka
+        from anabranch.kafka.settings import wait_for_kafka
 
         await wait_for_kafka(plan.settings)
 

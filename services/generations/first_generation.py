@@ -1,4 +1,4 @@
-"""The first generation: `g1`, with a fixed event id, published by whoever finds none."""
+"""The first generation `g1`. Every worker may publish it: its event id is fixed, and the first event in the log counts."""
 
 from __future__ import annotations
 
@@ -6,12 +6,16 @@ from collections.abc import Callable
 from datetime import datetime
 
 from processors import get_stage_versions
+from schemas.clock import utc_now
 from schemas.errors import NewerVersion, PermanentError
 from schemas.events import GenerationCreated
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from schemas.ids import content_id
 from schemas.ports.ledger import GenerationStore
 from schemas.ports.log import EventLog
+from services.index_comparison import check_config_matches
+from services.storage import Storage
+from sql.generations import PgGenerations
 from streams import topics
 from streams.codec import Codec
 from streams.publisher import build_root_event
@@ -27,7 +31,7 @@ def build_first_generation(config: IndexConfig) -> Generation:
 
 
 async def find_current_generation(generations: GenerationStore, log: EventLog, codec: Codec) -> Generation | None:
-    """The live one by the tables, else the first that the log knows of: it may not be projected yet, or the tables may be new."""
+    """Find the live generation in the tables, else the first one in the log: it may not be projected yet."""
     live = await generations.fetch_live()
     if live is not None:
         return live
@@ -42,6 +46,21 @@ async def find_current_generation(generations: GenerationStore, log: EventLog, c
 
 
 async def publish_first_generation(config: IndexConfig, log: EventLog, codec: Codec, clock: Callable[[], datetime]) -> None:
-    """Where two do so at once, the first in the log holds: read it back."""
+    """Publish `g1`. If another process did so at the same time, the first event counts: read it back."""
     event = build_root_event(GenerationCreated(generation=build_first_generation(config)), content_id("genesis", FIRST_GENERATION), CE_SOURCE, clock)
     await log.append([await codec.encode(event, topics.CONTROL, FIRST_GENERATION)])
+
+
+async def ensure_generation(target: IndexConfig, storage: Storage, clock: Callable[[], datetime] = utc_now) -> Generation:
+    """Return the live generation, or publish the first one with configuration `target`.
+
+    Raises GenerationMismatch if the live one has another configuration.
+    """
+    generations = PgGenerations(storage.pool)
+    generation = await find_current_generation(generations, storage.log, storage.codec)
+    if generation is None:
+        await publish_first_generation(target, storage.log, storage.codec, clock)
+        generation = await find_current_generation(generations, storage.log, storage.codec)
+    assert generation is not None
+    check_config_matches(target, generation.config, generation.name)
+    return generation

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from datetime import datetime
 
@@ -109,3 +110,18 @@ class QueryEventBuffer:
             if indexes:
                 del self.pending[indexes[0]]
                 self.on_lost(1)
+
+
+@asynccontextmanager
+async def open_event_buffer(
+    event_log: EventLog, codec: Codec, clock: Callable[[], datetime], on_lost: Callable[[int], None]
+) -> AsyncIterator[QueryEventBuffer]:
+    """Open a buffer that publishes in the background, and flush it at the end."""
+    event_buffer = QueryEventBuffer(event_log, codec, clock, on_lost)
+    sending = asyncio.create_task(event_buffer.run())
+    try:
+        yield event_buffer
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        await event_buffer.flush()

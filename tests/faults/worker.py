@@ -10,10 +10,10 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
 from anabranch.composition.overrides import Overrides
-from anabranch.composition.storage import build_kafka_settings
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
 from anabranch.config.stage_selection import select_stages
+from anabranch.kafka.settings import build_kafka_settings
 from anabranch.process.database import open_database
 from anabranch.process.shutdown import run_until_stopped
 from engines.embed.openai import OpenAIEmbedder

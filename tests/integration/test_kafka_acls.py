@@ -13,11 +13,11 @@ import pytest
 from confluent_kafka import KafkaError, Producer
 from confluent_kafka.admin import AclBinding, AclBindingFilter, AclOperation, AclPermissionType, AdminClient, ResourcePatternType, ResourceType
 
-from anabranch.composition.acls import KafkaPrincipals, build_required_grants
-from anabranch.composition.storage import build_kafka_settings, resolve_retention_ms, resolve_topic_partitions
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.doctor.connections import check_kafka as examine_kafka
+from anabranch.kafka.acls import KafkaPrincipals, build_required_grants
+from anabranch.kafka.settings import build_kafka_settings, resolve_retention_ms, resolve_topic_partitions
 from schemas.errors import ConfigurationError
 from streams.kafka.acls import Grant
 from streams.kafka.client_settings import KafkaClientSettings

@@ -15,7 +15,7 @@ from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
 from anabranch.encryption import local_keys, rotation
 from anabranch.encryption.local_keys import MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE
-from anabranch.encryption.rotation import rotate_master_key
+from anabranch.process.key_rotation import rotate_master_key
 from schemas.errors import ConfigurationError
 from schemas.events import DocumentRemoved, Event
 from schemas.records import StoredRecord

@@ -9,7 +9,7 @@ import signal
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from anabranch.composition.storage import build_kafka_settings
+from anabranch.kafka.settings import build_kafka_settings
 from schemas.events import DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.records import Record
 from sql.integrity import check_integrity

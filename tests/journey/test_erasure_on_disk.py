@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from anabranch.composition.encryption import KEY_FILE_NAME, resolve_master_key
 from anabranch.composition.overrides import Overrides
 from anabranch.config.settings import Settings
+from anabranch.encryption.codec import KEY_FILE_NAME, resolve_master_key
 from anabranch.encryption.key_file import KeyFile
 from schemas.errors import KeyLost
 from schemas.ports.keys import StoredKey

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from anabranch.composition.ports import build_limits
-from anabranch.config.ingress_check import check_ingress_settings
 from anabranch.config.loader import load_settings
+from anabranch.process.ingress_check import check_ingress_settings
 from schemas.errors import ConfigurationError
 
 KAFKA = "kafka.bootstrap_servers=127.0.0.1:1"

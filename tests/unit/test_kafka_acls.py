@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from anabranch.cli import build_app
-from anabranch.composition.acls import KafkaPrincipals, build_required_grants, find_foreign_writers, format_commands
-from anabranch.composition.storage import resolve_topic_partitions
 from anabranch.config.loader import load_settings
 from anabranch.config.settings import Settings
+from anabranch.kafka.acls import KafkaPrincipals, build_required_grants, find_foreign_writers, format_commands
+from anabranch.kafka.settings import resolve_topic_partitions
 from streams.kafka.acls import Grant
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import timedelta
 from typing import TYPE_CHECKING
 
-from anabranch.composition.storage import build_kafka_settings, resolve_retention_ms, resolve_topic_partitions
 from anabranch.config.settings import Settings
+from anabranch.kafka.settings import build_kafka_settings, resolve_retention_ms, resolve_topic_partitions
 from schemas.errors import ConfigurationError, InvalidRequest
 from streams.topics import CHUNKED, EMBEDDED, ENTITIES, OCR_DONE
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from anabranch.composition.storage import build_kafka_settings, resolve_topic_partitions
 from anabranch.config.settings import Settings
+from anabranch.kafka.settings import build_kafka_settings, resolve_topic_partitions
 from streams.codec import get_base_topic
 from streams.kafka.acls import Grant, get_principal
 from streams.topics import CHUNKED, CONTROL, DEAD_LETTERS, EMBEDDED, ENTITIES, FEEDBACK, OCR_DONE, OUTCOMES, QUERIES, RAW

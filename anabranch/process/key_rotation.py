@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from anabranch.composition.encryption import open_key_file, parse_master_key, resolve_master_key
 from anabranch.config.settings import Settings
+from anabranch.encryption.codec import open_key_file, parse_master_key, resolve_master_key
 from anabranch.encryption.local_keys import finish_rotation, prepare_next_master_key
 from anabranch.process.data_folder import check_not_in_use
 from schemas.errors import ConfigurationError, KeyLost

@@ -1,0 +1,18 @@
+"""Query profiles: those that are shipped, and those of the data folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from anabranch.config.settings import Settings
+from retrieval.profiles import ProfileCatalog, load_profiles
+
+PROFILE_FOLDERS = (Path(__file__).parents[1] / "_profiles", Path(__file__).parents[2] / "profiles")
+"""Location in the wheel, and in a source checkout."""
+
+
+def load_all_profiles(settings: Settings) -> ProfileCatalog:
+    """Load the shipped profiles and those of the data folder, which take precedence."""
+    shipped = next((folder for folder in PROFILE_FOLDERS if folder.is_dir()), PROFILE_FOLDERS[-1])
+    own_folder = settings.profiles_dir or settings.data_dir / "profiles"
+    return load_profiles(shipped, own_folder)

@@ -1,0 +1,1 @@
+"""Kafka settings, access rules and topic checks."""

@@ -1,0 +1,45 @@
+"""Kafka client settings and the layout of our topics."""
+
+from __future__ import annotations
+
+from anabranch.config.settings import KafkaSettings as KafkaOptions
+from anabranch.config.settings import Settings
+from streams.kafka.client_settings import KafkaClientSettings
+from streams.topics import RAW, RETENTION_MS, get_partition_counts
+
+
+def resolve_topic_partitions(settings: Settings) -> dict[str, int]:
+    """Map every topic, including `raw.NAME` of producers, to its number of partitions."""
+    return get_partition_counts(settings.kafka.partitions) | dict.fromkeys(settings.ingest.topics, settings.kafka.partitions)
+
+
+def resolve_retention_ms(settings: Settings) -> dict[str, int]:
+    return RETENTION_MS | dict.fromkeys(settings.ingest.topics, RETENTION_MS[RAW])
+
+
+async def wait_for_kafka(settings: Settings) -> None:
+    """Wait until Kafka responds; return at once on the Postgres log. Raises LogUnavailable after `kafka.start_timeout_s`."""
+    if settings.log_kind != "kafka":
+        return
+    from streams.kafka.kafka_log import KafkaLog
+
+    log = KafkaLog(build_kafka_settings(settings.kafka))
+    try:
+        await log.wait_until_reachable(settings.kafka.start_timeout_s)
+    finally:
+        await log.close()
+
+
+def build_kafka_settings(options: KafkaOptions) -> KafkaClientSettings:
+    password = options.sasl_password
+    return KafkaClientSettings(
+        bootstrap_servers=options.bootstrap_servers or "",
+        topic_prefix=options.topic_prefix,
+        security_protocol=options.security_protocol,
+        sasl_mechanism=options.sasl_mechanism,
+        sasl_username=options.sasl_username,
+        sasl_password=password.get_secret_value() if password else None,
+        ssl_cafile=str(options.ssl_cafile) if options.ssl_cafile else None,
+        ssl_certfile=str(options.ssl_certfile) if options.ssl_certfile else None,
+        ssl_keyfile=str(options.ssl_keyfile) if options.ssl_keyfile else None,
+    )
