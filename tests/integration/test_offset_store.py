@@ -91,5 +91,5 @@ async def test_offset_stored_during_check_is_remembered(pool: Pool, asked: str) 
     looks.on_fetch = lambda: reached.store_offsets(*GROUP_AND_TOPIC, {0: 9})
     await (reached.fetch_offsets(*GROUP_AND_TOPIC) if asked == "known" else reached.check_not_restored())
     await pool.execute("update consumer_offsets set next_offset = 8")
-    with pytest.raises(FatalError, match="knew of 9"):
+    with pytest.raises(FatalError, match="were at 9 before"):
         await reached.check_not_restored()

@@ -7,7 +7,7 @@ import asyncio
 import numpy as np
 import pytest
 
-from schemas.errors import ConfigurationError, DatabaseUnavailable, NotFound
+from schemas.errors import ConfigurationError, DatabaseUnavailable, NotFound, TransientError
 from schemas.questions import Filters
 from sql.pool import close_pool, open_pool
 from sql.search import PgSearch
@@ -78,7 +78,7 @@ async def test_cancelled_retriever_does_not_affect_the_snapshot(database: str) -
             for _ in range(5):
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.05):
-                        async with snapshot._readers.acquire() as connection:
+                        async with snapshot._connections.acquire() as connection:
                             await connection.execute("select pg_sleep(30)")
             await insert_documents(desk.connection, NEW_REVISION)
             assert await snapshot.count_chunks("default") == 2
@@ -102,7 +102,7 @@ async def test_unknown_generation_is_named(database: str) -> None:
             async with desk.search.open_snapshot("g7"):
                 pass
         await desk.connection.execute("delete from live_generation")
-        with pytest.raises(NotFound, match="no live generation"):
+        with pytest.raises(TransientError, match="No generation is live yet"):
             async with desk.search.open_snapshot():
                 pass
         assert await is_pool_idle(desk)
