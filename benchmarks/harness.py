@@ -22,9 +22,9 @@ import structlog
 import uvicorn
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import override_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.process.heap import freeze_heap
 from api.app import create_app

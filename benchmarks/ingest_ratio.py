@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from benchmarks.harness import Timer, print_report, run_pipeline
 from engines.chunk import create_chunker
 from engines.embed.e5 import E5Embedder

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from benchmarks.copy_bound import copy_seconds
 from benchmarks.harness import BenchmarkPipeline, Timer, make_synthetic_texts, make_text_records, run_benchmark, run_pipeline
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from benchmarks.harness import BenchmarkPipeline, make_synthetic_texts, make_text_records, run_benchmark, run_pipeline, serve_api
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor

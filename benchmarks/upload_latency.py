@@ -13,7 +13,7 @@ import statistics
 from pathlib import Path
 from typing import Any
 
-from anabranch.composition.overrides import NO_OVERRIDES, Overrides
+from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from benchmarks.harness import BenchmarkPipeline, Timer, make_text_records, print_report, run_pipeline
 from benchmarks.null_engines import FlatEmbedder, NullParser, WordChunker
 from engines.extract.null import NullExtractor

@@ -226,8 +226,36 @@ def _format_code(names: Iterable[str]) -> str:
 
 
 ROOT = Path(__file__).parents[1]
+PACKAGES = ("schemas", "sql", "streams", "engines", "processors", "retrieval", "evaluation", "services", "api", "anabranch")
+
+
+def format_imports() -> str:
+    """List the packages that each package, and each sub-package of `services` and `anabranch`, imports directly."""
+    imports: dict[str, set[str]] = {}
+    for package in PACKAGES:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            owner = _get_import_owner(".".join(path.relative_to(ROOT).with_suffix("").parts))
+            targets = {_get_import_owner(module) for module in _list_imported_modules(path)}
+            imports.setdefault(owner, set()).update(targets - {owner})
+    order = sorted(imports, key=lambda name: (PACKAGES.index(name.partition(".")[0]), name))
+    lines = [f"| `{owner}` | {', '.join(f'`{name}`' for name in order if name in imports[owner]) or 'none'} |" for owner in order]
+    return "\n".join(["| package | imports |", "| --- | --- |", *lines])
+
+
+def _get_import_owner(module: str) -> str:
+    package, _, rest = module.partition(".")
+    is_grouped = package in ("services", "anabranch") and (ROOT / package / rest.partition(".")[0]).is_dir()
+    return f"{package}.{rest.partition('.')[0]}" if is_grouped and rest else package
+
+
+def _list_imported_modules(path: Path) -> Iterator[str]:
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.module and node.module.partition(".")[0] in PACKAGES:
+            yield node.module
+
+
 GENERATED_SECTIONS = {
-    "ARCHITECTURE.md": {"topology": format_topology, "topics": format_topics},
+    "ARCHITECTURE.md": {"imports": format_imports, "topology": format_topology, "topics": format_topics},
     "docs/reference/settings.md": {"settings": format_settings},
     "docs/reference/command-line.md": {"commands": format_commands},
     "docs/reference/http.md": {"endpoints": format_endpoints},

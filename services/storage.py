@@ -16,6 +16,8 @@ from sql.offset_store import PgOffsetStore
 from sql.pool import Pool
 from streams.codec import Codec
 
+LOG_EPOCH = 1
+
 
 class ShareFile(KeyShares, Protocol):
     """Key shares outside the database, which an erasure overwrites in place."""
@@ -63,3 +65,11 @@ class Storage:
 
 def _limit_end(following: int, below: Mapping[int, int] | None, partition: int) -> int:
     return following if below is None else min(following, below.get(partition, 0))
+
+
+def build_order_stamp(log_kind: str) -> Callable[[Position, datetime], list[int]]:
+    """Build the function that orders revisions: by offset on the Postgres log, by append time on Kafka."""
+    if log_kind == "postgres":
+        return lambda position, appended_at: [LOG_EPOCH, position.offset]
+    # Partition and offset break ties: two partitions may append in the same millisecond.
+    return lambda position, appended_at: [LOG_EPOCH, int(appended_at.timestamp() * 1000), position.partition, position.offset]

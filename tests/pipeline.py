@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
 from processors import STAGES

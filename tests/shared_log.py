@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 from dataclasses import replace
 from pathlib import Path
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.storage import prepare_storage
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from services.storage import Storage
 from sql.offset_store import PgOffsetStore

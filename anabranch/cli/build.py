@@ -97,7 +97,7 @@ async def _rebuild(common: RemoteOptions, keep_previous: bool) -> dict[str, Any]
 async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
     """Fill empty tables from the log; return the report, or None if a server runs or the tables have an index."""
     from anabranch.cli.server_connection import wait_for_local_server
-    from anabranch.composition.recovery import recover_database
+    from anabranch.composition.storage import recover_database
     from anabranch.process.data_folder import lock_folder
     from anabranch.process.database import open_database
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 
-from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.sources import build_source_service
 from anabranch.composition.storage import build_disk_reserve, prepare_storage
+from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import load_all_profiles
 from anabranch.config.schema import build_config_schema
 from anabranch.config.settings import Settings

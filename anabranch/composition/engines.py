@@ -1,26 +1,21 @@
-"""Engines by configuration: what they are comes from the generation, where they are from the settings."""
+"""Open engines: the generation's configuration selects them, the settings locate their servers."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import fields, replace
-from pathlib import Path
 
-from anabranch.composition.overrides import NO_OVERRIDES, Overrides, watch_nothing
 from anabranch.config.generation_overrides import resolve_generation_settings
-from anabranch.config.settings import ModelSettings, Settings
+from anabranch.config.model_servers import WatchFor, build_server_settings, build_unknown_engine_error, resolve_models_folder, resolve_thread_count
+from anabranch.config.overrides import NO_OVERRIDES, Overrides, watch_nothing
+from anabranch.config.settings import Settings
 from engines.ocr import OcrEngine
-from engines.resilience import ServerInstrumentation
-from engines.server_settings import ServerSettings
-from schemas.errors import ConfigurationError
 from schemas.generations import EmbedConfig, ExtractConfig, Generation, IndexConfig, OcrConfig
 from schemas.ports.engines import Embedder, Extractor, Parser
 from services.engine_set import Engines
 from services.worker.engine_registry import OpenEngines, SharedEngines
-
-WatchFor = Callable[[str], ServerInstrumentation]
 
 
 @asynccontextmanager
@@ -62,7 +57,7 @@ async def open_embedder(settings: Settings, config: EmbedConfig, stack: AsyncExi
             remote = OpenAIEmbedder(build_server_settings(settings.embed, "embed", config.model, watch), dimension=config.dimension)
             stack.push_async_callback(remote.close)
             return remote
-    raise _build_unknown_engine_error("embed", config.engine)
+    raise build_unknown_engine_error("embed", config.engine)
 
 
 async def _open_parser(settings: Settings, config: OcrConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> Parser:
@@ -95,7 +90,7 @@ async def _open_ocr(settings: Settings, config: OcrConfig, stack: AsyncExitStack
             remote = OpenAIOcr(build_server_settings(settings.ocr, "ocr", config.model, watch))
             stack.push_async_callback(remote.aclose)
             return remote
-    raise _build_unknown_engine_error("ocr", config.engine)
+    raise build_unknown_engine_error("ocr", config.engine)
 
 
 async def _open_extractor(settings: Settings, config: ExtractConfig, stack: AsyncExitStack, watch: WatchFor = watch_nothing) -> Extractor:
@@ -111,26 +106,4 @@ async def _open_extractor(settings: Settings, config: ExtractConfig, stack: Asyn
             chat = OpenAIChat(build_server_settings(settings.resolve_extraction_server(), "extract", config.model, watch))
             stack.push_async_callback(chat.close)
             return OpenAIExtractor(chat)
-    raise _build_unknown_engine_error("extract", config.engine)
-
-
-def build_server_settings(model: ModelSettings, section: str, name: str, watch: WatchFor = watch_nothing) -> ServerSettings:
-    """Where the model `name` is served, and with what key. Raises ConfigurationError where it needs a server that no setting names."""
-    if not model.base_url:
-        remedy = f"Set ANABRANCH_{section.upper()}__BASE_URL."
-        raise ConfigurationError(f"the index was built with a model server for {section}, and {section}.base_url is not set", remedy=remedy)
-    key = model.api_key.get_secret_value() if model.api_key else ""
-    return ServerSettings(model.base_url, name, key, model.kind or "openai", model.api_version, instrumentation=watch(section))
-
-
-def resolve_models_folder(settings: Settings) -> Path:
-    """What engines compute once and keep."""
-    return settings.data_dir.resolve() / "models"
-
-
-def resolve_thread_count(settings: Settings) -> int:
-    return settings.worker.threads or os.cpu_count() or 1
-
-
-def _build_unknown_engine_error(section: str, engine: str) -> ConfigurationError:
-    return ConfigurationError(f"{section}.engine {engine!r} is not known to this version", remedy="Upgrade this program.")
+    raise build_unknown_engine_error("extract", config.engine)

@@ -7,10 +7,10 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 from anabranch.composition.engines import prepare_engines
-from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.generation_overrides import load_overrides, resolve_generation_settings, store_overrides
 from anabranch.config.index_config import build_index_config, check_index_settings
 from anabranch.config.loader import override_settings
+from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import check_settings_approved
 from schemas.errors import ConfigurationError, InvalidRequest

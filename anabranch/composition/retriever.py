@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
-from anabranch.composition.engines import WatchFor, build_server_settings, open_embedder, resolve_models_folder
-from anabranch.composition.overrides import NO_OVERRIDES, Overrides
+from anabranch.composition.engines import open_embedder
 from anabranch.config.index_config import require_model
+from anabranch.config.model_servers import WatchFor, build_server_settings, resolve_models_folder
+from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.profiles import load_all_profiles
 from anabranch.config.settings import Settings
 from engines.embed.states import unpack_states

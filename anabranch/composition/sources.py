@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
 from datetime import datetime
 from uuid import uuid4
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.ports import build_fetcher
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import load_allowed_folders
-from anabranch.kafka.settings import build_kafka_settings
+from anabranch.kafka.settings import open_kafka
 from schemas.ports.log import EventLog, Subscriber
 from services.sources.reader_factory import SourceReaderFactory
 from services.sources.service import SourceService
@@ -59,12 +58,8 @@ async def _open_change_topics(settings: Settings, storage: Storage) -> AsyncIter
     if settings.log_kind == "postgres":
         yield storage.log, storage.subscriber
         return
-    from streams.kafka.kafka_log import KafkaLog
-    from streams.kafka.subscriber import FaustSubscriber
-
-    foreign = replace(build_kafka_settings(settings.kafka), topic_prefix="")
-    topics = KafkaLog(foreign)
+    topics, subscriber = open_kafka(settings, storage.offset_store, topic_prefix="")
     try:
-        yield topics, FaustSubscriber(foreign, session_timeout_s=settings.kafka.session_timeout_s, offset_store=storage.offset_store)
+        yield topics, subscriber
     finally:
         await topics.close()

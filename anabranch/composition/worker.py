@@ -7,13 +7,14 @@ from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
-from anabranch.composition.engines import build_engine_opener, prepare_engines, resolve_models_folder
-from anabranch.composition.overrides import NO_OVERRIDES, Overrides
+from anabranch.composition.engines import build_engine_opener, prepare_engines
 from anabranch.composition.ports import build_ports
 from anabranch.composition.sources import build_source_supervisor
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.generation_overrides import resolve_generation_settings
 from anabranch.config.index_config import build_index_config
+from anabranch.config.model_servers import resolve_models_folder
+from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import Settings
 from processors import STAGES
 from schemas.generations import Generation
@@ -90,7 +91,10 @@ async def prepare_worker(
         engine_registry = EngineRegistry(build_engine_opener(settings, overrides), instrumentation, stack)
         engine_registry.add(generation.config, engines)
         outdated_stages = await engine_registry.find_outdated_stages(generation)
-        await stack.enter_async_context(warm_in_background(_select_used_engines(engines, stages), resolve_models_folder(settings)))
+        by_stage: dict[str, object] = {"transcribe": engines.parser, "embed": engines.embedder}
+        await stack.enter_async_context(
+            warm_in_background([by_stage[stage.name] for stage in stages if stage.name in by_stage], resolve_models_folder(settings))
+        )
         source_epochs = SourceEpochs()
         consumers = ConsumerSupervisor(
             storage,
@@ -131,9 +135,3 @@ async def _prepare_generation(settings: Settings, storage: Storage, overrides: O
     target = build_index_config(settings, live.config if live else None)
     engines = await stack.enter_async_context(prepare_engines(settings, target, overrides))
     return await ensure_generation(add_engine_fingerprints(target, engines), storage, overrides.clock), engines
-
-
-def _select_used_engines(engines: Engines, stages: Sequence[Stage]) -> list[object]:
-    """Select the engines that these stages use and that can be warmed up."""
-    by_stage: dict[str, object] = {"transcribe": engines.parser, "embed": engines.embedder}
-    return [by_stage[stage.name] for stage in stages if stage.name in by_stage]

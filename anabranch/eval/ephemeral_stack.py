@@ -9,9 +9,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.composition.retriever import prepare_retriever
 from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import DatabaseSettings, KafkaSettings, Settings, StorageSettings
 from anabranch.process.database import open_database
 from retrieval.pipeline import Retriever

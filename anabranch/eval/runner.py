@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from anabranch.composition.engines import prepare_engines
-from anabranch.composition.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.index_config import build_index_config
+from anabranch.config.overrides import NO_OVERRIDES, Overrides
 from anabranch.config.settings import Settings
 from anabranch.eval.bulk_producer import BulkDocument, BulkProducer, raise_if_all_failed
 from anabranch.eval.ephemeral_stack import EphemeralStack, start_ephemeral_stack

@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from schemas.ports.offsets import OffsetStore
+
+if TYPE_CHECKING:
+    from streams.kafka.kafka_log import KafkaLog
+    from streams.kafka.subscriber import FaustSubscriber
+
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
 from streams.kafka.client_settings import KafkaClientSettings
@@ -43,3 +52,14 @@ def build_kafka_settings(options: KafkaOptions) -> KafkaClientSettings:
         ssl_certfile=str(options.ssl_certfile) if options.ssl_certfile else None,
         ssl_keyfile=str(options.ssl_keyfile) if options.ssl_keyfile else None,
     )
+
+
+def open_kafka(settings: Settings, offset_store: OffsetStore, *, topic_prefix: str | None = None) -> tuple[KafkaLog, FaustSubscriber]:
+    """Open log and subscriber; `topic_prefix` replaces the prefix of the settings. Imports Faust, which takes a second."""
+    from streams.kafka.kafka_log import KafkaLog
+    from streams.kafka.subscriber import FaustSubscriber
+
+    kafka = build_kafka_settings(settings.kafka)
+    if topic_prefix is not None:
+        kafka = replace(kafka, topic_prefix=topic_prefix)
+    return KafkaLog(kafka), FaustSubscriber(kafka, session_timeout_s=settings.kafka.session_timeout_s, offset_store=offset_store)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import structlog
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.config.stage_selection import select_stages
 from anabranch.kafka.settings import wait_for_kafka

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.stage_selection import select_stages
 from anabranch.kafka.settings import build_kafka_settings
 from anabranch.process.database import open_database

@@ -8,9 +8,9 @@ import signal
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.process.shutdown import run_until_stopped
 from engines.embed.null import NullEmbedder
 from schemas.errors import PermanentError

@@ -7,9 +7,9 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.stage_selection import select_stages
 from anabranch.process.database import open_database
 from anabranch.process.shutdown import run_until_stopped

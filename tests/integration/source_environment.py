@@ -12,9 +12,9 @@ from typing import Any
 import httpx2
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from tests.api_client import api_client
 

@@ -14,8 +14,8 @@ from uuid import UUID
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
 from anabranch.config.stage_selection import select_stages

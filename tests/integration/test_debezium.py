@@ -11,7 +11,7 @@ from uuid import uuid4
 import asyncpg
 import pytest
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from sql.embedded import EmbeddedPostgres
 from streams.kafka.client_settings import KafkaClientSettings

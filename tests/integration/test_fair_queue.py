@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import KafkaSettings as KafkaOptions
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder

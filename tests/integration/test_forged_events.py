@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from anabranch.composition.recovery import recover_database
+from anabranch.composition.storage import recover_database
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.settings import Settings
 from schemas.errors import PermanentError

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
 from anabranch.config.generation_overrides import load_overrides
 from anabranch.config.loader import override_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
 from schemas.errors import ConfigurationError, InvalidRequest

@@ -10,7 +10,7 @@ from uuid import uuid4
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from engines.extract.null import NullExtractor
 from schemas.events import DocumentAmended

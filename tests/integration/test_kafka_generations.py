@@ -6,7 +6,7 @@ from pathlib import Path
 
 from confluent_kafka.admin import AdminClient
 
-from anabranch.composition.recovery import recover_database
+from anabranch.composition.storage import recover_database
 from anabranch.config.loader import load_settings
 from services.generations.reindex import start_rebuild
 from services.generations.removal import remove_generation

@@ -16,9 +16,9 @@ import pytest
 from anabranch.cli import main
 from anabranch.composition import api
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.storage import prepare_storage
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.doctor import connections, stalls
 from anabranch.doctor.findings import run_check

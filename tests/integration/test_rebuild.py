@@ -8,7 +8,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from schemas.errors import PermanentError
 from services.erasure.service import ErasureService
 from services.generations.reindex import start_rebuild

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
-from anabranch.composition.recovery import recover_database
+from anabranch.composition.storage import recover_database
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
 from schemas.events import KeysDestroyed

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.recovery import recover_database
+from anabranch.composition.storage import recover_database
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
 from sql.checksum import compute_checksum

@@ -9,9 +9,9 @@ from uuid import UUID
 import pytest
 from pgvector import HalfVector
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.reindex import build_reindex_service
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve, find_restricted_settings
 from engines.chunk import create_chunker

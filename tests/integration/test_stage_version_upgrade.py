@@ -10,8 +10,8 @@ import pytest
 
 import processors
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.reindex import build_reindex_service
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.doctor import stalls
 from engines.embed.null import NullEmbedder

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
 
-from anabranch.composition.overrides import Overrides
-from anabranch.composition.recovery import recover_database
+from anabranch.composition.storage import recover_database
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.embed.null import NullEmbedder
 from processors import STAGES, announce

@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from api.services import Services
 from engines.embed.null import NullEmbedder
 from schemas.errors import InvalidRequest

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.reindex import build_reindex_service
 from anabranch.composition.storage import prepare_storage
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from engines.blobs import ObstoreBlobStore
 from engines.embed.null import NullEmbedder

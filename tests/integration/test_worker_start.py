@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.config.stage_selection import select_stages
 from engines.embed.null import NullEmbedder

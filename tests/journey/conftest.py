@@ -13,9 +13,9 @@ import httpx2
 import pytest
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import Worker, prepare_worker
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.process.database import POSTGRES_FOLDER
 from engines.embed.null import NullEmbedder

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from services.monitoring.consumer_lag import fetch_stage_lags
 from sql.checksum import compute_checksum
 from sql.pool import close_pool, open_pool

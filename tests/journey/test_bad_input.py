@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from tests.journey import broken_files
 from tests.journey.conftest import ApiWorld, run_system

@@ -11,8 +11,8 @@ from uuid import uuid4
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.reindex import build_reindex_service
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.identity.approvals import approve
 from engines.embed.null import NullEmbedder

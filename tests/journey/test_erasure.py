@@ -10,8 +10,8 @@ from uuid import UUID
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from sql.pool import Connection, close_pool, open_pool
 from tests.journey.conftest import TIMEOUT_S, ApiWorld, run_system

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.encryption.codec import KEY_FILE_NAME, resolve_master_key
 from anabranch.encryption.key_file import KeyFile

@@ -10,9 +10,9 @@ from urllib.parse import urlsplit, urlunsplit
 import asyncpg
 import pytest
 
-from anabranch.composition.overrides import Overrides
-from anabranch.composition.recovery import recover_database
+from anabranch.composition.storage import recover_database
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.errors import ConfigurationError
 from services.erasure.drain import DrainBarrier

@@ -12,8 +12,8 @@ import obstore
 import pytest
 from obstore.exceptions import GenericError
 
-from anabranch.composition.overrides import Overrides
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from anabranch.doctor.machine import check_data_folder
 from tests.fakes.web_server import fake_web

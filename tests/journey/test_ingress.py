@@ -10,8 +10,8 @@ import httpx2
 import pytest
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.events import Content, DocumentReceived
 from schemas.ids import make_document_id

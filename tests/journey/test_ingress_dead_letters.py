@@ -10,7 +10,7 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import Response
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from tests.canaries import find_in_files, find_in_tables
 from tests.fakes.asgi_server import run_asgi_app

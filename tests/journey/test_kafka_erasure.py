@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, AlterConfigOpType, ConfigEntry, ConfigResource
 
-from anabranch.composition.overrides import Overrides
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from streams.kafka.broker import Broker
 from streams.kafka.client_settings import KafkaClientSettings

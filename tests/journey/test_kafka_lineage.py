@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from tests.journey.conftest import ApiWorld
 from tests.journey.test_lineage import NOTE, REVISED_NOTE, ask_and_record, fetch_lineage
 from tests.journey.test_rerun_and_diff import rerun_query

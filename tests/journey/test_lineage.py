@@ -10,8 +10,8 @@ import asyncpg
 import pytest
 from prov.model import ProvDocument
 
-from anabranch.composition.overrides import Overrides
-from anabranch.composition.recovery import recover_database
+from anabranch.composition.storage import recover_database
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.ids import sha256_hex
 from tests.integration.test_recovery import copy_keys, copy_log

@@ -14,9 +14,9 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from api.services import Services
 from engines.openai_server import OpenAIServer

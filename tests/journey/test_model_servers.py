@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.overrides import NO_OVERRIDES
 from anabranch.composition.worker import prepare_worker
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import NO_OVERRIDES
 from anabranch.config.settings import Settings
 from schemas.errors import GenerationMismatch
 from tests.fakes.openai_server import NATIVE_DIMENSION, FakeOpenAI, fake_openai

@@ -9,7 +9,7 @@ from uuid import UUID
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from schemas.events import DeadLetterClosed, DocumentWithdrawn
 from schemas.records import Record

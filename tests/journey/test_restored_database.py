@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from anabranch.composition.overrides import Overrides
-from anabranch.composition.recovery import recover_database
+from anabranch.composition.storage import recover_database
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from processors import STAGES
 from schemas.errors import ConfigurationError, FatalError

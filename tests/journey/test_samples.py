@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from tests.journey.conftest import ApiWorld, run_system
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import anabranch.composition.worker as composition
-from anabranch.composition.overrides import Overrides
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from processors import STAGES
 from tests.journey.conftest import ApiWorld, run_system

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from prov.model import ProvDocument
 
-from anabranch.composition.overrides import Overrides
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from engines.embed.null import NullEmbedder
 from sql.partitions import drop_partitions
 from tests.fakes.openai_server import FakeOpenAI, fake_openai

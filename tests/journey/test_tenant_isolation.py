@@ -14,8 +14,8 @@ from uuid import UUID, uuid4
 import httpx2
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from api.app import create_app, create_routes
 from api.services import Services

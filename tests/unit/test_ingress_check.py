@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from anabranch.composition.ports import build_limits
+from anabranch.config.ingress_limits import build_limits
 from anabranch.config.loader import load_settings
 from anabranch.process.ingress_check import check_ingress_settings
 from schemas.errors import ConfigurationError

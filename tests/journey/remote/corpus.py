@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.config.loader import load_settings
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import Settings
 from tests.api_client import api_client
 from tests.fakes.openai_server import FakeOpenAI

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from anabranch.composition.api import prepare_api
-from anabranch.composition.overrides import Overrides
 from anabranch.composition.worker import prepare_worker
+from anabranch.config.overrides import Overrides
 from anabranch.config.settings import ExtractSettings, ModelSettings
 from streams.instrumentation import NoInstrumentation
 from tests.api_client import api_client

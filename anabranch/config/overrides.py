@@ -1,4 +1,4 @@
-"""What a test or a benchmark hands in, in place of what the settings would build."""
+"""Parts that a test or benchmark uses instead of those that the settings describe."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def watch_nothing(section: str) -> ServerInstrumentation:
 
 @dataclass(frozen=True, slots=True)
 class Overrides:
-    """None: as the settings say."""
+    """None means: build it from the settings."""
 
     parser: Parser | None = None
     chunker: Chunker | None = None
@@ -33,9 +33,9 @@ class Overrides:
     clock: Callable[[], datetime] = utc_now
     fresh_id: Callable[[], UUID] = uuid4
     for_config: Callable[[IndexConfig], Overrides] | None = None
-    """Engines by configuration, where generations differ."""
+    """Overrides by configuration, for generations that differ."""
     watch: Callable[[str], ServerInstrumentation] = watch_nothing
-    """By the name of a section (`chat`, `embed`, …): who is told how its server does."""
+    """Instrumentation of the model server of a settings section (`chat`, `embed`, …)."""
 
     def resolve_for(self, config: IndexConfig) -> Overrides:
         return self.for_config(config) if self.for_config else self
