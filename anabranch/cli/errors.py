@@ -20,7 +20,7 @@ CLI_EQUIVALENTS = {
     "GET /v1/profiles": "`anabranch config profiles`",
     "GET /v1/generations": "`anabranch generations list`",
     "GET /v1/replays": "`anabranch replay list`",
-    "or GET /v1/keys lists": "lists",
+    "GET /v1/keys or `": "`",
     "GET /v1/erasures": "`anabranch erase receipts`",
     "GET /v1/events": "`anabranch watch`",
     "`/v1/dead-letters`": "`anabranch dlq list`",

@@ -1,4 +1,7 @@
-"""What settings a generation was made with beside the others: where its models are served. Kept in the data folder, since addresses and keys enter no event."""
+"""Settings that a generation overrides, such as the address of its models.
+
+They are stored in the data folder, not in events, since they may hold addresses and keys.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +17,7 @@ OVERRIDES_FOLDER = "generations"
 
 
 def resolve_generation_settings(settings: Settings, generation: str) -> Settings:
-    """Those of this process, as the generation was told to differ. Raises ConfigurationError."""
+    """Return the settings with the generation's overrides. Raises ConfigurationError."""
     overrides = load_overrides(settings, generation)
     return override_settings(settings, overrides) if overrides else settings
 
@@ -25,7 +28,7 @@ def load_overrides(settings: Settings, generation: str) -> list[str]:
 
 
 def store_overrides(settings: Settings, generation: str, overrides: Sequence[str]) -> None:
-    """Readable by this account only: there may be keys among them."""
+    """Store the overrides with mode 0600, since they may hold keys."""
     path = _overrides_path(settings, generation)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary_path = path.with_suffix(f".{os.getpid()}")

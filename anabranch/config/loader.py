@@ -1,4 +1,4 @@
-"""Where settings come from: `--set`, then the environment, then the TOML file, then the defaults. A key that nobody knows is an error."""
+"""Loading of settings: `--set` overrides the environment, which overrides the TOML file. Unknown keys are errors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MODEL_SECTIONS = ("chat", "embed", "rerank", "ocr", "extract")
 NON_SETTING_VARIABLES = frozenset(
     {"ANABRANCH_CONFIG", "ANABRANCH_SERVER", "ANABRANCH_TOKEN", "ANABRANCH_PG_BIN", "ANABRANCH_PG_USER", "ANABRANCH_REQUIRE_KAFKA"}
 )
-"""Names in the environment that are ours but no settings: of the command line, the embedded Postgres and the tests."""
+"""Variables with our prefix that are not settings: used by the command line, the embedded Postgres and the tests."""
 
 UNAVAILABLE_SETTINGS = {
     "graph.bolt_url": "the graph channel runs on the Postgres tables",
@@ -29,16 +29,16 @@ UNAVAILABLE_SETTINGS = {
     "route": "questions are routed by rules",
     "judge": "answers are checked by rules",
 }
-"""Settings that this version refuses, and how it does without."""
+"""Settings that this version rejects, with the reason."""
 
 
 def load_settings(*, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()) -> Settings:
-    """Raises ConfigurationError for an unknown key (naming the nearest known one), a bad value, or a file that cannot be read."""
+    """Load settings. Raises ConfigurationError for an unknown key, an invalid value, or an unreadable file."""
     return merge_origins(read_origins(data_dir=data_dir, config=config, sets=sets))
 
 
 def read_origins(*, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()) -> dict[str, dict[str, Any]]:
-    """What each origin says, weakest first: `file`, `environment`, `command line`."""
+    """Return the values of each origin, lowest precedence first: `file`, `environment`, `command line`."""
     environment = _read_environment()
     folder = data_dir or Path(environment.get("data_dir", Settings.model_fields["data_dir"].default))
     command_line = _parse_assignments(sets) | ({"data_dir": str(data_dir)} if data_dir else {})
@@ -58,20 +58,22 @@ def _validate(merged: Mapping[str, Any]) -> Settings:
         return Settings.model_validate(merged)
     except ValidationError as error:
         raise ConfigurationError(
-            _format_validation_error(error), code="BAD_SETTING", remedy="`anabranch config schema` lists every setting with its bounds."
+            _format_validation_error(error), code="BAD_SETTING", remedy="List settings and their bounds with `anabranch config schema`."
         ) from error
 
 
 def override_settings(settings: Settings, sets: Iterable[str]) -> Settings:
-    """The same with some settings changed; an API key does not follow to another address. Raises ConfigurationError."""
+    """Return the settings with changes; an API key is not sent to another address. Raises ConfigurationError."""
     overrides = _parse_assignments(sets)
     _reject_unknown(overrides, "--set")
     return _validate(_merge_dropping_stale_keys(settings.model_dump(), overrides, is_bound=lambda address: True))
 
 
 def _merge_dropping_stale_keys(base: Mapping[str, Any], override: Mapping[str, Any], *, is_bound: Callable[[str | None], bool]) -> dict[str, Any]:
-    """Merge, and drop each model server's key where its address changed and no new key is given: a key belongs to the address it was configured with.
-    `is_bound` says whether a key that stood beside such an address may go to no other."""
+    """Merge, and drop a model server's API key if its address changes without a new key.
+
+    `is_bound` returns whether a key configured with the given address must not be sent to another one.
+    """
     merged = _merge(base, override)
     for section in MODEL_SECTIONS:
         old_address, new_address = _resolve_address(base, section), _resolve_address(merged, section)
@@ -83,13 +85,13 @@ def _merge_dropping_stale_keys(base: Mapping[str, Any], override: Mapping[str, A
 
 
 def _resolve_address(values: Mapping[str, Any], section: str) -> str | None:
-    """Where the section's key is sent: extraction uses the server of `CHAT__` unless it has its own."""
+    """Return the address to which the section's key is sent: extraction uses the server of `CHAT__` unless it has its own."""
     address = values.get(section, {}).get("base_url") or (values.get("chat", {}).get("base_url") if section == "extract" else None)
     return str(address).rstrip("/") if address else None
 
 
 def list_setting_names(model: type[BaseModel] = Settings, prefix: str = "") -> Iterator[str]:
-    """Dotted names of all settings."""
+    """Yield the dotted names of all settings."""
     for name, field in model.model_fields.items():
         inner = _find_section(field.annotation)
         if inner:
@@ -126,7 +128,7 @@ def _read_environment() -> dict[str, Any]:
     try:
         return dict(EnvSettingsSource(Settings)())
     except SettingsError as error:
-        raise ConfigurationError(f"the environment: {error}", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
+        raise ConfigurationError(f"Invalid environment variable: {error}.", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
 
 
 def _find_named_file() -> Path | None:
@@ -140,7 +142,7 @@ def _read_file(named_path: Path | None, folder: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
-        raise ConfigurationError(f"{path}: {error}", code="BAD_SETTINGS_FILE", remedy="Give a readable TOML file with --config.") from error
+        raise ConfigurationError(f"Cannot read {path}: {error}.", code="BAD_SETTINGS_FILE", remedy="Use a valid TOML file.") from error
 
 
 def _parse_assignments(sets: Iterable[str]) -> dict[str, Any]:
@@ -148,7 +150,7 @@ def _parse_assignments(sets: Iterable[str]) -> dict[str, Any]:
     for assignment in sets:
         key, equals, value = assignment.partition("=")
         if not equals:
-            raise ConfigurationError(f"--set {assignment}: no value", code="BAD_SETTING", remedy="Write --set section.key=value.")
+            raise ConfigurationError(f"--set {assignment} has no value.", code="BAD_SETTING", remedy="Use --set section.key=value.")
         values = _merge(values, _nest(key.strip().split("."), _parse_value(key, value)))
     return values
 
@@ -159,13 +161,13 @@ def _nest(path: list[str], value: Any) -> dict[str, Any]:
 
 
 def _parse_value(key: str, text: str) -> Any:
-    """Lists and mappings are written as JSON."""
+    """Parse lists and mappings from JSON; return other text as it is."""
     if not text.startswith(("[", "{")):
         return text
     try:
         return json.loads(text)
     except ValueError as error:
-        raise ConfigurationError(f"{key}: {text!r} is not JSON: {error}", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
+        raise ConfigurationError(f"Invalid JSON {text!r} for {key}: {error}.", code="BAD_SETTING", remedy="Write lists and mappings as JSON.") from error
 
 
 def _merge(base: Mapping[str, Any], override: Mapping[str, Any]) -> dict[str, Any]:
@@ -186,11 +188,13 @@ def _reject_unknown(values: Mapping[str, Any], origin: str) -> None:
 def _check_setting_name(key: str, setting_names: set[str], label: str, format_name: Any) -> None:
     for unavailable, explanation in UNAVAILABLE_SETTINGS.items():
         if key == unavailable or key.startswith(f"{unavailable}."):
-            raise ConfigurationError(f"{label}: not available in this version: {explanation}", code="SETTING_NOT_AVAILABLE", remedy="Take the setting out.")
+            raise ConfigurationError(
+                f"Setting {label} is not available in this version: {explanation}.", code="SETTING_NOT_AVAILABLE", remedy="Remove the setting."
+            )
     if key in setting_names or any(name.startswith(f"{key}.") for name in setting_names) or any(key.startswith(f"{name}.") for name in setting_names):
         return
     nearest = difflib.get_close_matches(key, setting_names, n=1, cutoff=0.0)
-    raise ConfigurationError(f"{label}: no such setting", code="UNKNOWN_SETTING", remedy=f"Did you mean {format_name(nearest[0])}?")
+    raise ConfigurationError(f"Unknown setting {label}.", code="UNKNOWN_SETTING", remedy=f"Did you mean {format_name(nearest[0])}?")
 
 
 def _format_validation_error(error: ValidationError) -> str:

@@ -1,4 +1,4 @@
-"""What can be set, as JSON Schema."""
+"""JSON Schemas of the settings and of a profile."""
 
 from __future__ import annotations
 

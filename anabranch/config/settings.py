@@ -1,9 +1,9 @@
-"""Every setting, by its name in the environment (`ANABRANCH_SECTION__KEY`) and in `anabranch.toml` (`[section] key`). Unset means the embedded default."""
+"""Settings, by name in the environment (`ANABRANCH_SECTION__KEY`) and in `anabranch.toml` (`[section] key`)."""
 
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, field_validator
@@ -19,7 +19,7 @@ def _split_names(value: object) -> object:
 
 
 NameList = Annotated[tuple[str, ...], NoDecode, BeforeValidator(_split_names)]
-"""A list; in the environment separated by commas."""
+"""List of names, comma-separated in the environment."""
 
 
 class SettingsSection(BaseModel):
@@ -27,109 +27,109 @@ class SettingsSection(BaseModel):
 
 
 class DatabaseSettings(SettingsSection):
-    url: SecretStr | None = Field(None, description="a Postgres with pgvector; unset: the embedded one in the data folder")
+    url: SecretStr | None = Field(None, description="URL of a Postgres with pgvector; unset: the embedded one in the data folder")
     tcp: int | None = Field(
-        None, ge=1, le=65535, description="port of 127.0.0.1 for the embedded Postgres, with a password (`postgres/pgpass`); unset: its Unix socket only"
+        None, ge=1, le=65535, description="TCP port of the embedded Postgres on 127.0.0.1, with a password (`postgres/pgpass`); unset: Unix socket only"
     )
-    api_pool: int = Field(12, ge=4, le=200, description="connections of the API: one question takes up to four")
+    api_pool: int = Field(12, ge=4, le=200, description="connections of the API; a query uses up to four")
     worker_pool: int = Field(10, ge=2, le=200, description="connections of a worker")
 
 
 class KafkaSettings(SettingsSection):
-    bootstrap_servers: str | None = Field(None, description="host:port, comma-separated; unset: the log is a Postgres table")
-    topic_prefix: str = Field("", max_length=100, pattern=r"^[A-Za-z0-9._-]*$")
-    partitions: int = Field(12, ge=1, le=1000, description="of the document topics, when they are created")
-    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
-    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = "PLAIN"
-    sasl_username: str | None = None
-    sasl_password: SecretStr | None = None
-    ssl_cafile: Path | None = None
-    ssl_certfile: Path | None = None
-    ssl_keyfile: Path | None = None
+    bootstrap_servers: str | None = Field(None, description="addresses of the brokers, host:port, comma-separated; unset: the log is a Postgres table")
+    topic_prefix: str = Field("", max_length=100, pattern=r"^[A-Za-z0-9._-]*$", description="prefix of the names of topics and groups")
+    partitions: int = Field(12, ge=1, le=1000, description="partitions of new document topics")
+    security_protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = Field("PLAINTEXT", description="security protocol of the brokers")
+    sasl_mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] = Field("PLAIN", description="SASL mechanism")
+    sasl_username: str | None = Field(None, description="SASL user name")
+    sasl_password: SecretStr | None = Field(None, description="SASL password")
+    ssl_cafile: Path | None = Field(None, description="file with the CA certificates of the brokers")
+    ssl_certfile: Path | None = Field(None, description="file with the client certificate")
+    ssl_keyfile: Path | None = Field(None, description="file with the client's private key")
     principals: NameList = Field(
-        (), description="of API and workers, as the cluster's access rules name them (`User:NAME`); unset: the one that this process signs in as"
+        (), description="principals of the API and the workers in the cluster's ACLs (`User:NAME`); unset: the principal of this process"
     )
-    start_timeout_s: float = Field(60.0, gt=0, le=3600, description="how long a starting program waits for Kafka before it exits with code 7")
-    session_timeout_s: float = Field(20.0, ge=6, le=1800, description="after which a worker that fell silent is given up and others take its partitions")
+    start_timeout_s: float = Field(60.0, gt=0, le=3600, description="seconds that a starting process waits for Kafka before it exits with code 7")
+    session_timeout_s: float = Field(20.0, ge=6, le=1800, description="seconds without heartbeat after which a worker's partitions go to others")
 
 
 class EventLogSettings(SettingsSection):
-    encrypt: bool = Field(True, description="seal what the log says of a document with a key of its own, so that it can be erased")
-    plain_tenants: NameList = Field((), description="whose events stay readable on the topics; their receipts of erasure say what remains")
+    encrypt: bool = Field(True, description="encrypt events with a key per document, so that erasure destroys the key")
+    plain_tenants: NameList = Field((), description="tenants whose events are not encrypted; their erasure receipts list what remains")
     key_file: Path | None = Field(
         None,
-        description="holds a share of each key, which an erasure overwrites; on one machine, or a file system that all share; "
-        "unset: `shares.key` in the data folder beside the embedded Postgres, else none",
+        description="file with a share of each document's key, which an erasure overwrites; on a file system that all processes share; "
+        "unset: `shares.key` in the data folder with the embedded Postgres, else none",
     )
     master_key: SecretStr | None = Field(
-        None, description="wraps the documents' keys: 32 bytes in base64, the same for every process; unset: `master.key` in the data folder"
+        None, description="key that wraps the documents' keys: 32 bytes in base64, the same for all processes; unset: `master.key` in the data folder"
     )
 
 
 class StorageSettings(SettingsSection):
-    url: str | None = Field(None, description="file://… or s3://bucket?endpoint=…; unset: a folder in the data folder")
-    access_key: str | None = None
-    secret_key: SecretStr | None = None
-    region: str | None = None
+    url: str | None = Field(None, description="URL of the blob store, file://… or s3://bucket?endpoint=…; unset: a folder in the data folder")
+    access_key: str | None = Field(None, description="S3 access key")
+    secret_key: SecretStr | None = Field(None, description="S3 secret key")
+    region: str | None = Field(None, description="S3 region")
 
 
 class ModelSettings(SettingsSection):
-    """An OpenAI-compatible server and a model on it."""
+    """Model on an OpenAI-compatible server."""
 
-    base_url: str | None = None
-    api_key: SecretStr | None = None
-    model: str | None = None
-    kind: Literal["openai", "azure", "vllm"] | None = None
-    api_version: str | None = Field(None, description="of Azure OpenAI")
+    base_url: str | None = Field(None, description="URL of an OpenAI-compatible server; unset: local engine")
+    api_key: SecretStr | None = Field(None, description="API key of the server")
+    model: str | None = Field(None, description="model name on the server")
+    kind: Literal["openai", "azure", "vllm"] | None = Field(None, description="kind of server")
+    api_version: str | None = Field(None, description="API version of Azure OpenAI")
 
 
 class EmbedSettings(ModelSettings):
-    dimension: int | None = Field(None, ge=1, le=4000, description="of the vectors; needed with a server, else the local model's")
-    state_dimension: int = Field(64, ge=0, le=384, description="of the token states that the local reranker compares; 0 keeps none")
+    dimension: int | None = Field(None, ge=1, le=4000, description="dimension of the vectors; required with a server, else the local model's")
+    state_dimension: int = Field(64, ge=0, le=384, description="dimension of the token states for the local reranker; 0: none are stored")
 
 
 class ExtractSettings(ModelSettings):
     engine: Literal["rules", "openai"] | None = Field(
-        None, description="what finds entities; unset: the model of `CHAT__` where one is set when the index is made, else the local rules"
+        None, description="entity extractor; unset: the model of `CHAT__` if one is set when the index is created, else the local rules"
     )
 
 
 class IngestSettings(SettingsSection):
-    max_bytes: int = Field(512 * MIB, ge=1, description="of one document")
-    inline_bytes: int = Field(700_000, ge=1, le=20 * MIB, description="of base64 or text in an event, decoded")
-    max_pages: int = Field(3_000, ge=1)
-    max_characters: int = Field(20_000_000, ge=1, description="of text in one document")
-    characters_per_byte: int = Field(100, ge=1, description="of text for each byte of a file; any file may have 1,000,000")
-    url_allow: NameList = Field((), description="host:port that may be fetched although its address is private")
+    max_bytes: int = Field(512 * MIB, ge=1, description="maximum size of a document in bytes")
+    inline_bytes: int = Field(700_000, ge=1, le=20 * MIB, description="maximum size of content inside an event, in decoded bytes")
+    max_pages: int = Field(3_000, ge=1, description="maximum number of pages of a document")
+    max_characters: int = Field(20_000_000, ge=1, description="maximum number of characters of a document")
+    characters_per_byte: int = Field(100, ge=1, description="maximum number of characters per byte of a file; any file may have 1,000,000 characters")
+    url_allow: NameList = Field((), description="host:port of private addresses that may be fetched")
     folders: NameList = Field(
-        (), description="folders that sources may watch, with all below them, beside those that `anabranch source add folder` approves in the data folder"
+        (), description="folders that sources may watch, with their subfolders, in addition to those that `anabranch source add folder` approves"
     )
-    fetch_timeout_s: float = Field(60.0, gt=0, description="for one download")
+    fetch_timeout_s: float = Field(60.0, gt=0, description="seconds that a download may take")
     sources: dict[str, tuple[str, ...]] = Field(
-        {}, description="ce_source → tenants it may write for; `*`: sources that are not named. Required unless embedded, where any may write for `default`"
+        {}, description="tenants by ce_source; `*`: all other sources. Required unless embedded, where any source may write for `default`"
     )
     takeover: dict[str, tuple[str, ...]] = Field(
-        {}, description="ce_source → sources whose documents it may change besides its own; `*`: of all. The API may change every document"
+        {}, description="by ce_source, other sources whose documents it may change; `*`: all. The API may change every document"
     )
     topics: dict[Annotated[str, Field(pattern=r"^raw\.[a-z0-9_-]{1,40}$")], tuple[str, ...]] = Field(
-        {}, description="topic `raw.NAME` of one producer → its sources, which may write on no other topic"
+        {}, description="by topic `raw.NAME` of one producer, its sources, which may write to no other topic"
     )
 
 
 class ApiSettings(SettingsSection):
-    host: str = "127.0.0.1"
-    port: int = Field(8420, ge=0, le=65535, description="0 takes a free one")
-    token: SecretStr | None = Field(None, min_length=16, description="operator's bearer token; unset: `up` makes one at each start, `api` has none")
-    hosts: NameList = Field((), description="names under which clients reach this server, beside those of the loopback address and `API__HOST`")
-    public_url: str = Field("", pattern=r"^(https?://[^/?#\s]+/?)?$", description="links to files begin with it; unset: they are relative")
+    host: str = Field("127.0.0.1", description="address to listen on")
+    port: int = Field(8420, ge=0, le=65535, description="port to listen on; 0 picks a free one")
+    token: SecretStr | None = Field(None, min_length=16, description="bearer token of the operator; unset: `up` generates one at each start, `api` has none")
+    hosts: NameList = Field((), description="host names of this server, in addition to the loopback names and `API__HOST`")
+    public_url: str = Field("", pattern=r"^(https?://[^/?#\s]+/?)?$", description="base URL of links to files; unset: relative links")
     requests_per_address: int = Field(
-        128, ge=1, le=256, description="requests of one remote address that run at once, of 256 in all; behind a proxy, which is one address, 256"
+        128, ge=1, le=256, description="concurrent requests per remote address, of 256 in total; use 256 behind a proxy, which is a single address"
     )
-    min_upload_rate: int = Field(1024, ge=1, description="bytes a second that an upload must keep up after its first 10 s; a slower one gets 408")
-    disk_reserve: int = Field(512 * MIB, ge=0, description="bytes that stay free on the disk: below it uploads get 507, and questions are still answered")
+    min_upload_rate: int = Field(1024, ge=1, description="minimum upload rate in bytes per second after the first 10 s; slower uploads get 408")
+    disk_reserve: int = Field(512 * MIB, ge=0, description="bytes to keep free on the disk; with less, uploads get 507, queries still work")
 
     def list_allowed_hosts(self) -> tuple[str, ...]:
-        """Names that a `StageConsumer` header may have; a wildcard address is none."""
+        """Return the names that a `Host` header may have, except a wildcard address."""
         bind_hosts = () if self.host in ("0.0.0.0", "::", "") else (self.host,)
         return (*bind_hosts, *self.hosts, *((urlsplit(self.public_url).netloc,) if self.public_url else ()))
 
@@ -138,22 +138,24 @@ CLAIM_PATTERN = r"^[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*){0,4}$"
 
 
 class AuthSettings(SettingsSection):
-    """Credentials of callers; API keys need no setting."""
+    """Authentication by JSON Web Token; API keys need no settings."""
 
-    jwks_url: str | None = Field(None, max_length=2048, description="public keys of the issuer of JSON Web Tokens; unset: none are accepted")
-    audience: str = Field("authenticated", min_length=1, max_length=255, description="required in the claim `aud`; Supabase writes `authenticated`")
-    issuer: str | None = Field(None, min_length=1, max_length=2048, description="required in the claim `iss`; unset: any issuer whose keys are at `jwks_url`")
-    tenant_claim: str = Field("app_metadata.tenant_id", max_length=255, pattern=CLAIM_PATTERN, description="dotted path of the claim that names the tenant")
-    role_claim: str = Field("app_metadata.anabranch_role", max_length=255, pattern=CLAIM_PATTERN, description="of the role; a token without it is a reader's")
-    groups_claim: str = Field("app_metadata.groups", max_length=255, pattern=CLAIM_PATTERN, description="of the list of the user's groups")
-    jwks_refresh_s: float = Field(30.0, ge=1, le=3600, description="seconds between two fetches of the keys because of an unknown one")
-    max_failures: int = Field(20, ge=1, le=100_000, description="failed authentications of one address in a minute, after which it is answered 429")
+    jwks_url: str | None = Field(None, max_length=2048, description="URL of the issuer's public keys; unset: JSON Web Tokens are rejected")
+    audience: str = Field("authenticated", min_length=1, max_length=255, description="required claim `aud`; Supabase sets `authenticated`")
+    issuer: str | None = Field(None, min_length=1, max_length=2048, description="required claim `iss`; unset: any issuer whose keys are at `jwks_url`")
+    tenant_claim: str = Field("app_metadata.tenant_id", max_length=255, pattern=CLAIM_PATTERN, description="dotted path of the claim with the tenant")
+    role_claim: str = Field(
+        "app_metadata.anabranch_role", max_length=255, pattern=CLAIM_PATTERN, description="dotted path of the claim with the role; without it: reader"
+    )
+    groups_claim: str = Field("app_metadata.groups", max_length=255, pattern=CLAIM_PATTERN, description="dotted path of the claim with the user's groups")
+    jwks_refresh_s: float = Field(30.0, ge=1, le=3600, description="minimum seconds between fetches of the keys for unknown key ids")
+    max_failures: int = Field(20, ge=1, le=100_000, description="failed authentications per address and minute before it gets 429")
 
     @field_validator("tenant_claim", "role_claim", "groups_claim")
     @classmethod
     def _reject_user_writable_claim(cls, claim: str) -> str:
         if claim.split(".")[0] in ("user_metadata", "raw_user_meta_data"):
-            raise ValueError("users can edit user_metadata; use a claim of app_metadata")
+            raise ValueError("users can edit user_metadata. Use a claim of app_metadata")
         return claim
 
     @field_validator("jwks_url")
@@ -164,50 +166,55 @@ class AuthSettings(SettingsSection):
             is_loopback = parts.hostname in ("localhost", "127.0.0.1", "::1")
             is_container_host = "." not in (parts.hostname or ".") and ":" not in (parts.hostname or "")
             if not parts.hostname or (parts.scheme != "https" and not (parts.scheme == "http" and (is_loopback or is_container_host))):
-                raise ValueError("keys are fetched over https, or over http from this machine or from a host without a domain")
+                raise ValueError("the URL is not secure. Use https, or http on this machine or to a host without a domain")
         return url
 
 
 class CacheSettings(SettingsSection):
-    """Of each process that answers questions."""
+    """Caches of each process that answers queries."""
 
     answers: int = Field(
         256,
         ge=0,
         le=100_000,
-        description="remembered, about 0.3 MB each: what is asked for the third time is answered from memory until the index changes; 0: none",
+        description="cached answers, about 0.3 MB each; a query is answered from the cache from its third time on, until the index changes; 0: no cache",
     )
-    seconds: float = Field(60.0, gt=0, le=600, description="for which an answer is remembered at most")
-    embeddings: int = Field(1024, ge=0, le=100_000, description="of questions that are remembered, about 16 kB each; 0: none")
+    seconds: float = Field(60.0, gt=0, le=600, description="maximum age of a cached answer in seconds")
+    embeddings: int = Field(1024, ge=0, le=100_000, description="cached embeddings of queries, about 16 kB each; 0: no cache")
 
 
 class LoggingSettings(SettingsSection):
-    level: Literal["debug", "info", "warning", "error"] = "info"
-    format: Literal["auto", "console", "json"] = Field("auto", description="auto: console on a terminal, JSON elsewhere")
+    level: Literal["debug", "info", "warning", "error"] = Field("info", description="minimum level")
+    format: Literal["auto", "console", "json"] = Field("auto", description="format of log lines; auto: console on a terminal, else JSON")
+
+
+def _copy_chunk_field(name: str) -> Any:
+    field = ChunkConfig.model_fields[name]
+    return Field(field.default, description=field.description)
 
 
 class ChunkSettings(SettingsSection):
-    strategy: Literal["structure", "fixed_size"] = "structure"
-    parent_tokens: int = ChunkConfig.model_fields["parent_tokens"].default
-    child_tokens: int = ChunkConfig.model_fields["child_tokens"].default
-    whole_tokens: int = ChunkConfig.model_fields["whole_tokens"].default
-    overlap: float = ChunkConfig.model_fields["overlap"].default
+    strategy: Literal["structure", "fixed_size"] = Field("structure", description="how documents are split")
+    parent_tokens: int = _copy_chunk_field("parent_tokens")
+    child_tokens: int = _copy_chunk_field("child_tokens")
+    whole_tokens: int = _copy_chunk_field("whole_tokens")
+    overlap: float = _copy_chunk_field("overlap")
 
 
 class WorkerSettings(SettingsSection):
-    threads: int | None = Field(None, ge=1, le=256, description="of the local embedding model; unset: one a core")
-    parse_memory: int = Field(2048 * MIB, ge=128 * MIB, description="bytes that a parsing child process may take")
-    parse_deadline_s: float = Field(120.0, gt=0, description="for one part of a document (16 pages)")
-    lost_attempts: int = Field(3, ge=3, le=1_000, description="workers that may be killed while they process an event before it is dead-lettered")
-    metrics_host: str = Field("127.0.0.1", description="on which a worker serves its Prometheus metrics; 0.0.0.0 for all addresses")
-    metrics_port: int = Field(0, ge=0, le=65535, description="0 takes a free one; `up` prints it")
+    threads: int | None = Field(None, ge=1, le=256, description="threads of the local embedding model; unset: one per core")
+    parse_memory: int = Field(2048 * MIB, ge=128 * MIB, description="memory limit of a parsing child process in bytes")
+    parse_deadline_s: float = Field(120.0, gt=0, description="seconds to parse one part of a document (16 pages)")
+    lost_attempts: int = Field(3, ge=3, le=1_000, description="attempts of an event that killed the worker, after which it is dead-lettered")
+    metrics_host: str = Field("127.0.0.1", description="address of a worker's Prometheus metrics; 0.0.0.0: all addresses")
+    metrics_port: int = Field(0, ge=0, le=65535, description="port of a worker's Prometheus metrics; 0 picks a free one, which `up` prints")
 
 
 class Settings(BaseSettings):
     model_config = SettingsConfigDict(env_prefix="ANABRANCH_", env_nested_delimiter="__", env_ignore_empty=True, frozen=True, extra="forbid")
 
-    data_dir: Path = Path("anabranch-data")
-    profiles_dir: Path | None = Field(None, description="profiles of your own (*.yaml); unset: `profiles` in the data folder")
+    data_dir: Path = Field(Path("anabranch-data"), description="data folder")
+    profiles_dir: Path | None = Field(None, description="folder of custom profiles (*.yaml); unset: `profiles` in the data folder")
     database: DatabaseSettings = DatabaseSettings()
     kafka: KafkaSettings = KafkaSettings()
     log: EventLogSettings = EventLogSettings()
@@ -219,7 +226,7 @@ class Settings(BaseSettings):
     extract: ExtractSettings = ExtractSettings()
     chunk: ChunkSettings = ChunkSettings()
     ingest: IngestSettings = IngestSettings()
-    sources: dict[str, SecretStr] = Field({}, description="by the name of a source of kind postgres: where its database is, with user and password")
+    sources: dict[str, SecretStr] = Field({}, description="database URL by name of a source of kind postgres, with user and password")
     api: ApiSettings = ApiSettings()
     auth: AuthSettings = AuthSettings()
     worker: WorkerSettings = WorkerSettings()
@@ -235,7 +242,8 @@ class Settings(BaseSettings):
         return "external" if self.database.url else "embedded"
 
     def resolve_extraction_server(self) -> ModelSettings:
-        """The server that extracts entities, where one does: what `EXTRACT__` leaves open comes from `CHAT__`. Key and kind belong to an address, and go to no other."""
+        """Return the server for entity extraction: settings that `EXTRACT__` leaves unset come from `CHAT__`."""
+        # Key and kind belong to an address: with another base_url, only the model's name is inherited.
         explicit = self.extract.model_dump(exclude_none=True, exclude={"engine"})
         is_other_server = self.extract.base_url not in (None, self.chat.base_url)
         return ModelSettings(**{**self.chat.model_dump(exclude_none=True, include={"model"} if is_other_server else None), **explicit})

@@ -1,1 +1,1 @@
-"""Checks of this machine and what it connects to: read only, each with its fix."""
+"""Read-only checks of this machine and its connections, each with a fix."""

@@ -1,4 +1,4 @@
-"""All checks, in the order in which a person would do them."""
+"""All checks, in diagnostic order: machine, server, database, log, pipeline, models."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from anabranch.doctor.findings import Check, Finding, run_check
 
 
 async def run_server_checks(url: str) -> Sequence[Finding]:
-    """Check a server elsewhere, by its own account."""
+    """Check a remote server by its readiness report."""
     url = url.rstrip("/")
     return await run_check(
-        "server", partial(connections.check_server_at, url, url, f"Start it with `anabranch up`, or correct --server. {suggest_scheme(url)}".strip())
+        "server", partial(connections.check_server_at, url, url, f"Start it with `anabranch up`, or check --server. {suggest_scheme(url)}".strip())
     )
 
 

@@ -1,4 +1,4 @@
-"""What is connected to: database, log, blobs, model servers, the server in the data folder."""
+"""Checks of connections: database, log, blobs, model servers, the server of the data folder."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ from sql.pool import build_lock_timeout_settings, close_pool, open_pool
 
 PROBE_KEY = "_doctor/probe"
 READY_TIMEOUT_S = 10.0
-"""The server itself waits for half as long for what it looks at."""
+"""Twice the time that the server allows for its own dependency checks."""
 LOCK_WAIT_S = 2.0
-"""So long a table is waited for that somebody has locked."""
+"""How long to wait for a locked table."""
 
 
 async def check_server(settings: Settings) -> Sequence[Finding]:
     running = find_server(settings.data_dir)
     if running is None:
-        return [Finding("server", "pass", "none runs in the data folder", "")]
-    return await check_server_at(running.url, f"{running.url} (pid {running.pid})", "See its log, or start it again.")
+        return [Finding("server", "pass", "none is running in the data folder")]
+    return await check_server_at(running.url, f"{running.url} (pid {running.pid})", "Check its log, or restart it.")
 
 
 async def check_server_at(url: str, label: str, remedy: str) -> Sequence[Finding]:
-    """What the server tells of its dependencies; `remedy` is for one that does not answer."""
+    """Report the server's failing dependencies; `remedy` is the fix for an unreachable server."""
     try:
         async with httpx2.AsyncClient(timeout=READY_TIMEOUT_S) as client:
             dependencies = (await client.get(f"{url}/readyz")).json()["dependencies"]
     except httpx2.HTTPError as error:
         return [Finding("server", "fail", f"{label} does not answer: {error or type(error).__name__}", remedy)]
     except (ValueError, KeyError, TypeError):
-        return [Finding("server", "fail", f"{label} is no Anabranch", "Correct --server.")]
+        return [Finding("server", "fail", f"{label} is not an Anabranch server", "Check --server.")]
     failing = {name: dependency for name, dependency in dependencies.items() if not dependency["ok"]}
     if failing:
         return [Finding(f"server: {name}", "fail", dependency["detail"], dependency["remedy"]) for name, dependency in failing.items()]
@@ -49,13 +49,12 @@ async def check_server_at(url: str, label: str, remedy: str) -> Sequence[Finding
 
 
 def find_dsn(settings: Settings) -> str | None:
-    """The database that is named, or that runs in the data folder."""
+    """Return the configured database URL, or that of the running embedded server, or None."""
     running = find_server(settings.data_dir)
     return settings.database.url.get_secret_value() if settings.database.url else running.database_url if running else None
 
 
 async def check_database(settings: Settings) -> Sequence[Finding]:
-    """Nothing is started for this: an embedded server that does not run is not asked."""
     dsn = find_dsn(settings)
     if dsn is None:
         return []
@@ -90,30 +89,33 @@ async def _check_contents(dsn: str) -> Sequence[Finding]:
         access = await fetch_direct_access(pool)
     finally:
         await close_pool(pool)
-    generation = Finding("generation", "pass" if live else "warn", live.name if live else "none yet", "" if live else "Start a worker: it makes the first one.")
+    generation = Finding(
+        "generation", "pass" if live else "warn", live.name if live else "none yet", "" if live else "Start a worker, which creates the first generation."
+    )
     return [generation, _summarize_dead_letters(dead_letters, bool(next_cursor)), *_check_direct_access(access)]
 
 
 def _check_direct_access(access: DirectAccess) -> list[Finding]:
-    """Of clients that read tables without the API, as those of Supabase do."""
+    """Check row-level security for clients that read tables directly, such as Supabase's."""
     if access.unsecured:
-        detail = f"Clients that read tables directly see every row of {', '.join(access.unsecured)}: row-level security is off there."
-        fix = "Revoke select on it from anabranch_reader, authenticated, anon and public, or turn it on again: `select anabranch.secure_rows('TABLE')`."
+        detail = f"row-level security is off for {', '.join(access.unsecured)}: clients with direct access see every row"
+        fix = "Turn it on with `select anabranch.secure_rows('TABLE')`, or revoke select from anabranch_reader, authenticated, anon and public."
         return [Finding("row-level security", "fail", detail, fix)]
     if not access.is_granted:
-        problem = "has no grants" if access.has_role else "is missing: the server let us make no role"
-        create_role_hint = "" if access.has_role else "let an administrator run `create role anabranch_reader nologin`, then "
-        fix = f"If clients are to read tables directly, {create_role_hint}run `select anabranch.grant_direct_access()` as the owner of the tables."
-        return [Finding("row-level security", "warn", f"The role for direct access, anabranch_reader, {problem}.", fix)]
-    return [Finding("row-level security", "pass", "on for every table that clients may read")]
+        problem = "has no grants" if access.has_role else "is missing, because the database user may not create roles"
+        create_role_hint = "" if access.has_role else "run `create role anabranch_reader nologin` as an administrator, then "
+        fix = f"To permit direct access, {create_role_hint}run `select anabranch.grant_direct_access()` as the owner of the tables."
+        return [Finding("row-level security", "warn", f"role anabranch_reader for direct access {problem}", fix)]
+    return [Finding("row-level security", "pass", "on for all tables with direct access")]
 
 
 def _summarize_dead_letters(dead_letters: Sequence[Mapping[str, Any]], has_more: bool) -> Finding:
     if not dead_letters:
         return Finding("dead letters", "pass", "0")
     latest = dead_letters[0]
-    detail = f"{len(dead_letters)}{'+' if has_more else ''}; the last at stage {latest['stage']}: {latest['detail']} [{latest['code']}]"
-    return Finding("dead letters", "warn", detail, "`anabranch documents list --state failed` lists the documents, `anabranch dlq list` every event.")
+    detail = f"{len(dead_letters)}{'+' if has_more else ''}; the latest at stage {latest['stage']}: {latest['detail']} [{latest['code']}]"
+    fix = "List failed documents with `anabranch documents list --state failed`, events with `anabranch dlq list`."
+    return Finding("dead letters", "warn", detail, fix)
 
 
 async def check_kafka(settings: Settings) -> Sequence[Finding]:
@@ -126,11 +128,11 @@ async def check_kafka(settings: Settings) -> Sequence[Finding]:
     if unreadable_settings := explain_unreadable_settings(comparisons):
         problems.append(Finding("Kafka topics", "warn", *unreadable_settings))
     topics = problems or [Finding("Kafka", "pass", f"{len(comparisons)} topics at {settings.kafka.bootstrap_servers}")]
-    return [*topics, *(await _check_kafka_acls(settings) or [Finding("Kafka ACLs", "pass", "nobody else may write the topics of this program")])]
+    return [*topics, *(await _check_kafka_acls(settings) or [Finding("Kafka ACLs", "pass", "only this program may write its topics")])]
 
 
 async def _check_kafka_acls(settings: Settings) -> Sequence[Finding]:
-    """Return what the cluster permits others to do with topics that only this program writes."""
+    """Report principals other than this program's that may write its topics."""
     from anabranch.kafka.acls import find_foreign_writers
     from streams.kafka.kafka_log import KafkaLog
 
@@ -138,18 +140,18 @@ async def _check_kafka_acls(settings: Settings) -> Sequence[Finding]:
     try:
         grants = await log.fetch_grants()
     except ConfigurationError as error:
-        return [Finding("Kafka ACLs", "warn", f"not known: {error.detail}", "Allow this principal Describe on the cluster.")]
+        return [Finding("Kafka ACLs", "warn", f"unknown: {error.detail}", "Grant this principal Describe on the cluster.")]
     finally:
         await log.close()
     if grants is None:
-        detail = "the cluster has no access rules: without an authorizer, whoever reaches it may write every topic"
+        detail = "the cluster has no authorizer: every client may write every topic"
         return [Finding("Kafka ACLs", "warn", detail, "Configure an authorizer on the brokers, then apply `anabranch topics acls`.")]
     return [
         Finding(
             "Kafka ACLs",
             "warn",
             f"{principal} may write {', '.join(topics)}",
-            "Remove the rule, or name the principal in ANABRANCH_KAFKA__PRINCIPALS if it is the API's or a worker's.",
+            "Remove the ACL, or add the principal to ANABRANCH_KAFKA__PRINCIPALS if it is the API's or a worker's.",
         )
         for principal, topics in find_foreign_writers(settings, grants).items()
     ]
@@ -162,7 +164,11 @@ async def check_blobs(settings: Settings) -> Sequence[Finding]:
     await store.put(PROBE_KEY, b"probe")
     is_intact = await store.get(PROBE_KEY) == b"probe"
     await store.delete([PROBE_KEY])
-    return [Finding("blob store", "pass" if is_intact else "fail", "put, get and delete work" if is_intact else "what was put did not come back", "")]
+    return [
+        Finding(
+            "blob store", "pass" if is_intact else "fail", "put, get and delete work" if is_intact else "a stored blob was read back with other content", ""
+        )
+    ]
 
 
 async def check_models(settings: Settings) -> Sequence[Finding]:
@@ -171,13 +177,13 @@ async def check_models(settings: Settings) -> Sequence[Finding]:
 
 
 async def _check_model(section: str, model: ModelSettings) -> Finding:
-    """Any answer will do: servers differ in what they list."""
+    # Any status but 401 and 403 passes: servers differ in whether they implement /models.
     headers = {"Authorization": f"Bearer {model.api_key.get_secret_value()}"} if model.api_key else {}
     try:
         async with httpx2.AsyncClient(timeout=10) as client:
             status = (await client.get(f"{str(model.base_url).rstrip('/')}/models", headers=headers)).status_code
     except httpx2.HTTPError as error:
-        return Finding(f"model: {section}", "fail", f"{model.base_url}: {error or type(error).__name__}", "Start the server, or correct the address.")
+        return Finding(f"model: {section}", "fail", f"{model.base_url}: {error or type(error).__name__}", "Start the server, or check the URL.")
     is_refused = status in (401, 403)
     return Finding(
         f"model: {section}",

@@ -1,4 +1,4 @@
-"""What a check found."""
+"""Findings of checks."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Check = Callable[[], Awaitable[Sequence[Finding]]]
 
 
 async def run_check(name: str, check: Check) -> Sequence[Finding]:
-    """A check that raises has failed, and says so."""
+    """Run a check; report an exception or a timeout as a failure."""
     try:
         async with asyncio.timeout(CHECK_TIMEOUT_S):
             return await check()

@@ -1,4 +1,4 @@
-"""This machine: Python, disk, files, what came with the installation."""
+"""Checks of this machine: Python, packages, disk, limits, sandbox."""
 
 from __future__ import annotations
 
@@ -38,13 +38,13 @@ async def check_distributions() -> Sequence[Finding]:
     missing = [name for name in DISTRIBUTIONS if not _is_installed(name)]
     if missing:
         return [Finding("packages", "fail", f"missing: {', '.join(missing)}", "Install from requirements.lock.")]
-    return [Finding("packages", "pass", f"{len(DISTRIBUTIONS)} that matter are installed")]
+    return [Finding("packages", "pass", f"all {len(DISTRIBUTIONS)} required packages are installed")]
 
 
 async def check_offline_models() -> Sequence[Finding]:
     locate_weights()
     FastTextLanguageDetector().detect("This is an English sentence about something.")
-    return [Finding("local models", "pass", "embedding model and language data are on this machine")]
+    return [Finding("local models", "pass", "embedding model and language data are installed")]
 
 
 async def check_postgres_binaries(settings: Settings) -> Sequence[Finding]:
@@ -63,7 +63,7 @@ async def check_data_folder(settings: Settings) -> Sequence[Finding]:
         Finding(
             "data folder",
             "pass" if is_writable else "fail",
-            f"{folder}{'' if folder.exists() else ' (not made yet)'}",
+            f"{folder}{'' if folder.exists() else ' (not created yet)'}",
             "" if is_writable else f"Make {nearest_existing} writable.",
         )
     ]
@@ -85,7 +85,7 @@ async def check_open_file_limit() -> Sequence[Finding]:
 
 
 async def check_parser_confinement() -> Sequence[Finding]:
-    """Start a child as the parser does, and report each measure of `engines.confinement` that does not hold here."""
+    """Start a sandboxed child and report each measure of `engines.confinement` that is not in force."""
     sandbox = Sandbox()
     try:
         missing_measures = {name: reason for name, reason in (await sandbox.fetch_measures()).items() if reason}
@@ -94,7 +94,7 @@ async def check_parser_confinement() -> Sequence[Finding]:
     if not missing_measures:
         return [Finding("parser confinement", "pass", "no network, no other file, no new process, no privileges")]
     reasons = "; ".join(f"{name}: {reason}" for name, reason in missing_measures.items())
-    fix = "Use Linux 6.1 or later with Landlock, and allow landlock_* and seccomp in the container's profile; docs/security.md says what each measure stops."
+    fix = "Use Linux 6.1 or later with Landlock, and allow landlock_* and seccomp in the container's profile. See docs/security.md."
     return [Finding("parser confinement", "warn", f"not in force: {reasons}", fix)]
 
 
@@ -107,21 +107,20 @@ async def check_settings_file(settings: Settings) -> Sequence[Finding]:
         Finding(
             "settings file",
             "warn" if is_exposed else "pass",
-            str(path) + (" holds secrets that anyone may read" if is_exposed else ""),
+            str(path) + (" holds secrets and is readable by other users" if is_exposed else ""),
             f"chmod 600 {path}" if is_exposed else "",
         )
     ]
 
 
 async def check_kafka_tools() -> Sequence[Finding]:
-    """Only `anabranch kafka start` needs them."""
     missing = find_missing_prerequisite()
     return [
         Finding(
             "Java for Kafka",
             "warn" if missing else "pass",
             missing or "found",
-            "Install it, or use a Kafka elsewhere; the embedded log needs none." if missing else "",
+            "Install it to use `anabranch kafka start`; an external Kafka and the Postgres log do not need it." if missing else "",
         )
     ]
 

@@ -1,4 +1,4 @@
-"""What is stuck in the pipeline, and why."""
+"""Checks for stalled stages and locked tables."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ from sql.pool import build_lock_timeout_settings, close_pool, open_pool
 from sql.reader_status import PgReaderStatus
 
 STALL_THRESHOLD_S = 30.0
-"""What waits for less is on its way."""
+"""Events that wait for less are in progress."""
 LOCK_THRESHOLD_S = 5.0
-"""A transaction is expected to commit within that."""
+"""Time within which a transaction is expected to commit."""
 
 
 async def check_stages(settings: Settings) -> Sequence[Finding]:
-    """Nothing where no database is at hand, or where its tables are not those of this version."""
+    """Report stalled stages. Skipped without a database, or with pending migrations."""
     dsn = find_dsn(settings)
     if dsn is None or await list_pending_migrations(dsn):
         return []
@@ -35,13 +35,13 @@ async def check_stages(settings: Settings) -> Sequence[Finding]:
         lags, horizon = await explain_lags(storage)
         pauses, live = await PgReaderStatus(storage.pool).list_current(), await PgGenerations(storage.pool).fetch_live()
     if unknown_lag := next((lag for lag in lags if lag["lag"] is None), None):
-        return [*_check_log_horizon(horizon), Finding("stages", "warn", f"how far they are cannot be seen: {unknown_lag['why']}", unknown_lag["remedy"])]
+        return [*_check_log_horizon(horizon), Finding("stages", "warn", f"lag unknown: {unknown_lag['why']}", unknown_lag["remedy"])]
     stalled = [_to_stall_finding(lag, live) for lag in lags if lag["paused"] or (lag["oldest_seconds"] or 0) >= STALL_THRESHOLD_S]
     return [*_check_log_horizon(horizon), *stalled, *_report_other_readers(pauses, lags)] or [_to_flow_finding(lags)]
 
 
 def _report_other_readers(pauses: Sequence[Pause], lags: Sequence[dict[str, Any]]) -> list[Finding]:
-    """Readers that have nothing waiting, or that no generation of ours has any more."""
+    """Report paused readers without lag, and those that no generation uses any more."""
     lagging_readers = {(lag["group"], lag["topic"]) for lag in lags if lag["lag"]}
     return [
         Finding(f"reader: {pause.reader}", "warn", format_stall([pause]), pause.remedy)
@@ -57,7 +57,7 @@ def _check_log_horizon(horizon: dict[str, Any] | None) -> list[Finding]:
 
 
 async def check_locks(settings: Settings) -> Sequence[Finding]:
-    """Nothing where all tables can be written."""
+    """Report transactions that block writes to a table."""
     dsn = find_dsn(settings)
     return (
         [Finding("locks", "warn", format_lock_holder(lock), suggest_release(lock)) for lock in await fetch_blocking_transactions(dsn, LOCK_THRESHOLD_S)]
@@ -67,7 +67,7 @@ async def check_locks(settings: Settings) -> Sequence[Finding]:
 
 
 async def run_naming_lock_holder(settings: Settings, check: Check) -> Sequence[Finding]:
-    """What a check finds. Raises what it raises, with who holds the lock that keeps it from looking."""
+    """Run a check; add the lock holder to a TransientError that it raises."""
     try:
         return await check()
     except TransientError as error:
@@ -75,7 +75,7 @@ async def run_naming_lock_holder(settings: Settings, check: Check) -> Sequence[F
 
 
 def _to_stall_finding(lag: dict[str, Any], live: Generation | None) -> Finding:
-    """By its stage where it is for what answers, else by its group."""
+    """Name the finding by stage for the live generation, else by consumer group."""
     is_live = lag["generation"] in (None, live.name if live else None)
     detail = f"{lag['lag']} of {lag['topic']} wait, the oldest for {lag['oldest_seconds'] or 0:.0f} s: {lag['why']}"
     return Finding(f"stage: {lag['stage']}" if is_live else f"reader: {lag['group']}", "warn", detail, lag["remedy"] or "")
@@ -88,7 +88,7 @@ def _to_flow_finding(lags: Sequence[dict[str, Any]]) -> Finding:
 
 @asynccontextmanager
 async def _open_storage(settings: Settings, dsn: str) -> AsyncIterator[Storage]:
-    """Read only: nothing is migrated and no topic made."""
+    """Open the storage without applying migrations or creating topics."""
     pool = await open_pool(dsn, size=2, name="anabranch doctor", settings=build_lock_timeout_settings(LOCK_WAIT_S))
     try:
         storage = open_unprepared_storage(settings, dsn, pool)

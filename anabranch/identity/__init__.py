@@ -1,1 +1,1 @@
-"""Who calls: API keys, JSON Web Tokens, and what administrators did."""
+"""Authentication by API key, JSON Web Token or local token; approvals; audit events."""

@@ -26,19 +26,22 @@ from sql.api_keys import PgApiKeys, StoredApiKey
 KEY_PREFIX = "ab_"
 KEY_PATTERN = re.compile(r"ab_([0-9a-f]{16})_([0-9a-f]{64})")
 HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
-"""The least that OWASP recommends, about 20 ms: a secret of 256 random bits needs no more, and two hashes are verified at a time."""
+"""OWASP's minimum, about 20 ms per hash: enough for a secret of 256 random bits, and each request verifies two hashes."""
 DECOY_HASHES = (HASHER.hash(secrets.token_hex(32)), HASHER.hash(secrets.token_hex(32)))
-"""Verified in place of hashes that do not exist, so that unknown ids take as long as known ones. Two, since the outcome of one would be cached for the other."""
+"""Verified instead of missing hashes, so that unknown ids take as long as known ones. Two, since one would be cached for both."""
 CACHE_TTL_S = 10.0
 CACHE_SIZE = 4096
 MAX_CONCURRENT_VERIFICATIONS = 2
-"""At a time in one process: each takes a core and 19 MiB."""
+"""Limit per process: each verification takes a core and 19 MiB."""
 
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyAuthenticator:
-    """Admits callers by API key. Each request reads the key's row, so a revocation holds from the next request on in every process; only the
-    outcome of Argon2 is cached, by the SHA-256 of the presented key and the hash it was compared with."""
+    """Authenticate callers by API key.
+
+    Each request reads the key's row, so a revocation takes effect with the next request in every process. Only the
+    outcome of Argon2 is cached, by the SHA-256 of the presented key and the stored hash.
+    """
 
     keys: PgApiKeys
     clock: Callable[[], float] = time.monotonic
@@ -56,7 +59,8 @@ class ApiKeyAuthenticator:
         return Principal(f"key:{key.id}", key.tenant, key.role, key.readers).for_tenant(tenant)
 
     async def _is_match(self, credential: str, key: StoredApiKey | None) -> bool:
-        """Compare with both hashes that a key can have, whether or not it has them: the time tells nothing of the key."""
+        """Verify the credential against the current and the previous hash."""
+        # Always both, with decoys for missing ones: the time must not reveal which exist.
         hashes = (key.hash if key else DECOY_HASHES[0], (key and key.previous_hash) or DECOY_HASHES[1])
         digest = hashlib.sha256(credential.encode()).digest()
         return any([await self._verify(credential, (digest, hashed)) for hashed in hashes])
@@ -80,16 +84,16 @@ class ApiKeyAuthenticator:
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyService:
-    """Creates, lists, rotates and revokes keys for a caller, who never gives more than it has. Each change commits together with its audit event."""
+    """Create, list, rotate and revoke keys that permit no more than the caller has. Each change commits with its audit event."""
 
     keys: PgApiKeys
     audit: AuditLog
     clock: Callable[[], datetime] = utc_now
 
     async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey:
-        """Raises Forbidden for more than the caller may do itself, InvalidRequest for an expiry in the past."""
+        """Create a key. Raises Forbidden if it permits more than the caller has, InvalidRequest for an expiry in the past."""
         if request.expires_at is not None and request.expires_at <= self.clock():
-            raise InvalidRequest(f"expires_at {request.expires_at.isoformat()} is in the past.", remedy="Name a later moment, or leave it out.")
+            raise InvalidRequest(f"expires_at {request.expires_at.isoformat()} is in the past.", remedy="Use a later time, or omit it.")
         readers = request.readers()
         key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
         key = ApiKey(
@@ -118,7 +122,7 @@ class ApiKeyService:
         return keys[:limit], keys[limit - 1].id if len(keys) > limit else None
 
     async def rotate(self, caller: Principal, key_id: str, request: RotationRequest, request_id: str | None = None) -> IssuedApiKey:
-        """Raises NotFound also for a key that is revoked, Forbidden."""
+        """Replace the secret of a key. Raises NotFound, also for a revoked key, and Forbidden."""
         _check_covers(caller, await self._fetch_of_tenant(caller, key_id))
         full_key = f"{KEY_PREFIX}{key_id}_{secrets.token_hex(32)}"
         key_hash = await asyncio.to_thread(HASHER.hash, full_key)
@@ -131,7 +135,7 @@ class ApiKeyService:
         return IssuedApiKey(**dict(rotated), key=full_key)
 
     async def revoke(self, caller: Principal, key_id: str, request_id: str | None = None) -> ApiKey:
-        """Raises NotFound, Forbidden."""
+        """Revoke a key. Raises NotFound and Forbidden."""
         _check_covers(caller, await self._fetch_of_tenant(caller, key_id))
         async with self.keys.changes() as changes:
             revoked = await changes.revoke(key_id)
@@ -148,7 +152,7 @@ class ApiKeyService:
 
 
 def _check_covers(caller: Principal, key: ApiKey) -> None:
-    """Raises Forbidden for a key that may do or read more than the caller: its secret would lift the caller's own limits."""
+    """Raises Forbidden for a key that permits more than the caller has: its secret would lift the caller's limits."""
     if ROLES.index(key.role) > ROLES.index(caller.role):
         raise Forbidden(
             f"A caller with role {caller.role!r} may not manage a key with role {key.role!r}.",
@@ -159,7 +163,7 @@ def _check_covers(caller: Principal, key: ApiKey) -> None:
         raise Forbidden(
             "The key could read documents that the caller may not read.",
             code="FORBIDDEN_READERS",
-            remedy="Name only a user and groups of the caller's own.",
+            remedy="Use only the caller's own user and groups.",
         )
 
 
@@ -171,9 +175,9 @@ def _verify_hash(hashed: str, credential: str) -> bool:
 
 
 def _make_refusal() -> Unauthenticated:
-    """One text for every reason: it tells nothing of which ids exist."""
+    # One text for every reason, so that it does not reveal which ids exist.
     return Unauthenticated("The API key is unknown, expired or revoked.")
 
 
 def _make_not_found(key_id: str) -> NotFound:
-    return NotFound(f"No API key {key_id!r}.", remedy="`anabranch keys list` or GET /v1/keys lists the keys of the tenant.")
+    return NotFound(f"No API key {key_id!r}.", remedy="List the tenant's keys with GET /v1/keys or `anabranch keys list`.")

@@ -1,7 +1,7 @@
-"""Approvals that the owner of a data folder gives from the command line; a request over HTTP cannot give them.
+"""Approvals of folders to watch and of settings with addresses or keys.
 
-Whoever can write to the data folder, which is 0700, owns the server: folders to watch and settings with addresses or keys are approved there. A caller of
-the API, with whatever credential, adds none.
+Only the owner of the data folder (mode 0700) can approve, from the command line; callers of the API cannot, whatever
+their credential.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ UNRESTRICTED_SECTION = "chunk."
 
 
 def approve(data_dir: Path, kind: ApprovalKind, values: Iterable[str]) -> None:
-    """Add to the approved values of the data folder."""
+    """Add values to the approvals of the data folder."""
     data_dir.mkdir(parents=True, exist_ok=True, mode=0o700)
     existing = _read_approvals(data_dir)
     merged = {**existing, kind: list(dict.fromkeys([*existing.get(kind, []), *values]))}
@@ -49,19 +49,19 @@ def find_restricted_settings(assignments: Iterable[str]) -> list[str]:
 
 
 def check_settings_approved(data_dir: Path, assignments: Sequence[str]) -> None:
-    """Raises InvalidRequest with code SETTING_NOT_APPROVED. A value is not repeated: it may be a key."""
+    """Raises InvalidRequest with code SETTING_NOT_APPROVED. The error omits values, since they may be keys."""
     if unapproved := sorted(
         {assignment.partition("=")[0].strip() for assignment in set(find_restricted_settings(assignments)) - set(load_approved(data_dir, "settings"))}
     ):
         raise InvalidRequest(
-            f"Over HTTP, {', '.join(unapproved)} cannot be set.",
+            f"Settings {', '.join(unapproved)} cannot be set over HTTP.",
             code="SETTING_NOT_APPROVED",
-            remedy="Run `anabranch reindex --set …` where the server's data folder is (--data, not --server).",
+            remedy="Run `anabranch reindex --set …` on the server's machine, with --data instead of --server.",
         )
 
 
 def load_allowed_folders(configured: Iterable[str], data_dir: Path) -> list[Path]:
-    """Folders that sources may watch, with everything below them."""
+    """Return the folders that sources may watch, with their subfolders."""
     return [Path(folder).resolve() for folder in (*configured, *load_approved(data_dir, "folders"))]
 
 

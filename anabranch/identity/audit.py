@@ -1,4 +1,4 @@
-"""Audit events: administrative acts, on their way into topic `control`."""
+"""Audit events of administrative actions, published on topic `control`."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MAX_VISITS = 4096
 
 @dataclass(frozen=True, slots=True)
 class AuditLog:
-    """Publishes what was done and by whom. Returns once the log has it; raises LogUnavailable."""
+    """Publish audit events. Methods return once the log has acknowledged the event; they raise LogUnavailable."""
 
     log: EventLog
     codec: Codec
@@ -46,7 +46,7 @@ class AuditLog:
         await self.log.append([await self.codec.encode(event, CONTROL, caller.tenant)])
 
     async def record_visit(self, caller: Principal, request_id: str | None) -> None:
-        """Record that an operator acts for another tenant: once for a while, not for every request."""
+        """Record that an operator acts for another tenant, at most once per `VISIT_INTERVAL_S`."""
         if caller.home_tenant is None:
             return
         visit, now = (caller.id, caller.tenant), self.clock()

@@ -1,4 +1,4 @@
-"""Which kind of credential a caller presents, and what is said where there is none."""
+"""Choice of the authenticator by the form of the credential."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from schemas.principals import Principal
 from services.local_token import LocalTokenAuthenticator
 
 FIRST_KEY_REMEDY = (
-    "Make the first key where the settings of this server are: `anabranch keys create --role operator`; "
-    "then send it as `Authorization: Bearer KEY`, or store it with `anabranch login --server URL`."
+    "Create the first key on the server's machine, with its settings: `anabranch keys create --role operator`. "
+    "Then send it as `Authorization: Bearer KEY`, or store it with `anabranch login --server URL`."
 )
 
 
 @dataclass(frozen=True, slots=True)
 class CredentialAuthenticator:
-    """An API key, a JSON Web Token where an issuer is configured, or the local token. The form of the credential alone decides who checks it."""
+    """Authenticate by API key, JSON Web Token (if an issuer is configured) or local token, by the credential's form."""
 
     local: LocalTokenAuthenticator
     keys: ApiKeyAuthenticator

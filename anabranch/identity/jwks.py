@@ -1,4 +1,4 @@
-"""The public keys that sign JSON Web Tokens (RFC 7517), fetched from one address and cached."""
+"""Public keys that verify JSON Web Tokens (RFC 7517), fetched from one URL and cached."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from schemas.errors import TransientError, Unauthenticated
 
 log = structlog.get_logger(__name__)
 ALGORITHMS = ("RS256", "ES256", "EdDSA")
-"""Asymmetric ones only: a public key must never serve as a shared secret (RFC 8725, section 3.1)."""
+"""Asymmetric algorithms only: a public key must never serve as a shared secret (RFC 8725, section 3.1)."""
 MAX_BYTES = 256 * 1024
 MAX_KEYS = 100
 TIMEOUT_S = 5.0
 MAX_AGE_S = 600.0
-"""After so long the keys are fetched again, so that one withdrawn by the issuer is refused."""
+"""Age after which the keys are fetched again, so that one withdrawn by the issuer is refused."""
 
 FetchJwks = Callable[[str], Awaitable[bytes]]
 
 
 async def fetch_jwks(url: str) -> bytes:
-    """Raises TransientError unless a complete answer of at most MAX_BYTES comes within TIMEOUT_S."""
+    """Fetch the key set. Raises TransientError unless at most MAX_BYTES arrive completely within TIMEOUT_S."""
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
@@ -36,12 +36,12 @@ async def fetch_jwks(url: str) -> bytes:
             client.stream("GET", url, headers={"Accept": "application/json"}) as response,
         ):
             if response.status_code != 200:
-                raise _make_unavailable_error(f"it answers {response.status_code}")
+                raise _make_unavailable_error(f"the server responded {response.status_code}")
             body = bytearray()
             async for chunk in response.aiter_bytes():
                 body += chunk
                 if len(body) > MAX_BYTES:
-                    raise _make_unavailable_error(f"it sends more than {MAX_BYTES} bytes")
+                    raise _make_unavailable_error(f"the response is larger than {MAX_BYTES} bytes")
             return bytes(body)
     except (httpx2.HTTPError, TimeoutError, OSError) as error:
         raise _make_unavailable_error(str(error) or type(error).__name__) from error
@@ -49,7 +49,7 @@ async def fetch_jwks(url: str) -> bytes:
 
 @dataclass(slots=True)
 class KeySet:
-    """Keys by `kid`. An unknown one triggers a fetch, at most one in `refresh_s`; keys that were fetched stay in use while the address does not answer."""
+    """Keys by `kid`. An unknown `kid` triggers a fetch, at most one per `refresh_s`; fetched keys stay in use during an outage."""
 
     url: str
     refresh_s: float
@@ -63,10 +63,10 @@ class KeySet:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def find(self, kid: str) -> PyJWK:
-        """Raises Unauthenticated for a key that the address does not list, TransientError where it cannot be asked."""
+        """Return the key. Raises Unauthenticated if the issuer does not list it, TransientError if the fetch failed."""
         if key := self.keys.get(kid):
             if self._is_stale() and (self._refreshing is None or self._refreshing.done()):
-                # In the background: an issuer that does not answer must not hold up callers whose key is known.
+                # In the background: an unreachable issuer must not delay callers whose key is cached.
                 self._refreshing = asyncio.create_task(self._refresh())
             return key
         await self._refresh()
@@ -94,11 +94,11 @@ class KeySet:
 
 
 def parse_jwks(body: bytes) -> dict[str, PyJWK]:
-    """Verification keys by `kid`; entries of other kinds are left out. Raises TransientError for what is no key set."""
+    """Return verification keys by `kid`, skipping other entries. Raises TransientError if the body is not a key set."""
     try:
         entries = json.loads(body)["keys"][:MAX_KEYS]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise _make_unavailable_error("it answers something else than a JSON Web Key Set") from error
+        raise _make_unavailable_error("the response is not a JSON Web Key Set") from error
     return {entry["kid"]: key for entry in entries if (key := _parse_verification_key(entry)) is not None}
 
 
@@ -114,7 +114,7 @@ def _parse_verification_key(entry: object) -> PyJWK | None:
 
 def _make_unavailable_error(reason: str) -> TransientError:
     return TransientError(
-        f"The signing keys of tokens cannot be fetched from AUTH__JWKS_URL: {reason}.",
+        f"Cannot fetch the issuer's keys from AUTH__JWKS_URL: {reason}.",
         code="JWKS_UNAVAILABLE",
-        remedy="Repeat the request later; check that the address of ANABRANCH_AUTH__JWKS_URL answers.",
+        remedy="Retry later; check that the URL in ANABRANCH_AUTH__JWKS_URL is reachable.",
     )

@@ -25,7 +25,7 @@ NAME_PATTERN = re.compile(r"[^\s\x00-\x1f\x7f]{1,200}")
 
 @dataclass(frozen=True, slots=True)
 class TokenAuthenticator:
-    """Admits callers by token. Tenant, role and groups come from claims that users cannot write."""
+    """Authenticate callers by token. Tenant, role and groups come from claims that users cannot write."""
 
     settings: AuthSettings
     keys: KeySet
@@ -35,7 +35,8 @@ class TokenAuthenticator:
         return self._to_principal(claims).for_tenant(tenant)
 
     async def _verify(self, token: str) -> Mapping[str, Any]:
-        """The key is chosen by `kid` alone, and its own algorithm holds: `jku`, `jwk` and `x5u` of the token are never read."""
+        """Verify signature and claims. Raises Unauthenticated."""
+        # The key is chosen by `kid` alone and decides the algorithm; `jku`, `jwk` and `x5u` of the token are never read.
         if len(token) > MAX_TOKEN_CHARS:
             raise Unauthenticated(f"The token is longer than {MAX_TOKEN_CHARS} characters.")
         try:
@@ -46,10 +47,10 @@ class TokenAuthenticator:
         if algorithm not in ALGORITHMS:
             raise Unauthenticated(f"The token is not signed by one of {', '.join(ALGORITHMS)}.")
         if not isinstance(kid, str):
-            raise Unauthenticated("The token names no key (`kid`).")
+            raise Unauthenticated("The token has no key id (`kid`).")
         key = await self.keys.find(kid)
         if key.algorithm_name != algorithm:
-            raise Unauthenticated("The token is signed by another algorithm than its key is for.")
+            raise Unauthenticated("The token's algorithm differs from that of its key.")
         try:
             return cast(
                 "Mapping[str, Any]",
@@ -67,16 +68,16 @@ class TokenAuthenticator:
             raise Unauthenticated(f"The token is not valid: {error}.") from error
 
     def _to_principal(self, claims: Mapping[str, Any]) -> Principal:
-        """Raises Forbidden for a token that is genuine, but whose claims give no access."""
+        """Map claims to a principal. Raises Forbidden if the claims of a genuine token give no access."""
         subject = claims["sub"]
         if not isinstance(subject, str) or not NAME_PATTERN.fullmatch(subject):
             raise Forbidden("The claim 'sub' is not a name of at most 200 characters without spaces.", code="FORBIDDEN_CLAIMS")
         tenant = _read_claim(claims, self.settings.tenant_claim)
         if not isinstance(tenant, str) or not is_valid_tenant(tenant):
             raise Forbidden(
-                f"The claim {self.settings.tenant_claim!r} names no tenant.",
+                f"The claim {self.settings.tenant_claim!r} is not a valid tenant.",
                 code="FORBIDDEN_CLAIMS",
-                remedy="Let the issuer write the tenant there, or name the claim that holds it in ANABRANCH_AUTH__TENANT_CLAIM.",
+                remedy="Configure the issuer to set this claim, or set ANABRANCH_AUTH__TENANT_CLAIM to the claim with the tenant.",
             )
         role = _read_claim(claims, self.settings.role_claim)
         if role is not None and role not in ROLES:
@@ -89,7 +90,7 @@ class TokenAuthenticator:
 
 
 def _read_claim(claims: Mapping[str, Any], path: str) -> Any:
-    """The value at a dotted path, or None."""
+    """Return the value at a dotted path, or None."""
     value: Any = claims
     for name in path.split("."):
         value = value.get(name) if isinstance(value, Mapping) else None

@@ -1,4 +1,4 @@
-"""Settings of ingress that keep a worker from starting."""
+"""Validation of ingress settings before a worker starts."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ SOURCES_VARIABLE = "ANABRANCH_INGEST__SOURCES"
 
 
 def check_ingress_settings(settings: Settings) -> None:
-    """Raises ConfigurationError where others can write on `raw` and nothing says who may, or where topics of producers cannot be bound to them."""
+    """Raises ConfigurationError if other programs can write to `raw` without an allowlist, or topics cannot be bound to producers."""
     topics, sources = settings.ingest.topics, settings.ingest.sources
     if topics and settings.log_kind != "kafka":
         raise ConfigurationError(
-            f"ingest.topics names {', '.join(topics)}, and the log is a Postgres table, which no broker guards",
+            f"Producer topics {', '.join(topics)} in ingest.topics need Kafka, but the log is a Postgres table.",
             code="NEEDS_KAFKA",
-            remedy="Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS, or take ANABRANCH_INGEST__TOPICS out.",
+            remedy="Set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS, or remove ANABRANCH_INGEST__TOPICS.",
         )
     unlisted_sources = sorted({source for source_names in topics.values() for source in source_names} - sources.keys())
     if unlisted_sources and "*" not in sources:
         raise ConfigurationError(
-            f"ingest.topics names sources that may write for no tenant: {', '.join(unlisted_sources)}",
+            f"Sources in ingest.topics have no tenant: {', '.join(unlisted_sources)}.",
             code="BAD_SETTING",
-            remedy=f"Name each in {SOURCES_VARIABLE} too.",
+            remedy=f"Add each to {SOURCES_VARIABLE}.",
         )
     is_embedded = settings.log_kind == "postgres" and (settings.mode == "embedded" or resolve_embedded_root(settings).exists())
     if not sources and not is_embedded:
         raise ConfigurationError(
-            f"{SOURCES_VARIABLE} is not set, and other programs can write on topic `raw` of this log or database",
+            f"{SOURCES_VARIABLE} is not set, but other programs can write to topic `raw` of this log or database.",
             code="SOURCES_REQUIRED",
-            remedy=f"""Name each producer and its tenants, such as {SOURCES_VARIABLE}='{{"https://crm.example": ["default"]}}'; '{{"*": ["default"]}}' admits any """
-            """source for tenant default, '{"*": []}' none but the API and declared sources.""",
+            remedy=f"""Map each producer to its tenants: {SOURCES_VARIABLE}='{{"https://crm.example": ["default"]}}'. """
+            """'{"*": ["default"]}' admits any source for tenant default; '{"*": []}' only the API and declared sources.""",
         )

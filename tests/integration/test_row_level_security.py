@@ -236,7 +236,7 @@ async def test_doctor_names_granted_tables_without_row_level_security(database: 
         ):
             await owner.execute(spoil)
             status, detail, _ = await fetch_doctor_finding(settings)
-            assert status == "fail" and f"every row of {name}:" in detail
+            assert status == "fail" and f"row-level security is off for {name}:" in detail
             await owner.execute(mend)
             assert (await fetch_doctor_finding(settings))[0] == "pass"
     finally:
