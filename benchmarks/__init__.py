@@ -1,1 +1,4 @@
-"""Measurements as ratios against a bound of the same run. Each prints JSON; what they gave is in docs/measurements.md."""
+"""Benchmarks that report ratios against a bound measured in the same run.
+
+Each prints JSON. The results are in docs/measurements.md.
+"""

@@ -1,4 +1,4 @@
-"""A raw binary COPY of what the pipeline wrote: the bound that its speed is a share of."""
+"""The bound of ingestion speed: a binary COPY of the rows that the pipeline wrote."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ INPUT_COLUMNS = "select column_name from information_schema.columns where table_
 
 
 async def copy_seconds(pool: Pool, table: str, source: str, *, like: str, target: str) -> float:
-    """Of the rows of `source` into a new table like another one, generated columns computed anew; `table` names the columns."""
+    """Return the seconds to copy the rows of `source` into a new table like `like`.
+
+    Generated columns are recomputed. `table` determines the columns.
+    """
     columns = [row["column_name"] for row in await pool.fetch(INPUT_COLUMNS, table)]
     rows = [tuple(row) for row in await pool.fetch(f"select {', '.join(columns)} from {source}")]
     await pool.execute(f"create table {target} (like {like} including all)")

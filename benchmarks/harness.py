@@ -1,4 +1,4 @@
-"""The real pipeline over an embedded Postgres of its own, in this process, thrown away afterwards."""
+"""Run the real pipeline in this process, over a temporary embedded Postgres."""
 
 from __future__ import annotations
 
@@ -49,13 +49,13 @@ class BenchmarkPipeline:
             await self.worker.storage.log.append(documents[start : start + 200])
 
     async def load(self, documents: Sequence[Record]) -> None:
-        """Into an empty database, no faster than they become searchable."""
+        """Append documents no faster than they become searchable."""
         for start in range(0, len(documents), 500):
             await self.push(documents[start : start + 500])
             await self.wait_until_searchable(min(len(documents), start + 500))
 
     async def wait_until_searchable(self, count: int, *, poll_s: float = 0.02) -> None:
-        """Wait until so many documents are visible or buried."""
+        """Wait until `count` documents are visible or dead letters."""
         query = "select (select count(*) from visible) + (select count(distinct log_offset) from dead_letters)"
         while await self.worker.storage.pool.fetchval(query) < count:
             if self.failures:
@@ -65,7 +65,10 @@ class BenchmarkPipeline:
 
 @asynccontextmanager
 async def run_pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **settings: Any) -> AsyncIterator[BenchmarkPipeline]:
-    """`maintenance_s` is how often deltas are folded and indexes looked after; a bulk load wants its vector index afterwards."""
+    """Start the pipeline.
+
+    `maintenance_s` is the interval of maintenance; a bulk load builds its vector index afterwards.
+    """
     silence_logs()
     with tempfile.TemporaryDirectory(prefix="anabranch-bench-") as folder:
         Path(folder).chmod(0o755)
@@ -78,7 +81,7 @@ async def run_pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **s
                 bench = BenchmarkPipeline(pipeline_settings, server.dsn, worker)
                 worker_task = asyncio.create_task(worker.run())
                 worker_task.add_done_callback(
-                    lambda task: bench.failures.append(task.exception() or RuntimeError("the worker ended")) if not task.cancelled() else None
+                    lambda task: bench.failures.append(task.exception() or RuntimeError("the worker stopped")) if not task.cancelled() else None
                 )
                 yield bench
                 worker_task.cancel()
@@ -89,7 +92,7 @@ async def run_pipeline(overrides: Overrides, *, maintenance_s: float = 20.0, **s
 
 @asynccontextmanager
 async def serve_api(bench: BenchmarkPipeline, overrides: Overrides) -> AsyncIterator[httpx2.AsyncClient]:
-    """The API over HTTP, in this process."""
+    """Serve the API over HTTP from this process."""
     token = secrets.token_urlsafe(32)
     settings = override_settings(bench.settings, [f"api.token={token}"])
     async with prepare_api(settings, bench.dsn, overrides=overrides) as services:
@@ -108,7 +111,7 @@ async def serve_api(bench: BenchmarkPipeline, overrides: Overrides) -> AsyncIter
 
 
 def silence_logs() -> None:
-    """One log line a document is no part of what is measured, as a log file would take it."""
+    """Log only warnings, to stderr, since logging is not part of the measurement."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.WARNING), logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
 
@@ -123,7 +126,7 @@ async def make_text_records(texts: Iterable[str], prefix: str = "doc") -> list[R
 
 
 def make_synthetic_texts(documents: int, words: int, seed: int = 7) -> list[str]:
-    """Texts of words drawn by Zipf's law."""
+    """Make texts of words drawn from a Zipf distribution."""
     import numpy as np
 
     ranks = np.random.default_rng(seed).zipf(1.3, size=(documents, words)) % VOCABULARY
@@ -145,7 +148,7 @@ def print_report(figures: dict[str, Any]) -> None:
 
 
 def run_benchmark(measure: Callable[..., Awaitable[dict[str, Any]]], description: str | None, **numbers: int) -> None:
-    """A measurement as a program: its numbers are options of their names, with these defaults."""
+    """Run a measurement as a program. `numbers` are its integer options with their defaults."""
     parser = argparse.ArgumentParser(description=description)
     for name, default in numbers.items():
         parser.add_argument(f"--{name}", type=int, default=default)

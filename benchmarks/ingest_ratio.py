@@ -1,4 +1,4 @@
-"""Ingest with the local models against the bare engines: parse and embed, same threads, same batches, no OCR.
+"""Ingestion with the local models compared to the engines alone: same threads, same batches, no OCR.
 
 python -m benchmarks.ingest_ratio PATH/TO/cuad --passages 1000 --pdfs 5
 """
@@ -35,7 +35,7 @@ BATCH = 32
 
 
 def load_documents(folder: Path, passages: int, pdfs: int) -> list[tuple[str, str, str | None, bytes]]:
-    """Name, media type, title and bytes."""
+    """Return name, media type, title and bytes of each document."""
     with (folder / "corpus.jsonl").open() as lines:
         rows = [json.loads(line) for _, line in zip(range(passages), lines, strict=False)]
     texts = [(f"{row['id']}.txt", "text/plain", row["title"], row["text"].encode()) for row in rows]
@@ -44,7 +44,10 @@ def load_documents(folder: Path, passages: int, pdfs: int) -> list[tuple[str, st
 
 
 async def time_engines(input_files: Sequence[tuple[str, str, str | None, bytes]], embedder: E5Embedder, folder: Path) -> tuple[float, int]:
-    """Seconds of the engines alone, one document after the other, chunks embedded in batches."""
+    """Return the seconds of the engines alone, and the number of chunks.
+
+    Documents are processed one after the other, chunks in batches.
+    """
     ocr = RapidOcr()
     texts: list[str] = []
     async with LocalParser(ocr, workers=min(2, os.cpu_count() or 1)) as parser:

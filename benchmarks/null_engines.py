@@ -1,4 +1,4 @@
-"""Engines that cost next to nothing, so that a measurement shows everything else."""
+"""Engines without cost, so that a benchmark measures everything else."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ CHILD_WORDS = 150
 
 
 class NullParser:
-    """Text as it is, as one paragraph."""
+    """Parses the text as a single paragraph."""
 
     fingerprint = "null"
 
@@ -33,7 +33,7 @@ class NullParser:
 
 
 class FlatEmbedder:
-    """A vector that depends on the text's hash alone."""
+    """Derives a vector from the text's hash."""
 
     fingerprint, model, dimension, state_dimension = "flat", "flat", 384, 0
 
@@ -49,7 +49,7 @@ class FlatEmbedder:
 
 
 class WordChunker:
-    """One parent, children of 150 words."""
+    """Makes one parent with children of 150 words."""
 
     fingerprint = "words"
 

@@ -1,4 +1,4 @@
-"""The whole pipeline with null engines against a raw binary COPY of the same input columns into the same tables with the same indexes.
+"""The pipeline with null engines compared to a binary COPY into the same tables with the same indexes.
 
 python -m benchmarks.pipeline_ratio --documents 2000 --words 1200
 """
@@ -37,13 +37,16 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
 
 
 async def time_copy(bench: BenchmarkPipeline) -> float:
-    """Seconds that COPY takes for the rows that the pipeline made, generated columns computed anew, into empty tables with the same indexes."""
+    """Return the seconds to COPY the pipeline's rows into empty tables.
+
+    The tables have the same indexes and generated columns.
+    """
     pool = bench.worker.storage.pool
     return sum([await copy_seconds(pool, table, table, like=await find_partition(pool, table), target=f"bench_{table}") for table in TABLES])
 
 
 async def find_partition(pool: Any, table: str) -> str:
-    """The partition of the live generation, or the table itself where it has none."""
+    """Return the partition of the live generation, or the table itself if it is not partitioned."""
     partition = await pool.fetchval("select inhrelid::regclass::text from pg_inherits where inhparent = $1::regclass", table)
     return str(partition or table)
 

@@ -1,4 +1,4 @@
-"""A rebuild from the log against a raw binary COPY of the same input columns and the build of the same indexes, in the same run.
+"""A rebuild from the log compared to a binary COPY of the same rows and the build of the same indexes.
 
 python -m benchmarks.rebuild_ratio --documents 2000 --words 1200
 """
@@ -27,7 +27,7 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
     async with run_pipeline(overrides, maintenance_s=3600) as bench:
         await bench.push(records)
         await bench.wait_until_searchable(documents)
-        # Until the last reader has finished: the graph follows the words.
+        # The graph stages finish after the documents have become searchable.
         await asyncio.sleep(5)
         phases, build = await time_rebuild(bench)
         pool = bench.worker.storage.pool
@@ -49,7 +49,7 @@ async def measure(documents: int, words: int) -> dict[str, Any]:
 
 
 async def time_rebuild(bench: BenchmarkPipeline) -> tuple[dict[str, float], GenerationBuild]:
-    """Seconds of each phase until it can answer."""
+    """Return the seconds of each phase until the generation is built."""
     worker = bench.worker
     phases: dict[str, float] = {}
     last_change = time.perf_counter()
@@ -68,7 +68,7 @@ async def time_rebuild(bench: BenchmarkPipeline) -> tuple[dict[str, float], Gene
 
 
 async def time_copy_and_indexes(pool: Pool, generation: str) -> tuple[float, float]:
-    """Seconds of COPY into tables that have only their primary keys, and of the other indexes afterwards; generated columns are computed anew."""
+    """Return the seconds of COPY into tables with only primary keys, and of building the other indexes."""
     copies = [await copy_seconds(pool, table, f"{table}_{generation}", like=table, target=f"{table}_raw") for table in PARTITIONED_TABLES]
     with Timer() as timer:
         async with pool.acquire() as connection:

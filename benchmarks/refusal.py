@@ -1,9 +1,10 @@
-"""How well refusal tells questions that the documents answer from near misses, by the rule in use and by the reranker's score alone.
+"""How well refusals separate answerable questions from near misses.
 
-    python -m benchmarks.refusal                      our own questions: English and Portuguese, also across languages
-    python -m benchmarks.refusal PATH/TO/faquad …     retrieval test sets with every second document left out
+    python -m benchmarks.refusal                      own questions: English and Portuguese, also across languages
+    python -m benchmarks.refusal PATH/TO/faquad …     retrieval test sets without every second document
 
-Near misses are about a document and not answered by any. `hidden` are answered questions whose document is filtered out.
+Measures the rule in use and the reranker's score alone. Near misses are about a document but not answered
+by any. `hidden` are answerable questions whose document is filtered out.
 """
 
 from __future__ import annotations
@@ -35,7 +36,11 @@ from streams.submission import build_raw_record
 
 @dataclass(frozen=True, slots=True)
 class ScoredQuestion:
-    """`margin` is how far the best passage lies above its threshold, `alone` the same by the best score and the engine's threshold."""
+    """A question with its distance from refusal.
+
+    `margin` is the best passage's distance from its threshold. `score_margin` uses only the best score and
+    the engine's threshold.
+    """
 
     is_answerable: bool
     split: str
@@ -81,7 +86,7 @@ async def _score_labeled(stack: EphemeralStack, question: RefusalQuestion, filte
 
 
 async def _ingest_files(stack: EphemeralStack, paths: Sequence[Path]) -> None:
-    """Returns once all are searchable; a file's name becomes its external id."""
+    """Ingest files and wait until all are searchable. The file name becomes the external id."""
     codec = Codec()
     for path in paths:
         content = Content(base64=base64.b64encode(path.read_bytes()).decode())
@@ -93,7 +98,7 @@ async def _ingest_files(stack: EphemeralStack, paths: Sequence[Path]) -> None:
 
 
 async def measure_test_set(path: Path, max_questions: int) -> dict[str, Any]:
-    """Answered are questions with a relevant document that was kept."""
+    """Measure a test set. Questions are answerable if a relevant document was ingested."""
     retrieval_set = read_retrieval_set(path)
     ingested_documents = retrieval_set.documents[::2]
     async with start_ephemeral_stack(Settings()) as stack:
@@ -130,7 +135,7 @@ def summarize(scored: Sequence[ScoredQuestion]) -> dict[str, Any]:
 
 
 def _measure_separation(scored: Sequence[ScoredQuestion], value: Callable[[ScoredQuestion], float]) -> dict[str, float | None]:
-    """`value` is negative where the question is refused."""
+    """Measure how well `value` separates the questions. It is negative if the question is refused."""
     return {
         "auc": compute_auc(
             [value(question) for question in scored if question.is_answerable], [value(question) for question in scored if not question.is_answerable]
@@ -146,7 +151,7 @@ def _ratio(scored: Sequence[ScoredQuestion], answerable: bool, predicate: Callab
 
 
 def compute_auc(positive: Sequence[float], negative: Sequence[float]) -> float | None:
-    """Area under the ROC curve: the chance that one of the first scores above one of the second, ties half."""
+    """Return the area under the ROC curve, with ties counted half."""
     if not positive or not negative:
         return None
     positives, negatives = np.array(positive)[:, None], np.array(negative)[None, :]
@@ -160,7 +165,7 @@ async def measure(folders: Sequence[Path], max_questions: int) -> list[dict[str,
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folders", type=Path, nargs="*")
-    parser.add_argument("--questions", type=int, default=200, help="of a test set, spread over it")
+    parser.add_argument("--questions", type=int, default=200, help="Number of questions per test set, evenly spaced.")
     arguments = parser.parse_args()
     silence_logs()
     for figures in asyncio.run(measure(arguments.folders, arguments.questions)):

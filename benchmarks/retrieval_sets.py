@@ -1,8 +1,9 @@
-"""Test sets through the real pipeline once each, then asked by words alone and by all channels, with a paired bootstrap interval of the gain.
+"""Retrieval quality on test sets: lexical search compared to all channels, with a paired bootstrap
+interval.
 
     python -m benchmarks.retrieval_sets PATH/TO/faquad PATH/TO/cuad …
 
-`anabranch eval retrieval PATH [--channels lexical] [--profile rrf]` gives the same figures one at a time.
+`anabranch eval retrieval PATH [--channels lexical] [--profile rrf]` reports one configuration at a time.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ def main() -> None:
         choices=[configuration for configuration in CONFIGURATIONS if configuration not in COMPARED_CONFIGURATIONS],
         action="append",
         default=[],
-        help="ask in this way too",
+        help="Also measure this configuration.",
     )
     arguments = parser.parse_args()
     silence_logs()

@@ -1,6 +1,8 @@
-"""`/v1/search` over HTTP against the slowest single channel's SQL, both p95, over 100k chunks with a fixed-vector embedder and no reranker; reranked beside it.
+"""Latency of `/v1/search` over HTTP compared to the SQL of the slowest channel, both p95, over 100k chunks.
 
-python -m benchmarks.search_latency --documents 12500 --questions 200
+Uses a fixed-vector embedder and no reranker; reranked latency is reported separately.
+
+    python -m benchmarks.search_latency --documents 12500 --questions 200
 """
 
 from __future__ import annotations
@@ -30,7 +32,7 @@ TENANT, K = "default", 100
 
 
 def draw_queries(texts: Sequence[str], count: int) -> list[str]:
-    """Six words of one document each."""
+    """Draw six words from one document for each query."""
     rng = random.Random(11)
     return [" ".join(rng.sample(rng.choice(texts).split(), 6)) for _ in range(count)]
 
@@ -46,7 +48,7 @@ def compute_quantiles(ms: Sequence[float]) -> dict[str, float]:
 
 
 async def measure_channels(bench: BenchmarkPipeline, queries: Sequence[str], vector: Any) -> dict[str, dict[str, float]]:
-    """Each channel's SQL alone, one question at a time."""
+    """Measure each channel's SQL alone, one question at a time."""
     pool = await open_pool(bench.dsn, size=4, name="benchmark")
     latencies_ms: dict[str, list[float]] = {"lexical": [], "semantic": [], "graph": []}
     try:
@@ -107,7 +109,7 @@ async def measure(documents: int, questions: int) -> dict[str, Any]:
 
 
 class StatefulEmbedder(FlatEmbedder):
-    """With token states, drawn anew for each passage, for the reranker to read."""
+    """Adds random token states to each passage, as input for the reranker."""
 
     state_dimension = 64
 
@@ -126,7 +128,7 @@ class StatefulEmbedder(FlatEmbedder):
 
 
 class FixedEmbedder:
-    """The same answer for every question: the model's time is not what is measured."""
+    """Returns the same query embedding for every question, to exclude the model's time."""
 
     def __init__(self, inner: FlatEmbedder, query: QueryEmbedding) -> None:
         self.inner, self.query = inner, query

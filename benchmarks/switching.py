@@ -1,7 +1,9 @@
-"""Two generations of 100k chunks while fifty questions a second are asked over HTTP: how long a switch, a rollback and a drop take, and whether any question fails.
-The drop meets a transaction that has read the other generation and stays open.
+"""Duration of a switch, a rollback and a drop of a generation under load, and the questions that fail.
 
-python -m benchmarks.switching --documents 12500
+Two generations of 100k chunks serve fifty questions per second over HTTP. The drop runs against an open
+transaction that has read the other generation.
+
+    python -m benchmarks.switching --documents 12500
 """
 
 from __future__ import annotations
@@ -26,33 +28,33 @@ from sql.derived_tables import PARTITIONED_TABLES
 from sql.generations import PgGenerations
 from sql.pool import connect
 
-PER_SECOND, MOST = 50, 16
+REQUESTS_PER_S, MAX_IN_FLIGHT = 50, 16
 N_SWITCHES = 5
 
 
 @dataclass
 class LoadGenerator:
-    """Fifty a second, whether or not those before have been answered, as long as no more than `MOST` are under way."""
+    """Sends fifty requests per second, independent of responses, with at most `MAX_IN_FLIGHT` in flight."""
 
     client: httpx2.AsyncClient
     queries: Sequence[str]
     in_flight: set[asyncio.Task[None]] = field(default_factory=set)
     latencies_ms: list[float] = field(default_factory=list)
     answers: Counter[str] = field(default_factory=Counter)
-    """By the generation that they name, or by what went wrong."""
+    """Responses by generation or by error."""
     n_skipped: int = 0
 
     async def run(self) -> None:
         number, next_start = 0, time.perf_counter()
         while True:
-            if len(self.in_flight) < MOST:
+            if len(self.in_flight) < MAX_IN_FLIGHT:
                 task = asyncio.create_task(self._send(self.queries[number % len(self.queries)]))
                 self.in_flight.add(task)
                 task.add_done_callback(self.in_flight.discard)
                 number += 1
             else:
                 self.n_skipped += 1
-            next_start += 1 / PER_SECOND
+            next_start += 1 / REQUESTS_PER_S
             await asyncio.sleep(max(0.0, next_start - time.perf_counter()))
 
     async def _send(self, text: str) -> None:
@@ -96,14 +98,14 @@ def summarize_load(generator: LoadGenerator) -> dict[str, Any]:
 
 
 async def time_post(client: httpx2.AsyncClient, path: str) -> float:
-    """Seconds that the request took."""
+    """Return the seconds that the request took."""
     with Timer() as timer:
         (await client.post(f"/v1/generations/{path}", json={})).raise_for_status()
     return timer.seconds
 
 
 async def measure_switches(client: httpx2.AsyncClient, queries: Sequence[str], name: str) -> dict[str, Any]:
-    """There and back. It ends where it began."""
+    """Promote and roll back repeatedly, ending with the original generation."""
     promote_s, rollback_s = [], []
     async with generate_load(client, queries) as generator:
         for _ in range(N_SWITCHES):

@@ -1,4 +1,4 @@
-"""From the log's word that an upload is there to the moment it is searchable: one page of 500 words, everything warm and idle.
+"""Time from the append of an upload to its visibility: one page of 500 words on a warm, idle system.
 
 python -m benchmarks.upload_latency [--null] [--repeats 40]
 """
@@ -24,7 +24,7 @@ PROSE = Path(__file__).parents[1] / "samples" / "source" / "annual-report-2025.m
 
 
 def make_pages(count: int, words: int) -> list[str]:
-    """Different pages of the same prose: its sentences, shuffled."""
+    """Make different pages from the shuffled sentences of one text."""
     sentences = [sentence for sentence in re.split(r"(?<=[.?!])\s+", PROSE.read_text()) if "|" not in sentence and "#" not in sentence]
     return [_make_page(random.Random(seed), sentences, words) for seed in range(count)]
 
@@ -61,7 +61,7 @@ async def measure_upload(bench: BenchmarkPipeline, record: list[Any], count: int
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--repeats", type=int, default=40)
-    parser.add_argument("--null", action="store_true", help="null engines in place of the local models")
+    parser.add_argument("--null", action="store_true", help="Use null engines instead of the local models.")
     arguments = parser.parse_args()
     print_report(asyncio.run(measure(arguments.repeats, arguments.null)))
 

@@ -1,1 +1,1 @@
-"""Is it good? Test sets, metrics, reports. Takes `ingest` and `ask` as callables."""
+"""Evaluation: test sets, metrics and reports. Ingestion and search are passed in as callables."""

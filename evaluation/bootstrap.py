@@ -1,4 +1,4 @@
-"""Whether one ranking is better than another, or was lucky: the paired bootstrap (Efron and Tibshirani 1993, chapter 16)."""
+"""The paired bootstrap test of the difference between two rankings (Efron and Tibshirani 1993, chapter 16)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ SAMPLES = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Interval:
-    """Mean difference (b − a) over the queries both have, and the percentile interval around it."""
+    """Mean difference (b − a) over the shared queries, with its percentile interval."""
 
     difference: float
     low: float
@@ -21,7 +21,7 @@ class Interval:
 
 
 def paired_interval(a: Mapping[str, float], b: Mapping[str, float], *, level: float = 0.95, seed: int = 0) -> Interval:
-    """Raises ValueError when the two share no query."""
+    """Return the interval of the difference. Raises ValueError if the runs share no query."""
     shared_queries = sorted(a.keys() & b.keys())
     if not shared_queries:
         raise ValueError("the two runs share no query")

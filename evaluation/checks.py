@@ -1,4 +1,7 @@
-"""Unit tests of a transcription in the manner of olmOCR-bench: a text present or absent, two texts in order, a table cell with its neighbours."""
+"""Checks of a transcription, as in olmOCR-bench.
+
+A text is present or absent, two texts are in order, or a table cell has certain neighbors.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +21,7 @@ def compute_pass_rate(checks: Sequence[Mapping[str, Any]], markdown: str) -> flo
 
 
 def passes_check(check: Mapping[str, Any], markdown: str) -> bool:
-    """Raises ValueError for a type of check that is not known."""
+    """Return whether the transcription passes. Raises ValueError for an unknown type of check."""
     match check["type"]:
         case "present":
             return _find_text(check, check["text"], markdown) is not None
@@ -30,11 +33,14 @@ def passes_check(check: Mapping[str, Any], markdown: str) -> bool:
         case "table":
             return has_cell(markdown, check)
         case check_type:
-            raise ValueError(f"no check is called {check_type!r}")
+            raise ValueError(f"unknown type of check {check_type!r}")
 
 
 def _find_text(check: Mapping[str, Any], expected_text: str, markdown: str) -> int | None:
-    """Where the text stands, with at most `max_diffs` edits; `first_n` and `last_n` narrow the search to that many characters."""
+    """Return the offset of the text, with at most `max_diffs` edits.
+
+    `first_n` and `last_n` limit the search to that many characters.
+    """
     text, expected_text = _normalize(check, markdown), _normalize(check, expected_text)
     text = text[: check["first_n"]] if check.get("first_n") else text
     text = text[-check["last_n"] :] if check.get("last_n") else text

@@ -1,4 +1,4 @@
-"""One generation against another on the same questions: the report of `generations compare`."""
+"""Compare two generations on the same questions: the report of `generations compare`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evaluation.report import compute_percentiles
 
 TOP_K = 10
 RESULT_DEPTH = 50
-"""Results that are asked for: what is judged may lie below the first ten."""
+"""Results to request per question, since judged passages may rank below the first ten."""
 N_WORST = 10
 SCHEMA_VERSION = 1
 SIDES = ("A", "B")
@@ -23,7 +23,10 @@ SIDES = ("A", "B")
 
 @dataclass(frozen=True, slots=True)
 class SideResult:
-    """What one generation made of a question. `grades` are the judgements of the question on its own chunks."""
+    """One generation's response to a question.
+
+    `grades` are the question's judgements, mapped to its chunks.
+    """
 
     passages: Sequence[RankedPassage]
     is_refused: bool
@@ -38,7 +41,7 @@ class ComparedQuestion:
     id: str
     query: str
     source: str
-    """golden, real or feedback."""
+    """`golden`, `real` or `feedback`."""
     a: SideResult
     b: SideResult
     run_id: UUID | None = None
@@ -49,13 +52,13 @@ class ComparedQuestion:
 
     @property
     def is_judged(self) -> bool:
-        """Something relevant is known in both."""
+        """Whether both generations have a relevant judgement."""
         return all(any(grade > 0 for grade in side.grades.values()) for side in (self.a, self.b))
 
 
 @dataclass(frozen=True, slots=True)
 class FailedQuestion:
-    """A question that could not be asked, and why."""
+    """A question that failed, and why."""
 
     query: str
     code: str
@@ -64,7 +67,7 @@ class FailedQuestion:
 
 @dataclass(frozen=True, slots=True)
 class JudgementCounts:
-    """How many there are, and how many of them each generation has a chunk for."""
+    """The number of judgements, and how many each generation has a chunk for."""
 
     total: int
     mapped: Mapping[str, int]
@@ -83,7 +86,10 @@ def build_comparison_report(
     index_bytes: Mapping[str, int],
     failures: Mapping[str, FailedQuestion],
 ) -> dict[str, Any]:
-    """`failed` goes by the questions' ids, for a text may be asked more than once; differences are B − A."""
+    """Build the report. Differences are B − A.
+
+    `failures` are keyed by question id, since a text may occur more than once.
+    """
     question_judgements = [question for question in questions if question.is_judged]
     values = {
         name: {side: {entry.id: measure(entry.sides[side]) for entry in question_judgements} for side in SIDES} for name, measure in COMPARISON_MEASURES.items()
@@ -94,7 +100,7 @@ def build_comparison_report(
         "queries": len(questions),
         "judged_queries": len(question_judgements),
         "sources": {source: sum(entry.source == source for entry in questions) for source in ("golden", "real", "feedback")},
-        "failed": {entry: asdict(failure) for entry, failure in failures.items()},
+        "failed": {question_id: asdict(failure) for question_id, failure in failures.items()},
         "overlap@10": _mean([_compute_overlap(entry) for entry in questions]),
         "rank_moves": _summarize_moves(questions),
         "metrics": {side: {name: _mean(list(values[name][side].values())) for name in COMPARISON_MEASURES} for side in SIDES},
@@ -116,7 +122,10 @@ def _compute_overlap(question: ComparedQuestion) -> float:
 
 
 def _summarize_moves(questions: Sequence[ComparedQuestion]) -> dict[str, Any]:
-    """Of the passages in A's first ten: how many stayed, rose, fell or left B's first ten, and by how many ranks those that are in both moved on average."""
+    """Count the passages of A's first ten that stayed, rose, fell or left B's first ten.
+
+    `mean_distance` is the mean change of rank of the passages that are in both.
+    """
     moves = [b - a for question in questions for a, b in match_passages(question.a.passages[:TOP_K], question.b.passages[:TOP_K])]
     n_passages = sum(len(question.a.passages[:TOP_K]) for question in questions)
     counts = {"same": sum(move == 0 for move in moves), "up": sum(move < 0 for move in moves), "down": sum(move > 0 for move in moves)}
@@ -142,7 +151,7 @@ def _compute_interval(sides: Mapping[str, Mapping[str, float]]) -> dict[str, Any
 
 
 def _select_worst(questions: Sequence[ComparedQuestion], ndcg: Mapping[str, Mapping[str, float]]) -> list[ComparedQuestion]:
-    """Those that lost by the judgements, then those of which least is left."""
+    """Select the questions that lost most by the judgements, then those with the least overlap."""
 
     def order(question: ComparedQuestion) -> tuple[float, float, str]:
         ndcg_change = ndcg["B"][question.id] - ndcg["A"][question.id] if question.id in ndcg["A"] else 0.0

@@ -1,4 +1,4 @@
-"""What a comparison of two generations is asked with: questions, where from, and what is known of their answers."""
+"""The request to compare two generations: questions and known judgements."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from schemas.questions import Channel, Filters, QueryText
 from schemas.timestamps import Timestamp
 from schemas.values import Value
 
-EXPECTED_FORMAT = 'One JSON object a line: {"query": "…", "judgements": [{"external_id": "…", "quote": "…", "grade": 3}]}.'
+EXPECTED_FORMAT = 'Write one JSON object per line: {"query": "…", "judgements": [{"external_id": "…", "quote": "…", "grade": 3}]}.'
 
 
 class CharacterSpan(Value):
@@ -25,56 +25,60 @@ class CharacterSpan(Value):
 
 
 class GoldenJudgement(Value):
-    """A passage by its quote, by its place, or both; with neither, the document as a whole."""
+    """A judged passage, given by quote, by character range, or both; without either, the whole document."""
 
-    external_id: str | None = Field(None, description="of a document without one, its source URI or file name")
-    document_id: UUID | None = None
-    revision: int | None = Field(None, description="that the place was read in; with a quote it may have changed since")
-    span: CharacterSpan | None = None
-    quote: str | None = Field(None, min_length=1, max_length=MAX_QUOTE_CHARS)
+    external_id: str | None = Field(None, description="External id of the document. For a document without one, its source URI or file name.")
+    document_id: UUID | None = Field(None, description="Id of the document, instead of `external_id`.")
+    revision: int | None = Field(None, description="Revision that the character range refers to. A quote may have moved since.")
+    span: CharacterSpan | None = Field(None, description="Character range of the passage.")
+    quote: str | None = Field(None, min_length=1, max_length=MAX_QUOTE_CHARS, description="Text of the passage.")
     grade: Grade = 1
 
     @model_validator(mode="after")
     def check_document_named(self) -> Self:
         if self.external_id is None and self.document_id is None:
-            raise ValueError("external_id or document_id must be given")
+            raise ValueError("set external_id or document_id")
         return self
 
 
 class GoldenQuestion(BaseModel):
+    """A question with known judgements."""
+
     model_config = ConfigDict(extra="forbid")
 
-    query: QueryText
-    judgements: list[GoldenJudgement] = Field(default=[], max_length=1000)
-    language: str | None = None
-    filters: Filters = Filters()
-    channels: list[Channel] | None = Field(None, min_length=1)
+    query: QueryText = Field(description="The question.")
+    judgements: list[GoldenJudgement] = Field(default=[], max_length=1000, description="Relevant and irrelevant passages.")
+    language: str | None = Field(None, description="Language of the question as a BCP 47 tag. Detected if omitted.")
+    filters: Filters = Field(Filters(), description="Conditions that the documents must match.")
+    channels: list[Channel] | None = Field(None, min_length=1, description="Search only these channels.")
 
 
 class ComparisonRequest(BaseModel):
-    """Golden questions, and those that were asked between `since` and `until`."""
+    """Compare with golden questions, and with real questions asked between `since` and `until`."""
 
     model_config = ConfigDict(extra="forbid")
 
-    golden: list[GoldenQuestion] = Field(default=[], max_length=5000)
-    since: Timestamp | None = Field(None, description="of the real questions, and of the feedback whose judgements count; UTC where no zone is given")
-    until: Timestamp | None = None
-    queries: int = Field(200, ge=0, le=5000, description="real questions at most, the latest first")
-    answers: bool = Field(False, description="let the chat model answer as well, which costs its tokens; without, the ranking and refusals are compared")
-    profile: str | None = Field(None, description="in place of the one that was asked with")
+    golden: list[GoldenQuestion] = Field(default=[], max_length=5000, description="Questions with known judgements.")
+    since: Timestamp | None = Field(None, description="Start of the period for real questions and feedback. UTC if no time zone is given.")
+    until: Timestamp | None = Field(None, description="End of the period.")
+    queries: int = Field(200, ge=0, le=5000, description="Maximum number of real questions, the latest first.")
+    answers: bool = Field(
+        False, description=("Also write answers with the chat model, at the cost of its tokens. Otherwise only ranking and refusals are compared.")
+    )
+    profile: str | None = Field(None, description="Profile to use instead of the one of each question.")
 
 
 class ComparisonBody(ComparisonRequest):
-    a: str = Field(description="generation that is compared with")
-    b: str = Field(description="generation that is compared")
+    a: str = Field(description="Generation to compare with.")
+    b: str = Field(description="Generation to compare.")
 
 
 def read_golden(path: Path) -> list[GoldenQuestion]:
-    """Raises InvalidRequest that names the line."""
+    """Read golden questions. Raises InvalidRequest with the line number."""
     try:
         lines = path.read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise InvalidRequest(f"{path} cannot be read: {error}", code="NOT_A_TEST_SET", remedy=EXPECTED_FORMAT) from error
+        raise _invalid_format(f"Cannot read {path}: {error}") from error
     return [_parse_question(line, f"{path.name} line {number}") for number, line in enumerate(lines, 1) if line.strip()]
 
 
@@ -82,9 +86,13 @@ def _parse_question(line: str, location: str) -> GoldenQuestion:
     try:
         return GoldenQuestion.model_validate(json.loads(line))
     except json.JSONDecodeError as error:
-        raise InvalidRequest(f"{location} is no JSON: {error.msg}", code="NOT_A_TEST_SET", remedy=EXPECTED_FORMAT) from error
+        raise _invalid_format(f"{location} is not valid JSON: {error.msg}.") from error
     except ValidationError as error:
-        raise InvalidRequest(f"{location}: {format_validation_errors(error)}", code="NOT_A_TEST_SET", remedy=EXPECTED_FORMAT) from error
+        raise _invalid_format(f"{location}: {format_validation_errors(error)}.") from error
+
+
+def _invalid_format(detail: str) -> InvalidRequest:
+    return InvalidRequest(detail, code="NOT_A_TEST_SET", remedy=EXPECTED_FORMAT)
 
 
 def format_validation_errors(error: ValidationError, max_errors: int = 5) -> str:

@@ -1,6 +1,7 @@
-"""Measures of rankings of which only some is judged: what nobody judged is left out (condensed lists: Sakai, Alternatives to Bpref, SIGIR 2007).
+"""Metrics of partially judged rankings, computed over condensed lists, without unjudged passages.
 
-Graded nDCG with the grade as gain and discount log2(rank + 1), as trec_eval's ndcg_cut computes it.
+Sakai, Alternatives to Bpref, SIGIR 2007. Graded nDCG has the grade as gain and the discount log2(rank + 1),
+as trec_eval's ndcg_cut computes it.
 """
 
 from __future__ import annotations
@@ -13,13 +14,13 @@ from evaluation.ranking_overlap import RankedPassage
 
 
 def list_judged_units(ranked: Sequence[RankedPassage], grades: Mapping[UUID, int]) -> list[UUID]:
-    """Parents that were judged, and documents that were judged as a whole, in the order in which they are first met."""
+    """Return the judged parents, and the documents judged as a whole, in order of first occurrence."""
     units = (unit for passage in ranked for unit in (passage.parent_id, passage.document_id) if unit in grades)
     return list(dict.fromkeys(units))
 
 
 def compute_judged_share(ranked: Sequence[RankedPassage], grades: Mapping[UUID, int]) -> float:
-    """Of the passages that were found."""
+    """Return the share of passages that are judged."""
     n_judged = sum(passage.parent_id in grades or passage.document_id in grades for passage in ranked)
     return n_judged / len(ranked) if ranked else 0.0
 
@@ -30,7 +31,7 @@ def graded_ndcg(k: int, units: Sequence[UUID], grades: Mapping[UUID, int]) -> fl
 
 
 def graded_reciprocal_rank(k: int, units: Sequence[UUID], grades: Mapping[UUID, int]) -> float:
-    """The reciprocal rank of the first with a grade of 1 or more."""
+    """Return the reciprocal rank of the first unit with a grade of 1 or more."""
     return next((1 / rank for rank, unit in enumerate(units[:k], 1) if grades[unit] > 0), 0.0)
 
 

@@ -1,4 +1,4 @@
-"""Parsing and OCR against ground truth."""
+"""Evaluate parsing and OCR against ground truth."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ from evaluation.text_metrics import cell_recall, character_error_rate, normalize
 from schemas.errors import AnabranchError
 
 Transcribe = Callable[[TestFile], Awaitable[str]]
-"""A file → its Markdown. Raises AnabranchError for one that cannot be read."""
+"""Converts a file to Markdown. Raises AnabranchError for an unreadable file."""
 Clock = Callable[[], datetime]
 Scores = dict[str, float]
 
 
 async def evaluate_documents(path: Path, transcribe: Transcribe, *, clock: Clock) -> dict[str, Any]:
-    """The report of `eval documents`. A file that fails is measured as empty text and carries its error. Raises InvalidRequest for a folder of another shape."""
+    """Build the report of `eval documents`. Raises InvalidRequest for an invalid folder.
+
+    A file that fails is scored as empty text and reported with its error.
+    """
     return build_documents_report([await _evaluate_file(file, transcribe, clock) for file in read_documents_set(path)])
 
 
@@ -41,7 +44,7 @@ async def _evaluate_file(file: TestFile, transcribe: Transcribe, clock: Clock) -
 
 
 def score_file(file: TestFile, markdown: str) -> Scores:
-    """By the kind of ground truth; nothing where there is none or it is of a kind that is not known."""
+    """Return the scores for the file's kind of ground truth; none if it has none or the kind is unknown."""
     scorer = _SCORERS.get(file.truth_kind or "")
     if file.truth is None or scorer is None:
         return {}

@@ -1,4 +1,4 @@
-"""Files with ground truth in a folder: `manifest.jsonl`, `files/`, `ground_truth/`."""
+"""A test set of files with ground truth: `manifest.jsonl`, `files/` and `ground_truth/`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,11 @@ from schemas.errors import InvalidRequest
 
 @dataclass(frozen=True, slots=True)
 class TestFile:
-    """`truth_kind` says what the ground truth is: exact-text, reference-ocr-text, reference-markdown, table-cells, table-csv, unit-tests; None without one."""
+    """A file with its ground truth.
+
+    `truth_kind` is exact-text, reference-ocr-text, reference-markdown, table-cells, table-csv, unit-tests
+    or None.
+    """
 
     __test__ = False
 
@@ -26,15 +30,15 @@ class TestFile:
 
 
 def read_documents_set(folder: Path) -> list[TestFile]:
-    """Raises InvalidRequest, naming what is missing."""
+    """Read the test set. Raises InvalidRequest if the folder is invalid."""
     try:
         lines = (folder / "manifest.jsonl").read_text(encoding="utf-8").splitlines()
         return [_parse_file(folder, json.loads(line)) for line in lines if line.strip()]
     except (OSError, json.JSONDecodeError, KeyError) as error:
         raise InvalidRequest(
-            f"{folder} is no set of documents: {error}",
+            f"{folder} is not a document test set: {error}",
             code="NOT_A_TEST_SET",
-            remedy="The folder needs manifest.jsonl, one line a file: {file, mime, kinds, ground_truth, ground_truth_kind}.",
+            remedy=("Add manifest.jsonl with one line per file: {file, mime, kinds, ground_truth, ground_truth_kind}."),
         ) from error
 
 

@@ -1,7 +1,9 @@
-"""Judgements on the chunks of a generation: a place that was judged belongs to the parent chunk that holds most of it.
+"""Map judgements to the parent chunks of a generation.
 
-A quote is looked for where it was read; then, as a revision or a parser may have moved it, nearest to that; then without regard to case and white space;
-then by the best partial alignment (at least 90 of 100 by Levenshtein's ratio), in texts that are not too long for that.
+A judged range belongs to the parent chunk that overlaps it most. A quote is searched for at its original
+offset, then at the nearest offset (a revision or a parser may have moved it), then ignoring case and white
+space, and finally by the best partial alignment (at least 90 of 100 by Levenshtein's ratio) in texts that
+are short enough.
 """
 
 from __future__ import annotations
@@ -15,14 +17,14 @@ from rapidfuzz import fuzz
 
 MIN_SIMILARITY = 90.0
 MAX_ALIGNED_CHARS = 200_000
-"""Characters of a text that is aligned at most."""
+"""Longer texts are not aligned."""
 MIN_ALIGNED_QUOTE_CHARS = 20
-"""Characters of a quote from which on a near one is taken for it."""
+"""Shorter quotes are not aligned."""
 
 
 @dataclass(frozen=True, slots=True)
 class JudgementTarget:
-    """What somebody judged; neither place nor quote: the document as a whole."""
+    """A judged passage; without range and quote, the whole document."""
 
     document_id: UUID
     revision: int | None
@@ -41,7 +43,10 @@ class CandidateParent:
 
 @dataclass(frozen=True, slots=True)
 class CandidateDocument:
-    """A document as one generation shows it. `as_judged`: its texts are made as those in which places without a quote were read."""
+    """A document in one generation.
+
+    `is_text_as_judged` says that its text was produced as when ranges without a quote were judged.
+    """
 
     document_id: UUID
     revision: int
@@ -51,11 +56,11 @@ class CandidateDocument:
 
 
 Grades = dict[UUID, int]
-"""Parent chunk, or document that was judged as a whole → grade."""
+"""Grade by parent chunk, or by document for a document judged as a whole."""
 
 
 def map_judgement(target: JudgementTarget, document: CandidateDocument | None) -> UUID | None:
-    """The parent that was judged, or the document; None where the generation has nothing of the kind."""
+    """Return the judged parent or document, or None if the generation has neither."""
     if document is None:
         return None
     if target.quote is None and target.char_start is None:
@@ -65,7 +70,7 @@ def map_judgement(target: JudgementTarget, document: CandidateDocument | None) -
 
 
 def map_judgements(targets: Sequence[JudgementTarget], documents: Mapping[UUID, CandidateDocument]) -> tuple[Grades, int]:
-    """Grades of what could be found, the highest of each; and how many judgements could."""
+    """Return the highest grade of each judged unit, and the number of judgements that were mapped."""
     grades: Grades = {}
     n_mapped = 0
     for target in targets:
@@ -77,7 +82,7 @@ def map_judgements(targets: Sequence[JudgementTarget], documents: Mapping[UUID, 
 
 
 def locate_judgement(target: JudgementTarget, document: CandidateDocument) -> tuple[int, int] | None:
-    """Where in the document's text."""
+    """Return the judged range in the document's text."""
     start, end = target.char_start or 0, target.char_end or 0
     if target.quote is None:
         is_same_text = document.is_text_as_judged and target.revision in (None, document.revision) and start < end <= len(document.text)
@@ -104,7 +109,7 @@ def _find_approximate(quote: str, text: str) -> tuple[int, int] | None:
 
 
 def _pick_nearest(spans: Iterator[tuple[int, int]], near_offset: int) -> tuple[int, int] | None:
-    return min(spans, key=lambda place: abs(place[0] - near_offset), default=None)
+    return min(spans, key=lambda span: abs(span[0] - near_offset), default=None)
 
 
 def _find_best_parent(span: tuple[int, int], parents: Sequence[CandidateParent]) -> UUID | None:

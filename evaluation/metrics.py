@@ -1,6 +1,7 @@
-"""Measures of a ranking: nDCG, MRR, recall. Relevance is binary; ties are the ranking's own business.
+"""Ranking metrics: nDCG, MRR, recall. Relevance is binary; the order of ties is the ranking's.
 
-nDCG after Järvelin and Kekäläinen (2002) with gain 1 and discount log2(rank + 1), as trec_eval's ndcg_cut computes it for binary judgements.
+nDCG after Järvelin and Kekäläinen (2002) with gain 1 and discount log2(rank + 1), as trec_eval's ndcg_cut
+computes it for binary judgements.
 """
 
 from __future__ import annotations
@@ -37,10 +38,10 @@ MEASURES: Mapping[str, Measure] = {
 
 
 def measure_queries(run: Run, relevant: Mapping[str, Collection[str]], measure: Measure) -> dict[str, float]:
-    """Each judged query's value; one that the run does not answer counts 0."""
+    """Return the value of each judged query. A query without results has the value 0."""
     return {query: measure([item for item, _ in run.get(query, ())], relevant_ids) for query, relevant_ids in relevant.items() if relevant_ids}
 
 
 def measure_run(run: Run, relevant: Mapping[str, Collection[str]]) -> dict[str, float]:
-    """Means over the judged queries of every measure, to four places."""
+    """Return the mean of every measure over the judged queries, rounded to four places."""
     return {name: round(fmean(measure_queries(run, relevant, measure).values() or [0.0]), 4) for name, measure in MEASURES.items()}

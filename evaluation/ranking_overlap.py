@@ -1,4 +1,7 @@
-"""How far two rankings agree when their passages are cut differently: two are the same where half of the shorter one lies in the other."""
+"""Overlap of two rankings whose passages are cut differently.
+
+Two passages match if half of the shorter one is contained in the other.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,11 @@ MIN_OVERLAP = 0.5
 
 @dataclass(frozen=True, slots=True)
 class RankedPassage:
-    """A passage of a ranking, in its document's text. `words` instead where the two texts were made differently, so that places say nothing."""
+    """A passage of a ranking, by its range in the document's text.
+
+    `words` replace the range if the two texts were produced differently, so that offsets are not
+    comparable.
+    """
 
     parent_id: UUID
     document_id: UUID
@@ -21,7 +28,10 @@ class RankedPassage:
 
 
 def match_passages(a: Sequence[RankedPassage], b: Sequence[RankedPassage]) -> list[tuple[int, int]]:
-    """Ranks from 0 in both; each passage once, the better ones of `a` first."""
+    """Return the ranks, from 0, of matching passages in both.
+
+    Matches each passage once, in the order of `a`.
+    """
     unmatched = dict(enumerate(b))
     matches = []
     for rank, passage in enumerate(a):
@@ -33,13 +43,13 @@ def match_passages(a: Sequence[RankedPassage], b: Sequence[RankedPassage]) -> li
 
 
 def compute_overlap(a: Sequence[RankedPassage], b: Sequence[RankedPassage]) -> float:
-    """Share of the longer ranking that both have; 1 for two that found nothing."""
+    """Return the share of the longer ranking that both have; 1 for two empty rankings."""
     max_length = max(len(a), len(b))
     return len(match_passages(a, b)) / max_length if max_length else 1.0
 
 
 def compute_similarity(first: RankedPassage, second: RankedPassage) -> float:
-    """0 to 1."""
+    """Return the overlap of two passages, from 0 to 1."""
     if first.document_id != second.document_id:
         return 0.0
     if first.words or second.words:

@@ -1,4 +1,4 @@
-"""Reports as JSON: the shapes of `eval retrieval` and `eval documents`."""
+"""Reports of `eval retrieval` and `eval documents` as JSON."""
 
 from __future__ import annotations
 
@@ -40,8 +40,10 @@ def compute_percentiles(values: Sequence[float]) -> dict[str, float | None]:
 
 
 def build_documents_report(files: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """`kinds` are means over the files of each kind of ground truth, `document_kinds` over those of each kind of document (a file may be of several).
-    A file that failed was measured as empty text and counts."""
+    """Build the report: means over the files of each kind of ground truth and of each kind of document.
+
+    A file may have several kinds of document. A failed file counts as empty text.
+    """
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     document_kinds: dict[str, list[Mapping[str, Any]]] = {}
     for file in files:

@@ -1,4 +1,4 @@
-"""A test set through the real pipeline: ingest it, ask all its queries, measure."""
+"""Evaluate retrieval through the real pipeline: ingest a test set, run its queries, compute metrics."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from evaluation.retrieval_set import RetrievalSet, TestDocument, read_retrieval_
 from schemas.questions import Channel
 
 Ingest = Callable[[Sequence[TestDocument]], Awaitable[None]]
-"""Takes every document in and returns when all are searchable; the id becomes the external id."""
+"""Ingests documents and returns when all are searchable. The document's id becomes its external id."""
 SearchDocuments = Callable[[str, Sequence[Channel] | None], Awaitable[Sequence[tuple[str, float]]]]
-"""A question and the channels to ask (None: all) → (external id, score), best first."""
+"""Searches a question in the given channels (None: all). Returns (external id, score), best first."""
 Clock = Callable[[], datetime]
 
 
 async def evaluate_retrieval(
     path: Path, ingest: Ingest, search: SearchDocuments, *, channels: Sequence[Channel] | None, clock: Clock, profile: str = "default"
 ) -> tuple[dict[str, Any], Run]:
-    """The report of `eval retrieval` and the run it was measured on. Raises InvalidRequest for a folder of another shape. Queries are asked one after the
-    other, so that a latency is one question's."""
+    """Build the report of `eval retrieval`, and return it with the run.
+
+    Raises InvalidRequest for an invalid folder.
+
+    Queries run one after the other, so that each latency is that of a single query.
+    """
     test_set = read_retrieval_set(path)
     started_at = clock()
     await ingest(test_set.documents)

@@ -1,4 +1,4 @@
-"""A retrieval test set in a folder: `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`, and `meta.json` where there is one."""
+"""A retrieval test set: `corpus.jsonl`, `queries.jsonl`, `qrels.tsv`, and optionally `meta.json`."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 from schemas.errors import InvalidRequest
 
-_EXPECTED_FORMAT = "The folder needs corpus.jsonl ({id, title, text} a line), queries.jsonl ({id, text} a line) and qrels.tsv (query-id, corpus-id, score)."
+_EXPECTED_FORMAT = "The folder needs corpus.jsonl (lines of {id, title, text}), queries.jsonl (lines of {id, text}) and qrels.tsv (query-id, corpus-id, score)."
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +32,7 @@ class TestQuery:
 
 @dataclass(frozen=True, slots=True)
 class RetrievalSet:
-    """`relevant` holds per query the documents with a score of 1 or more; pairs that are not listed are not relevant."""
+    """`relevant` has the documents with a score of 1 or more by query. Unlisted pairs are not relevant."""
 
     name: str
     language: str | None
@@ -42,7 +42,7 @@ class RetrievalSet:
 
 
 def read_retrieval_set(folder: Path) -> RetrievalSet:
-    """Raises InvalidRequest, naming the file and line that does not fit."""
+    """Read the test set. Raises InvalidRequest with the file and line."""
     meta = _read_meta(folder / "meta.json")
     documents = tuple(_parse_document(line, location) for location, line in _read_lines(folder / "corpus.jsonl"))
     queries = tuple(
@@ -67,7 +67,7 @@ def _read_lines(path: Path) -> Iterator[tuple[str, Mapping[str, Any]]]:
             try:
                 yield location, json.loads(line)
             except json.JSONDecodeError as error:
-                raise _format_error(f"{location} is no JSON: {error.msg}") from error
+                raise _invalid_format(f"{location} is not valid JSON: {error.msg}.") from error
 
 
 def _read_relevant(path: Path) -> dict[str, dict[str, int]]:
@@ -75,7 +75,7 @@ def _read_relevant(path: Path) -> dict[str, dict[str, int]]:
     for number, line in enumerate(_read_text(path).splitlines()[1:], 2):
         parts = line.split("\t")
         if len(parts) != 3 or not parts[2].strip().lstrip("-").isdigit():
-            raise _format_error(f"{path.name} line {number} is not query-id, corpus-id, score with tabs between")
+            raise _invalid_format(f"{path.name} line {number} is not query-id, corpus-id and score separated by tabs.")
         if int(parts[2]) >= 1:
             relevant.setdefault(parts[0], {})[parts[1]] = int(parts[2])
     return relevant
@@ -85,14 +85,14 @@ def _read_text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:
-        raise _format_error(f"{path} cannot be read: {error.strerror}") from error
+        raise _invalid_format(f"Cannot read {path}: {error.strerror}.") from error
 
 
 def _require_field(line: Mapping[str, Any], name: str, location: str) -> Any:
     if name not in line:
-        raise _format_error(f"{location} has no {name!r}")
+        raise _invalid_format(f"{location} has no field {name!r}.")
     return line[name]
 
 
-def _format_error(detail: str) -> InvalidRequest:
+def _invalid_format(detail: str) -> InvalidRequest:
     return InvalidRequest(detail, code="NOT_A_TEST_SET", remedy=_EXPECTED_FORMAT)

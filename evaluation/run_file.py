@@ -1,4 +1,4 @@
-"""TREC run files: `query Q0 document rank score tag`, one line a document."""
+"""TREC run files: one line `query Q0 document rank score tag` per document."""
 
 from __future__ import annotations
 
@@ -11,7 +11,11 @@ _MIN_SCORE_GAP = 1e-6
 
 
 def write_run(path: Path, run: Run, tag: str) -> None:
-    """Scores fall strictly, so that tools which sort by score alone see the same order. White space in an id becomes `_`: the format has no way to keep it."""
+    """Write a run with strictly decreasing scores, so that tools that sort only by score see the same
+    order.
+
+    White space in ids becomes `_`, since the format cannot represent it.
+    """
     lines = (line for query, ranked in run.items() for line in _format_lines(query, ranked, tag))
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 

@@ -1,4 +1,4 @@
-"""Tables of a Markdown text as grids, and whether a cell has the neighbours that a check expects."""
+"""Parse the tables of a Markdown text into grids, and find cells by their neighbors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _HTML_CELL = re.compile(r"<(t[dh])\b[^<>]*>((?:(?!<t[dh]\b).)*?)</\1>", re.DOTAL
 
 
 def parse_tables(markdown: str) -> list[Grid]:
-    """Pipe tables and HTML tables, rows of cell texts; spanned cells are not repeated."""
+    """Return pipe tables and HTML tables as rows of cell texts. Spanned cells are not repeated."""
     tables: list[Grid] = []
     rows: Grid = []
     for line in [*markdown.splitlines(), ""]:
@@ -69,7 +69,7 @@ NEIGHBORS: Mapping[str, FindNeighbors] = {
 
 
 def has_cell(markdown: str, check: Mapping[str, object]) -> bool:
-    """Whether some table has the check's cell with every neighbour that it names."""
+    """Return whether any table has the check's cell with all given neighbors."""
     expected_cell = normalize_cell(str(check["cell"]))
     expected_neighbors = {side: normalize_cell(str(check[side])) for side in NEIGHBORS if check.get(side)}
     return any(

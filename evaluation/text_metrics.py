@@ -1,6 +1,7 @@
-"""How much of a text was read: error rates by Levenshtein distance, words, table cells.
+"""Text metrics: error rates by Levenshtein distance, word overlap, cell recall.
 
-Texts are compared as words in a row: Unicode NFKC, white space closed up, Markdown's own marks taken out, since they are not on the page.
+Texts are compared after Unicode NFKC normalization, without Markdown syntax (which is not on the page) and
+with single spaces.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ _WORD = re.compile(r"\w+")
 
 
 def strip_markdown(text: str) -> str:
-    """The words of a Markdown text as they would stand on the page, one space between."""
+    """Return the words of a Markdown text as they appear on the page, separated by single spaces."""
     text = _DELIMITER_ROW.sub(" ", _TAG.sub(" ", _LINK.sub(r"\1", text)))
     text = _LINE_MARK.sub(" ", text).replace("\\|", "\0").replace("|", " ").replace("\0", "|")
     text = re.sub(r"\\([\\`*_{}\[\]()#+\-.!<>~$&])", r"\1", re.sub(r"(?<!\\)(?:\*{1,3}|__|`+|~~)", "", text))
@@ -33,7 +34,10 @@ def normalize_text(text: str) -> str:
 
 
 def character_error_rate(truth: str, text: str) -> float:
-    """Edits a character of the truth; above 1 for a text that is much too long. 0 for two empty texts, 1 for an empty truth and some text."""
+    """Return the edits per character of the truth. Exceeds 1 for texts that are much too long.
+
+    Returns 0 if both texts are empty, and 1 if only the truth is.
+    """
     return _error_rate(truth, text)
 
 
@@ -52,14 +56,17 @@ def tokenize(text: str) -> list[str]:
 
 
 def word_f1(truth: str, text: str) -> float:
-    """Harmonic mean of precision and recall over the two bags of words; order does not count."""
+    """Return the harmonic mean of precision and recall over bags of words. Word order is ignored."""
     expected, actual = Counter(tokenize(truth)), Counter(tokenize(text))
     n_shared = (expected & actual).total()
     return 2 * n_shared / (expected.total() + actual.total()) if expected or actual else 1.0
 
 
 def cell_recall(truth: Sequence[str], cells: Sequence[str]) -> float:
-    """Share of the true cells (those with text) whose text is a cell's text; each found cell serves once. Case, white space and Markdown's marks do not count."""
+    """Return the share of the non-empty true cells that occur among the cells, each matched once.
+
+    Case, white space and Markdown syntax are ignored.
+    """
     expected = Counter(key for cell in truth if (key := normalize_cell(cell)))
     actual = Counter(key for cell in cells if (key := normalize_cell(cell)))
     return (expected & actual).total() / expected.total() if expected else 1.0

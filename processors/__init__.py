@@ -1,4 +1,4 @@
-"""The write side: one stage a file, each `project` and `react`."""
+"""The write side: one module per stage, each with `project`, `react` or both."""
 
 from __future__ import annotations
 
@@ -23,5 +23,5 @@ STAGES: tuple[Stage, ...] = (
 
 
 def get_stage_versions() -> dict[str, int]:
-    """Each stage's version, as it enters `how`."""
+    """Return the version of each stage, which is part of the pipeline fingerprint."""
     return {stage.name: stage.version for stage in STAGES}

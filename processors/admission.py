@@ -1,7 +1,8 @@
-"""What a producer may say: for which tenants, under which source, with which numbers, and of whose documents.
+"""Authorization of producers: tenants, sources, sequence numbers and document ownership.
 
-`ce_source` is a claim. Events of our own API and sources are known by their signature; what others claim is bound by settings and, where each has a topic of its
-own, by the broker's ACLs.
+`ce_source` is only a claim. Events of the API and of sources of this system are verified by signature.
+Claims of other producers are restricted by settings and, for producers with a dedicated topic, by the
+broker's ACLs.
 """
 
 from __future__ import annotations
@@ -19,12 +20,15 @@ from streams.topics import RAW
 
 
 def check_producer(event: Event[IngressData], ports: StagePorts) -> None:
-    """Raises PermanentError unless the producer may write for the tenant, under this source, on this topic, with this epoch and step."""
+    """Raise PermanentError unless the producer may write this event.
+
+    Checks the tenant, the source, the topic, the epoch and the step.
+    """
     if event.is_ours:
         return
     if event.source.startswith(OWN_SOURCE_PREFIX):
         raise PermanentError(
-            f"source {event.source!r} is reserved for events that this system signs",
+            f"Source {event.source!r} is reserved for signed events of this system.",
             code="FORGED_SOURCE",
             remedy=f"Choose a ce_source that does not begin with {OWN_SOURCE_PREFIX!r}.",
         )
@@ -34,21 +38,25 @@ def check_producer(event: Event[IngressData], ports: StagePorts) -> None:
 
 
 async def check_owner(event: Event[IngressData], document_id: UUID, ports: StagePorts) -> None:
-    """Raises PermanentError where the document came by another source, and this one has no permission to change it."""
+    """Raise PermanentError if another source owns the document and this one may not change it."""
     changeable_sources = _resolve_changeable_sources(event, ports.limits)
     if ANY_SOURCE not in changeable_sources:
         _check_owner_allowed(event, document_id, await _require_owners(ports).fetch_owner(event.data.tenant, document_id), changeable_sources)
 
 
 async def take_ownership(event: Event[IngressData], document_id: UUID, ports: StagePorts) -> None:
-    """A document belongs to the source of its newest revision. Of two sources that begin one at once the first owns it. Raises as `check_owner`."""
+    """Make the source of the newest revision the owner of the document.
+
+    The first of two sources that claim a new document at once becomes its owner. Raises like `check_owner`.
+    """
     changeable_sources = _resolve_changeable_sources(event, ports.limits)
     owner = await _require_owners(ports).claim_ownership(event.data.tenant, document_id, event.source, changeable_sources)
     _check_owner_allowed(event, document_id, owner, {event.source})
 
 
 def _resolve_changeable_sources(event: Event[IngressData], limits: IngressLimits) -> frozenset[str]:
-    """The sources whose documents the event may change. The API checks its callers itself: a writer may change every document of its tenant."""
+    """Return the sources whose documents the event may change."""
+    # The API checks permissions itself: a writer may change every document of its tenant.
     if event.is_ours and event.source == API_SOURCE:
         return frozenset({ANY_SOURCE})
     return limits.takeover_by_source.get(event.source, frozenset()) | {event.source}
@@ -57,9 +65,9 @@ def _resolve_changeable_sources(event: Event[IngressData], limits: IngressLimits
 def _check_owner_allowed(event: Event[IngressData], document_id: UUID, owner: str | None, allowed_sources: Collection[str]) -> None:
     if owner is not None and owner not in allowed_sources:
         raise PermanentError(
-            f"document {document_id} came by another source than {event.source!r}",
+            f"Document {document_id} belongs to another source than {event.source!r}.",
             code="FOREIGN_DOCUMENT",
-            remedy="Send it by the source that it came by, or through the API; ANABRANCH_INGEST__TAKEOVER grants a source the documents of others.",
+            remedy=("Send it from the owning source or through the API, or let this source change documents of others with ANABRANCH_INGEST__TAKEOVER."),
         )
 
 
@@ -68,33 +76,33 @@ def _check_topic(event: Event[IngressData], limits: IngressLimits) -> None:
     bound_topics = {name for name, sources in limits.sources_by_topic.items() if event.source in sources}
     if (topic in limits.sources_by_topic and topic not in bound_topics) or (topic == RAW and bound_topics):
         raise PermanentError(
-            f"source {event.source!r} may not write on topic {topic!r}",
+            f"Source {event.source!r} may not write to topic {topic!r}.",
             code="FORBIDDEN_TOPIC",
-            remedy="ANABRANCH_INGEST__TOPICS binds topics to sources; each producer writes on its own topic.",
+            remedy="Write to the topic that ANABRANCH_INGEST__TOPICS assigns to the source.",
         )
 
 
 def _check_tenant(event: Event[IngressData], limits: IngressLimits) -> None:
     if event.data.tenant not in limits.tenants_by_source.get(event.source, limits.tenants_by_source.get(ANY_SOURCE, frozenset())):
         raise PermanentError(
-            f"source {event.source!r} may not write for tenant {event.data.tenant!r}",
+            f"Source {event.source!r} may not write for tenant {event.data.tenant!r}.",
             code="FORBIDDEN_TENANT",
-            remedy="Name the source and its tenants in ANABRANCH_INGEST__SOURCES.",
+            remedy="List the source and its tenants in ANABRANCH_INGEST__SOURCES.",
         )
 
 
 def _check_numbers(event: Event[IngressData], ports: StagePorts) -> None:
-    """Above the declared epoch, or as a correction, an event would stand behind everything that its document's owner can still send."""
+    # An epoch above the declared one, or a step, would outrank every event that the document's owner can still send.
     declared_epoch = ports.source_epochs.get(event.source, 1)
     if event.step or (event.epoch is not None and event.epoch > declared_epoch):
         forbidden_field = f"ce_sequencestep {event.step}" if event.step else f"ce_sequenceepoch {event.epoch} (declared: {declared_epoch})"
         raise PermanentError(
-            f"source {event.source!r} may not send {forbidden_field}",
+            f"Source {event.source!r} may not set {forbidden_field}.",
             code="FORBIDDEN_SEQUENCE",
-            remedy="Leave it out; `anabranch source reset` declares a new epoch, under which the numbers of the source begin anew.",
+            remedy="Omit it. To restart the numbers of the source, declare a new epoch with `anabranch source reset`.",
         )
 
 
 def _require_owners(ports: StagePorts) -> DocumentOwners:
-    assert ports.owners is not None, "stage `receive` runs with owners"
+    assert ports.owners is not None, "stage `receive` requires owners"
     return ports.owners

@@ -1,6 +1,8 @@
-"""What a switch made searchable. A generation that is being built says nothing of documents; those that only the new one shows are told once it answers.
+"""Publish the outcomes of documents that a promotion made searchable.
 
-It projects nothing: stage control does."""
+A generation that is being built publishes no outcomes. Revisions that only the new generation shows are
+announced when it becomes live. This stage projects nothing, since stage `control` projects the same topic.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ from streams.topics import CONTROL
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    """Other decisions pass."""
+    """Announce the newly visible revisions of promotions. Other decisions are ignored."""
     return [
         emission
         for pending_event in pending_events
@@ -23,7 +25,7 @@ async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> li
 
 
 async def _announce_newly_visible(event: Event[GenerationPromoted], ports: StagePorts) -> list[Emission]:
-    assert ports.generation_switches is not None, "a worker that hosts this stage knows what is visible"
+    assert ports.generation_switches is not None, "stage `announce` requires generation switches"
     if event.data.previous is None:
         return []
     return [
@@ -37,7 +39,7 @@ async def _announce_newly_visible(event: Event[GenerationPromoted], ports: Stage
                 source=revision.source,
                 chunks_count=revision.n_chunks,
             ),
-            # As whoever had completed it would have said it.
+            # The id that the completing stage would have used, so that the outcome is published once.
             id_parts=("outcome", DocumentIndexed.name, str(revision.accepted_id)),
         )
         for revision in await ports.generation_switches.fetch_newly_visible(event.data.generation, event.data.previous)

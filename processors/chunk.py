@@ -1,4 +1,4 @@
-"""Markdown to parents and children. Projects the text of the revision."""
+"""Split Markdown into parent and child chunks. Projects the text of the revision."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from streams.topics import CHUNKED, OCR_DONE
 VERSION = 1
 MAX_PART_CHILDREN = 64
 MAX_PART_BYTES = 400_000
-"""Bytes of one part at most, so that its event stays well under the log's limit."""
+"""Keeps the event of a part well under the log's record limit."""
 SPAN_BYTES = 100
 
 
@@ -50,6 +50,7 @@ async def _chunk_transcript(pending_event: PendingEvent, ports: StagePorts) -> l
         return [make_superseded_outcome(pending_event)]
     data: DocumentTranscribed = pending_event.event.data
     transcript = await load_transcript(data, ports.blobs)
+    # Chunking a long text takes long enough to block the event loop.
     if len(transcript.markdown) > 20_000:
         parents = await asyncio.to_thread(ports.chunker.chunk, data.document_id, data.title, transcript)
     else:
@@ -76,7 +77,11 @@ async def _chunk_transcript(pending_event: PendingEvent, ports: StagePorts) -> l
 
 
 def pack_parts(parents: Sequence[ParentChunk]) -> list[list[ParentChunk]]:
-    """Parts of at most 64 children. A parent with more is repeated in each part that holds some of them; a document without text has one part without chunks."""
+    """Pack parents into parts of at most 64 children.
+
+    A parent with more children is repeated in each part that has some of them. A document without text has
+    one part without chunks.
+    """
     parts: list[list[ParentChunk]] = [[]]
     n_children = part_bytes = 0
     for split_parent in (split_parent for parent in parents for split_parent in _split_parent(parent)):
@@ -95,7 +100,7 @@ def _estimate_child_bytes(child: ChildChunk) -> int:
 
 
 def _count_text_bytes(*texts: str) -> int:
-    """As JSON writes them, near enough: UTF-8, whatever the script."""
+    """Return the approximate size in JSON, which is UTF-8 in any script."""
     return sum(len(text.encode()) for text in texts)
 
 

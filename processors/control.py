@@ -1,4 +1,4 @@
-"""Project decisions into their tables: generations, which of them is live, sources, receipts of erasure, and audit events."""
+"""Project generations, sources, erasures and audit events into their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was buried, and what was dealt with, into the table that lists it."""
+"""Project dead letters and their resolutions into their table."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def project(event: Event[EventDeadLettered | DeadLetterClosed]) -> Iterable[Row]
         yield DeadLetterClosedRow(data.event_id, data.stage, data.generation, data.how, data.reason, data.closed_at)
         return
     if event.time is None:
-        raise MalformedEvent("a burial has no ce_time")
+        raise MalformedEvent("The dead letter has no ce_time.")
     yield DeadLetterRow(
         event_id=data.event_id,
         stage=data.stage,

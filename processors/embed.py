@@ -1,4 +1,4 @@
-"""Chunks to vectors. Projects parents and children."""
+"""Compute the vectors of chunks. Projects parent and child chunks."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def project(event: Event[DocumentChunked]) -> Iterable[Row]:
 
 @dataclass(frozen=True, slots=True)
 class _CachedEmbedding:
-    """What the memo keeps of one chunk: the vector's bytes, its packed states, and the two background scores."""
+    """A chunk's entry in the engine result cache: vector bytes, packed token states and background scores."""
 
     vector: bytes
     states: bytes
@@ -91,7 +91,7 @@ class _CachedEmbedding:
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    """All chunks of the group are asked for in one go: memo first, the rest in one call; the engine batches."""
+    """Embed all chunks of the group with one cache lookup and one engine call. The engine batches."""
     emissions = [emission for pending_event in pending_events for emission in make_final_outcomes(pending_event)]
     current_events = [pending_event for pending_event in pending_events if pending_event.status is not ClaimStatus.SUPERSEDED]
     embeddings = iter(
@@ -112,12 +112,12 @@ def _list_children(data: DocumentChunked) -> list[ChildChunk]:
 
 
 def build_embedding_text(child: ChildChunk) -> str:
-    """What a chunk's vector is made of: title and headings, then its text."""
+    """Return the text that is embedded: title and headings, then the chunk."""
     return f"{child.prefix}\n{child.text}" if child.prefix else child.text
 
 
 def make_embedding_key(tenant: str, document_id: UUID, child: ChildChunk, engine: str) -> MemoKey:
-    """What an embedder of this fingerprint is asked about one chunk."""
+    """Return the cache key of a chunk's embedding by the engine with this fingerprint."""
     return build_memo_key(tenant, document_id, engine, build_embedding_text(child).encode())
 
 

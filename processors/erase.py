@@ -1,4 +1,4 @@
-"""Requests for erasure carried out. It projects nothing: the receipt is a fact, which stage control projects."""
+"""Carry out requests for erasure. Projects nothing: stage `control` projects the receipt."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from streams.topics import CONTROL
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    """Other decisions pass."""
+    """Erase the subject of each request. Other decisions are ignored."""
     return [await _erase_subject(pending_event.event, ports) for pending_event in pending_events if isinstance(pending_event.event.data, ErasureRequested)]
 
 
 async def _erase_subject(event: Event[ErasureRequested], ports: StagePorts) -> Emission:
-    assert ports.eraser is not None, "a worker that hosts this stage has an eraser"
+    assert ports.eraser is not None, "stage `erase` requires an eraser"
     return Emission(event, await ports.eraser.erase(event.data), id_parts=("erasure", str(event.data.receipt_id)))
 
 

@@ -1,4 +1,7 @@
-"""Chunks to names, relations and claims. Projects nothing: its topic is projected by `embed`, its facts by `graph`."""
+"""Extract names, relations and claims from chunks.
+
+Projects nothing: stage `embed` projects the same topic, and stage `graph` projects the extracted entities.
+"""
 
 from __future__ import annotations
 
@@ -20,12 +23,15 @@ from streams.topics import CHUNKED, ENTITIES
 
 VERSION = 2
 MAX_PARALLEL_PASSAGES = 4
-"""Passages of one part that are asked about at once."""
+"""Concurrent engine calls per part."""
 ExtractedT = TypeVar("ExtractedT", Mention, Relation, Property)
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    """The memo is asked for all passages of the group at once; the engine for each fact's, so that its answers are kept if another one fails."""
+    """Look up all passages of the group in the cache at once, then call the engine event by event.
+
+    Results of one event are stored before the next one starts, so that they survive its failure.
+    """
     events: list[Event[DocumentChunked]] = [pending_event.event for pending_event in pending_events if pending_event.status is not ClaimStatus.SUPERSEDED]
     requests = [(event, *_build_inputs(event.data, ports.extractor.fingerprint)) for event in events]
     cached_results = dict(await ports.memo.fetch(list({key for _, _, keys in requests for key in keys})))
@@ -39,7 +45,11 @@ def _build_inputs(data: DocumentChunked, engine: str) -> tuple[list[ExtractionIn
 
 @dataclass(frozen=True, slots=True)
 class ExtractionInput:
-    """A parent as an extractor sees it: by its words alone, wherever it stands. Its places count from its own start, its chunks are numbered."""
+    """A parent as the extractor sees it, independent of its position in the document.
+
+    Offsets count from the start of the parent, and chunks are numbered, so that results can be cached by
+    text.
+    """
 
     parent: ParentChunk
     start: int
@@ -63,7 +73,7 @@ class ExtractionInput:
         return build_memo_key(tenant, document_id, engine, f"{language or ''}\n{self.parent.model_dump_json()}".encode())
 
     def to_document_offsets(self, extraction: Extraction) -> Extraction:
-        """In the document."""
+        """Convert an extraction to offsets and chunk ids of the document."""
         return Extraction(
             mentions=[self._shift_to_document(mention) for mention in extraction.mentions],
             relations=[self._shift_to_document(relation) for relation in extraction.relations],
@@ -80,14 +90,14 @@ class ExtractionInput:
 
 
 def list_memo_keys(tenant: str, document_id: UUID, language: str | None, parents: Sequence[ParentChunk], engine: str) -> list[MemoKey]:
-    """What an extractor of this fingerprint is asked about some passages of a document."""
+    """Return the cache keys of these passages for the extractor with this fingerprint."""
     return [ExtractionInput.from_parent(parent).make_memo_key(tenant, document_id, language, engine) for parent in parents]
 
 
 async def _extract_entities(
     event: Event[DocumentChunked], inputs: Sequence[ExtractionInput], keys: Sequence[MemoKey], cached_results: dict[MemoKey, bytes], ports: StagePorts
 ) -> Emission:
-    """Adds to what is known."""
+    """Extract the entities of one part, and add new results to `cached_results`."""
     data, semaphore = event.data, asyncio.Semaphore(MAX_PARALLEL_PASSAGES)
 
     async def ask(positions: list[int]) -> list[bytes]:

@@ -1,4 +1,4 @@
-"""Names, relations and claims into the graph. They count as soon as their revision is visible."""
+"""Project names, relations and claims into the graph. They are searchable once their revision is visible."""
 
 from __future__ import annotations
 

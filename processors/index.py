@@ -1,4 +1,8 @@
-"""Vectors into the index. The transaction that completes a revision makes it visible; whoever completes it says so."""
+"""Project vectors into the index.
+
+The transaction that completes a revision makes it visible; the reaction to that event publishes the
+outcome.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +27,7 @@ def project(event: Event[ChunksEmbedded]) -> Iterable[Row]:
     for chunk in data.vectors:
         vector = np.frombuffer(base64.b64decode(chunk.vector), dtype="<f2")
         if vector.shape != (data.dimension,):
-            raise MalformedEvent(f"chunk {chunk.chunk_id} has {vector.shape[0]} numbers, the event says {data.dimension}")
+            raise MalformedEvent(f"The vector of chunk {chunk.chunk_id} has {vector.shape[0]} dimensions instead of {data.dimension}.")
         yield VectorRow(chunk.chunk_id, data.document_id, order, data.tenant, vector, chunk.background_dense, chunk.background_maxsim)
         if data.states is not None and chunk.state_length:
             yield TokenStateRow(chunk.chunk_id, data.document_id, order, data.tenant, data.states.key, chunk.state_offset, chunk.state_length)

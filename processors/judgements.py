@@ -1,4 +1,4 @@
-"""What people say of answers into the tables of feedback and judgements."""
+"""Project feedback and judgements into their tables."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""What a producer is told, said once: an outcome's id follows from the accepted event, whichever event completes the document."""
+"""Outcomes for producers.
+
+An outcome's id derives from the accepted event, so that it is published once, whichever event completes the
+document.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +26,19 @@ def make_indexed_outcome(cause: PendingEvent, *, n_chunks: int, code: str | None
 
 
 def make_amended_outcome(cause: PendingEvent) -> Emission:
-    """The chunks are those of the revision that answers; none where none does yet."""
+    """Make the outcome of an amendment, with the chunk count of the visible revision, or 0 if there is
+    none.
+    """
     return make_indexed_outcome(cause, n_chunks=cause.visibility_change.n_chunks if cause.visibility_change else 0, code="AMENDED")
 
 
 def make_superseded_outcome(cause: PendingEvent) -> Emission:
     return _make_outcome(
-        cause, DocumentSuperseded, cause.event.data.origin, code="SUPERSEDED", detail="a later revision or a withdrawal of this document came first"
+        cause,
+        DocumentSuperseded,
+        cause.event.data.origin,
+        code="SUPERSEDED",
+        detail="A later revision or a withdrawal of this document came first.",
     )
 
 
@@ -37,7 +47,7 @@ def make_removed_outcome(cause: PendingEvent) -> Emission:
 
 
 def make_final_outcomes(cause: PendingEvent) -> list[Emission]:
-    """What an event behind `transcribe` ends with by itself: its revision became visible, or it came too late."""
+    """Make the outcome of an event after `transcribe` if it made its revision visible or was superseded."""
     if cause.status is ClaimStatus.SUPERSEDED:
         return [make_superseded_outcome(cause)]
     return [make_indexed_outcome(cause, n_chunks=cause.visibility_change.n_chunks)] if cause.visibility_change else []

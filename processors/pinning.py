@@ -1,4 +1,4 @@
-"""Bytes on their way to the place where they stay: under the document's own key. What was put somewhere for the event alone goes then."""
+"""Pin a document's bytes: copy them to the document's own key, and delete what was staged for the event."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ IngressData = DocumentReceived | DocumentAmended | DocumentWithdrawn
 
 
 async def pin_bytes(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
-    """The document's bytes under its own key, and its filename. Raises PermanentError for what may not come in."""
+    """Store the document's bytes under its own key. Return their reference and the filename.
+
+    Raises PermanentError if the content is not admitted.
+    """
     incoming, filename = await _store_incoming(event, data, ports)
     _check_size(incoming.size, ports)
     blob = await _copy_to_pinned(incoming, _make_pinned_key(event, data, incoming.sha256), ports)
@@ -36,12 +39,12 @@ def require_document_id(event: Event[IngressData], data: DocumentReceived, sha25
 
 
 def get_numbering_source(event: Event[IngressData]) -> str:
-    """The source's name if it numbers its changes: then the document belongs to it."""
+    """Return the source if it numbers its changes, and so owns the document; else ''."""
     return event.source if event.sequence is not None else ""
 
 
 async def _store_incoming(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
-    """The bytes in the blob store, not yet under the document's own key, and the document's filename."""
+    """Store the bytes in the blob store, possibly under a staging key, and return them with the filename."""
     content = data.content
     if content.storage_key is not None:
         return await _find_upload(event, content.storage_key, data, ports), data.filename
@@ -51,7 +54,6 @@ async def _store_incoming(event: Event[IngressData], data: DocumentReceived, por
 
 
 async def _put_inline(event: Event[IngressData], data: DocumentReceived, payload: bytes, ports: StagePorts) -> BlobRef:
-    """Inline bytes are pinned at once."""
     _check_size(len(payload), ports)
     return await ports.blobs.put(_make_pinned_key(event, data, sha256_hex(payload)), payload)
 
@@ -67,36 +69,43 @@ def _decode_inline(content: Content, ports: StagePorts) -> bytes:
         try:
             payload = base64.b64decode(content.base64 or "", validate=True)
         except ValueError as error:
-            raise MalformedEvent(f"content.base64 is not base64: {error}", code="NOT_BASE64") from error
+            raise MalformedEvent(f"content.base64 is not valid base64: {error}.", code="NOT_BASE64") from error
     if len(payload) > ports.limits.inline_bytes:
         raise LimitExceeded(
-            f"inline content of {len(payload)} bytes is over the limit of {ports.limits.inline_bytes}",
+            f"Inline content of {len(payload)} bytes exceeds the limit of {ports.limits.inline_bytes}.",
             code="INLINE_TOO_LARGE",
-            remedy="Upload the file and send its storage_key, or send a url; or raise ANABRANCH_INGEST__INLINE_BYTES.",
+            remedy="Upload the file and send its storage_key, send a url, or raise ANABRANCH_INGEST__INLINE_BYTES.",
         )
     return payload
 
 
 async def _find_upload(event: Event[IngressData], key: str, data: DocumentReceived, ports: StagePorts) -> BlobRef:
-    """What was staged for this very event and is gone has been pinned by an earlier try: then the pinned bytes are the upload."""
     check_storage_key(key, data.tenant, event.id)
     try:
         return await _inspect_blob(key, ports)
     except NotFound:
+        # An earlier attempt at this event has pinned its upload and deleted the staged copy.
         if not key.startswith(upload_staging_prefix(data.tenant, event.id)):
             raise
         return await _inspect_blob(_make_pinned_key(event, data, key.rpartition("/")[2]), ports)
 
 
 def check_storage_key(key: str, tenant: str, event_id: UUID | None = None) -> None:
-    """Raises InvalidRequest with code FORBIDDEN_KEY for a place outside the tenant's uploads, and for one that the API keeps for another event."""
+    """Raise InvalidRequest with code FORBIDDEN_KEY unless the event may read this key.
+
+    Keys outside the tenant's uploads and keys staged for another event are forbidden.
+    """
     folder = f"uploads/{tenant}/"
     if not key.startswith(folder) or ".." in key.split("/"):
-        raise InvalidRequest(f"storage_key {key!r} does not lie under {folder}", code="FORBIDDEN_KEY", remedy=f"Put the file under {folder}.")
+        raise InvalidRequest(f"storage_key {key!r} is not under {folder}.", code="FORBIDDEN_KEY", remedy=f"Upload the file under {folder}.")
     is_own = event_id is not None and key.startswith(upload_staging_prefix(tenant, event_id))
     if key.startswith(api_staging_prefix(tenant)) and not is_own:
-        remedy = f"What lies under {api_staging_prefix(tenant)} goes once its upload has been taken in: put the file elsewhere under {folder}."
-        raise InvalidRequest(f"storage_key {key!r} belongs to an upload of the API", code="FORBIDDEN_KEY", remedy=remedy)
+        # Staged uploads are deleted once their own event is ingested.
+        raise InvalidRequest(
+            f"storage_key {key!r} belongs to another upload through the API.",
+            code="FORBIDDEN_KEY",
+            remedy=f"Upload the file elsewhere under {folder}.",
+        )
 
 
 async def _inspect_blob(key: str, ports: StagePorts) -> BlobRef:
@@ -113,14 +122,14 @@ async def _inspect_blob(key: str, ports: StagePorts) -> BlobRef:
 
 
 async def _fetch_url(event: Event[IngressData], url: str, data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
-    """Fetched once for an event: a retry gets the bytes of the first time."""
+    """Download the URL once per event; a retry gets the bytes of the first download."""
 
     async def ask(_: list[int]) -> list[bytes]:
         try:
             fetched_file = await ports.fetcher.fetch(url, fetch_staging_prefix(data.tenant, event.id))
         except EngineUnavailable as error:
-            # An address is no engine of ours: it gets a few tries, not patience without end.
-            raise TransientError(error.detail, code="FETCH_FAILED", remedy="Check that the address answers, then send it again.") from error
+            # A foreign server gets a limited number of retries, unlike our engines.
+            raise TransientError(error.detail, code="FETCH_FAILED", remedy="Check that the URL responds, then send the document again.") from error
         return [b"\n".join([fetched_file.blob.model_dump_json().encode(), (fetched_file.filename or "").encode()])]
 
     key = build_memo_key(data.tenant, event.id, "fetch", f"{event.id} {url}".encode())
@@ -130,16 +139,21 @@ async def _fetch_url(event: Event[IngressData], url: str, data: DocumentReceived
 
 
 def _missing_blob_error(key: str) -> NotFound:
-    return NotFound(f"there is no blob under storage_key {key!r}", code="NO_SUCH_BLOB", remedy="Upload the file first, then send the event.")
+    return NotFound(f"No blob has storage_key {key!r}.", code="NO_SUCH_BLOB", remedy="Upload the file before sending the event.")
 
 
 def _check_size(size: int, ports: StagePorts) -> None:
     if size == 0:
-        remedy = "Send the file's content; to remove a document send document.withdrawn.v1."
-        raise UnreadableDocument("the document has 0 bytes", code="EMPTY_DOCUMENT", remedy=remedy)
+        raise UnreadableDocument(
+            "The document has 0 bytes.",
+            code="EMPTY_DOCUMENT",
+            remedy="Send the file's content. To remove a document, send document.withdrawn.v1.",
+        )
     if size > ports.limits.max_bytes:
         raise LimitExceeded(
-            f"the document has {size} bytes, the limit is {ports.limits.max_bytes}", code="TOO_LARGE", remedy="Split it, or raise ANABRANCH_INGEST__MAX_BYTES."
+            f"The document of {size} bytes exceeds the limit of {ports.limits.max_bytes}.",
+            code="TOO_LARGE",
+            remedy="Split the document, or raise ANABRANCH_INGEST__MAX_BYTES.",
         )
 
 
@@ -148,20 +162,22 @@ async def _copy_to_pinned(incoming: BlobRef, key: str, ports: StagePorts) -> Blo
         try:
             await ports.blobs.copy(incoming.key, key)
         except NotFound:
-            # The same event in another worker has pinned it meanwhile, and cleared up.
+            # Another worker has pinned the same event meanwhile and deleted the staged copy.
             if await ports.blobs.get_size(key) != incoming.size:
                 raise
     return incoming.model_copy(update={"key": key})
 
 
 async def _delete_staged(key: str, event: Event[IngressData], tenant: str, ports: StagePorts) -> None:
-    """Bytes that were put there for this event alone go once they are pinned: whoever reads the event again finds the pinned ones. What a producer
-    manages itself stays. A store that does not delete costs room, and no document."""
+    """Delete bytes that were staged for this event alone. Uploads that a producer manages itself stay.
+
+    A failure to delete wastes space but does no harm, so it is only logged.
+    """
     if not key.startswith((upload_staging_prefix(tenant, event.id), fetch_staging_prefix(tenant, event.id))):
         return
     try:
         await ports.blobs.delete([key])
     except NotFound:
-        log.debug("staged bytes are gone already", key=key)
+        log.debug("staged_blob_already_deleted", key=key)
     except EngineUnavailable as error:
-        log.warning("staged bytes stay", key=key, detail=error.detail)
+        log.warning("staged_blob_not_deleted", key=key, detail=error.detail)

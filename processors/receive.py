@@ -1,6 +1,8 @@
-"""The door. Foreign producers choose their own keys, partitioners and bytes; behind this stage everything is reproducible.
+"""Ingress: validate external events and admit them to `accepted`.
 
-Validates, fetches a URL once, pins the bytes as a blob, gives the document its id and its place among its revisions.
+External producers choose their own keys, partitioners and bytes; everything after this stage is
+reproducible. Fetches a URL once, pins the bytes as a blob, and assigns the document's id and the order
+among its revisions.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from streams.topics import RAW
 
 VERSION = 1
 AMENDMENT_STEP = 2**62
-"""In the order of an amendment without a number: behind every correction of the last number, and before a withdrawal."""
+"""Orders an amendment without a number after every correction of the last number, and before a withdrawal."""
 
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
@@ -44,18 +46,18 @@ async def _admit(event: Event[IngressData], ports: StagePorts) -> Emission:
 def _check_external_id(event: Event[IngressData]) -> None:
     external_id = event.data.external_id or ""
     if len(external_id.encode()) > MAX_NAME_BYTES:
-        raise MalformedEvent(f"external_id has {len(external_id.encode())} bytes; {MAX_NAME_BYTES} are allowed")
+        raise MalformedEvent(f"external_id has {len(external_id.encode())} bytes; the limit is {MAX_NAME_BYTES} bytes.")
 
 
 async def _accept_document(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> DocumentAccepted:
     for name, url in (("content.url", data.content.url), ("source_uri", data.source_uri)):
         if url is not None and has_user_info(url):
-            raise CredentialsInUrl(f"{name} holds a user name or password")
+            raise CredentialsInUrl(f"{name} contains a user name or password.")
     if (document_id := data.resolve_document_id(get_numbering_source(event))) is not None:
         await check_owner(event, document_id, ports)
     blob, filename = await pin_bytes(event, data, ports)
     plan = await _plan_parsing(blob, data, filename, ports)
-    # The last that may refuse it: what is not accepted owns nothing.
+    # After every other check, so that a rejected event does not acquire ownership.
     await take_ownership(event, require_document_id(event, data, blob.sha256), ports)
     fields = data.model_dump(include=set(DocumentFields.model_fields))
     return DocumentAccepted.model_validate(
@@ -92,16 +94,20 @@ async def _accept_amendment(event: Event[IngressData], data: DocumentAmended, po
 async def _resolve_target(
     event: Event[IngressData], data: DocumentAmended | DocumentWithdrawn, ports: StagePorts
 ) -> tuple[Event[IngressData], dict[str, Any], LatestRevision | None]:
-    """The event, which document it speaks of, and its newest revision. Of a document without numbers the event has none either: it would stand before or behind
-    all that comes without."""
+    """Return the event, the common fields of the accepted event, and the document's newest revision."""
     document_id = data.resolve_document_id(get_numbering_source(event))
     if document_id is None:
-        raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID")
+        raise MalformedEvent(f"document_id {data.document_id!r} is not a UUID.")
     latest = await ports.latest_revisions.fetch_latest(data.tenant, document_id)
     if latest is None and data.external_id is None:
-        # Its acceptance may still be on its way to the table.
-        raise TransientError(f"tenant {data.tenant!r} has no document {document_id}", code=NotFound.code, remedy="GET /v1/documents lists them.")
+        # Transient, since the document may be accepted but not projected yet.
+        raise TransientError(
+            f"Tenant {data.tenant!r} has no document {document_id}.",
+            code=NotFound.code,
+            remedy="List documents with GET /v1/documents.",
+        )
     await check_owner(event, document_id, ports)
+    # The revisions are ordered by position, and a number does not compare with positions.
     if latest is not None and not latest.is_numbered and data.external_id is None:
         event = replace(event, sequence=None, epoch=None, step=0)
     external_id = data.external_id or (latest.external_id if latest else None)
@@ -118,7 +124,11 @@ async def _resolve_target(
 
 
 def _order_after_latest(event: Event[IngressData], latest: LatestRevision | None, suffix: list[int], ports: StagePorts) -> list[int]:
-    """Without a number, of a document whose source gives numbers: right after the last one."""
+    """Return the order of an event that changes an existing document.
+
+    An event without a number, for a document whose source numbers its changes, is ordered after the latest
+    revision.
+    """
     if event.sequence is None and latest is not None and latest.is_numbered and latest.order is not None:
         return [*latest.order[:2], *suffix]
     return _resolve_order(event, ports)
@@ -141,23 +151,23 @@ def _get_received_at(event: Event[IngressData]) -> datetime:
 
 
 def _guess_text_type(data: DocumentReceived, filename: str | None) -> str | None:
-    """Text in an event is Markdown unless its name says otherwise."""
+    """Return Markdown as the type of inline text without a file name."""
     return "text/markdown" if data.content.text is not None and filename is None else None
 
 
 async def _plan_parsing(blob: BlobRef, data: DocumentReceived, filename: str | None, ports: StagePorts) -> ParsePlan:
-    """Type, page and archive limits, before anything else is spent on the document."""
+    """Inspect the bytes, to enforce type, page and archive limits before the document costs more."""
     async with ports.blobs.open_local(blob.key) as path:
         return await ports.parser.plan(LocalFile(path, filename, data.media_type or _guess_text_type(data, filename), blob.size, data.title, data.language))
 
 
 def get_host(event: Event[IngressData]) -> str | None:
-    """The server that the document is fetched from."""
+    """Return the server that the document is fetched from."""
     url = event.data.content.url if isinstance(event.data, DocumentReceived) else None
     try:
         return urlsplit(url).netloc.lower() if url is not None else None
     except ValueError:
-        return None  # not a URL: refused without a fetch
+        return None  # an invalid URL is rejected without a request
 
 
 STAGE = Stage("receive", RAW, VERSION, ordering_policy="door", react=react, batch_size=1, serves_all_generations=True, resolve_host=get_host)

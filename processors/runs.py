@@ -1,4 +1,4 @@
-"""Questions and their answers into the table of runs."""
+"""Project questions and answers into the table of runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,8 @@
-"""Bytes to Markdown with places. Projects the document and its revisions; here alone the latest order decides."""
+"""Convert a document's bytes to Markdown with positions.
+
+Projects the document and its revisions. This is the only stage that compares an event with the latest order
+rather than with the visible one.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +28,9 @@ VERSION = 2
 MAX_TITLE_CHARS = 80
 MAX_INLINE_BYTES = 120_000
 MAX_INLINE_BLOCKS = 2_000
-"""A transcript with more of either lies in a blob, so that the event stays under the log's limit."""
+"""A transcript above either limit is stored in a blob, so that the event stays under the log's record
+limit.
+"""
 
 
 def project(event: Event[DocumentAccepted | AmendmentAccepted | DocumentRemoved]) -> Iterable[Row]:
@@ -93,7 +99,10 @@ async def _transcribe_or_end(pending_event: PendingEvent, ports: StagePorts) -> 
 
 
 async def _transcribe_revived(pending_event: PendingEvent, revision: DocumentRow, ports: StagePorts) -> Emission:
-    """The text of a revision that needed none of its own until what it lived on was withdrawn. Its producer was told long ago."""
+    """Transcribe a revision that shared the text of an identical one, which has been withdrawn since.
+
+    Its outcome was published when it was accepted, so there is none now.
+    """
     origin = Origin(accepted_id=revision.accepted_id, event_id=revision.event_id, source=revision.source, external_id=revision.external_id)
     fields = {name: getattr(revision, name) for name in DocumentFields.model_fields}
     fields |= {
@@ -141,13 +150,13 @@ async def _transcribe(data: DocumentAccepted, ports: StagePorts) -> DocumentTran
 
 
 def make_part_key(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, engine: str) -> MemoKey:
-    """What a parser of this fingerprint is asked about one part of a document."""
+    """Return the cache key of a part of a document for the parser with this fingerprint."""
     key_input = canonical_json({"sha256": data.blob.sha256, "name": file.name, "media_type": plan.media_type, "part": part})
     return build_memo_key(data.tenant, data.document_id, engine, key_input)
 
 
 async def _parse_part(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, ports: StagePorts) -> bytes:
-    """One page range, remembered: a rebalance in the middle of a long scan resumes here."""
+    """Parse one part through the cache, so that a long scan resumes here after a rebalance."""
 
     async def ask(_: list[int]) -> list[bytes]:
         return [await ports.parser.parse(file, plan, part)]
@@ -159,14 +168,14 @@ async def _parse_part(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, 
 def _collect_notices(transcript: Transcript) -> list[Notice]:
     notices = list(transcript.warnings)
     if not transcript.markdown.strip():
-        notices.append(Notice(code="NO_TEXT", detail="no text was found in this document; it can be listed but not searched"))
+        notices.append(Notice(code="NO_TEXT", detail="The document contains no text. It is listed but cannot be searched."))
     if n_repeated := count_repeated_characters(transcript.markdown):
-        notices.append(Notice(code="REPEATED_TEXT", detail=f"about {n_repeated:,} characters repeat the same few; each such passage is indexed once"))
+        notices.append(Notice(code="REPEATED_TEXT", detail=f"About {n_repeated:,} characters are repetitions. Each repeated passage is indexed once."))
     return notices
 
 
 def _derive_title(markdown: str) -> str | None:
-    """A name for a text that came without one, from its first line."""
+    """Derive a title from the first line of text."""
     line = next((words for words in markdown.split("\n", 50) if any(char.isalnum() for char in words)), "").strip("#>*-|_ ")
     return textwrap.shorten(line[:1000], MAX_TITLE_CHARS, placeholder=" …") or None
 
@@ -177,7 +186,7 @@ async def _store_transcript(transcript: Transcript, data: DocumentAccepted, port
 
 
 async def load_transcript(data: DocumentTranscribed, blobs: BlobStore) -> Transcript:
-    """The transcript of a fact, wherever it lies."""
+    """Return the transcript of an event, inline or from its blob."""
     if data.transcript is not None:
         return data.transcript
     assert data.blob is not None

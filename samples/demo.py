@@ -1,6 +1,7 @@
-"""The demo: everything in one throw-away folder, the sample documents, two questions with their citations, and one that has no answer here.
+"""Demo: ingest the sample documents, ask two questions with cited answers and one without an answer.
 
-It runs the command line as a person would, with the embedded log, Postgres and models. Exits 0 when each command ended as expected.
+Runs the command line against an embedded server in a temporary folder. Exits with 0 if each command exits
+as expected.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ READY_S = 120
 
 
 def build_environment() -> dict[str, str]:
-    """Without settings of ours, but for where Postgres's programs are: the demo is the embedded system."""
+    """Return the environment without settings of this system, except for the location of Postgres."""
     return {name: value for name, value in os.environ.items() if not name.startswith("ANABRANCH_") or name.startswith("ANABRANCH_PG_")}
 
 
@@ -35,7 +36,10 @@ def build_command(*arguments: str) -> list[str]:
 
 @contextmanager
 def run_server(folder: Path) -> Iterator[dict[str, str]]:
-    """Its address and token as variables for commands; it is stopped as Ctrl-C would."""
+    """Start the server and yield its URL and token as environment variables.
+
+    Stops it with SIGINT, as Ctrl-C does.
+    """
     ready_file = folder / "ready.json"
     command = build_command("up", "--data", str(folder / "data"), "--port", "0", "--ready-file", str(ready_file))
     with (folder / "server.log").open("wb") as log:
@@ -51,20 +55,20 @@ def _wait_for_server(process: subprocess.Popen[bytes], ready_file: Path, log: Pa
     deadline = time.monotonic() + READY_S
     while not ready_file.exists():
         if process.poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"the server did not start:\n{log.read_text(errors='replace')[-4000:]}")
+            raise SystemExit(f"The server did not start. Its log ends with:\n{log.read_text(errors='replace')[-4000:]}")
         time.sleep(0.1)
     ready_info = json.loads(ready_file.read_text())
     return {"ANABRANCH_SERVER": ready_info["url"], "ANABRANCH_TOKEN": ready_info["token"]}
 
 
 def run_command(connection: dict[str, str], *arguments: str, expected_exit_code: int) -> None:
-    """One command, shown as it would be typed; ends the demo where it ends otherwise than expected."""
+    """Print and run a command. Ends the demo if the exit code is unexpected."""
     print(f"\n$ anabranch {' '.join(map(_quote, arguments))}", flush=True)
     code = subprocess.run(build_command(*arguments), env=build_environment() | connection, check=False).returncode
     if code:
         print(f"(exit {code})", flush=True)
     if code != expected_exit_code:
-        raise SystemExit(f"anabranch {arguments[0]} exited {code}, not {expected_exit_code}")
+        raise SystemExit(f"`anabranch {arguments[0]}` exited with {code} instead of {expected_exit_code}.")
 
 
 def _quote(argument: str) -> str:
@@ -79,7 +83,10 @@ def main() -> None:
             run_command(connection, "ingest", os.path.relpath(HERE / "corpus"), "--wait", expected_exit_code=ANSWERED)
             for question in questions:
                 run_command(connection, "query", question["question"], expected_exit_code=ANSWERED if question["document"] else REFUSED)
-    print("That was the demo; its data are gone. Now yours: anabranch up, then anabranch ingest FILE --wait and anabranch query QUESTION.")
+    print("The demo is complete and its data is deleted. To use your own documents:")
+    print("  anabranch up")
+    print("  anabranch ingest FILE --wait")
+    print("  anabranch query QUESTION")
 
 
 if __name__ == "__main__":

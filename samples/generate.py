@@ -1,6 +1,7 @@
-"""Write the binary documents of the sample corpus from the texts in `source/`: `python -m samples.generate [FOLDER]`.
+"""Generate the binary documents of the sample corpus from `source/`: `python -m samples.generate [FOLDER]`.
 
-The texts are our own and everyone in them is invented. Markdown, CSV and TXT lie in `corpus/` as they were written.
+All texts are written for this project, and everyone in them is fictional. Markdown, CSV and TXT files in
+`corpus/` are not generated.
 """
 
 from __future__ import annotations

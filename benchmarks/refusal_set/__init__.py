@@ -1,4 +1,4 @@
-"""Questions that the sample documents and some more of our own answer, and near misses. Split by document."""
+"""Questions that the sample documents answer, and near misses, split by document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ Split = Literal["tune", "held_out"]
 
 @dataclass(frozen=True, slots=True)
 class RefusalQuestion:
-    """`document`, in the language `written`, answers it where `answered`, and is what it is about otherwise; `says` are texts one of which a right quote holds."""
+    """A question about `document`, which answers it if `is_answerable`.
+
+    A correct quote contains an `expected_quotes` text.
+    """
 
     document: str
     split: Split

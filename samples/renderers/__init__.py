@@ -1,1 +1,1 @@
-"""How the binary documents of the sample corpus are made from the texts in `source/`. Not part of the product."""
+"""Render the binary documents of the sample corpus from the texts in `source/`. Not part of the product."""

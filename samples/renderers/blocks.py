@@ -1,4 +1,4 @@
-"""The little Markdown that the sources are written in: headings, paragraphs, lists, tables."""
+"""The Markdown subset of the sources: headings, paragraphs, lists and tables."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class SampleBlock:
 
 
 def parse_blocks(markdown: str) -> list[SampleBlock]:
-    """Blocks are separated by blank lines. A list's items and a table's cells are in `rows`."""
+    """Split at blank lines. List items and table cells are in `rows`."""
     return [_parse_block(part.splitlines()) for part in markdown.strip().split("\n\n")]
 
 

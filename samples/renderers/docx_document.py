@@ -1,4 +1,4 @@
-"""DOCX (python-docx), with the times of its parts taken out so that the same input gives the same bytes."""
+"""Render DOCX files (python-docx) without timestamps, so that the same input gives the same bytes."""
 
 from __future__ import annotations
 

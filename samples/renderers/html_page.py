@@ -1,4 +1,4 @@
-"""An HTML page with the navigation and footer that real ones have around their text."""
+"""Render an HTML page with navigation and footer around the text."""
 
 from __future__ import annotations
 

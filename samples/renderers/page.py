@@ -1,4 +1,4 @@
-"""Text as a picture of a page, clean or as if it had been scanned (Pillow, with the font that reportlab carries)."""
+"""Render text as page images, clean or as if scanned (Pillow, with reportlab's fonts)."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ FONTS_FOLDER = Path(reportlab.__file__).parent / "fonts"
 
 
 def render_pages(blocks: Sequence[SampleBlock]) -> list[Image.Image]:
-    """Grey A4 pages, filled from the top; headings and paragraphs only."""
+    """Render headings and paragraphs on gray A4 pages."""
     page_images: list[Image.Image] = []
     y = HEIGHT
     for block in blocks:
@@ -42,7 +42,7 @@ def encode_png(page: Image.Image) -> bytes:
 
 
 def simulate_scan(page: Image.Image, *, degrees: float, seed: int) -> bytes:
-    """The page a little askew, soft, uneven in light and grainy, as JPEG."""
+    """Rotate, blur, shade and add grain to the page. Returns a JPEG."""
     rotated = page.rotate(degrees, resample=Image.Resampling.BICUBIC, fillcolor=255).filter(ImageFilter.GaussianBlur(0.7))
     light = Image.linear_gradient("L").resize(page.size).point(lambda value: 236 + value // 14)
     grain = Image.frombytes("L", (WIDTH // 2, HEIGHT // 2), random.Random(seed).randbytes(WIDTH // 2 * (HEIGHT // 2))).resize(page.size)

@@ -1,4 +1,4 @@
-"""PDF with a text layer, and PDF of page images without one (reportlab). The same input gives the same bytes."""
+"""Render PDF files with a text layer or from page images (reportlab). The same input gives the same bytes."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def render_text_pdf(blocks: Sequence[SampleBlock], title: str) -> bytes:
 
 
 def render_image_pdf(pages: Sequence[bytes], title: str) -> bytes:
-    """One JPEG a page, and no text."""
+    """Render one JPEG per page, without text."""
     out = io.BytesIO()
     drawing = canvas.Canvas(out, pagesize=A4, invariant=1)
     drawing.setTitle(title)

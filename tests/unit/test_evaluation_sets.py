@@ -33,8 +33,8 @@ def test_retrieval_set_keeps_only_positive_grades(folder: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "named"),
     [
-        ("corpus.jsonl", '{"id": "a"}', "corpus.jsonl line 1 has no 'text'"),
-        ("queries.jsonl", "{broken", "queries.jsonl line 1 is no JSON"),
+        ("corpus.jsonl", '{"id": "a"}', "corpus.jsonl line 1 has no field 'text'"),
+        ("queries.jsonl", "{broken", "queries.jsonl line 1 is not valid JSON"),
         ("qrels.tsv", "header\nq1 a 1\n", "qrels.tsv line 2"),
     ],
 )
@@ -115,5 +115,5 @@ async def test_folder_without_manifest_is_refused(tmp_path: Path) -> None:
     async def transcribe(file: TestFile) -> str:
         return ""
 
-    with pytest.raises(InvalidRequest, match="is no set of documents"):
+    with pytest.raises(InvalidRequest, match="is not a document test set"):
         await evaluate_documents(tmp_path, transcribe, clock=SteppingClock())

@@ -168,22 +168,22 @@ def test_default_gate_requires_significant_gain() -> None:
         (
             PromotionGate(),
             make_report(*make_query_pairs(5, [2, 1], [1, 2], {1: 3, 2: 0})),
-            ["5 questions were compared, 20", "5 questions are judged in both, 10"],
+            ["5 questions were compared, the minimum is 20", "5 questions are judged in both, the minimum is 10"],
         ),
         (
             PromotionGate(gain=None),
             make_report(*make_query_pairs(30, [1, 2], [2, 1], {1: 3, 2: 0})),
-            ["ndcg@10 may have lost: -0.3691", "mrr@10 may have lost: -0.5000"],
+            ["loss in ndcg@10: -0.3691", "loss in mrr@10: -0.5000"],
         ),
-        (PromotionGate(gain=None), make_report(*make_query_pairs(30, [1], [1]), mapped=(10, 8)), ["mapped_share is 0.8, 0.9 is asked for"]),
-        (PromotionGate(gain=None, min_overlap=0.9), make_report(*make_query_pairs(30, [1, 2], [1, 3])), ["overlap@10 is 0.5, 0.9 is asked for"]),
-        (PromotionGate(gain=None, min_judged_share=0.6), make_report(*make_query_pairs(30, [1, 2], [1, 2])), ["judged_share is 0.5, 0.6 is asked for"]),
+        (PromotionGate(gain=None), make_report(*make_query_pairs(30, [1], [1]), mapped=(10, 8)), ["mapped_share is 0.8, the minimum is 0.9"]),
+        (PromotionGate(gain=None, min_overlap=0.9), make_report(*make_query_pairs(30, [1, 2], [1, 3])), ["overlap@10 is 0.5, the minimum is 0.9"]),
+        (PromotionGate(gain=None, min_judged_share=0.6), make_report(*make_query_pairs(30, [1, 2], [1, 2])), ["judged_share is 0.5, the minimum is 0.6"]),
         (
             PromotionGate(gain=None),
             make_report(*make_query_pairs(30, [1], [1]), failed={"golden:1": FAILED_QUERY, "golden:2": FAILED_QUERY}),
-            ["2 questions could not be asked, 0 may"],
+            ["2 questions failed, the maximum is 0"],
         ),
-        (PromotionGate(gain=Gain(metric="mrr@10"), min_judged_queries=0), make_report(*make_query_pairs(30, [1], [1], {})), ["no gain in mrr@10 is shown"]),
+        (PromotionGate(gain=Gain(metric="mrr@10"), min_judged_queries=0), make_report(*make_query_pairs(30, [1], [1], {})), ["no gain in mrr@10: no question"]),
     ],
 )
 def test_failed_gate_states_reasons(gate: PromotionGate, told: dict[str, Any], expected: list[str]) -> None:
@@ -195,8 +195,8 @@ def test_gate_rejects_more_refusals_and_slower_answers() -> None:
     slow = [ComparedQuestion(str(n), "q", "real", make_answer([1], {1: 1}), make_answer([1], {1: 1}, refused=n < 10, ms=25.0)) for n in range(30)]
     reasons = list_violations(PromotionGate(gain=None), make_report(*slow))
     assert [reason.split(":")[0] for reason in reasons] == [
-        "refusals may have grown",
-        "the 95th percentile of latency went from 10 to 25 ms, more than 2 times",
+        "more refusals",
+        "p95 latency grew from 10 to 25 ms, the maximum ratio is 2",
     ]
 
 
@@ -206,7 +206,7 @@ def test_gate_file_is_parsed_and_validated(tmp_path: Path) -> None:
     assert read_gate(file) == PromotionGate(gain=None, loss={"ndcg@10": 0.01}, min_queries=100)
     file.write_text("")
     assert read_gate(file) == PromotionGate()
-    wrong_ones = (("min_overlap: 2", "min_overlap"), ("gain: {metric: recall}", "gain.metric"), ("minimum: 1", "minimum"), ("a: [", "cannot be read"))
+    wrong_ones = (("min_overlap: 2", "min_overlap"), ("gain: {metric: recall}", "gain.metric"), ("minimum: 1", "minimum"), ("a: [", "Cannot read"))
     for wrong, named in (*wrong_ones, ("[]", "gate.yaml"), ("false", "gate.yaml"), ("0", "gate.yaml")):
         file.write_text(wrong)
         with pytest.raises(InvalidRequest, match=named) as refused:
@@ -222,9 +222,9 @@ def test_golden_queries_are_parsed_and_invalid_line_is_named(tmp_path: Path) -> 
     first, second = read_golden(file)
     assert (first.judgements[0].grade, second.judgements) == (3, [])
     for wrong, named in (
-        ("{", "line 1 is no JSON"),
+        ("{", "line 1 is not valid JSON"),
         ('{"query": ""}', "line 1: query"),
-        ('{"query": "?!"}', "no word in it"),
+        ('{"query": "?!"}', "contains no word"),
         ('{"query": "x", "judgements": [{"quote": "y"}]}', "external_id"),
     ):
         file.write_text(wrong)
