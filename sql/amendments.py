@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
-from uuid import UUID
 
 from schemas.amendments import AMENDABLE_FIELDS, FieldStatement, is_effective, resolve_amendments, stated_fields
 from schemas.ports.ledger import ClaimStatus, ProjectedEvent, VisibilityChange
@@ -60,9 +59,11 @@ async def write_amendments(connection: Connection, verdicts: Sequence[Verdict], 
     Call it after the revisions and withdrawals of the same batch are written.
     """
     rows = [(verdict, row) for verdict in verdicts for row in verdict.event.rows]
-    amendment_values = [_to_amendment_values(verdict, row) for verdict, row in rows if isinstance(row, AmendmentRow) and verdict.needs_write]
+    amendment_values = [
+        _to_values(verdict, row, row.fields, by_revision=False) for verdict, row in rows if isinstance(row, AmendmentRow) and verdict.needs_write
+    ]
     amendment_values += [
-        _to_late_revision_values(verdict, row)
+        _to_values(verdict, row, _extract_stated_fields(row), by_revision=True)
         for verdict, row in rows
         if isinstance(row, DocumentRow) and _is_late_revision(verdict, row, states[row.document_id])
     ]
@@ -83,8 +84,13 @@ async def write_amendments(connection: Connection, verdicts: Sequence[Verdict], 
             load_query("amend_document"),
             [
                 (
-                    *(document, encoding.replace_nul(amended.title), encoding.replace_nul(amended.collection), list(map(encoding.replace_nul, amended.tags))),
-                    *(amended.metadata, amended.amended_fields, amended.readers),
+                    document,
+                    encoding.replace_nul(amended.title),
+                    encoding.replace_nul(amended.collection),
+                    list(map(encoding.replace_nul, amended.tags)),
+                    amended.metadata,
+                    amended.amended_fields,
+                    amended.readers,
                 )
                 for document, amended in resolved
             ],
@@ -116,15 +122,7 @@ def _extract_stated_fields(row: DocumentRow) -> dict[str, Any]:
     return stated_fields({name: getattr(row, name) for name in AMENDABLE_FIELDS})
 
 
-def _to_amendment_values(verdict: Verdict, row: AmendmentRow) -> tuple[Any, ...]:
-    return _to_values(verdict, row.document_id, row, row.fields, by_revision=False)
-
-
-def _to_late_revision_values(verdict: Verdict, row: DocumentRow) -> tuple[Any, ...]:
-    return _to_values(verdict, row.document_id, row, _extract_stated_fields(row), by_revision=True)
-
-
-def _to_values(verdict: Verdict, document: UUID, row: AmendmentRow | DocumentRow, stated_fields: dict[str, Any], *, by_revision: bool) -> tuple[Any, ...]:
+def _to_values(verdict: Verdict, row: AmendmentRow | DocumentRow, fields: dict[str, Any], *, by_revision: bool) -> tuple[Any, ...]:
     position = verdict.event.event.position
     assert position is not None
-    return (document, row.order, row.accepted_id, row.tenant, stated_fields, by_revision, row.received_at, position.topic, position.partition, position.offset)
+    return (row.document_id, row.order, row.accepted_id, row.tenant, fields, by_revision, row.received_at, position.topic, position.partition, position.offset)

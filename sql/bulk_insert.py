@@ -25,10 +25,12 @@ async def copy_rows(connection: Connection, generation: str, events: Sequence[Pr
     use `insert_rows`.
     """
     for kind, rows in _group_rows(generation, events).items():
-        if len(rows) >= COPY_MIN_ROWS:
-            await _copy_into_partition(connection, f"{DERIVED_TABLES[kind].name}_{generation}", DERIVED_TABLES[kind], rows)
-        else:
-            await _insert_into_table(connection, DERIVED_TABLES[kind], rows)
+        table = DERIVED_TABLES[kind]
+        if len(rows) < COPY_MIN_ROWS:
+            await _insert_into_table(connection, table, rows)
+            continue
+        # Into the partition itself: COPY into the parent routes each row.
+        await connection.copy_records_to_table(f"{table.name}_{generation}", schema_name="anabranch", records=rows, columns=[*OWNER_COLUMNS, *table.columns])
 
 
 async def insert_rows(connection: Connection, generation: str, events: Sequence[ProjectedEvent]) -> None:
@@ -54,11 +56,6 @@ def _to_values(generation: str, row: Any, event: Event[Any]) -> RowValues:
 
 def _extract_key(table: DerivedTable, values: RowValues) -> RowValues:
     return (values[1], tuple(values[2]), *values[len(OWNER_COLUMNS) : len(OWNER_COLUMNS) + table.n_keys])
-
-
-async def _copy_into_partition(connection: Connection, partition: str, table: DerivedTable, rows: Sequence[RowValues]) -> None:
-    # Into the partition itself: COPY into the parent routes each row.
-    await connection.copy_records_to_table(partition, schema_name="anabranch", records=rows, columns=[*OWNER_COLUMNS, *table.columns])
 
 
 async def _insert_into_table(connection: Connection, table: DerivedTable, rows: Sequence[RowValues]) -> None:

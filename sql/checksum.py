@@ -13,8 +13,18 @@ from sql.pool import Pool
 from sql.query_loader import load_query
 
 VISIBLE_TABLES = (
-    *("documents", "texts", "parent_chunks", "child_chunks", "chunk_vectors", "chunk_states", "entity_mentions", "relations", "claims", "visible"),
-    *("lexical_counts", "corpus_counts"),
+    "documents",
+    "texts",
+    "parent_chunks",
+    "child_chunks",
+    "chunk_vectors",
+    "chunk_states",
+    "entity_mentions",
+    "relations",
+    "claims",
+    "visible",
+    "lexical_counts",
+    "corpus_counts",
 )
 CROSS_DOCUMENT_TABLES = ("visible", "lexical_counts", "corpus_counts")
 HISTORY_TABLES = ("document_revisions", "tombstones", "chunk_history")

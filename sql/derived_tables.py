@@ -50,17 +50,18 @@ def derive_entity_id(tenant: str, type_: str, key: str) -> UUID:
 def _to_text_values(row: TextRow, event: Event[Any]) -> RowValues:
     blob = row.blob.model_dump(mode="json") if row.blob else None
     return (
-        *(
-            replace_nul(row.title),
-            replace_nul(row.language),
-            replace_nul(row.media_type),
-            row.content_sha256,
-            row.text_sha256,
-            row.characters,
-            row.pages,
-            replace_nul(row.markdown),
-        ),
-        *(blob, row.warnings, event.pipeline_fingerprint, *_to_position_values(event)),
+        replace_nul(row.title),
+        replace_nul(row.language),
+        replace_nul(row.media_type),
+        row.content_sha256,
+        row.text_sha256,
+        row.characters,
+        row.pages,
+        replace_nul(row.markdown),
+        blob,
+        row.warnings,
+        event.pipeline_fingerprint,
+        *_to_position_values(event),
     )
 
 
@@ -70,8 +71,18 @@ def _to_parent_values(row: ParentRow, event: Event[Any]) -> RowValues:
 
 def _to_child_values(row: ChildRow, event: Event[Any]) -> RowValues:
     return (
-        *(row.id, row.parent_id, row.ordinal, row.kind, replace_nul(row.text), replace_nul(row.prefix), row.char_start, row.char_end, row.spans, row.tokens),
-        *(replace_nul(row.language), resolve_text_search_config(row.language)),
+        row.id,
+        row.parent_id,
+        row.ordinal,
+        row.kind,
+        replace_nul(row.text),
+        replace_nul(row.prefix),
+        row.char_start,
+        row.char_end,
+        row.spans,
+        row.tokens,
+        replace_nul(row.language),
+        resolve_text_search_config(row.language),
     )
 
 

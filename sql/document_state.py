@@ -106,9 +106,9 @@ def _choose_lock_clause(ordering: OrderingPolicy, events: Sequence[ProjectedEven
     # Accepting and withdrawing a revision exclude everything else.
     if ordering == "latest":
         return "for update"
-    # Parts that may complete a revision exclude each other: under READ COMMITTED two concurrent transactions each
-    # miss the other's part, and the revision never becomes visible (100 of 100 races). Other rows share the lock,
-    # but exclude activation, which would otherwise leave late rows of the previous revision behind.
+    # Parts that may complete a revision exclude each other: under READ COMMITTED two concurrent transactions
+    # each miss the other's part, and the revision never becomes visible (100 of 100 races). Other rows share
+    # the lock, but exclude activation, which would otherwise leave late rows of the previous revision behind.
     return "for no key update" if has_completing_parts(events) else "for share"
 
 

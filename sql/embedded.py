@@ -67,11 +67,18 @@ SERVER_SETTINGS: Mapping[str, str] = {
 }
 EPHEMERAL_SETTINGS: Mapping[str, str] = {"fsync": "off", "full_page_writes": "off", "shared_buffers": "128MB"}
 """Settings for tests and trials. Commits survive a killed server, but not a machine crash."""
-# With an empty environment (systemd, cron) initdb picks locale C, whose lower() leaves 'Ç' as it is: words with
-# accented capitals would be unsearchable. The builtin C.UTF-8 provider folds them and needs no ICU.
+# With an empty environment (systemd, cron) initdb picks locale C, whose lower() leaves 'Ç' as it is: words
+# with accented capitals would be unsearchable. The builtin C.UTF-8 provider folds them and needs no ICU.
 INITDB_OPTIONS = (
-    *("-U", "postgres", "--auth-local=peer", "--auth-host=reject", "-E", "UTF8", "--locale=C.UTF-8"),
-    *("--locale-provider=builtin", "--builtin-locale=C.UTF-8", "-k", "--no-instructions"),
+    "--username=postgres",
+    "--auth-local=peer",
+    "--auth-host=reject",
+    "--encoding=UTF8",
+    "--locale=C.UTF-8",
+    "--locale-provider=builtin",
+    "--builtin-locale=C.UTF-8",
+    "-k",
+    "--no-instructions",
 )
 
 
@@ -240,7 +247,8 @@ class EmbeddedPostgres:
         try:
             self._run("pg_ctl", "-D", str(self.data), "-l", str(self._log), "-w", "-t", str(START_TIMEOUT_S), "-o", switches, "start")
         except DatabaseUnavailable:
-            # After a kill -9 the old server may stay a zombie for seconds, and Postgres refuses to start meanwhile.
+            # After a kill -9 the old server may stay a zombie for seconds, and Postgres refuses to start
+            # meanwhile.
             if time.monotonic() > deadline:
                 raise
             time.sleep(0.3)
@@ -354,7 +362,8 @@ class EmbeddedPostgres:
         return f"postgresql://{role}@/{database}?host={folder}&port={self._read_pid_file()[3]}"
 
     def _run(self, program: str, *arguments: str, stdin_text: str | None = None) -> str:
-        # To a file: the server inherits the output of pg_ctl, and a pipe would stay open until the server stops.
+        # To a file: the server inherits the output of pg_ctl, and a pipe would stay open until the server
+        # stops.
         with tempfile.TemporaryFile() as output:
             process = subprocess.run(
                 [self._binaries / program, *arguments],

@@ -19,8 +19,18 @@ from sql.query_loader import load_query
 from sql.retention import lock_expired_batches
 
 REVISION_TABLES = (
-    *("revision_texts", "parent_chunks", "child_chunks", "chunk_vectors", "chunk_states", "entity_mentions", "relations", "claims", "settled"),
-    *("document_revisions", "document_amendments", "job_stages"),
+    "revision_texts",
+    "parent_chunks",
+    "child_chunks",
+    "chunk_vectors",
+    "chunk_states",
+    "entity_mentions",
+    "relations",
+    "claims",
+    "settled",
+    "document_revisions",
+    "document_amendments",
+    "job_stages",
 )
 """Tables with rows per revision. Rows that are not older than the withdrawal belong to another life."""
 DOCUMENT_TABLES = ("chunk_history", "memo", "judgements")
@@ -37,8 +47,8 @@ AFFECTED_TABLES = (
     "source_notes",
     "keystore.keys",
 )
-# Stored with the counts of an erasure: events in the log, documents, documents that sources still have, documents
-# that were sent again meanwhile, and the mark of completion.
+# Stored with the counts of an erasure: events in the log, documents, documents that sources still have,
+# documents that were sent again meanwhile, and the mark of completion.
 EVENT_COUNT, SUBJECT_COUNT, SOURCE_COUNT, RESENT_COUNT, DONE_MARKER = "_events", "_subjects", "_seen", "_again", "_done"
 # Prefix of a table whose files may still contain deleted rows, and the mark that the write-ahead log may.
 UNSCRUBBED_PREFIX, WAL_MARKER = "_unscrubbed ", "_wal"

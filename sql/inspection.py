@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -37,15 +39,11 @@ class DatabaseState:
 
 
 async def inspect_database(dsn: str) -> DatabaseState:
-    """Raises DatabaseUnavailable."""
-    with translate_database_errors():
-        connection = await asyncpg.connect(dsn, statement_cache_size=0)
-        try:
-            vector = await connection.fetchval("select coalesce(installed_version, default_version) from pg_available_extensions where name = 'vector'")
-            rows = await _fetch_migration_status(connection)
-            return DatabaseState(connection.get_server_version().major, vector, [row["file"] for row in rows if row["applied_at"] is None])
-        finally:
-            await connection.close()
+    """Return the versions of Postgres and pgvector, and pending migrations. Raises DatabaseUnavailable."""
+    async with _open_session(dsn) as connection:
+        vector = await connection.fetchval("select coalesce(installed_version, default_version) from pg_available_extensions where name = 'vector'")
+        rows = await _fetch_migration_status(connection)
+        return DatabaseState(connection.get_server_version().major, vector, [row["file"] for row in rows if row["applied_at"] is None])
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +59,7 @@ class DirectAccess:
 
 
 async def fetch_direct_access(pool: Pool) -> DirectAccess:
-    """Raises DatabaseUnavailable."""
+    """Return the access of the role for direct reads. Raises DatabaseUnavailable."""
     with translate_database_errors():
         [row] = await pool.fetch(load_query("direct_access"))
         return DirectAccess(**row)
@@ -69,12 +67,8 @@ async def fetch_direct_access(pool: Pool) -> DirectAccess:
 
 async def fetch_migration_status(dsn: str) -> list[dict[str, Any]]:
     """Return each migration file and when it was applied, or None. Raises DatabaseUnavailable."""
-    with translate_database_errors():
-        connection = await asyncpg.connect(dsn, statement_cache_size=0)
-        try:
-            return await _fetch_migration_status(connection)
-        finally:
-            await connection.close()
+    async with _open_session(dsn) as connection:
+        return await _fetch_migration_status(connection)
 
 
 async def list_pending_migrations(dsn: str) -> list[str]:
@@ -88,13 +82,9 @@ async def fetch_horizon_holder(dsn: str) -> dict[str, Any] | None:
     Readers of the log see no record that was appended after it began. Keys: `pid, application, state,
     seconds, query`. A prepared transaction has no pid, and its name as query. Raises DatabaseUnavailable.
     """
-    with translate_database_errors():
-        connection = await asyncpg.connect(dsn, statement_cache_size=0)
-        try:
-            row = await connection.fetchrow(HORIZON_QUERY)
-            return dict(row) if row else None
-        finally:
-            await connection.close()
+    async with _open_session(dsn) as connection:
+        row = await connection.fetchrow(HORIZON_QUERY)
+        return dict(row) if row else None
 
 
 async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str, Any]]:
@@ -104,10 +94,17 @@ async def fetch_blocking_transactions(dsn: str, seconds: float) -> list[dict[str
     blocked as well. A prepared transaction has no pid, and its name as query. Takes no table lock itself.
     Raises DatabaseUnavailable.
     """
+    async with _open_session(dsn) as connection:
+        return [dict(row) for row in await connection.fetch(load_query("blocking_transactions"), seconds)]
+
+
+@asynccontextmanager
+async def _open_session(dsn: str) -> AsyncIterator[asyncpg.Connection]:
+    # No pool: its set-up needs the vector extension, which an uninspected database may lack.
     with translate_database_errors():
         connection = await asyncpg.connect(dsn, statement_cache_size=0)
         try:
-            return [dict(row) for row in await connection.fetch(load_query("blocking_transactions"), seconds)]
+            yield connection
         finally:
             await connection.close()
 

@@ -121,8 +121,8 @@ class PgSubscription:
         return cursor
 
     async def _read_until_failure(self, partition: PgPartition, wakeup: asyncio.Event) -> None:
-        # No TaskGroup: when a connection fails because its task is cancelled, the group raises the connection's error
-        # instead of CancelledError.
+        # No TaskGroup: when a connection fails because its task is cancelled, the group raises the
+        # connection's error instead of CancelledError.
         sink = self._open_sink(partition)
         tasks = asyncio.create_task(self._commit_until_failure(partition)), asyncio.create_task(self._deliver_until_failure(partition, sink, wakeup))
         try:

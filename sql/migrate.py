@@ -13,7 +13,6 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import asyncpg
 
@@ -59,23 +58,10 @@ async def migrate(dsn: str, folder: Path = FOLDER) -> list[str]:
     async with _open_session(dsn) as connection:
         await _take_lock(connection)
         await connection.execute(BOOKKEEPING_DDL)
-        return [migration.file for migration in await _find_missing(connection, migrations) if await _apply_migration(connection, migration)]
-
-
-async def list_unapplied(dsn: str, folder: Path = FOLDER) -> list[str]:
-    """Return the files that `migrate` would apply. Raises the same errors."""
-    async with _open_session(dsn) as connection:
-        return [migration.file for migration in await _find_missing(connection, read_migrations(folder))]
-
-
-async def list_migrations(dsn: str, folder: Path = FOLDER) -> list[dict[str, Any]]:
-    """Return every migration in order, as `{file, applied_at}` (RFC 3339).
-
-    `applied_at` is None if the migration is pending, or if another tool applied it and recorded no time.
-    """
-    async with _open_session(dsn) as connection:
-        times = await _fetch_applied_times(connection)
-    return [{"file": migration.file, "applied_at": times.get(migration.version)} for migration in read_migrations(folder)]
+        missing = await _find_missing(connection, migrations)
+        for migration in missing:
+            await _apply_migration(connection, migration)
+        return [migration.file for migration in missing]
 
 
 @asynccontextmanager
@@ -100,14 +86,13 @@ def _read_migration(path: Path) -> Migration:
 
 
 async def _take_lock(connection: asyncpg.Connection) -> None:
-    # Polled: a call blocked in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY waits for snapshots.
+    # Polled: a call blocked in pg_advisory_lock holds a snapshot, and CREATE INDEX CONCURRENTLY waits for
+    # snapshots.
     while not await connection.fetchval("select pg_try_advisory_lock($1)", LOCK_KEY):
         await asyncio.sleep(0.1)
 
 
 async def _find_missing(connection: asyncpg.Connection, migrations: list[Migration]) -> list[Migration]:
-    if not await _has_bookkeeping(connection):
-        return migrations
     applied = {row[0] for row in await connection.fetch("select version from supabase_migrations.schema_migrations")}
     checksums = {row[0]: row[1] for row in await connection.fetch("select version, sha256 from anabranch.migration_checksums")}
     for migration in migrations:
@@ -118,31 +103,16 @@ async def _find_missing(connection: asyncpg.Connection, migrations: list[Migrati
     return [migration for migration in migrations if migration.version not in applied]
 
 
-async def _fetch_applied_times(connection: asyncpg.Connection) -> dict[str, str]:
-    if not await _has_bookkeeping(connection):
-        return {}
-    return {row[0]: row[1].isoformat() for row in await connection.fetch("select version, applied_at from anabranch.migration_checksums")}
-
-
-async def _has_bookkeeping(connection: asyncpg.Connection) -> bool:
-    return bool(
-        await connection.fetchval(
-            "select to_regclass('supabase_migrations.schema_migrations') is not null and to_regclass('anabranch.migration_checksums') is not null"
-        )
-    )
-
-
-async def _apply_migration(connection: asyncpg.Connection, migration: Migration) -> bool:
+async def _apply_migration(connection: asyncpg.Connection, migration: Migration) -> None:
     if migration.sql.lstrip().startswith(NO_TRANSACTION):
         # One call per statement: several in one call form an implicit transaction block.
         for statement in filter(str.strip, migration.sql.split(";\n")):
             await connection.execute(statement)
         await _record_migration(connection, migration)
-        return True
+        return
     async with connection.transaction():
         await connection.execute(migration.sql)
         await _record_migration(connection, migration)
-    return True
 
 
 async def _record_migration(connection: asyncpg.Connection, migration: Migration) -> None:

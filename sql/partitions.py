@@ -30,15 +30,17 @@ async def create_partitions(connection: Connection, generation: Generation, *, i
     await connection.execute(f"set local lock_timeout = '{LOCK_TIMEOUT}'")
     for table in PARTITIONED_TABLES:
         partition = f"{table}_{generation.name}"
-        # Created standalone, then attached: CREATE TABLE … PARTITION OF takes an ACCESS EXCLUSIVE lock on the parent,
-        # waits for one reader, and blocks every query that arrives behind it.
+        # Created standalone, then attached: CREATE TABLE … PARTITION OF takes an ACCESS EXCLUSIVE lock on the
+        # parent, waits for one reader, and blocks every query that arrives behind it.
         await connection.execute(
             f"create table {partition} (like {table} including all);"
             # With a matching check constraint ATTACH does not scan the table.
             f"alter table {partition} add constraint {partition}_own check (generation = '{generation.name}')"
         )
         if table == "chunk_vectors":
-            await _constrain_dimension(connection, partition, generation.config.embed.dimension)
+            # One column serves generations with different dimensions, so each partition checks its own.
+            dimension = generation.config.embed.dimension
+            await connection.execute(f"alter table {partition} add constraint {partition}_dimension check (vector_dims(embedding) = {dimension})")
         if table in ROW_SECURITY_TABLES:
             await connection.execute("select secure_rows($1)", partition)
         await connection.execute(f"alter table {table} attach partition {partition} for values in ('{generation.name}')")
@@ -78,7 +80,3 @@ async def _drop_partition(connection: Connection, table: str, partition: str) ->
                 raise
             await asyncio.sleep(DROP_RETRY_S)
     return True
-
-
-async def _constrain_dimension(connection: Connection, partition: str, dimension: int) -> None:
-    await connection.execute(f"alter table {partition} add constraint {partition}_dimension check (vector_dims(embedding) = {dimension})")

@@ -23,8 +23,8 @@ JSONB_VERSION = b"\x01"
 SEARCH_PATH = "anabranch, extensions, public"
 SESSION_SETTINGS: Mapping[str, str] = {
     "search_path": SEARCH_PATH,
-    # asyncpg prepares every statement, and a generic plan ignores the tenant's share of rows: for a tenant with 0.1 %
-    # of the vectors it took 160-280 ms instead of 0.2 ms.
+    # asyncpg prepares every statement, and a generic plan ignores the tenant's share of rows: for a tenant
+    # with 0.1 % of the vectors it took 160-280 ms instead of 0.2 ms.
     "plan_cache_mode": "force_custom_plan",
     "jit": "off",
     "hnsw.ef_search": "100",
@@ -85,7 +85,8 @@ async def prepare_connection(connection: asyncpg.Connection) -> None:
 
 
 async def _register_text_configs(connection: asyncpg.Connection) -> None:
-    # copy_records_to_table encodes in binary, and asyncpg has no binary codec for regconfig: map names to oids.
+    # copy_records_to_table encodes in binary, and asyncpg has no binary codec for regconfig: map names to
+    # oids.
     names = {
         row["oid"]: row["cfgname"] for row in await connection.fetch("select oid, cfgname from pg_ts_config where cfgnamespace = 'pg_catalog'::regnamespace")
     }

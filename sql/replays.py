@@ -75,8 +75,18 @@ class PgReplays:
             await self._pool.execute(
                 "insert into replays (id, tenant, kind, stage, generation, chosen, per_second, letters, topic, starts, ends, total) "
                 "values ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)",
-                *(replay.id, replay.tenant, replay.kind, replay.stage, replay.generation, dict(replay.selection), replay.per_second),
-                *(None if replay.dead_letter_ids is None else list(replay.dead_letter_ids), replay.topic, dict(replay.starts), dict(replay.ends), total),
+                replay.id,
+                replay.tenant,
+                replay.kind,
+                replay.stage,
+                replay.generation,
+                dict(replay.selection),
+                replay.per_second,
+                None if replay.dead_letter_ids is None else list(replay.dead_letter_ids),
+                replay.topic,
+                dict(replay.starts),
+                dict(replay.ends),
+                total,
             )
 
     async def list_replays(self, tenant: str, replay: UUID | None, limit: int) -> list[dict[str, Any]]:
@@ -164,14 +174,18 @@ class PgReplays:
 def _parse_replay(row: Any) -> Replay:
     dead_letter_ids = row["letters"]
     return Replay(
-        *(row["id"], row["tenant"], row["kind"], row["stage"], row["generation"], row["chosen"], row["per_second"]),
-        *(
-            None if dead_letter_ids is None else tuple(dead_letter_ids),
-            row["topic"],
-            _parse_offsets(row["starts"]),
-            _parse_offsets(row["ends"]),
-            _parse_offsets(row["places"]),
-        ),
+        row["id"],
+        row["tenant"],
+        row["kind"],
+        row["stage"],
+        row["generation"],
+        row["chosen"],
+        row["per_second"],
+        None if dead_letter_ids is None else tuple(dead_letter_ids),
+        row["topic"],
+        _parse_offsets(row["starts"]),
+        _parse_offsets(row["ends"]),
+        _parse_offsets(row["places"]),
         ReplayCounts(row["read"], row["replayed"], row["superseded"], row["buried"]),
     )
 
@@ -184,6 +198,12 @@ def _parse_dead_letter(row: Any) -> OpenDeadLetter:
     position = Position(row["log_topic"], row["log_partition"], row["log_offset"])
     record, headers = row["record"], row["headers"]
     return OpenDeadLetter(
-        *(row["event_id"], row["stage"], row["generation"] or None, row["tenant"], position, record["key"] if record else None),
-        *(headers["key"] if headers else None, row["appended_at"]),
+        row["event_id"],
+        row["stage"],
+        row["generation"] or None,
+        row["tenant"],
+        position,
+        record["key"] if record else None,
+        headers["key"] if headers else None,
+        row["appended_at"],
     )

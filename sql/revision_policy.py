@@ -149,25 +149,21 @@ def _parse_document_row(row: asyncpg.Record) -> DocumentRow:
 def _to_document_values(row: DocumentRow, revision: int) -> tuple[Any, ...]:
     texts = (row.external_id, row.source, row.source_uri, row.filename, row.media_type, row.title, row.language, row.collection)
     return (
-        *(
-            row.document_id,
-            row.tenant,
-            row.order,
-            *map(encoding.replace_nul, texts),
-            [encoding.replace_nul(tag) for tag in row.tags],
-            row.metadata,
-            row.document_date,
-        ),
-        *(
-            row.content_sha256,
-            row.blob.model_dump(mode="json"),
-            encoding.replace_nul(row.event_id),
-            row.accepted_id,
-            row.received_at,
-            row.numbered,
-            revision,
-            normalize_readers(row.readers),
-        ),
+        row.document_id,
+        row.tenant,
+        row.order,
+        *map(encoding.replace_nul, texts),
+        [encoding.replace_nul(tag) for tag in row.tags],
+        row.metadata,
+        row.document_date,
+        row.content_sha256,
+        row.blob.model_dump(mode="json"),
+        encoding.replace_nul(row.event_id),
+        row.accepted_id,
+        row.received_at,
+        row.numbered,
+        revision,
+        normalize_readers(row.readers),
     )
 
 
@@ -175,15 +171,23 @@ def _to_revision_values(verdict: Verdict, row: DocumentRow, revision: int) -> tu
     position = verdict.event.event.position
     assert position is not None
     return (
-        *(row.document_id, row.order, revision, row.tenant, *map(encoding.replace_nul, (row.title, row.filename, row.media_type)), row.content_sha256),
-        *(
-            row.blob.model_dump(mode="json"),
-            _build_fields(row),
-            verdict.event.event.data.force,
-            encoding.replace_nul(row.event_id),
-            encoding.replace_nul(row.source),
-        ),
-        *(row.accepted_id, row.received_at, position.topic, position.partition, position.offset, normalize_readers(row.readers)),
+        row.document_id,
+        row.order,
+        revision,
+        row.tenant,
+        *map(encoding.replace_nul, (row.title, row.filename, row.media_type)),
+        row.content_sha256,
+        row.blob.model_dump(mode="json"),
+        _build_fields(row),
+        verdict.event.event.data.force,
+        encoding.replace_nul(row.event_id),
+        encoding.replace_nul(row.source),
+        row.accepted_id,
+        row.received_at,
+        position.topic,
+        position.partition,
+        position.offset,
+        normalize_readers(row.readers),
     )
 
 

@@ -37,7 +37,8 @@ SECONDARY_INDEXES = (
     SecondaryIndex("parent_chunks", "by_id", "(id)"),
     SecondaryIndex("lexical_deltas", "by_word", "(tenant, cfg, lexeme) include (delta)"),
     SecondaryIndex("corpus_deltas", "by_tenant", "(tenant, cfg) include (chunks)"),
-    # Lets the planner scan a small tenant's vectors exactly instead of searching the HNSW graph of all tenants.
+    # Lets the planner scan a small tenant's vectors exactly instead of searching the HNSW graph of all
+    # tenants.
     SecondaryIndex("chunk_vectors", "by_tenant", "(tenant)"),
     SecondaryIndex("visible", "by_tenant", "(tenant)"),
     SecondaryIndex("entity_mentions", "by_key", "(tenant, key, type)"),
@@ -70,7 +71,10 @@ async def build_indexes(pool: Pool, generation: str) -> AsyncIterator[str]:
                         yield index.format_name(generation)
             finally:
                 await connection.execute("reset maintenance_work_mem")
-            await _analyze_tables(connection, generation)
+            # Autovacuum has not analyzed a freshly loaded partition, and the first queries would get bad
+            # plans.
+            for table in dict.fromkeys(index.table for index in SECONDARY_INDEXES):
+                await connection.execute(f"analyze {table}_{generation}")
 
 
 async def _ensure_index(connection: Connection, index: SecondaryIndex, generation: str) -> bool:
@@ -82,9 +86,3 @@ async def _ensure_index(connection: Connection, index: SecondaryIndex, generatio
         await connection.execute(f"drop index concurrently if exists {index.format_name(generation)}")
     await connection.execute(index.format_ddl(generation, concurrently=True))
     return True
-
-
-async def _analyze_tables(connection: Connection, generation: str) -> None:
-    # Autovacuum has not analyzed a freshly loaded partition, and the first queries would get bad plans.
-    for table in dict.fromkeys(index.table for index in SECONDARY_INDEXES):
-        await connection.execute(f"analyze {table}_{generation}")

@@ -56,7 +56,7 @@ async def write_shared_rows(connection: Connection, rows: Iterable[Row]) -> None
                 await insert_audit_event(connection, row)
             case DeadLetterClosedRow():
                 await connection.execute(
-                    load_query("close_dead_letter"), *(row.event_id, row.stage, row.generation or "", row.how, replace_nul(row.reason), row.closed_at)
+                    load_query("close_dead_letter"), row.event_id, row.stage, row.generation or "", row.how, replace_nul(row.reason), row.closed_at
                 )
             case DeadLetterRow():
                 await connection.execute(load_query("upsert_dead_letter"), *_to_dead_letter_values(row))
@@ -83,8 +83,18 @@ async def _create_generation(connection: Connection, row: GenerationRow) -> None
 
 def _to_run_values(row: RunRow) -> tuple[Any, ...]:
     return (
-        *(row.run_id, row.tenant, row.kind, row.request, row.received_at, row.generation, row.response, row.answered_at),
-        *(row.candidates, row.numbers, row.basis, row.asked_by),
+        row.run_id,
+        row.tenant,
+        row.kind,
+        row.request,
+        row.received_at,
+        row.generation,
+        row.response,
+        row.answered_at,
+        row.candidates,
+        row.numbers,
+        row.basis,
+        row.asked_by,
     )
 
 
@@ -106,18 +116,25 @@ def _to_feedback_values(row: FeedbackRow) -> tuple[Any, ...]:
 def _to_dead_letter_values(row: DeadLetterRow) -> tuple[Any, ...]:
     record, headers = (blob.model_dump(mode="json") if blob else None for blob in (row.record, row.headers))
     return (
-        *(
-            row.event_id,
-            row.stage,
-            row.generation or "",
-            replace_nul(row.buried_type),
-            replace_nul(row.tenant),
-            row.document_id,
-            row.topic,
-            row.partition,
-            row.offset,
-        ),
-        *(row.code, replace_nul(row.detail), replace_nul(row.remedy), replace_nul(row.traceback), row.attempts, record),
-        *(replace_nul(row.producer_event_id), replace_nul(row.producer_source), row.dead_lettered_at, headers, row.appended_at),
+        row.event_id,
+        row.stage,
+        row.generation or "",
+        replace_nul(row.buried_type),
+        replace_nul(row.tenant),
+        row.document_id,
+        row.topic,
+        row.partition,
+        row.offset,
+        row.code,
+        replace_nul(row.detail),
+        replace_nul(row.remedy),
+        replace_nul(row.traceback),
+        row.attempts,
+        record,
+        replace_nul(row.producer_event_id),
+        replace_nul(row.producer_source),
+        row.dead_lettered_at,
+        headers,
+        row.appended_at,
         row.document_summary.model_dump(exclude_none=True) if row.document_summary else None,
     )

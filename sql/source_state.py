@@ -164,8 +164,16 @@ def _parse_change(row: asyncpg.Record) -> RowChange:
 
 def _to_change_values(source: str, change: RowChange) -> tuple[Any, ...]:
     return (
-        *(source, change.key, change.epoch, change.sequence, change.is_snapshot_read, change.table, change.is_deleted),
-        *(dict(change.columns), list(change.unchanged_columns), change.old_key),
+        source,
+        change.key,
+        change.epoch,
+        change.sequence,
+        change.is_snapshot_read,
+        change.table,
+        change.is_deleted,
+        dict(change.columns),
+        list(change.unchanged_columns),
+        change.old_key,
     )
 
 
@@ -185,19 +193,17 @@ def _parse_emitted(row: asyncpg.Record) -> EmittedState:
 
 def _to_emitted_values(source: str, key: str, emitted: EmittedState) -> tuple[Any, ...]:
     return (
-        *(
-            source,
-            key,
-            emitted.table,
-            emitted.epoch,
-            emitted.sequence,
-            emitted.step,
-            emitted.digest,
-            emitted.external_id,
-            emitted.is_live,
-            list(map(_encode_released_id, emitted.released_ids)),
-            emitted.is_pending,
-        ),
+        source,
+        key,
+        emitted.table,
+        emitted.epoch,
+        emitted.sequence,
+        emitted.step,
+        emitted.digest,
+        emitted.external_id,
+        emitted.is_live,
+        list(map(_encode_released_id, emitted.released_ids)),
+        emitted.is_pending,
     )
 
 

@@ -30,8 +30,8 @@ async def ensure_vector_index(pool: Pool, generation: Generation) -> bool:
 
 
 async def _build_index(connection: Connection, generation: Generation) -> bool:
-    # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which CREATE INDEX CONCURRENTLY
-    # waits for.
+    # Tried, not waited for: a session blocked in pg_advisory_lock holds a snapshot, which CREATE INDEX
+    # CONCURRENTLY waits for.
     if not await connection.fetchval("select pg_try_advisory_lock(hashtext($1))", _format_index_name(generation)):
         return False
     try:

@@ -20,7 +20,8 @@ import pytest
 from schemas.errors import ConfigurationError, DatabaseUnavailable
 from sql.binaries import copy_binaries, find_wheel_binaries
 from sql.embedded import EPHEMERAL_SETTINGS, LOCATION_FILE, EmbeddedPostgres, detect_memory_bytes
-from sql.migrate import list_unapplied, migrate
+from sql.inspection import list_pending_migrations
+from sql.migrate import migrate
 from sql.server_account import Account, can_enter, find_server_account
 from tests.postgres_fixture import create_data_root, run_in_thread, tcp_dsn
 
@@ -302,7 +303,7 @@ async def test_data_folder_of_older_version_is_secured_at_start(folder: Path) ->
             await query_server(server, "select 1", older)
         assert "trust" not in (server.data / "pg_hba.conf").read_text()
         assert await query_server(server, "select count(*) from keystore.keys") == 1
-        assert await list_unapplied(server.dsn) == []
+        assert await list_pending_migrations(server.dsn) == []
         owned = "select count(*) from pg_class c join pg_namespace n on n.oid = c.relnamespace where nspname in ('anabranch', 'keystore') and relowner <> current_role::regrole"
         assert await query_server(server, owned) == 0
         await query_server(server, "alter table anabranch.documents add column another int")

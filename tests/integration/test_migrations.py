@@ -7,7 +7,7 @@ import asyncpg
 import pytest
 
 from schemas.errors import ConfigurationError
-from sql.migrate import list_migrations, list_unapplied, migrate, read_migrations
+from sql.migrate import migrate, read_migrations
 
 
 def write_migration(folder: Path, name: str, sql: str) -> Path:
@@ -74,12 +74,3 @@ async def test_migrations_are_recorded_like_supabase(database: str) -> None:
     booked = await connection.fetch("select version, name from supabase_migrations.schema_migrations order by version")
     await connection.close()
     assert [(row["version"], row["name"]) for row in booked] == [(migration.version, migration.name) for migration in read_migrations()]
-
-
-async def test_pending_migrations_are_listed_without_applying(empty_database: str) -> None:
-    files = [migration.file for migration in read_migrations()]
-    assert await list_unapplied(empty_database) == files
-    assert [row["applied_at"] for row in await list_migrations(empty_database)] == [None] * len(files)
-    await migrate(empty_database)
-    assert await list_unapplied(empty_database) == []
-    assert all(row["applied_at"] for row in await list_migrations(empty_database))
