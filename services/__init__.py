@@ -1,1 +1,1 @@
-"""What stands behind the routes of the API: requests become events, and answers come from tables and log."""
+"""Use cases: one class or function each, called by the API, the CLI and the workers."""

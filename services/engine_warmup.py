@@ -1,4 +1,4 @@
-"""Loading what is slow to load before the first document or question needs it."""
+"""Warm up engines before the first document or query needs them."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ class Warmable(Protocol):
 
 @asynccontextmanager
 async def warm_in_background(engines: Iterable[object], folder: Path) -> AsyncIterator[None]:
-    """Beside whatever runs in the context. One process of a data folder at a time, so that what is computed once is computed once."""
+    """Warm up the engines while the context is open.
+
+    One process of a data folder at a time: the others find the results in the models folder.
+    """
     task = asyncio.create_task(_warm_engines([engine for engine in engines if isinstance(engine, Warmable)], folder))
     try:
         yield
@@ -42,7 +45,7 @@ async def _warm_engines(engines: Iterable[Warmable], folder: Path) -> None:
             try:
                 await engine.warm()
             except AnabranchError as error:
-                log.warning("an engine is not ready yet", code=error.code, detail=error.detail)
+                log.warning("engine_warmup_failed", code=error.code, detail=error.detail)
 
 
 def _try_lock(descriptor: int) -> bool:

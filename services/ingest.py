@@ -1,4 +1,4 @@
-"""Documents from the API on their way into the log."""
+"""Ingest documents from the API: validate, stage, publish."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ from streams.codec import Codec
 from streams.submission import API_SOURCE, build_raw_record
 
 REQUEST_TIMEOUT_S = 45.0
-"""So long a request waits, once its bytes are here."""
-RETRY_INGEST = "send it again, under the same Idempotency-Key if you gave one."
-RETRY_AMEND = "ask GET /v1/documents/{id} whether it was taken, and send it again if not."
-RETRY_WITHDRAW = "send it again: a document that is withdrawn already stays so."
+"""Limit of one request after its upload has arrived."""
+RETRY_INGEST = "Retry, with the same Idempotency-Key if you sent one."
+RETRY_AMEND = "Check GET /v1/documents/{id}, and retry if the change is missing."
+RETRY_WITHDRAW = "Retry: withdrawing twice does no harm."
 
 
 class JobStore(Protocol):
@@ -43,7 +43,10 @@ class JobStore(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class IngestService:
-    """`api.services.IngestPort` over the log. A job's id is that of its event, so the same Idempotency-Key is the same job."""
+    """Publish submissions, amendments and withdrawals.
+
+    A job has the id of its event: the same Idempotency-Key, the same job.
+    """
 
     log: EventLog
     blobs: BlobStore
@@ -57,26 +60,32 @@ class IngestService:
     timeout_s: float = REQUEST_TIMEOUT_S
 
     def plan_event(self, caller: Principal, idempotency_key: str | None) -> PlannedEvent:
-        """A caller that is limited to readers has keys of its own: it must neither meet another's event nor learn of it."""
+        """Choose the event id.
+
+        Keys of a caller that is limited to readers are prefixed with its id, so that it cannot probe others'
+        events.
+        """
         key = idempotency_key if idempotency_key is None or caller.readers is None else f"{caller.id}/{idempotency_key}"
         return PlannedEvent(key or str(self.fresh_id()), key is not None)
 
     async def stage_upload(self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
-        """Under a key that follows from event and bytes, so that the same request again is the same event; the door removes it."""
+        """Store the bytes under a key derived from event and content, so that a retried request is the same
+        event. Stage `receive` removes it.
+        """
         self.disk.check()
         return await self.blobs.put_stream(_build_staged_prefix(tenant, event), chunks, limit=self.max_bytes, media_type=media_type)
 
     async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
-        """Not where the caller chose the id: an earlier request of the same id and bytes may still need them."""
+        """Delete the upload, unless the caller chose the event id: an earlier request with that id may still
+        need the bytes.
+        """
         if not event.has_idempotency_key:
             await self.blobs.delete([upload.key])
 
     async def submit_document(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> IngestReceipt:
         if request.storage_key is not None and caller.readers is not None:
-            remedy = "Send the file itself."
-            raise Forbidden(
-                "storage_key names what anyone in the tenant has uploaded, and you are limited to readers.", code="LIMITED_TO_READERS", remedy=remedy
-            )
+            remedy = "Upload the file."
+            raise Forbidden("Callers limited to readers may not use storage_key: it can name uploads of other users.", code="LIMITED_TO_READERS", remedy=remedy)
         if upload is None:
             self.disk.check()
         content, sha256 = await self._resolve_content(caller.tenant, request, upload, event)
@@ -95,7 +104,7 @@ class IngestService:
         data = DocumentReceived.model_validate(fields | {"tenant": tenant, "external_id": request.external_id, "content": content, "force": request.force})
         job = await self._publish(caller, data, event.event_id, new_document_id)
         if earlier_status and earlier_status["stages"][0]["state"] == "done" and content.storage_key and request.storage_key is None:
-            # It was let in before and its bytes are pinned: nobody will come for these.
+            # The event was admitted before and its bytes are pinned: stage `receive` will not fetch this upload.
             await self.blobs.delete([content.storage_key])
         return IngestReceipt(
             document_id=new_document_id,
@@ -103,7 +112,7 @@ class IngestService:
             external_id=request.external_id,
             content_sha256=sha256,
             duplicate=is_duplicate,
-            warnings=[Notice(code="DUPLICATE", detail="The document has these bytes and these fields already; nothing is done again.")]
+            warnings=[Notice(code="DUPLICATE", detail="The document already has these bytes and fields; nothing is processed.")]
             if is_duplicate and not request.force
             else [],
         )
@@ -115,9 +124,9 @@ class IngestService:
     async def _publish_amendment(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
         document = await self.documents.fetch_document(caller, document_id)
         if document is None or document.get("state") == "withdrawn":
-            raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
+            raise NotFound(f"No document {document_id}.", remedy="List the documents with GET /v1/documents.")
         if not amendment.stated_fields():
-            raise InvalidRequest("an amendment that says nothing", code="NOTHING_TO_AMEND", remedy="Give title, collection, tags, metadata or readers.")
+            raise InvalidRequest("The amendment has no fields.", code="NOTHING_TO_AMEND", remedy="Set title, collection, tags, metadata or readers.")
         data = DocumentAmended(tenant=caller.tenant, document_id=str(document_id), **amendment.stated_fields())
         return await self._publish(caller, data, str(self.fresh_id()), document_id, document.get("external_id"))
 
@@ -128,7 +137,7 @@ class IngestService:
     async def _publish_withdrawal(self, caller: Principal, document_id: UUID) -> UUID:
         document = await self.documents.fetch_document(caller, document_id)
         if document is None:
-            raise NotFound(f"no document {document_id}", remedy="GET /v1/documents lists them.")
+            raise NotFound(f"No document {document_id}.", remedy="List the documents with GET /v1/documents.")
         data = DocumentWithdrawn(tenant=caller.tenant, document_id=str(document_id))
         return await self._publish(caller, data, str(self.fresh_id()), document_id, document.get("external_id"))
 
@@ -150,20 +159,20 @@ class IngestService:
         return job
 
     async def _resolve_content(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> tuple[Content, str | None]:
-        """Text is not stored yet."""
+        """Return the content and its SHA-256 (None for a URL). Inline text is stored later."""
         given_fields = [name for name in ("url", "text", "storage_key") if getattr(request, name) is not None]
         for name, url in (("url", request.url), ("source_uri", request.source_uri)):
             if url is not None and has_user_info(url):
-                raise CredentialsInUrl(f"{name} holds a user name or password")
+                raise CredentialsInUrl(f"{name} contains a user name or password.")
         if len(given_fields) + (upload is not None) != 1:
             names = ", ".join(given_fields + (["file"] if upload else [])) or "nothing"
-            raise InvalidRequest(f"one document a request: a file, url, text or storage_key; got {names}", remedy="Send exactly one of them.")
+            raise InvalidRequest(f"A request needs exactly one of file, url, text and storage_key; got {names}.", remedy="Send one of them.")
         if request.url is not None:
             return Content(url=_validate_url(request.url)), None
         if request.storage_key is not None:
             return Content(storage_key=request.storage_key), await self._hash_stored_blob(tenant, request.storage_key)
         if not (upload.size if upload else request.text):
-            raise UnreadableDocument("the document has 0 bytes", code="EMPTY_DOCUMENT", remedy="Send the content; to remove a document, withdraw it.")
+            raise UnreadableDocument("The document has 0 bytes.", code="EMPTY_DOCUMENT", remedy="Send the content. To remove a document, withdraw it.")
         if upload:
             return Content(storage_key=upload.key), upload.sha256
         payload = (request.text or "").encode()
@@ -174,26 +183,26 @@ class IngestService:
         check_storage_key(key, tenant)
         size = await self.blobs.get_size(key)
         if size is None:
-            raise NotFound(f"there is no blob under storage_key {key!r}", code="NO_SUCH_BLOB", remedy="Upload the file first.")
+            raise NotFound(f"No blob at storage_key {key!r}.", code="NO_SUCH_BLOB", remedy="Upload the file first.")
         self._check_size(size)
         async with self.blobs.open_local(key) as path:
             return await asyncio.to_thread(sha256_of_file, path)
 
     def _check_size(self, size: int) -> None:
         if size > self.max_bytes:
-            remedy = "Split it, or raise ANABRANCH_INGEST__MAX_BYTES."
-            raise LimitExceeded(f"the document has {size} bytes, the limit is {self.max_bytes}", code="TOO_LARGE", remedy=remedy)
+            remedy = "Split the document, or raise ANABRANCH_INGEST__MAX_BYTES."
+            raise LimitExceeded(f"The document has {size} bytes; the limit is {self.max_bytes}.", code="TOO_LARGE", remedy=remedy)
 
     async def _check_write_access(self, caller: Principal, document: UUID, external_id: str | None) -> None:
-        """Raises InvalidRequest where the name is taken by a document that the caller may not read."""
+        """Raise InvalidRequest if the external id belongs to a document that the caller may not read."""
         if caller.readers is None or await self.documents.fetch_document(caller, document) is not None:
             return
         if await self.documents.fetch_document(replace(caller, readers=None), document) is not None:
             raise InvalidRequest(f"external_id {external_id!r} cannot be used.", code="EXTERNAL_ID_TAKEN", remedy="Choose another external_id.")
 
     async def _is_duplicate(self, caller: Principal, document: UUID, sha256: str, request: IngestRequest) -> bool:
-        """Whether the document has these bytes, and what the request says of it."""
-        # Readers are shown to unlimited callers only; _check_may_write has refused documents that this caller may not read.
+        """Return whether the document already has these bytes and these fields."""
+        # Only unlimited callers see readers; _check_write_access has refused documents that this caller may not read.
         current = await self.documents.fetch_document(replace(caller, readers=None), document)
         if current is None or current.get("content_sha256") != sha256 or current.get("state") in ("withdrawn", "failed"):
             return False
@@ -203,29 +212,32 @@ class IngestService:
         return current_readers == requested_readers and all(current.get(name) == value for name, value in requested_fields.items())
 
     async def _fetch_earlier_status(self, caller: Principal, event: PlannedEvent, document: UUID, sha256: str | None) -> Mapping[str, Any] | None:
-        """What became of the same event when it came before. Its Idempotency-Key with another document is a mistake, told at once and not only by a
-        dead letter."""
+        """Return the status of the same event, if it was sent before.
+
+        Raises InvalidRequest if its key belongs to another document: without this check only a dead letter
+        would report it.
+        """
         if not event.has_idempotency_key:
             return None
         earlier_status = await self.documents.fetch_status(caller, event_id=event.event_id, source=API_SOURCE)
         if earlier_status is not None and _is_other_document(earlier_status, document, sha256):
             raise InvalidRequest(
-                f"Idempotency-Key {event.event_id!r} came before with another document",
+                f"Idempotency-Key {event.event_id!r} was used for another document.",
                 code="IDEMPOTENCY_KEY_REUSED",
-                remedy="Give each change a key of its own.",
+                remedy="Use a new key for each change.",
             )
         return earlier_status
 
 
 @asynccontextmanager
 async def _limit_time(timeout_s: float, retry_hint: str) -> AsyncIterator[None]:
-    """Raises LogUnavailable where log and tables take longer; `again` tells what to do then."""
+    """Raise LogUnavailable with the retry hint after the timeout."""
     try:
         async with asyncio.timeout(timeout_s):
             yield
     except TimeoutError as error:
         remedy = f"`anabranch doctor` says what is stuck; then {retry_hint}"
-        raise LogUnavailable(f"log and tables did not take it within {timeout_s:g} s; they may all the same", remedy=remedy) from error
+        raise LogUnavailable(f"Timed out after {timeout_s:g} s. The event may still have been written.", remedy=remedy) from error
 
 
 def _build_staged_prefix(tenant: str, event: PlannedEvent) -> str:
@@ -239,8 +251,10 @@ def _is_other_document(earlier_status: Mapping[str, Any], document: UUID, sha256
 
 
 def _with_private_external_id(caller: Principal, request: IngestRequest, sha256: str | None) -> IngestRequest:
-    """Without an external id, documents of the same bytes or address are one. Those of a caller that is limited to readers are its own: it must not learn
-    whether another user's document has the same."""
+    """Give the document of a caller that is limited to readers an external id of its own.
+
+    Without one, equal bytes or URLs are one document, and the caller could learn that another user has it.
+    """
     if caller.readers is None or request.external_id is not None:
         return request
     name = sha256_hex((request.source_uri or request.url or sha256 or "").encode())
@@ -252,7 +266,7 @@ def _is_unnamed_text(request: IngestRequest) -> bool:
 
 
 def _validate_url(url: str) -> str:
-    """Only what can be told without looking the name up; the door checks the address that is connected to."""
+    """Check what needs no name lookup. Stage `receive` checks the address that it connects to."""
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise ForbiddenAddress(f"url {url!r} is no http or https address")

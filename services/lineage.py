@@ -1,4 +1,4 @@
-"""Lineage of documents and of answers, by the tables, the log and the blobs of this system."""
+"""Lineage of documents and answers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,6 @@ from services.query.run_history import RunLookup
 
 @dataclass(frozen=True, slots=True)
 class LineageService:
-    """See `api.history.LineagePort`."""
-
     walk: LineageTracer
     runs: RunLookup
 

@@ -1,4 +1,4 @@
-"""Authentication of callers: the local token."""
+"""Authenticate callers by the local token."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.principals import Principal
 
 @dataclass(frozen=True, slots=True)
 class LocalTokenAuthenticator:
-    """The token of `up`, or of `API__TOKEN`: who holds it operates this server. Without a token nobody is admitted."""
+    """Admit the holder of the local token as an operator. Without a configured token, admit no caller."""
 
     token: SecretStr | None
     tenant: str

@@ -1,4 +1,4 @@
-"""Waiting until a decision that is in the log has come to the tables, so that whoever looks or decides next finds it there."""
+"""Wait until a published decision is visible in the tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ POLL_S = 0.05
 
 
 async def wait_until_projected(is_projected: Callable[[], Awaitable[bool]], *, timeout_s: float = PROJECTION_TIMEOUT_S) -> bool:
-    """Whether it came in time; without a worker it comes later."""
+    """Poll until `is_projected` or the timeout; returns whether it is.
+
+    Without a worker, it is projected later.
+    """
     clock = asyncio.get_running_loop().time
     deadline = clock() + timeout_s
     while not (projected := await is_projected()) and clock() < deadline:

@@ -1,4 +1,4 @@
-"""How fast a generation is built beside the one that answers."""
+"""Limit the speed of a generation build."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ BURST_S = 0.5
 
 @dataclass(slots=True)
 class BuildThrottle:
-    """Shared by the readers of one generation. `events_per_second` is None where there is no limit."""
+    """Shared by the consumers of one generation. `events_per_second` is None for no limit."""
 
     events_per_second: float | None = None
     resumed: asyncio.Event = field(default_factory=asyncio.Event)
@@ -20,7 +20,7 @@ class BuildThrottle:
         self.resumed.set()
 
     def configure(self, *, paused: bool, events_per_second: float | None) -> None:
-        """Another speed holds at once, also for those that wait already."""
+        """Apply pause and rate at once, also to consumers that are waiting."""
         if events_per_second != self.events_per_second:
             self.events_per_second, self.next_admission_at = events_per_second, 0.0
         if paused:
@@ -29,11 +29,11 @@ class BuildThrottle:
             self.resumed.set()
 
     def limit_batch(self, event_count: int) -> int:
-        """How many to take at once, so that a slow pace is an even one."""
+        """Limit a batch to what `BURST_S` allows, so that a slow rate is an even one."""
         return event_count if self.events_per_second is None else max(1, min(event_count, int(self.events_per_second * BURST_S)))
 
     async def wait_for_capacity(self, event_count: int) -> None:
-        """Wait while the build is paused, and until so many events may be taken."""
+        """Wait while the build is paused, and until the rate admits so many events."""
         await self.resumed.wait()
         rate = self.events_per_second
         if rate is None:

@@ -1,6 +1,7 @@
-"""Building a generation beside the one that answers: load, index, catch up, and for a rebuild check, switch and drop.
-
-Nothing of it is remembered here: how far the load has come are its readers' places in the log, so a worker that was killed goes on where it was."""
+"""Build a generation beside the live one: load, index, catch up; a rebuild then also checks, switches and
+drops. The builder keeps no state: progress is the consumers' offsets, so another worker continues after a
+crash.
+"""
 
 from __future__ import annotations
 
@@ -32,34 +33,34 @@ POLL_S = 0.2
 MAX_CHECKS = 60
 CHECK_INTERVAL_S = 0.5
 DROP_GRACE_S = 3.0
-"""By then every worker has seen that a generation is dropped."""
+"""After this, every worker has stopped consuming for a dropped generation."""
 EndOffsets = dict[int, int]
 
 
 @dataclass(slots=True)
 class GenerationBuilder:
-    """Any number of workers may run one: of each generation, one builds."""
+    """Any number of workers may run one; an advisory lock lets one of them build each generation."""
 
     storage: Storage
     build_pool: Pool
     stages: Sequence[Stage]
     decisions: GenerationDecisions
     sync_builds: Callable[[], Awaitable[None]]
-    """Adds up what was asked of engines here."""
+    """Add this process's engine calls to the builds."""
     build_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     removal_tasks: dict[str, asyncio.Task[None]] = field(default_factory=dict)
     dropped_since: dict[str, float] = field(default_factory=dict)
-    """Dropped generations whose tables are still there, since when they were seen."""
+    """When each dropped generation that still has tables was first seen."""
 
     async def run(self) -> None:
-        """Until cancelled. A lost database or log is waited for."""
+        """Run until cancelled. Retries while the database or log is unavailable."""
         try:
             while True:
                 await asyncio.sleep(POLL_S)
                 try:
                     await self._reconcile()
                 except TransientError as error:
-                    log.warning("building waits", code=error.code, detail=error.detail)
+                    log.warning("build_poll_postponed", code=error.code, detail=error.detail)
         finally:
             await _cancel_tasks([*self.build_tasks.values(), *self.removal_tasks.values()])
 
@@ -74,7 +75,7 @@ class GenerationBuilder:
                 self.build_tasks[name] = asyncio.create_task(self._run_build(build))
 
     async def _list_removable(self) -> list[str]:
-        """Dropped generations that every worker has stopped reading for."""
+        """List dropped generations that no worker consumes for any more."""
         now = asyncio.get_running_loop().time()
         self.dropped_since = {name: self.dropped_since.get(name, now) for name in await list_unremoved_generations(self.storage.pool)}
         return [name for name, since in self.dropped_since.items() if now - since >= DROP_GRACE_S and name not in self.removal_tasks]
@@ -83,9 +84,9 @@ class GenerationBuilder:
         try:
             async with PgGenerationBuilds(self.build_pool).try_lock(name) as is_owner:
                 if is_owner and not (removal := await finish_drop(self.build_pool, self.storage.log, name)).removed:
-                    log.info("tables of a dropped generation are still held", generation=name, holder=removal.held_by)
+                    log.info("generation_removal_blocked", generation=name, holder=removal.held_by)
         except TransientError as error:
-            log.warning("removing a generation waits", generation=name, code=error.code, detail=error.detail)
+            log.warning("generation_removal_postponed", generation=name, code=error.code, detail=error.detail)
 
     async def _run_build(self, build: GenerationBuild) -> None:
         build_store = PgGenerationBuilds(self.build_pool)
@@ -94,9 +95,9 @@ class GenerationBuilder:
                 if is_owner:
                     await self._build(build, build_store)
         except TransientError as error:
-            log.warning("a build waits", generation=build.generation.name, code=error.code, detail=error.detail)
+            log.warning("build_postponed", generation=build.generation.name, code=error.code, detail=error.detail)
         except AnabranchError as error:
-            log.error("a build failed", generation=build.generation.name, code=error.code, detail=error.detail)
+            log.error("build_failed", generation=build.generation.name, code=error.code, detail=error.detail)
             await build_store.record_failure(build.generation.name, error)
 
     async def _build(self, build: GenerationBuild, build_store: PgGenerationBuilds) -> None:
@@ -118,7 +119,9 @@ class GenerationBuilder:
             await self._replace_live(generation.name, build_store)
 
     async def _wait_until_settled(self, generation: Generation) -> Mapping[str, EndOffsets]:
-        """Wait until every event that is in the log now, and all that follows from it, is settled; returns the barrier."""
+        """Wait until all events now in the log, and those that follow from them, are processed; returns the
+        end offsets.
+        """
         assignments = await self._list_assignments(generation)
         topics = {assignment.topic for assignment in assignments}
         barrier = {topic: await self.storage.fetch_ends(topic) for topic in sorted(topics)}
@@ -130,21 +133,21 @@ class GenerationBuilder:
         return barrier
 
     async def _list_assignments(self, generation: Generation) -> list[StageAssignment]:
-        """Those of the generation itself, each after the one whose facts it reads."""
+        """List the generation's own assignments, upstream stages first."""
         assignments = assign_stages(await PgGenerations(self.storage.pool).fetch_undropped(), self.stages)
         return [assignment for assignment in assignments if assignment.generation.name == generation.name and assignment.suppresses_outcomes]
 
     async def _build_indexes(self, generation: Generation) -> None:
         async for name in build_indexes(self.build_pool, generation.name):
-            log.info("index built", index=name)
+            log.info("index_built", index=name)
         if await ensure_vector_index(self.build_pool, generation):
-            log.info("vector index built", generation=generation.name)
+            log.info("vector_index_built", generation=generation.name)
 
     async def _count_events(self, generation: Generation) -> int:
         return sum([await self.storage.count_records(assignment.topic) for assignment in await self._list_assignments(generation)])
 
     async def _wait_until_built(self, name: str) -> None:
-        """Until stage control has heard that it is built."""
+        """Wait until stage `control` has projected `generation.built`."""
         generations = PgGenerations(self.storage.pool)
         while (generation := await generations.fetch(name)) is not None and generation.state == "building":
             await asyncio.sleep(POLL_S)
@@ -163,7 +166,7 @@ class GenerationBuilder:
             await begin_generation_drop(self.build_pool, live.name, self.decisions.publish_dropped)
 
     async def _check_same_content(self, live: str, name: str) -> None:
-        """What is under way differs for a moment; what goes on differing is wrong. Raises PermanentError."""
+        """Raise PermanentError if the tables keep differing; events in flight make them differ for a moment."""
         for _ in range(MAX_CHECKS):
             differing_tables = await find_differing_tables(self.build_pool, live, name)
             if not differing_tables:
@@ -172,7 +175,7 @@ class GenerationBuilder:
         raise PermanentError(
             f"generation {name} differs from {live} in {', '.join(differing_tables)}",
             code="REBUILD_DIFFERS",
-            remedy="`anabranch db checksum --all` shows the live one's sums; keep both and report this.",
+            remedy="Keep both generations and report this with the output of `anabranch db checksum --all`.",
         )
 
 

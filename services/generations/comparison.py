@@ -1,4 +1,4 @@
-"""Asking two generations the same questions."""
+"""Run the same queries against two generations and compare the results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from evaluation.comparison_request import ComparisonRequest, GoldenJudgement
 from evaluation.judgement_mapping import CandidateDocument, CandidateParent, JudgementTarget, map_judgements
 from evaluation.ranking_overlap import RankedPassage
 from retrieval.dry_run import DryRun
-from schemas.errors import AnabranchError, InvalidRequest, NotFound, TransientError
+from schemas.errors import AnabranchError, InvalidRequest, TransientError
 from schemas.generations import Generation
 from schemas.judgements import GradedPassage
 from schemas.ports.engines import BlobStore
@@ -25,10 +25,11 @@ from schemas.questions import QueryRequest, SearchRequest
 from services.query.retriever_pool import RetrieverPool
 from sql.feedback import PgFeedback
 from sql.generation_summaries import PgGenerationSummaries
+from sql.generations import unknown_generation_error
 from sql.passages import PgPassages
 
 REPLAYED_FIELDS = ("query", "mode", "profile", "filters", "channels", "language")
-"""Of a request that was made before; the rest is the comparison's."""
+"""Fields taken from a recorded request; the comparison sets the others."""
 
 
 @dataclass(slots=True)
@@ -42,7 +43,7 @@ class ComparisonQuery:
 
 @dataclass(frozen=True, slots=True)
 class ComparedGeneration:
-    """One of the two, with its documents that were judged."""
+    """One of the two generations, with the documents that have judgements."""
 
     generation: Generation
     documents: Mapping[UUID, CandidateDocument]
@@ -58,8 +59,12 @@ class GenerationComparer:
     blobs: BlobStore
 
     async def compare(self, tenant: str, a: str, b: str, request: ComparisonRequest) -> dict[str, Any]:
-        """The report. Questions are asked one after the other, so that a latency is one question's, of the two generations in turn. Raises NotFound,
-        InvalidRequest for a generation that is still being built, and what keeps both from being asked at all."""
+        """Build the comparison report.
+
+        Queries run one at a time and the two generations alternate, so that a latency is that of one query.
+        Raises NotFound, InvalidRequest for a generation that is not built, and the error that makes every
+        query fail.
+        """
         pair = [await self._fetch_generation(name) for name in (a, b)]
         queries, failed = await self._load_queries(tenant, request, [generation.name for generation in pair])
         sides = [await self._load_side(tenant, generation, pair[0], queries) for generation in pair]
@@ -75,13 +80,16 @@ class GenerationComparer:
         return build_comparison_report(names, replayed, _count_mapped(queries, sides), index_bytes, failed)
 
     async def _warm_up(self, tenant: str, queries: Sequence[ComparisonQuery], sides: Sequence[ComparedGeneration]) -> None:
-        """With the first question that can be asked, so that no latency is that of a cold start. Raises why, where none can."""
+        """Run the first query that succeeds, so that no measured latency includes a cold start.
+
+        Raises if none does.
+        """
         failures: list[AnabranchError] = []
         for query in queries:
             try:
                 await self._run_query(tenant, query, sides)
             except TransientError:
-                raise  # the others would wait as long
+                raise  # the other queries would wait as long
             except AnabranchError as error:
                 failures.append(error)
             else:
@@ -93,7 +101,7 @@ class GenerationComparer:
         async with self.retrievers.acquire(name):
             generation = await self.generations.fetch(name)
         if generation is None:
-            raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
+            raise unknown_generation_error(name)
         return generation
 
     async def _load_queries(self, tenant: str, request: ComparisonRequest, names: Sequence[str]) -> tuple[list[ComparisonQuery], dict[str, FailedQuestion]]:
@@ -118,7 +126,7 @@ class GenerationComparer:
                 queries.append(ComparisonQuery(f"real:{run_id}", "real", _build_request(past_request, request), run_id))
             except ValidationError as error:
                 failed[f"real:{run_id}"] = FailedQuestion(
-                    str(past_request.get("query")), InvalidRequest.code, f"{error.error_count()} fields are not taken any more"
+                    str(past_request.get("query")), InvalidRequest.code, f"{error.error_count()} fields are no longer accepted"
                 )
         for query in judgements_by_text.keys() - {comparison_query.request.query for comparison_query in queries}:
             queries.append(ComparisonQuery(f"feedback:{query}", "feedback", _build_request({"query": query}, request)))
@@ -127,7 +135,7 @@ class GenerationComparer:
         return queries, failed
 
     async def _resolve_document_names(self, tenant: str, request: ComparisonRequest, generation_names: Sequence[str]) -> dict[str, UUID]:
-        """Name → document, of what either generation shows; of several with one file name the newest."""
+        """Map external ids and file names to documents visible in either generation; the newest wins."""
         external_ids = sorted(
             {
                 judgement.external_id
@@ -158,7 +166,7 @@ class GenerationComparer:
         return ComparedGeneration(generation, documents)
 
     async def _run_query(self, tenant: str, query: ComparisonQuery, sides: Sequence[ComparedGeneration], *, is_reversed: bool = False) -> ComparedQuestion:
-        """Each of the two first by turns."""
+        """Run the query on both generations; the order alternates."""
         answers: dict[str, SideResult] = {}
         match_words = sides[0].generation.how.get("transcribe") != sides[1].generation.how.get("transcribe")
         for name, side in sorted(zip(SIDES, sides, strict=True), reverse=is_reversed, key=lambda item: item[0]):
@@ -183,7 +191,7 @@ class GenerationComparer:
 
 
 def _build_request(values: Mapping[str, Any], comparison: ComparisonRequest) -> SearchRequest:
-    """Raises ValidationError for what was asked of an earlier version and is not taken any more."""
+    """Raise ValidationError if an earlier version recorded fields that are no longer accepted."""
     past_values = {name: values[name] for name in REPLAYED_FIELDS if values.get(name) is not None}
     profile_override = {"profile": comparison.profile} if comparison.profile else {}
     kind = QueryRequest if comparison.answers else SearchRequest
@@ -195,7 +203,7 @@ def _judgement_from_feedback(judged: GradedPassage) -> JudgementTarget:
 
 
 def _judgements_from_golden(judgements: Iterable[GoldenJudgement], document_ids: Mapping[str, UUID]) -> list[JudgementTarget]:
-    """One of a document that neither generation shows stays, unmapped."""
+    """Convert golden judgements. One of a document that is visible in neither generation stays, unmapped."""
     return [
         JudgementTarget(
             judgement.document_id or document_ids.get(judgement.external_id or "", UUID(int=0)),

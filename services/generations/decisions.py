@@ -1,4 +1,4 @@
-"""Decisions about generations, on their way into topic `control`."""
+"""Publish decisions about generations to topic `control`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ CE_SOURCE = "anabranch/generations"
 
 @dataclass(frozen=True, slots=True)
 class GenerationDecisions:
-    """Each call is a decision of its own and returns its offset once the log has it. Raises LogUnavailable."""
+    """Each call publishes one decision and returns its offset. Raises LogUnavailable."""
 
     log: EventLog
     codec: Codec

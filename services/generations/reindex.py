@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 from processors import get_stage_versions
-from schemas.errors import InvalidRequest, NotFound, PermanentError, TransientError
+from schemas.errors import InvalidRequest, PermanentError
 from schemas.generations import Generation, IndexConfig, compute_chain_fingerprints
 from services.engine_set import Engines
 from services.generations.decisions import GenerationDecisions
@@ -18,7 +18,7 @@ from services.index_comparison import diff_settings
 from services.projection_wait import wait_until_projected
 from services.storage import Storage
 from sql.generation_builds import GenerationBuild, PgGenerationBuilds
-from sql.generations import PgGenerations
+from sql.generations import PgGenerations, no_live_generation_error, unknown_generation_error
 from streams.topics import get_partition_counts
 
 
@@ -129,7 +129,7 @@ class ReindexService:
         """Raises NotFound."""
         build = await PgGenerationBuilds(self.storage.pool).get(name)
         if build is None:
-            raise NotFound(f"no generation {name!r} is there or on its way", remedy="`anabranch generations list` shows them.")
+            raise unknown_generation_error(name)
         return _format_build(build)
 
     async def get_build_or_pending(self, name: str) -> dict[str, Any]:
@@ -143,8 +143,8 @@ class ReindexService:
         Raises NotFound, InvalidRequest for a generation that is built.
         """
         if (build := await self.get_build(name))["state"] not in ("building", "shadow"):
-            remedy = "One that answers reads what comes as it comes; one that stands by for nothing is given up by `anabranch generations drop`."
-            raise InvalidRequest(f"generation {name} is not being built, it is {build['state']}", code="GENERATION_IS_BUILT", remedy=remedy)
+            remedy = "Pace applies to builds only. To remove a standby generation, run `anabranch generations drop`."
+            raise InvalidRequest(f"Generation {name} is not being built; its state is {build['state']}.", code="GENERATION_IS_BUILT", remedy=remedy)
         await PgGenerationBuilds(self.storage.pool).set_pace(name, pace)
         return await self.get_build(name)
 
@@ -157,8 +157,8 @@ class ReindexService:
     async def _build_plan(self, live: Generation, config: IndexConfig, engines: Engines) -> ReindexPlan:
         stages = find_changed_stages(live, compute_chain_fingerprints(config, get_stage_versions()))
         if not stages:
-            remedy = "`anabranch config schema` lists the settings; `anabranch rebuild` makes the same index anew."
-            raise InvalidRequest(f"with these settings the index would be the same as {live.name}", code="NOTHING_CHANGES", remedy=remedy)
+            remedy = "List the settings with `anabranch config schema`, or rebuild the same index with `anabranch rebuild`."
+            raise InvalidRequest(f"These settings build the same index as {live.name}.", code="NOTHING_CHANGES", remedy=remedy)
         plan = await ReindexPlanner(self.storage, live, engines).plan(stages, config.embed.dimension)
         return replace(plan, settings=diff_settings(live.config, config))
 
@@ -171,7 +171,7 @@ class ReindexService:
 async def fetch_live_generation(storage: Storage) -> Generation:
     live = await PgGenerations(storage.pool).fetch_live()
     if live is None:
-        raise TransientError("no generation is live", code="NO_GENERATION", remedy="Start a worker: it makes the first one.")
+        raise no_live_generation_error()
     return live
 
 

@@ -1,4 +1,4 @@
-"""What another configuration of the index would take, before anything is done: by the log, the memo and the tables, and by asking no engine."""
+"""Estimate the cost of another index configuration from log, memo and tables, without calling an engine."""
 
 from __future__ import annotations
 
@@ -25,24 +25,26 @@ from sql.engine_results import PgEngineResultCache
 from sql.index_size import IndexSize, fetch_visible_orders, measure_index
 
 STAGE_ORDER = ("transcribe", "chunk", "extract", "embed")
-"""Stages that make facts, each after those whose facts it reads."""
+"""Stages with output events, upstream first."""
 OUTPUT_TOPICS = {stage.name: stage.output_topic for stage in STAGES if stage.output_topic is not None}
 INPUT_TOPICS = {stage.name: stage.topic for stage in STAGES}
 LOOKUP_BATCH_SIZE = 1_000
 SECONDS_PER_INPUT: Mapping[str, tuple[float, float]] = {"parse": (0.01, 1.0), "extract": (0.002, 3.0), "embed": (0.004, 0.08)}
-"""Of one input, from a quick engine to a slow one, with as many at once as the stages ask."""
+"""Seconds per input with a fast and a slow engine, at the stages' concurrency."""
 EVENTS_PER_SECOND = (60.0, 600.0)
-"""Projected, with their indexes built afterwards."""
+"""Projection rates, slow and fast, including the indexes built afterwards."""
 
 
 def find_changed_stages(live: Generation, fingerprints: Mapping[str, str]) -> list[str]:
-    """Those whose facts would come out otherwise, the first first."""
+    """List the stages whose output would change, upstream first."""
     return [stage for stage in STAGE_ORDER if live.how.get(stage) != fingerprints[stage]]
 
 
 @dataclass(frozen=True, slots=True)
 class ReindexEstimate:
-    """`events` are those of current revisions in the topic that the first changed stage reads; `expected` is how many there should be."""
+    """`event_count` counts events of visible revisions in the topic that the first changed stage reads;
+    `expected_event_count` is what the index holds.
+    """
 
     event_count: int
     expected_event_count: int
@@ -59,7 +61,7 @@ class ReindexPlan:
     size: IndexSize
     dimension: int
     settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    """Those of the index that change: from what, to what."""
+    """Changed settings with their values `from` and `to`."""
 
     @property
     def topic(self) -> str:
@@ -87,7 +89,10 @@ class ReindexPlan:
         }
 
     def _estimate_minutes(self) -> tuple[float, float]:
-        """All is projected anew, whatever the first stage."""
+        """Estimate the low and high bound.
+
+        Everything is projected again, whatever the first changed stage.
+        """
         projected_count = self.size.documents + 3 * self.size.parts
         return tuple(  # type: ignore[return-value]
             round((projected_count / rate + sum(SECONDS_PER_INPUT[engine][bound] * calls for engine, calls in self.estimate.engine_calls.items())) / 60, 2)
@@ -97,7 +102,7 @@ class ReindexPlan:
 
 @dataclass(slots=True)
 class MemoLookup:
-    """Different ones, and how many of them the memo does not know."""
+    """Count distinct memo keys, and those that the memo does not have."""
 
     memo: PgEngineResultCache
     pending: dict[str, set[MemoKey]] = field(default_factory=dict)
@@ -163,7 +168,7 @@ class ReindexPlanner:
         return event_count
 
     async def _estimate_chunking(self, lookup: MemoLookup) -> tuple[int, int]:
-        """The chunker costs nothing but time, so it is run."""
+        """Run the chunker, which needs no engine, and look its chunks up."""
         event_count = token_count = 0
         async for event in self._read_visible_events("chunk"):
             data = event.data
@@ -196,7 +201,7 @@ class ReindexPlanner:
             await lookup.add("embed", [make_embedding_key(data.tenant, data.document_id, child, self.engines.embedder.fingerprint) for child in children])
 
     async def _read_visible_events(self, stage: str) -> AsyncIterator[Event[Any]]:
-        """Facts of visible revisions that the stage would read, each once."""
+        """Read the stage's input events of visible revisions, each once."""
         visible = await fetch_visible_orders(self.storage.pool, self.live.name)
         base_topic, seen_ids = INPUT_TOPICS[stage], set[UUID]()
         async for stored in self.storage.log.read(self.live.topics.get(base_topic, base_topic)):

@@ -1,4 +1,4 @@
-"""A generation given up: its tables, and the topics that it alone used."""
+"""Drop a generation: its tables, and the topics that it alone uses."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sql.pool import Pool
 from streams.topics import ACCEPTED, EMBEDDED, RAW
 
 RELEASE_WAIT_S = 2.0
-"""Within which every worker has heard that it need not read for the generation any more."""
+"""Within this, every worker has stopped consuming for the generation."""
 
 
 @dataclass(frozen=True, slots=True)
 class DroppedGeneration:
-    """`removed`: no table is left; else `held_by` is the transaction that is waited for, and workers finish it when that ends."""
+    """`removed` is false while transaction `held_by` holds a table; workers finish the removal when it ends."""
 
     generation: str
     removed: bool
@@ -33,14 +33,20 @@ class DroppedGeneration:
 async def remove_generation(
     pool: Pool, log: EventLog, decisions: GenerationDecisions, name: str, *, release_wait_s: float = RELEASE_WAIT_S
 ) -> DroppedGeneration:
-    """No way back leads to it. Raises NotFound, PermanentError with code GENERATION_IS_LIVE, LogUnavailable, DatabaseUnavailable."""
+    """Drop the generation irrevocably.
+
+    Raises NotFound, PermanentError with code GENERATION_IS_LIVE, LogUnavailable, DatabaseUnavailable.
+    """
     await begin_generation_drop(pool, name, decisions.publish_dropped)
     await asyncio.sleep(release_wait_s)
     return await finish_drop(pool, log, name)
 
 
 async def finish_drop(pool: Pool, log: EventLog, name: str) -> DroppedGeneration:
-    """What is left of a dropped generation. Does no harm when it is done again. Token states lie as long as the topic that tells of them; then workers sweep them."""
+    """Remove what is left of a dropped generation. Idempotent.
+
+    Token states stay until no event in a topic refers to them; workers sweep them.
+    """
     generations = PgGenerations(pool)
     generation = await generations.fetch(name)
     topics = find_unused_topics(generation, await generations.fetch_undropped()) if generation is not None else []
@@ -52,6 +58,6 @@ async def finish_drop(pool: Pool, log: EventLog, name: str) -> DroppedGeneration
 
 
 def find_unused_topics(generation: Generation, remaining: Iterable[Generation]) -> list[str]:
-    """Those that it used and no other one does. What comes before any generation stays."""
+    """List topics of the generation that no other one uses, except `raw` and `accepted`."""
     used = {other_generation.topics.get(plain, plain) for other_generation in remaining for plain in generation.topics}
     return sorted(set(generation.topics.values()) - used - {RAW, ACCEPTED})

@@ -1,4 +1,4 @@
-"""Whether the log still holds what an index was made from."""
+"""Check that the log still holds the events that an index was built from."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from sql.index_size import fetch_first_needed_positions
 
 
 async def check_retained(storage: Storage, live: str, *, read_by: str | None = None) -> None:
-    """Raises PermanentError with code NOT_RETAINED and the missing ranges where it does not. What the generation `read_by` has read already is not needed any more."""
+    """Raise PermanentError with code NOT_RETAINED and the missing ranges.
+
+    Offsets that generation `read_by` has consumed are not needed.
+    """
     missing = []
     for required in await fetch_first_needed_positions(storage.pool, live, read_by):
         first = (await storage.log.fetch_offset_bounds(required.topic)).get(required.partition, (0, 0))[0]

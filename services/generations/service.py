@@ -1,4 +1,4 @@
-"""Generations as people handle them: look, compare, promote, roll back, drop."""
+"""List, compare, promote, roll back and drop generations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from evaluation.comparison_request import ComparisonRequest
 from evaluation.promotion_gate import PromotionRequest, list_violations
-from schemas.errors import InvalidRequest, NotFound
+from schemas.errors import InvalidRequest
 from schemas.ports.log import EventLog
 from schemas.principals import Principal
 from services.generations.comparison import GenerationComparer
@@ -15,14 +15,12 @@ from services.generations.decisions import GenerationDecisions
 from services.generations.removal import remove_generation
 from sql.generation_summaries import PgGenerationSummaries
 from sql.generation_switch import SwitchResult, roll_back, switch_generation
-from sql.generations import PgGenerations
+from sql.generations import PgGenerations, no_live_generation_error, unknown_generation_error
 from sql.pool import Pool
 
 
 @dataclass(frozen=True, slots=True)
 class GenerationService:
-    """`api.services.GenerationPort`."""
-
     pool: Pool
     log: EventLog
     decisions: GenerationDecisions
@@ -34,27 +32,27 @@ class GenerationService:
     async def get_generation(self, caller: Principal, name: str) -> dict[str, Any]:
         summary = await PgGenerationSummaries(self.pool).get_summary(name, _resolve_visible_tenant(caller))
         if summary is None:
-            raise _build_unknown_error(name)
+            raise unknown_generation_error(name)
         return summary
 
     async def compare(self, tenant: str, a: str, b: str, request: ComparisonRequest) -> dict[str, Any]:
         return await self.comparer.compare(tenant, a, b, request)
 
     async def promote(self, tenant: str, name: str, request: PromotionRequest) -> dict[str, Any]:
-        """With a gate: only where it holds."""
+        """Make the generation live; with a gate, only if the comparison passes it."""
         if request.gate is None:
             return _format_switch(await switch_generation(self.pool, name, self.decisions.publish_promoted), None)
         live = await self._fetch_live_name()
         report = await self.comparer.compare(tenant, live, name, request.comparison)
-        failures = [f"{name} is the one that answers"] if live == name else list_violations(request.gate, report)
+        failures = [f"{name} is already live"] if live == name else list_violations(request.gate, report)
         if failures:
             return {"generation": name, "previous": None, "promoted": False, "reasons": failures, "comparison": report}
         return _format_switch(await switch_generation(self.pool, name, self.decisions.publish_promoted, expected_live=live), report)
 
     async def roll_back(self, expected_live: str | None) -> dict[str, Any]:
         if expected_live is not None and expected_live != (live := await self._fetch_live_name()):
-            remedy = "Roll back without a name, or promote the one that is to answer."
-            raise InvalidRequest(f"{expected_live} does not answer, {live} does", code="GENERATION_NOT_LIVE", remedy=remedy)
+            remedy = "Roll back without a name, or promote a generation."
+            raise InvalidRequest(f"{expected_live} is not live; {live} is.", code="GENERATION_NOT_LIVE", remedy=remedy)
         return _format_switch(await roll_back(self.pool, self.decisions.publish_promoted), None)
 
     async def drop(self, name: str) -> dict[str, Any]:
@@ -63,18 +61,14 @@ class GenerationService:
     async def _fetch_live_name(self) -> str:
         live = await PgGenerations(self.pool).fetch_live()
         if live is None:
-            raise NotFound("no generation answers yet", remedy="Start a worker: it makes the first one.")
+            raise no_live_generation_error()
         return live.name
 
 
 def _resolve_visible_tenant(caller: Principal) -> str | None:
-    """Tables hold all tenants side by side: what they hold in all is for operators."""
+    """Return the tenant whose numbers the caller may see; None means all tenants, for operators."""
     return None if caller.has_role("operator") else caller.tenant
 
 
 def _format_switch(switched: SwitchResult, report: dict[str, Any] | None) -> dict[str, Any]:
     return {"generation": switched.generation, "previous": switched.previous, "promoted": True, "reasons": [], "comparison": report}
-
-
-def _build_unknown_error(name: str) -> NotFound:
-    return NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")

@@ -1,8 +1,9 @@
-"""Which stage reads which topic, for which generation, in which consumer group: decided from the generations that are there, and from nothing else.
+"""Assign consumers: which stage reads which topic, for which generation, in which consumer group.
 
-The first generation states the facts of the plain topics. Another one has topics of its own for what it changes (`embedded.g2`), where its stages react;
-what it shares with others it only projects. When the generation that stated the facts of a shared topic is dropped, the oldest that shares it goes on
-where that one had come to, in its consumer group, and beside its own projection.
+The assignment depends on the list of generations only. The first generation owns the plain topics. A later
+one owns topics such as `embedded.g2` for the stages that it changes, and reacts there; topics that it shares
+it only projects. When the owner of a shared topic is dropped, the oldest generation that shares it succeeds:
+it continues in the owner's consumer group, beside its own projection.
 """
 
 from __future__ import annotations
@@ -23,12 +24,15 @@ from streams.topics import ACCEPTED, OCR_DONE, RAW
 
 SERVING_STATES = ("live", "standby")
 RETRANSCRIBE = "retranscribe"
-"""The stage `transcribe` of a generation that parses anew: documents and revisions are not its to write."""
+"""Stage `transcribe` of a generation that parses documents again.
+
+It does not write documents or revisions.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class StageAssignment:
-    """`author` is the stage in whose name facts are stated; a `silent` one tells no outcomes."""
+    """One consumer. `emitting_stage` is the stage in whose name events are emitted."""
 
     stage: Stage
     emitting_stage: str
@@ -39,12 +43,15 @@ class StageAssignment:
 
     @property
     def key(self) -> tuple[object, ...]:
-        """Two that are equal in this are the same reader: the state of a generation changes while it is read."""
+        """Identity of the consumer: a generation's state may change while it runs."""
         return (self.group, self.topic, self.generation.name, self.stage, self.suppresses_outcomes)
 
 
 def assign_stages(generations: Sequence[Generation], stages: Sequence[Stage], producer_topics: Sequence[str] = ()) -> list[StageAssignment]:
-    """Of all generations that are not dropped, the oldest first. Each of `producer_topics` is read as topic `raw` is."""
+    """Assign the stages of all generations that are not dropped, oldest first.
+
+    `producer_topics` are read like `raw`.
+    """
     if not generations:
         return []
     plan = _AssignmentPlan(generations, [generation for generation in generations if generation.state in SERVING_STATES] or list(generations), producer_topics)
@@ -71,7 +78,7 @@ class _AssignmentPlan:
                 yield from self._assign_generation_stage(stage, generation)
 
     def _assign_document_stage(self, stage: Stage) -> Iterator[StageAssignment]:
-        """Documents and revisions are projected once for all; texts are made once for each topic of texts."""
+        """Project documents and revisions once for all generations; transcribe once per topic of texts."""
         primary = self.serving[0]
         primary_topic = _resolve_topic(primary, OCR_DONE)
         document_stage = stage if primary_topic == OCR_DONE else replace(stage, react=_emit_acceptance_outcomes)
@@ -109,19 +116,24 @@ class _AssignmentPlan:
         return all(generation.name != resolve_topic_generation(topic) for generation in self.generations)
 
     def _find_successor(self, base_topic: str, topic: str) -> Generation:
-        """Who states the facts of a topic: the generation that it was made for, else the oldest that shares it, one that answers before others."""
+        """Find the generation that emits to a topic: its owner, else the oldest that shares it, serving ones
+        first.
+        """
         sharing = [generation for generation in (*self.serving, *self.generations) if _resolve_topic(generation, base_topic) == topic]
         return next((generation for generation in sharing if generation.name == resolve_topic_generation(topic)), sharing[0])
 
 
 def emits_index_events(assignment: StageAssignment) -> bool:
-    """Whether it states facts that the index is made from."""
+    """Return whether the assignment emits events that the index is built from."""
     return assignment.emitting_stage in UPSTREAM_STAGES and assignment.stage.react not in (None, emit_outcomes_only, _emit_acceptance_outcomes)
 
 
 def restrict_to_document_changes(assignment: StageAssignment) -> StageAssignment | None:
-    """What is left of a reader where another version of this program makes its facts: documents are still changed and withdrawn, and those that need a
-    text wait for it. Of the others nothing: they are left alone, so that another worker goes on where they are."""
+    """Restrict a consumer whose events another program version emits.
+
+    Stage `transcribe` still amends and withdraws documents; those that need a text wait. Other stages return
+    None: their events are delegated, and a worker of that version continues at the same offset.
+    """
     return replace(assignment, stage=replace(assignment.stage, delegate_if=_needs_text)) if assignment.stage.ordering_policy == "latest" else None
 
 
@@ -132,17 +144,17 @@ def _needs_text(item: PendingEvent) -> bool:
 
 
 def resolve_topic_generation(topic: str) -> str:
-    """The generation that a topic was made for."""
+    """Return the generation that owns the topic."""
     return topic.partition(".")[2] or FIRST_GENERATION
 
 
 async def emit_outcomes_only(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    """Of facts that another generation states: only what became of the document here."""
+    """Emit outcomes of events that another generation emits."""
     return [statement for item in pending_events for statement in make_final_outcomes(item)]
 
 
 async def _emit_acceptance_outcomes(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
-    """What `transcribe` says of a document that it makes no text of: its text is made elsewhere."""
+    """Emit the outcomes of documents that `transcribe` need not parse."""
     concluded = [item for item in pending_events if item.is_unchanged or item.visibility_change is not None or item.status is ClaimStatus.SUPERSEDED]
     return await transcribe.react(concluded, ports)
 

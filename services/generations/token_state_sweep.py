@@ -1,4 +1,4 @@
-"""Blobs of token states that only a dropped generation referred to go, a few at a time, beside everything else."""
+"""Delete token states that only dropped generations refer to, in small batches."""
 
 from __future__ import annotations
 
@@ -10,13 +10,16 @@ from sql.erasure import PgErasure
 from sql.generations import PgGenerations
 
 BATCH_SIZE = 20
-"""So few that what comes while they go is seen before the next."""
+"""Small, so that an event that arrives meanwhile is seen before the next batch."""
 REFERRING_STAGES = (embed.STAGE.name, index.STAGE.name)
 
 
 async def sweep_token_states(storage: Storage) -> int:
-    """How many went. Nothing goes while an event that may refer to one is on its way to a generation that stays, or may come
-    from a replay; what was begun, any later call finishes."""
+    """Delete unused token states; returns how many.
+
+    Nothing is deleted while an event in flight, or a running replay, may refer to one. Interrupted calls are
+    finished by the next.
+    """
     deleted_count = 0
     while await fetch_dropped_states(storage.pool, 1) and not await _has_pending_references(storage):
         # Only now: what was on its way a moment ago may refer to one.
@@ -29,7 +32,7 @@ async def sweep_token_states(storage: Storage) -> int:
 
 
 async def _has_pending_references(storage: Storage) -> bool:
-    """A replay first: what it has stated when it ends is in a topic."""
+    """Check replays first: the events of a replay that has ended are in a topic."""
     if await PgErasure(storage.pool).fetch_running_replays():
         return True
     assignments = assign_stages(await PgGenerations(storage.pool).fetch_undropped(), STAGES)

@@ -56,7 +56,7 @@ class ReplayService:
             replay_criteria, event_ids = criteria | {"buried_in": failed_generation}, tuple(dead_letter.event_id for dead_letter in group_letters)
             target = targets[stage, failed_generation]
             assert not isinstance(target, InvalidRequest)
-            replay = self._build_replay(tenant, "redrive", stage, target, replay_criteria, request.per_second, letters=event_ids)
+            replay = self._build_replay(tenant, "redrive", stage, target, replay_criteria, request.per_second, dead_letter_ids=event_ids)
             await PgReplays(self.storage.pool).insert(replay, len(group_letters))
             body["replays"].append(replay.id)
         return body
@@ -139,7 +139,7 @@ class ReplayService:
     def _build_replay(
         self, tenant: str, kind: str, stage: str, generation: str | None, criteria: Mapping[str, Any], rate: float | None, **range_fields: Any
     ) -> Replay:
-        fields: dict[str, Any] = {"letters": None, "topic": None, "starts": {}, "ends": {}, "places": {}} | range_fields
+        fields: dict[str, Any] = {"dead_letter_ids": None, "topic": None, "starts": {}, "ends": {}, "positions": {}} | range_fields
         return Replay(
             id=self.fresh_id(),
             tenant=tenant,

@@ -86,8 +86,11 @@ class SourceReaderFactory:
                 yield UrlsReader(urls, self._build_item_state(source), self.build_fetcher(), self.clock)
 
     async def wait_until_caught_up(self, source: DeclaredSource) -> None:
-        """At once where the source has a memory. Else when every stage that leads to an answer has passed what its topic holds now: in a database that is
-        just being made again from the log, everything would look new."""
+        """Return at once if the source has state.
+
+        Else wait until the stages have processed what their topics hold now: in a database that is being
+        rebuilt, every item would look new.
+        """
         if await self.store.has_state(source.spec.name):
             return
         assignments = assign_stages(await PgGenerations(self.storage.pool).fetch_undropped(), STAGES)
@@ -102,7 +105,7 @@ class SourceReaderFactory:
                 await asyncio.sleep(CAUGHT_UP_POLL_S)
 
     async def close_down(self, source: DeclaredSource) -> None:
-        """A removed source: its slot goes, its documents if they shall, and what was remembered of it."""
+        """Drop the replication slot, withdraw the documents if requested, and delete the source's state."""
         if isinstance(source.spec.takes, PostgresSource):
             await self._drop_slot(source.spec, source.spec.takes)
         if source.withdraw:
@@ -110,7 +113,7 @@ class SourceReaderFactory:
         await self.store.delete_state(source.spec.name)
 
     async def _drop_slot(self, spec: SourceSpec, table: PostgresSource) -> None:
-        """Where nobody says what the address is, and nothing was read, there is none of ours."""
+        """Drop the slot. Without a database URL and without state, there is none."""
         if self._resolve_dsn(spec) is None and set(await self.store.fetch_notes(spec.name)) <= {STATUS_KEY}:
             return
         reader = self._open_change_reader(spec, table)
@@ -126,7 +129,7 @@ class SourceReaderFactory:
             after = external_ids[-1]
 
     async def _build_withdrawal(self, spec: SourceSpec, external_id: str) -> Record:
-        """By the document's id, as through the API: after whatever its source said last."""
+        """Withdraw by document id, as the API does: it then follows every change of the source."""
         withdrawn_id = make_document_id(spec.tenant, spec.ce_source, external_id)
         data = DocumentWithdrawn(tenant=spec.tenant, document_id=str(withdrawn_id), reason="its source was removed")
         return await build_raw_record(
@@ -142,7 +145,7 @@ class SourceReaderFactory:
         )
 
     async def fetch_ends(self, topic: str) -> dict[int, int]:
-        """Where a change topic ends now, by partition. Raises ConfigurationError where there is none of the name."""
+        """Fetch the end offsets of a change topic. Raises ConfigurationError if it does not exist."""
         async with self.open_change_topics() as (topics, _):
             return {partition: end for partition, (_, end) in (await topics.fetch_offset_bounds(topic)).items()}
 
@@ -155,7 +158,9 @@ class SourceReaderFactory:
         return PgChangeReader(dsn, *table.schema_and_table, format_slot_name(spec.name, table))
 
     def _resolve_dsn(self, spec: SourceSpec) -> str | None:
-        """Read the database URL from the settings only: declaring a source does not permit choosing a database."""
+        """Read the database URL from the settings only: declaring a source does not permit choosing a
+        database.
+        """
         secret = self.dsns.get(spec.name.replace("-", "_"))
         return secret.get_secret_value() if secret else None
 

@@ -1,4 +1,4 @@
-"""Sources through the API: decisions on their way into `control`, and what has become of them."""
+"""Declare, reset and remove sources."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class SourceOverview(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceService:
-    """`api.services.SourcePort` over the log. A decision holds as soon as stage `control` has read it; that is waited for, for so long."""
+    """Publish decisions about sources, and wait until stage `control` has projected them."""
 
     log: EventLog
     codec: Codec
@@ -40,9 +40,9 @@ class SourceService:
     fetch_ends: Callable[[str], Awaitable[dict[int, int]]]
     has_kafka: bool
     list_allowed_folders: Callable[[], Sequence[Path]]
-    """That may be watched, with everything below them."""
+    """Folders that may be watched, with everything below them."""
     producer_tenants: Mapping[str, Collection[str]]
-    """ce_source → tenants that it may write for (`INGEST__SOURCES`)."""
+    """Tenants that each ce_source may write for (`INGEST__SOURCES`)."""
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
     projection_timeout_s: float = PROJECTION_TIMEOUT_S
@@ -54,10 +54,10 @@ class SourceService:
         return _format_source(await self._fetch_declared(tenant, name))
 
     async def add_source(self, tenant: str, request: SourceRequest) -> dict[str, Any]:
-        """Raises InvalidRequest for a name that is taken and for what cannot be read here."""
+        """Raise InvalidRequest if the name is taken or this server cannot read the source."""
         existing = next((row for row in await self.tables.list_overview() if row["name"] == request.name), None)
         if existing is not None and not (existing["removed"] and _belongs_to(existing, tenant)):
-            # Names are unique on the server: settings, replication slots and readers go by them. The answer does not tell whose it is.
+            # Names are unique across tenants: settings, replication slots and leases use them. The error does not reveal the owner.
             remedy = f"Take another name. If `anabranch source list` shows it, `anabranch source remove {request.name}` frees it for this tenant."
             raise InvalidRequest(f"The name {request.name!r} is taken.", code="SOURCE_EXISTS", remedy=remedy)
         self._check_request(request)
@@ -73,7 +73,7 @@ class SourceService:
         return {"status": "accepted", "name": name, "documents": source_row["documents"], "withdrawn": source_row["documents"] if withdraw else 0}
 
     async def reset_source(self, caller: Principal, name: str) -> dict[str, Any]:
-        """`name` may be the ce_source of another producer that numbers its changes."""
+        """Start a new epoch. `name` may also be the ce_source of a producer that numbers its changes."""
         row = next((row for row in await self.tables.list_overview() if row["name"] == name), None)
         if row is not None and row["spec"] is not None:
             await self._fetch_declared(caller.tenant, name)
@@ -86,7 +86,7 @@ class SourceService:
         return {"status": "accepted", "name": name, "epoch": epoch, "begins": begins}
 
     def _can_reset_producer(self, caller: Principal, ce_source: str) -> bool:
-        """A reset concerns every tenant that the producer writes for. Names of our own are reset by the name of the declared source."""
+        """A reset affects every tenant of the producer. Our own sources are reset by their declared name."""
         if ce_source.startswith(OWN_SOURCE_PREFIX):
             return False
         return caller.has_role("operator") or set(self.producer_tenants.get(ce_source, ())) == {caller.tenant}
@@ -100,7 +100,7 @@ class SourceService:
         try:
             return await self.fetch_ends(reading.topic)
         except ConfigurationError:
-            return {}  # a topic that is not there yet holds nothing of before
+            return {}  # a topic that does not exist yet has no old records
 
     async def _fetch_declared(self, tenant: str, name: str) -> Mapping[str, Any]:
         for row in await self.tables.list_overview():
@@ -112,26 +112,24 @@ class SourceService:
         match request.takes:
             case DebeziumSource() if not self.has_kafka:
                 raise InvalidRequest(
-                    "change topics are read from Kafka, and the log here is a Postgres table",
+                    "Change topics need Kafka, and the log here is a Postgres table.",
                     code="NEEDS_KAFKA",
                     remedy="Read the table itself with `anabranch source add postgres`, or set ANABRANCH_KAFKA__BOOTSTRAP_SERVERS in another data folder.",
                 )
             case PostgresSource(dsn=str()):
                 raise InvalidRequest(
-                    "The address of a database is not taken from a request.",
+                    "A request may not contain a database URL.",
                     code="DSN_IN_REQUEST",
-                    remedy=f"Leave `dsn` out and set {format_dsn_setting(request.name)} where the worker runs.",
+                    remedy=f"Omit `dsn` and set {format_dsn_setting(request.name)} in the worker's environment.",
                 )
             case PostgresSource() as table:
                 check_table(table, InvalidRequest)
             case UrlsSource(urls=urls) if any(_has_password(url) for url in urls):
                 raise InvalidRequest(
-                    "an address holds a password, which would stand in the log for ever", code="PASSWORD_IN_LOG", remedy="Name pages without one."
+                    "A URL contains a password, which would stay in the log for ever.", code="PASSWORD_IN_LOG", remedy="Use URLs without credentials."
                 )
             case FolderSource(path=path) if not PurePath(path).is_absolute():
-                raise InvalidRequest(
-                    f"{path} is no absolute path", code="RELATIVE_PATH", remedy="Name the folder from the root, as the worker's machine has it."
-                )
+                raise InvalidRequest(f"{path!r} is not an absolute path.", code="RELATIVE_PATH", remedy="Give the absolute path on the worker's machine.")
             case FolderSource() as folder:
                 check_folder(folder, self.list_allowed_folders(), InvalidRequest)
 
@@ -152,14 +150,16 @@ def check_folder(folder: FolderSource, allowed: Sequence[Path], error: type[Anab
 
 
 def check_table(table: PostgresSource, error: type[AnabranchError] = ConfigurationError) -> None:
-    """The tables of this program and of Postgres are no documents: among them are keys, and what is read of them would come back as a change of them."""
+    """Raise `error` for tables of this program or of Postgres: they hold keys, and reading them would feed
+    changes back.
+    """
     schema, _ = table.schema_and_table
     if schema in RESERVED_SCHEMAS or schema.startswith("pg_"):
         raise error(f"Tables of schema {schema!r} are not indexed.", code="FORBIDDEN_TABLE", remedy="Name a table of your own.")
 
 
 def format_dsn_setting(name: str) -> str:
-    """Where a worker finds the address of a source's database."""
+    """Name the setting with the source's database URL."""
     return f"ANABRANCH_SOURCES__{name}".upper().replace("-", "_")
 
 
@@ -169,7 +169,7 @@ def _belongs_to(row: Mapping[str, Any], tenant: str) -> bool:
 
 def _build_unknown_error(name: str) -> NotFound:
     remedy = "`anabranch source list` shows the sources of the tenant. A producer that ANABRANCH_INGEST__SOURCES does not bind to one tenant needs an operator."
-    return NotFound(f"no source {name}", code="NO_SUCH_SOURCE", remedy=remedy)
+    return NotFound(f"No source {name!r}.", code="NO_SUCH_SOURCE", remedy=remedy)
 
 
 def _has_password(dsn: str) -> bool:

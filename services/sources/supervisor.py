@@ -1,4 +1,4 @@
-"""Keeping the readers of all declared sources at work: started, stopped and begun anew as the decisions on `control` say."""
+"""Start, stop and restart the readers of declared sources."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ RETRY_S = 5.0
 
 
 class SourceReader(Protocol):
-    async def run(self) -> None:
-        """Until cancelled, or until something stops it."""
+    async def run(self) -> None: ...
 
 
 class SourceDeclarations(Protocol):
@@ -34,22 +33,22 @@ class SourceDeclarations(Protocol):
 
 @dataclass(slots=True)
 class SourceEpochs:
-    """What the door reads of sources: the epoch of those that began anew."""
+    """Epoch of every source that was reset, for stage `receive`."""
 
     epochs: dict[str, int] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class SourceSupervisor:
-    """`run` returns only by being cancelled; a source that fails is told of in its status and tried again."""
+    """Run until cancelled. A failed source reports its error in its status and is retried."""
 
     declarations: SourceDeclarations
     store: SourceStore
     open_reader: Callable[[DeclaredSource], AbstractAsyncContextManager[SourceReader]]
     wait_until_caught_up: Callable[[DeclaredSource], Awaitable[None]]
-    """Returns when the tables hold what the log did: a reader without memory compares with them."""
+    """Returns when the tables reflect the log: a reader without state compares with them."""
     close_down: Callable[[DeclaredSource], Any]
-    """What is left to do for a source that is removed; may be called again."""
+    """Clean up after a removed source. Idempotent."""
     owner: UUID
     source_epochs: SourceEpochs
     running_sources: dict[str, tuple[DeclaredSource, asyncio.Task[None]]] = field(default_factory=dict)
@@ -60,7 +59,7 @@ class SourceSupervisor:
                 try:
                     await self._reconcile()
                 except TransientError as error:
-                    log.warning("sources are not looked at", code=error.code, detail=error.detail)
+                    log.warning("source_poll_postponed", code=error.code, detail=error.detail)
                 await asyncio.sleep(POLL_S)
         finally:
             await self._stop(list(self.running_sources))
@@ -80,7 +79,7 @@ class SourceSupervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _supervise(self, source: DeclaredSource) -> None:
-        """One source, for as long as it is declared like this."""
+        """Run one source until its declaration changes."""
         while True:
             try:
                 await self._run_source(source)
@@ -88,7 +87,7 @@ class SourceSupervisor:
             except AnabranchError as error:
                 await self._report_failure(source, error.code, error.detail, error.remedy)
             except Exception as error:
-                log.exception("a bug in the reader of a source", source=source.spec.name)
+                log.exception("source_reader_crashed", source=source.spec.name)
                 await self._report_failure(
                     source, "BUG", f"{type(error).__name__}: {error}", "This is a defect of the program: report it with the worker's log."
                 )
@@ -106,7 +105,7 @@ class SourceSupervisor:
                 await self._run_exclusively(source, source_reader.run)
 
     async def _run_exclusively(self, source: DeclaredSource, run: Callable[[], Any]) -> None:
-        """While no other worker does."""
+        """Run while this process holds the source's lease."""
         name = source.spec.name
         while not await self.store.acquire_lease(name, self.owner, LEASE_S):
             await asyncio.sleep(POLL_S)
@@ -126,7 +125,7 @@ class SourceSupervisor:
         await self._release_lease(name)
 
     async def _renew_lease(self, name: str) -> None:
-        """Returns when another worker took over, or when the tables were away for too long to know."""
+        """Raise TransientError when another worker has the lease, or after two missed renewals."""
         missed_renewals = 0
         while missed_renewals < 2:
             await asyncio.sleep(LEASE_S / 4)
@@ -136,18 +135,20 @@ class SourceSupervisor:
                 missed_renewals = 0
             except TransientError:
                 missed_renewals += 1
-        raise TransientError(f"another worker reads source {name} now, or may", code="LEASE_LOST", remedy="Nothing: one of them goes on.")
+        raise TransientError(
+            f"Another worker may have taken over source {name}.", code="LEASE_LOST", remedy="No action is needed: one of the workers continues."
+        )
 
     async def _release_lease(self, name: str) -> None:
         try:
             await self.store.release_lease(name, self.owner)
         except TransientError as error:
-            log.debug("the hold runs out by itself", source=name, detail=error.detail)
+            log.debug("source_lease_not_released", source=name, detail=error.detail)
 
     async def _report_failure(self, source: DeclaredSource, code: str, detail: str, remedy: str) -> None:
-        log.warning("source stopped, and is tried again", source=source.spec.name, code=code, detail=detail, remedy=remedy)
+        log.warning("source_failed", source=source.spec.name, code=code, detail=detail, remedy=remedy)
         status: Mapping[str, Any] = {"state": "failed", "code": code, "detail": detail, "remedy": remedy}
         try:
             await self.store.set_note(source.spec.name, "status", status)
         except TransientError as error:
-            log.debug("status not kept", source=source.spec.name, detail=error.detail)
+            log.debug("source_status_not_stored", source=source.spec.name, detail=error.detail)

@@ -1,1 +1,1 @@
-"""What a worker does beside its stages: builds, replays, erasures, upkeep; and what it tells of itself."""
+"""Run a worker: consumers, engines, maintenance."""

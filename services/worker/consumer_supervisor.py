@@ -1,4 +1,4 @@
-"""Hosting of every generation that is not dropped: a new one is read within a second, a dropped one no more."""
+"""Run the consumers of every generation that is not dropped, and follow changes within a second."""
 
 from __future__ import annotations
 
@@ -51,12 +51,15 @@ from streams.stage_consumer import StageConsumer
 log = structlog.get_logger(__name__)
 POLL_S = 0.5
 FIRST_POLL_S = 0.05
-"""While there is no generation yet."""
+"""Poll interval until the first generation exists."""
 
 
 @dataclass(slots=True)
 class ConsumerSupervisor:
-    """`builds` are the connections of generations that are being built: they take none from those that answer."""
+    """Start and stop stage consumers.
+
+    Builds use `build_pool`, so that they take no connection from serving generations.
+    """
 
     storage: Storage
     stages: Sequence[Stage]
@@ -73,13 +76,16 @@ class ConsumerSupervisor:
     consumers: dict[tuple[object, ...], StageConsumer] = field(default_factory=dict)
     throttles: dict[str, BuildThrottle] = field(default_factory=dict)
     unavailable: set[str] = field(default_factory=set)
-    """Generations whose engines this process cannot prepare."""
+    """Generations whose engines this process cannot open."""
     delegated: dict[tuple[object, ...], StageAssignment] = field(default_factory=dict)
-    """Readers whose facts another version of this program makes."""
+    """Assignments that another version of this program has to emit."""
     pauses_renewed_at: float | None = None
 
     async def run(self) -> None:
-        """Until cancelled. Raises what stopped a reader of a generation that answers; one that is only being built takes nothing with it."""
+        """Run until cancelled.
+
+        Raises the error of a serving generation's consumer; a failed build stops only itself.
+        """
         try:
             async with asyncio.TaskGroup() as group:
                 await self._reconcile([], group)
@@ -91,7 +97,7 @@ class ConsumerSupervisor:
                 await self._end_delegation(list(self.delegated))
 
     async def _poll(self, group: asyncio.TaskGroup) -> bool:
-        """Once; whether there is any generation. A lost database changes nothing."""
+        """Reconcile once; returns whether any generation exists. A lost database changes nothing."""
         try:
             generations = await PgGenerations(self.storage.pool).fetch_undropped()
             await self.sync_builds()
@@ -104,7 +110,10 @@ class ConsumerSupervisor:
         return bool(generations)
 
     async def _reconcile(self, generations: Sequence[Generation], group: asyncio.TaskGroup) -> None:
-        """Before there is any generation in the tables, what all share is read already: stage control makes the first."""
+        """Start and stop consumers.
+
+        Until the first generation is projected, only shared stages run: `control` projects it.
+        """
         assignments = assign_stages(generations or [self.initial_generation], self.stages, self.storage.producer_topics)
         wanted_assignments = {assignment.key: assignment for assignment in assignments if generations or assignment.stage.serves_all_generations}
         await self._stop_consumers([key for key in self.assignment_tasks if key not in wanted_assignments])
@@ -115,7 +124,7 @@ class ConsumerSupervisor:
                 self.consumers[key] = consumer
 
     def list_runners(self) -> dict[tuple[str, str | None], StageRunner]:
-        """(stage, generation; None for what all share) → its runner, where it does all that the stage does."""
+        """Map (stage, generation or None for shared stages) to the runners that are not delegated."""
         active = [
             (self.assignment_tasks[key][0], consumer) for key, consumer in self.consumers.items() if key in self.assignment_tasks and key not in self.delegated
         ]
@@ -133,7 +142,7 @@ class ConsumerSupervisor:
         await asyncio.gather(*tasks, return_exceptions=True)
 
     async def _retry_stopped(self) -> None:
-        """What stopped here and was told to go on is hosted anew."""
+        """Start consumers again after their build was resumed."""
         stopped = self.unavailable | {assignment.generation.name for assignment, task in self.assignment_tasks.values() if task.done()}
         builds = await PgGenerationBuilds(self.storage.pool).list_by_name() if stopped else {}
         for name in stopped & {name for name, build in builds.items() if build.error is None}:
@@ -146,11 +155,11 @@ class ConsumerSupervisor:
         except Exception as error:
             if not assignment.suppresses_outcomes:
                 raise
-            log.error("a generation that is being built cannot go on", generation=assignment.generation.name, stage=assignment.stage.name, error=repr(error))
+            log.error("build_consumer_failed", generation=assignment.generation.name, stage=assignment.stage.name, error=repr(error))
             await self._record_failure(assignment.generation.name, error)
 
     async def _build_consumer(self, assignment: StageAssignment) -> StageConsumer | None:
-        """None where this process has not what the generation needs; another one may."""
+        """Build the consumer; None if this process lacks what the generation needs, or delegates it."""
         generation = assignment.generation
         if generation.name in self.unavailable:
             return None
@@ -160,7 +169,7 @@ class ConsumerSupervisor:
             if generation.state in SERVING_STATES:
                 raise
             self.unavailable.add(generation.name)
-            log.error("a generation cannot be built here", generation=generation.name, code=error.code, detail=error.detail, remedy=error.remedy)
+            log.error("generation_engines_unavailable", generation=generation.name, code=error.code, detail=error.detail, remedy=error.remedy)
             await self._record_failure(generation.name, error)
             return None
         pool, event_log = (
@@ -193,13 +202,13 @@ class ConsumerSupervisor:
         return StageConsumer(runner, self.subscriber, assignment.topic, self.bounds, group=assignment.group, reader_status=PgReaderStatus(self.storage.pool))
 
     def _delegate(self, assignment: StageAssignment) -> None:
-        """What waits is not touched: a worker of the version that made the generation may go on with it, beside this one or after it."""
+        """Leave the events untouched: a worker of the version that built the generation continues with them."""
         self.delegated[assignment.key], self.pauses_renewed_at = assignment, None
         reason = make_outdated_error(assignment.generation, [assignment.emitting_stage])
-        log.warning("a stage is left to another version of this program", stage=assignment.emitting_stage, detail=reason.detail, remedy=reason.remedy)
+        log.warning("stage_delegated", stage=assignment.emitting_stage, detail=reason.detail, remedy=reason.remedy)
 
     async def _end_delegation(self, keys: Sequence[tuple[object, ...]]) -> None:
-        """Nothing of these waits for this process any more."""
+        """Clear the pauses of assignments that no longer wait."""
         for assignment in [self.delegated.pop(key) for key in keys]:
             await PgReaderStatus(self.storage.pool).clear_paused(assignment.group, assignment.topic, ALL_PARTITIONS)
 
@@ -213,7 +222,7 @@ class ConsumerSupervisor:
         self.pauses_renewed_at = now
 
     async def _load_throttle(self, generation: str) -> BuildThrottle:
-        """As it was told before the first event is read."""
+        """Return the build's throttle, configured before the first event is consumed."""
         if generation not in self.throttles:
             build = await PgGenerationBuilds(self.storage.pool).get(generation)
             throttle = BuildThrottle()
@@ -223,7 +232,7 @@ class ConsumerSupervisor:
         return self.throttles[generation]
 
     async def sync_builds(self) -> None:
-        """Of generations that are being built: take their pace, add up what they asked of engines."""
+        """Apply pace changes to the builds, and add up their engine calls."""
         if not self.throttles:
             return
         build_store = PgGenerationBuilds(self.storage.pool)
@@ -236,7 +245,7 @@ class ConsumerSupervisor:
         try:
             await PgGenerationBuilds(self.storage.pool).record_failure(generation, error)
         except TransientError:
-            log.warning("why a build stopped could not be kept", generation=generation)
+            log.warning("build_failure_not_recorded", generation=generation)
 
 
 def _build_ledger(assignment: StageAssignment, pool: Pool) -> Ledger:
@@ -247,7 +256,7 @@ def _build_ledger(assignment: StageAssignment, pool: Pool) -> Ledger:
 
 
 class ThrottledRunner(StageRunner):
-    """A runner that claims no faster than it may, and not at all while its build is paused."""
+    """A runner that claims events at the rate of its build."""
 
     def __init__(self, throttle: BuildThrottle, *runner_args: Any, max_abandoned_attempts: int) -> None:
         super().__init__(*runner_args, max_abandoned_attempts=max_abandoned_attempts)

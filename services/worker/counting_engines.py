@@ -1,4 +1,4 @@
-"""Engines of the write side that say how much they are asked: what a memo knows never comes here."""
+"""Count the inputs of engines. Memo hits never reach an engine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 CountInputs = Callable[[str, int], None]
-"""Which engine, about how many inputs."""
+"""Called with the engine's name and the number of inputs."""
 
 
 def count_engine_inputs(engines: Engines, count_inputs: CountInputs) -> Engines:

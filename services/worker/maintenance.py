@@ -1,4 +1,4 @@
-"""What tables and log need from time to time; any number of workers may do it, one at a time does."""
+"""Periodic maintenance of tables, log and blobs. Any number of workers may run it."""
 
 from __future__ import annotations
 
@@ -24,8 +24,10 @@ INTERVAL_S = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Maintenance:
-    """Notices other tables in place of these, folds lexical deltas, builds the vector index once it is worth it, forgets old changes of indexes, drops expired
-    records of the Postgres log, sweeps what dropped generations left in the blob store. Indexes are built over `builds`: that takes minutes."""
+    """Check for restored tables, compact lexical deltas, build vector indexes, prune index changes, expire
+    records of the Postgres log, sweep token states. Indexes are built over `build_pool`, because that takes
+    minutes.
+    """
 
     storage: Storage
     build_pool: Pool
@@ -33,19 +35,18 @@ class Maintenance:
     interval_s: float = INTERVAL_S
 
     async def run(self) -> None:
-        """Until cancelled. A lost database is waited for."""
+        """Run until cancelled. Retries while the database is unavailable."""
         round_number = 0
         while True:
             await asyncio.sleep(self.interval_s)
             try:
                 await self.run_once(expire=round_number % self._rounds_per_expiry == 0)
             except TransientError as error:
-                log.warning("maintenance waits", code=error.code, detail=error.detail)
+                log.warning("maintenance_postponed", code=error.code, detail=error.detail)
             round_number += 1
 
     @property
     def _rounds_per_expiry(self) -> int:
-        """Between two looks for expired records."""
         return max(1, int(EXPIRY_INTERVAL.total_seconds() / self.interval_s))
 
     async def run_once(self, *, expire: bool) -> None:
@@ -56,12 +57,12 @@ class Maintenance:
         await self.changes.prune()
         if expire and isinstance(self.storage.log, PgLog):
             await self.storage.log.expire()
-        # The last: it takes long where there is much, and waits where the blob store is away.
+        # Last, because it may take long and waits while the blob store is unavailable.
         if deleted_blob_count := await sweep_token_states(self.storage):
-            log.info("token states of dropped generations are gone", blobs=deleted_blob_count)
+            log.info("token_states_deleted", blobs=deleted_blob_count)
 
     async def _maintain_generation(self, generation: Generation) -> None:
         while await compact_lexical(self.storage.pool, generation.name):
             await asyncio.sleep(0)
         if await ensure_vector_index(self.build_pool, generation):
-            log.info("vector index built", generation=generation.name)
+            log.info("vector_index_built", generation=generation.name)

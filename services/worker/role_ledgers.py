@@ -1,4 +1,4 @@
-"""Ledgers of stages that do less than all: what they leave is somebody else's."""
+"""Ledgers of stage roles that complete less than a full stage does."""
 
 from __future__ import annotations
 
@@ -14,8 +14,11 @@ from sql.revisions import PgRevisions
 
 @dataclass(frozen=True, slots=True)
 class OutcomesOnlyLedger:
-    """Of a stage that says only what became of documents: the facts that follow are still owed. When the generation that states them is dropped,
-    its heir finds them so, however far its own projection has read."""
+    """Ledger of a stage that reports outcomes only: its claims stay pending.
+
+    When the generation that emits the events is dropped, its successor finds them pending, however far its
+    own projection has read.
+    """
 
     inner: Ledger
 
@@ -44,7 +47,7 @@ class OutcomesOnlyLedger:
 
 @dataclass(frozen=True, slots=True)
 class DeduplicatingLedger:
-    """Of a stage that makes texts anew: a revision that says what is shown already needs none of its own."""
+    """Ledger of `retranscribe`: a revision that is identical to the visible one needs no text of its own."""
 
     inner: Ledger
     revisions: PgRevisions

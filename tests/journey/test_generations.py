@@ -238,7 +238,7 @@ async def test_gate_rejects_identical_generation_with_reason(world: ApiWorld) ->
     assert not told["promoted"] and any(reason.startswith("no gain in ndcg@10") for reason in told["reasons"])
     assert told["comparison"]["overlap@10"] == 1.0
     itself = await post_generations(world, "g1/promote", gate=LENIENT_GATE, comparison={"golden": GOLDEN_QUERIES})
-    assert itself["promoted"] is False and itself["reasons"] == ["g1 is the one that answers"]
+    assert itself["promoted"] is False and itself["reasons"] == ["g1 is already live"]
     assert (await world.ask("heron?"))["generation"] == "g1"
 
 
