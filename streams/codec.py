@@ -1,6 +1,7 @@
-"""Facts as records and back: CloudEvents 1.0, Kafka protocol binding, binary mode (structured mode is read as well).
+"""Conversion between events and records: CloudEvents 1.0, Kafka protocol binding.
 
-The payload of what is said of a document or a run is sealed with its key; everything that routing and erasing need is a clear header.
+Writes binary mode, reads binary and structured mode. The payloads of events about a document or a run are encrypted
+with its key. The attributes that routing and erasure need are clear headers.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES, RAW
 SPECVERSION = "1.0"
 STRUCTURED_CONTENT_TYPE = "application/cloudevents+json"
 MAX_ATTRIBUTE_BYTES = 1024
-"""Bytes of those attributes that every fact carries on: an index of the tables takes three names of this kind, and no more."""
+"""Size limit of propagated attributes: three of them must fit into one index entry of Postgres."""
 _PROPAGATED_ATTRIBUTES = ("id", "source", "type", "correlationid", "traceparent")
 _CORRELATION_PATTERNS = {"correlationid": re.compile("|[0-9a-fA-F-]{36}"), "traceparent": re.compile("|[0-9a-f]{2}-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}")}
-"""Attributes of others that ride along, and how they look where they can hold no words: a UUID, and W3C Trace Context."""
+"""Propagated attributes that may stay in clear headers, because these formats (UUID, W3C Trace Context) hold no text."""
 SEALED_IDS_ATTRIBUTE = "sealedids"
-"""The attribute that holds them sealed where they look otherwise."""
+"""Attribute with the encrypted values of those in any other format."""
 _DATA_FIELDS = frozenset({"data", "data_base64"})
 _INTEGER_PATTERN = re.compile(r"-?[0-9]+")
 MAX_INTEGER_DIGITS = 100
@@ -42,34 +43,39 @@ _EVENT_TYPE_PATTERN = re.compile(r"^(?P<name>[a-z_]+(?:\.[a-z_]+)+)\.v(?P<versio
 
 
 CLEAR_TOPICS = frozenset({RAW, OUTCOMES, CONTROL})
-"""What foreign producers write and read, and decisions, which hold no text of a document."""
+"""Topics that are not encrypted: those that producers write or read, and decisions, which hold no document text."""
 SEALED_CONTENT_TYPE = "application/octet-stream"
 OWN_SOURCE_PREFIX = "anabranch/"
-"""What the sources of our own events begin with."""
+"""Prefix of `ce_source` in our own events."""
 DEFAULT_TENANT = "default"
 
 
 class PlainKeys:
-    """No encryption: payloads stay readable."""
+    """A `PayloadCipher` without encryption."""
 
     async def seal(self, tenant: str, subject: UUID, payload: bytes, *, context: bytes, key: UUID | None) -> None:
         return None
 
     async def prefetch(self, keys: Iterable[UUID]) -> None:
-        """There are none."""
+        """Do nothing."""
 
     async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
-        raise PermanentError("the payload is sealed, and this process has no keystore", code="KEY_MISSING", remedy="Read it where the keystore is.")
+        raise PermanentError(
+            "The payload is sealed, and this process has no keystore.", code="KEY_MISSING", remedy="Read it in a process that has the keystore."
+        )
 
 
 def get_base_topic(topic: str) -> str:
-    """The topic of the plain pipeline that `topic` stands for: a generation's own topics are `<topic>.<generation>`."""
+    """Return the topic without the generation: a generation's own topics are `<topic>.<generation>`."""
     return topic.partition(".")[0]
 
 
 class Codec:
-    """Raises MalformedEvent for what cannot be read, NewerVersion where an event of ours is newer than this program. Older versions of `events` are read as
-    the newest. Without `signatures` nothing is signed, and every record is taken for one that we wrote."""
+    """Encodes and decodes events.
+
+    Decoding raises MalformedEvent for unreadable records and NewerVersion for our own events of a newer version.
+    Older versions are upcast to the newest. Without a `signer` nothing is signed and every record counts as our own.
+    """
 
     def __init__(
         self, keys: PayloadCipher | None = None, event_classes: Sequence[type[EventData]] = list_event_classes(), signer: EventSigner | None = None
@@ -99,7 +105,7 @@ class Codec:
         return Record(topic, key.encode(), payload, headers)
 
     async def _seal_correlation_ids(self, headers: dict[str, bytes], tenant: str, subject: UUID, key: UUID, event: Event[Any], topic: str) -> dict[str, bytes]:
-        """Takes what a producer wrote into attributes that are carried on, unless it can only be a number, and gives it back sealed."""
+        """Remove propagated attributes that may contain text from `headers` and return them encrypted."""
         correlation_ids = {
             name: headers.pop(f"ce_{name}").decode()
             for name, pattern in _CORRELATION_PATTERNS.items()
@@ -118,17 +124,18 @@ class Codec:
         return {f"ce_{SEALED_IDS_ATTRIBUTE}": base64.b64encode(sealed[1])}
 
     async def prefetch_keys(self, records: Sequence[StoredRecord]) -> None:
-        """Ask for the keys of all of them at once, so that none need wait for its own."""
+        """Fetch the keys of all records in one call."""
         key_ids = (stored_record.record.headers.get("ce_keyid", b"").decode(errors="replace") for stored_record in records)
         await self.keys.prefetch({key for key_id in key_ids if (key := _parse_uuid_or_none(key_id)) is not None})
 
     def is_own_record(self, stored_record: StoredRecord) -> bool:
-        """Whether a process with our master key wrote the record."""
+        """Whether a process with the master key wrote the record."""
         return self.signer is None or self.signer.verify(stored_record)
 
     async def decode(self, stored_record: StoredRecord) -> Event[Any]:
-        """Raises PermanentError with code UNSIGNED_EVENT for what others wrote behind ingress, whatever version it claims to have."""
+        """Decode a record. Raises PermanentError with code UNSIGNED_EVENT for foreign records behind ingress."""
         topic = get_base_topic(stored_record.position.topic)
+        # Before the version is looked at: a forged newer version would otherwise pause the partition.
         if topic != RAW and self.signer is not None:
             self.signer.check(stored_record)
         attributes, payload = self._parse_attributes(stored_record.record)
@@ -151,47 +158,48 @@ class Codec:
         return dict(json.loads(await self._open_payload(attributes, base64.b64decode(attributes[SEALED_IDS_ATTRIBUTE]), SEALED_IDS_ATTRIBUTE, topic)))
 
     async def _open_payload(self, attributes: Mapping[str, str], sealed: bytes, event_type: str, topic: str) -> bytes:
-        """Older versions bound a payload to its event only. What is bound to tenant and topic does not open that way, so trying it loses nothing."""
         key, event_id = _parse_uuid(attributes, "keyid"), attributes["id"]
         try:
             return await self.keys.open(key, sealed, context=_build_sealing_context(event_id, event_type, attributes.get("tenant"), topic))
         except PermanentError as error:
             if error.code != TAMPERED:
                 raise
+            # Older versions bound a payload to its event only. A newer payload does not open with this context, so
+            # the fallback weakens nothing.
             return await self.keys.open(key, sealed, context=f"{event_id} {event_type}".encode())
 
     def _parse_attributes(self, record: Record) -> tuple[dict[str, str], bytes]:
         if record.value is None:
-            raise MalformedEvent("the record has no value")
+            raise MalformedEvent("The record has no value.")
         if _get_content_type(record) == STRUCTURED_CONTENT_TYPE:
             attributes, payload = _parse_structured(record.value)
             return _validate_attributes(attributes), payload
         attributes = {name[3:]: _decode_header(name, value) for name, value in record.headers.items() if name.startswith("ce_")}
         missing = [name for name in ("specversion", "id", "source", "type") if not attributes.get(name)]
         if missing:
-            raise MalformedEvent(f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}")
+            raise MalformedEvent(f"CloudEvents headers are missing: {', '.join('ce_' + name for name in missing)}.")
         return _validate_attributes(attributes), record.value
 
     def _resolve_event_class(self, topic: str, attributes: Mapping[str, str]) -> tuple[type[EventData], int]:
-        """And the version that the record has."""
+        """Return the class of an event and the version of the record."""
         event_type = attributes["type"]
         if known_class := self.event_classes.get((topic, event_type)):
             return known_class
         match = _EVENT_TYPE_PATTERN.match(event_type)
         newest_version = self.newest_versions.get((topic, match["name"]), 0) if match else 0
-        # A type that nobody has heard of is a newer program's where ours is the author; from anybody else it is a mistake.
+        # An unknown type from our own source is from a newer program; from any other source it is an error.
         if topic != RAW and match and int(match["version"]) > newest_version and (newest_version or attributes["source"].startswith(OWN_SOURCE_PREFIX)):
             raise NewerVersion(
-                f"{event_type} on topic {topic} is newer than {f'v{newest_version}, the newest' if newest_version else 'what'} this worker knows"
+                f"This worker does not support {event_type} on topic {topic}{f'; its newest version is v{newest_version}' if newest_version else ''}."
             )
         if newest_version:
-            raise MalformedEvent(f"{event_type} is a version that this system does not know; the newest is v{newest_version}", code="UNKNOWN_VERSION")
+            raise MalformedEvent(f"Unknown version {event_type}. The newest is v{newest_version}.", code="UNKNOWN_VERSION")
         known_types = ", ".join(sorted(type_name for type_topic, type_name in self.event_classes if type_topic == topic))
-        raise MalformedEvent(f"topic {topic} knows no event type {event_type!r}; it takes {known_types}", code="UNKNOWN_TYPE")
+        raise MalformedEvent(f"Unknown event type {event_type!r} on topic {topic}. Known types: {known_types}.", code="UNKNOWN_TYPE")
 
 
 def guess_producer_attributes(record: Record) -> tuple[str | None, str | None, str | None]:
-    """What can still be told of a record that cannot be read: the producer's event id, its source, the event type."""
+    """Guess the producer's event id, its source and the event type of an unreadable record."""
     attributes = {name[3:]: value.decode(errors="replace") for name, value in record.headers.items() if name.startswith("ce_")}
     if _get_content_type(record) == STRUCTURED_CONTENT_TYPE:
         attributes |= {name: value for name, value in _guess_payload(record.value or b"").items() if isinstance(value, str)}
@@ -200,13 +208,13 @@ def guess_producer_attributes(record: Record) -> tuple[str | None, str | None, s
 
 
 def guess_text(record: Record, name: str) -> str | None:
-    """What an invalid payload still says under this name, cut where it is longer than any name."""
+    """Guess a text field of an unreadable record, truncated to the limit of attributes."""
     text = _guess_field(record, name)
     return text and _truncate(text)
 
 
 def guess_document_id(stored_record: StoredRecord, tenant: str) -> UUID | None:
-    """Which document a record speaks of that cannot be read, where that can be told all the same."""
+    """Guess the document of an unreadable record, or return None."""
     if get_base_topic(stored_record.position.topic) != RAW:
         return _parse_uuid_or_none((stored_record.record.headers.get("ce_document") or b"").decode(errors="replace"))
     item_name = _guess_field(stored_record.record, "external_id") or _guess_field(stored_record.record, "source_uri")
@@ -227,8 +235,8 @@ def _parse_uuid_or_none(text: str) -> UUID | None:
 
 
 def resolve_tenant(stored_record: StoredRecord) -> str | None:
-    """Whose a record is, without reading what is sealed; None where it is nobody's (decisions). What a producer sends says so in its payload only, and is the
-    default tenant's where it does not, or says what is no name: what is told of it is sealed with a key of its tenant."""
+    """Return the tenant of a record without decrypting it; None for records without one (decisions)."""
+    # On `raw` the payload names the tenant. Never None there: the dead letter is sealed with a key of its tenant.
     if get_base_topic(stored_record.position.topic) == RAW:
         tenant = _replace_surrogates(_guess_field(stored_record.record, "tenant") or DEFAULT_TENANT)
         return tenant if is_valid_tenant(tenant) else DEFAULT_TENANT
@@ -248,7 +256,7 @@ def _truncate(text: str) -> str:
 
 
 def _replace_surrogates(text: str) -> str:
-    """As it can be written: JSON may escape half of a surrogate pair, and Python takes it."""
+    """Replace lone surrogates: JSON may escape them and Python reads them, but UTF-8 cannot encode them."""
     return text.encode(errors="replace").decode()
 
 
@@ -264,25 +272,25 @@ def _parse_json(value: bytes, description: str) -> Any:
     try:
         return json.loads(value, parse_constant=_parse_finite, parse_float=_parse_finite)
     except (ValueError, RecursionError) as error:
-        raise MalformedEvent(f"{description} is not JSON that can be read: {error}") from error
+        raise MalformedEvent(f"{description} is not valid JSON: {error}.") from error
 
 
 def _parse_finite(number: str) -> float:
-    """NaN and infinity are no JSON, though Python reads them (and what is too great for it as infinity)."""
+    # Python's json reads NaN and Infinity, which are not JSON, and turns too large numbers into infinity.
     if not math.isfinite(parsed := float(number)):
-        raise ValueError(f"{number[:20]} is no number that JSON has")
+        raise ValueError(f"{number[:20]} is not a finite number")
     return parsed
 
 
 def _validate_attributes(attributes: dict[str, str]) -> dict[str, str]:
     if (version := attributes["specversion"]) != SPECVERSION:
-        raise MalformedEvent(f"CloudEvents {_replace_surrogates(version)[:20]!r} is not {SPECVERSION}, the version that is read here")
+        raise MalformedEvent(f"Unsupported CloudEvents version {_replace_surrogates(version)[:20]!r}. Use {SPECVERSION}.")
     for name, value in attributes.items():
         if _replace_surrogates(value) != value:
-            raise MalformedEvent(f"ce_{name} holds half of a surrogate pair, which is no text")
+            raise MalformedEvent(f"ce_{name} contains a lone surrogate, which is not valid text.")
     for name in _PROPAGATED_ATTRIBUTES:
         if (length := len(attributes.get(name, "").encode())) > MAX_ATTRIBUTE_BYTES:
-            raise MalformedEvent(f"ce_{name} has {length} bytes; {MAX_ATTRIBUTE_BYTES} are allowed")
+            raise MalformedEvent(f"ce_{name} has {length} bytes; {MAX_ATTRIBUTE_BYTES} are allowed.")
     return attributes
 
 
@@ -297,28 +305,28 @@ def _decode_header(name: str, value: bytes) -> str:
     try:
         return value.decode()
     except UnicodeDecodeError as error:
-        raise MalformedEvent(f"header {name} is not UTF-8") from error
+        raise MalformedEvent(f"Header {name} is not UTF-8.") from error
 
 
 def _parse_structured(value: bytes) -> tuple[dict[str, str], bytes]:
-    envelope = _parse_json(value, "the CloudEvent")
+    envelope = _parse_json(value, "The CloudEvent")
     if not isinstance(envelope, dict) or len(_DATA_FIELDS & envelope.keys()) != 1:
-        raise MalformedEvent("a structured CloudEvent is a JSON object with `data` (or `data_base64`)")
+        raise MalformedEvent("A structured CloudEvent must be a JSON object with either `data` or `data_base64`.")
     missing = [name for name in ("specversion", "id", "source", "type") if not (envelope.get(name) and isinstance(envelope[name], str))]
     if missing:
-        raise MalformedEvent(f"CloudEvents attributes are missing or no text: {', '.join(missing)}")
+        raise MalformedEvent(f"CloudEvents attributes are missing or not text: {', '.join(missing)}.")
     attributes = {name: str(value) for name, value in envelope.items() if name not in _DATA_FIELDS and value is not None}
     return attributes, _extract_data(envelope)
 
 
 def _extract_data(envelope: Mapping[str, Any]) -> bytes:
-    """CloudEvents 1.0, JSON event format, section 3.1.1: what a producer takes for binary data comes in base64."""
+    # CloudEvents 1.0, JSON event format, section 3.1.1: binary data is in `data_base64`.
     if "data" in envelope:
         return json.dumps(envelope["data"]).encode()
     try:
         return base64.b64decode(envelope["data_base64"], validate=True)
     except (ValueError, TypeError) as error:
-        raise MalformedEvent(f"data_base64 is not base64: {error}") from error
+        raise MalformedEvent(f"data_base64 is not base64: {error}.") from error
 
 
 def _validate_data(event_class: type[EventData], payload: bytes) -> EventData:
@@ -327,16 +335,16 @@ def _validate_data(event_class: type[EventData], payload: bytes) -> EventData:
     except ValidationError as error:
         problems = "; ".join(f"{'.'.join(map(str, problem['loc'])) or 'payload'}: {problem['msg']}" for problem in error.errors(include_input=False)[:5])
         is_foreign_blob = any(problem["type"] == FOREIGN_BLOB for problem in error.errors())
-        raise MalformedEvent(f"{event_class.event_type()}: {problems}", code="FOREIGN_BLOB" if is_foreign_blob else None) from error
+        raise MalformedEvent(f"Invalid payload of {event_class.event_type()}: {problems}.", code="FOREIGN_BLOB" if is_foreign_blob else None) from error
 
 
 def _upcast(event_class: type[EventData], payload: bytes, version: int) -> bytes:
-    """An older version as the newest. What was never valid is malformed, whatever way it fails."""
-    older_payload = _parse_json(payload, "the payload")
+    """Convert a payload of an older version to the newest. Raises MalformedEvent if that fails."""
+    older_payload = _parse_json(payload, "The payload")
     try:
         return json.dumps(event_class.upcast_payload(older_payload, version)).encode()
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise MalformedEvent(f"{event_class.name}.v{version} does not hold what version {version} has: {error!r}") from error
+        raise MalformedEvent(f"Invalid payload of {event_class.name}.v{version}: {error!r}.") from error
 
 
 def _parse_time(attributes: Mapping[str, str]) -> datetime | None:
@@ -346,7 +354,7 @@ def _parse_time(attributes: Mapping[str, str]) -> datetime | None:
     try:
         moment = datetime.fromisoformat(text.upper())
     except ValueError as error:
-        raise MalformedEvent(f"ce_time {text!r} is not RFC 3339") from error
+        raise MalformedEvent(f"ce_time {text!r} is not in RFC 3339 format.") from error
     return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
@@ -355,9 +363,9 @@ def _parse_integer(attributes: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not _INTEGER_PATTERN.fullmatch(text):
-        raise MalformedEvent(f"ce_{name} {text[:40]!r} is not an integer")
+        raise MalformedEvent(f"ce_{name} {text[:40]!r} is not an integer.")
     if len(text) > MAX_INTEGER_DIGITS or not 0 <= int(text) < 2**63:
-        raise MalformedEvent(f"ce_{name} {text[:40]} is outside 0 … 2^63 - 1")
+        raise MalformedEvent(f"ce_{name} {text[:40]} is outside 0 … 2^63 - 1.")
     return int(text)
 
 
@@ -376,7 +384,7 @@ def _build_foreign_event(attributes: Mapping[str, str], data: EventData, payload
         sequence=_parse_integer(attributes, "sequence"),
         epoch=_parse_integer(attributes, "sequenceepoch"),
         step=_parse_integer(attributes, "sequencestep") or 0,
-        payload_sha256=sha256_hex(attributes["type"].encode() + b"\n" + canonical_json(_parse_json(payload, "the payload"))),
+        payload_sha256=sha256_hex(attributes["type"].encode() + b"\n" + canonical_json(_parse_json(payload, "The payload"))),
         position=stored_record.position,
         appended_at=stored_record.appended_at,
         is_ours=is_ours,
@@ -407,18 +415,18 @@ def _parse_uuid(attributes: Mapping[str, str], name: str) -> UUID:
     try:
         return UUID(attributes[name])
     except ValueError as error:
-        raise MalformedEvent(f"ce_{name} of {attributes['type']} is not a UUID: {error}") from error
+        raise MalformedEvent(f"ce_{name} of {attributes['type']} is not a UUID: {error}.") from error
 
 
 def _resolve_key_subject(event: Event[Any]) -> UUID | None:
-    """Whose key seals it. A dead letter that names no document has a key of its own."""
+    """Return the document or run whose key seals the event. A dead letter without a document has a key of its own."""
     candidates = (getattr(event.data, name, None) for name in ("run_id", "feedback_id", *(["event_id"] if event.data.topic == DEAD_LETTERS else [])))
     subject: UUID | None = event.document_id or next(filter(None, candidates), None)
     return None if event.data.topic in CLEAR_TOPICS else subject
 
 
 def _build_sealing_context(event_id: str, event_type: str, tenant: str | None, topic: str) -> bytes:
-    """What a sealed payload is bound to, so that it opens in no other event, tenant or topic."""
+    """Build the associated data of a sealed payload, so that it opens in no other event, tenant or topic."""
     return json.dumps([event_id, event_type, tenant, topic]).encode()
 
 

@@ -1,4 +1,7 @@
-"""What cannot be processed is buried with its reason, and its producer is told. Nothing is lost: the record stays where it is, or in a blob where the topic forgets."""
+"""Dead letters: events that could not be processed, with the reason, and the outcome for the producer.
+
+Nothing is lost: the record stays at its log position. Records of `raw`, which expires, are copied into a blob.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +30,7 @@ MAX_DETAIL_CHARS = 2000
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """A dead letter in the making."""
+    """A dead letter to be published, with its record and, if it could be decoded, its event."""
 
     stored_record: StoredRecord
     event: Event[Any] | None
@@ -60,31 +63,32 @@ class DeadLetter:
 
 
 def describe_error(error: Exception) -> tuple[str, str, str, str | None]:
-    """Code, detail, remedy, and the traceback where the error is a bug of ours."""
+    """Return code, detail and remedy of an error, and its traceback if it is a defect of the program."""
     match error:
         case AnabranchError():
             return error.code, error.detail, error.remedy, None
         case TimeoutError():
             return (
                 "DEADLINE_EXCEEDED",
-                "the reaction did not end within its deadline",
-                "Send it again when the machine is less busy, or split the document.",
+                "The reaction did not end within its deadline.",
+                "Redrive it when the machine is less busy, or split the document.",
                 None,
             )
         case _:
             text = "".join(traceback.format_exception(error))
             return (
                 "BUG",
-                # An OSError quotes a path of this machine.
+                # str() of an OSError contains a path of this machine.
                 f"{type(error).__name__}: {error.strerror if isinstance(error, OSError) and error.strerror else error}",
-                "This is a defect of the program: report it with the traceback, and send the document again after the fix.",
+                "This is a defect of the program. Report it with the traceback, and redrive the event after the fix.",
                 text[-8000:],
             )
 
 
 async def build_dead_letter_emissions(dead_letter: DeadLetter, stage: Stage, ports: StagePorts) -> list[Emission]:
-    """The dead letter and, where a document fails with it, the outcome for its producer. Bytes of `raw` go into a blob, since that topic forgets."""
+    """Build the emission of a dead letter and, if a document fails with it, of the outcome for its producer."""
     data = dead_letter.data
+    # Records of `raw` expire, so the dead letter gets a copy.
     if get_base_topic(dead_letter.stored_record.position.topic) == RAW:
         value = dead_letter.stored_record.record.value or b""
         headers = {name: b64encode(header_value).decode() for name, header_value in dead_letter.stored_record.record.headers.items()}
@@ -98,7 +102,7 @@ async def build_dead_letter_emissions(dead_letter: DeadLetter, stage: Stage, por
     emissions = [Emission(cause, data, id_parts=id_parts)]
     if stage.fails_document:
         origin = getattr(cause.data, "origin", None)
-        # However many parts of a revision fail, its producer is told once.
+        # One outcome per revision, however many of its parts fail: hence an id without the part.
         outcome_id_parts = ("outcome", DocumentFailed.name, str(origin.accepted_id)) if origin else (*id_parts, "outcome")
         emissions.append(Emission(cause, _build_outcome(dead_letter), id_parts=outcome_id_parts))
     return emissions
@@ -121,7 +125,7 @@ def _resolve_producer(stored_record: StoredRecord, event: Event[Any] | None) -> 
 
 
 def _extract_received_fields(stored_record: StoredRecord, event: Event[Any] | None) -> DocumentSummary | None:
-    """At the door only: behind it the document's row tells."""
+    # Behind ingress the document's row has these fields.
     if get_base_topic(stored_record.position.topic) != RAW:
         return None
     fields: dict[str, Any] = {
@@ -150,7 +154,7 @@ def _build_outcome(dead_letter: DeadLetter) -> DocumentFailed:
 
 
 def _guess_tenant(stored_record: StoredRecord) -> str | None:
-    """So that what cannot be read is erased with whose it is; what is no tenant's name has no keys either."""
+    """Return the tenant of an unreadable record, so that the dead letter is erased with it; None if it is invalid."""
     tenant = resolve_tenant(stored_record)
     return tenant if tenant is not None and is_valid_tenant(tenant) else None
 
@@ -160,12 +164,12 @@ def _guess_document_id(stored_record: StoredRecord, tenant: str | None) -> UUID 
 
 
 def _resolve_document_id(event: Event[Any]) -> UUID | None:
-    """Of an event that could be read, also where it came to nothing at the door."""
+    """Return the document of an event, also of one that ingress rejected."""
     if isinstance(event.data, DocumentReceived | DocumentAmended | DocumentWithdrawn):
         return event.data.resolve_document_id(event.source if event.sequence is not None else "")
     return event.document_id
 
 
 def _build_substitute_cause(dead_letter: DeadLetter) -> Event[Any]:
-    """A cause for what follows from a record that is no fact."""
+    """Build a cause for the emissions of a record that could not be decoded."""
     return Event(id=dead_letter.data.event_id, data=dead_letter.data, source="", event_id="", time=None, position=dead_letter.stored_record.position)

@@ -1,4 +1,4 @@
-"""Work that waits for its reaction, fairly: documents take turns, so that a thousand parts of one do not hold up the one part of another."""
+"""Fair queue: round robin among documents, so that a thousand parts of one do not delay the one part of another."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from streams.runner import WorkItem
 
 
 class FairQueue:
-    """First come, first served within a document; round robin among documents. None has more than `at_once` works taken and not yet given back,
-    so that a long one leaves room for those that come later. With another `key` works take turns by that in place of their document."""
+    """First in, first out within a document; round robin among documents.
+
+    At most `max_in_flight` items of a document are taken and not yet released, so that a long document leaves slots
+    for later ones. `key` groups items by something other than their document.
+    """
 
     def __init__(self, max_in_flight: int, key: Callable[[WorkItem], object] | None = None) -> None:
         self.max_in_flight, self.key = max_in_flight, key or get_document_key
         self.ready_queues: dict[object, deque[WorkItem]] = {}
         self.blocked_queues: dict[object, deque[WorkItem]] = {}
-        """Of documents that have their share."""
+        """Queues of documents with `max_in_flight` items taken."""
         self.in_flight: Counter[object] = Counter()
         self.count = 0
 
@@ -30,7 +33,7 @@ class FairQueue:
         self.count += 1
 
     def take(self, max_items: int, max_bytes: int) -> list[WorkItem]:
-        """Up to `most` works of together about `weight` bytes (one at least), one from each document in turn."""
+        """Take up to `max_items` items of together up to `max_bytes` (but at least one), one per document in turn."""
         batch: list[WorkItem] = []
         total_bytes = 0
         while self.ready_queues and len(batch) < max_items:
@@ -42,13 +45,13 @@ class FairQueue:
             total_bytes += size
             self.in_flight[queue_key] += 1
             del self.ready_queues[queue_key]
-            if queue:
+            if queue:  # appended at the end: the other documents come first
                 self._select_queues(queue_key)[queue_key] = queue
         self.count -= len(batch)
         return batch
 
     def release(self, items: Sequence[WorkItem]) -> None:
-        """The reaction of these has ended."""
+        """Free the slots of items whose reaction has ended."""
         for queue_key, ended_count in Counter(map(self.key, items)).items():
             self.in_flight -= Counter({queue_key: ended_count})
             if queue_key in self.blocked_queues:

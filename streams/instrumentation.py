@@ -1,4 +1,4 @@
-"""What the runtime tells of itself. The composition hands in an observer that feeds the metrics."""
+"""Instrumentation hooks of the runtime, for counters and timings."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ class Instrumentation(Protocol):
     def observe_duration(self, stage: str, seconds: float) -> None: ...
 
     def count_engine_inputs(self, engine: str, input_count: int) -> None:
-        """Parts of documents parsed, texts embedded, parts of documents extracted from: by an engine, and not from memory."""
+        """Count inputs (pages, texts, document parts) that an engine processed, without memoized ones."""
 
     def count_published(self, records: Sequence[Record]) -> None:
-        """The log has them."""
+        """Count records that the log has acknowledged."""
 
 
 class NoInstrumentation:
-    """Observes nothing."""
+    """Ignores all measurements."""
 
     def count_finished(self, stage: str, dead_letter_code: str | None) -> None: ...
 

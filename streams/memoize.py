@@ -1,4 +1,4 @@
-"""Engine calls, remembered: what was asked before is not asked again."""
+"""Engine result cache by input hash."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ def build_memo_key(tenant: str, document_id: UUID, engine: str, engine_input: by
 
 
 async def memoize(memo: Memo, keys: Sequence[MemoKey], compute_missing: ComputeMissing, cached_answers: Mapping[MemoKey, bytes] | None = None) -> list[bytes]:
-    """Answers in the order of `keys`. `ask` gets the positions of those that nobody has asked yet (each different key once) and answers
-    them; its answers are stored before this returns, so that a retry gives the same ones even from a moody engine. Whoever has looked into the memo
-    already gives what is `known`."""
+    """Return results in the order of `keys`, computing those that the memo does not have.
+
+    `compute_missing` receives the positions of missing keys, each distinct key once. New results are stored before
+    this returns, so that a retry gets the same ones even from a non-deterministic engine. `cached_answers` are the
+    results that the caller has already fetched from the memo.
+    """
     cached_answers = dict(await memo.fetch(list(dict.fromkeys(keys))) if cached_answers is None else cached_answers)
     missing_positions: dict[MemoKey, int] = {}
     for position, key in enumerate(keys):

@@ -1,4 +1,4 @@
-"""The ledger and the memo in memory: for tests of stages and of the runtime, held to the same promises as the tables by the same suite."""
+"""In-memory ledger and memo for tests of stages and the runtime. Pass the same contract suite as the tables."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ class _DocumentState:
     latest_order: OrderKey | None = None
     withdrawal_order: OrderKey | None = None
     revisions: list[tuple[DocumentRow, bool]] = field(default_factory=list)
-    """Accepted, in order, each with whether it was forced."""
+    """Accepted revisions in order, each with whether it was forced."""
     statements: list[FieldStatement] = field(default_factory=list)
-    """Of amendments, and of all revisions."""
+    """Field values stated by amendments and by all revisions, late ones included."""
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class _InboxEntry:
 
 @dataclass(slots=True)
 class MemoryLedger:
-    """Everything that the tables would hold, as dictionaries."""
+    """A `Ledger` of one generation in dictionaries."""
 
     generation: Generation
     documents: dict[UUID, _DocumentState] = field(default_factory=dict)
@@ -65,7 +65,7 @@ class MemoryLedger:
         self.dead_letters |= {(stage, dead_letter_data.event_id): dead_letter_data for dead_letter_data in dead_letters}
 
     async def prune(self, stage: str, topic: str, partition: int, before_offset: int) -> None:
-        """Nothing to gain in memory."""
+        """Do nothing: memory is small enough."""
 
     def _claim_event(self, stage: str, ordering_policy: OrderingPolicy, projected: ProjectedEvent) -> ClaimResult:
         event = projected.event
@@ -128,7 +128,7 @@ class MemoryLedger:
         return ClaimResult(status, self.visible_revisions.get(row.document_id), amended_title=self._get_amended_title(row.document_id))
 
     def resolve_fields(self, document_id: UUID) -> ResolvedFields | None:
-        """What holds of it now, as the tables' row of the document says."""
+        """Return the current fields of a document, like its row in the tables."""
         return resolve_amendments(self._get_effective_statements(self.documents[document_id]))
 
     def _get_amended_title(self, document_id: UUID) -> str | None:
@@ -151,7 +151,10 @@ class MemoryLedger:
         return VisibilityChange(row.document_id, row.order, 0, visible_order)
 
     def _find_revived_revision(self, state: _DocumentState, withdrawal: WithdrawalRow) -> DocumentRow | None:
-        """The last revision behind this late withdrawal that says the same as the visible one, which is older than the withdrawal."""
+        """Return the newest revision after a late withdrawal that is identical to the visible one.
+
+        It was skipped as unchanged; the withdrawal removes the visible revision that stood for it (ADR 6).
+        """
         visible_order = self._get_visible_order(withdrawal.document_id)
         if visible_order is None or visible_order > withdrawal.order:
             return None
@@ -173,7 +176,7 @@ class MemoryLedger:
 
     @staticmethod
     def _find_identical_revisions(state: _DocumentState, visible_order: OrderKey) -> list[DocumentRow]:
-        """The visible revision and those that follow it, up to the first that says something else."""
+        """Return the visible revision and the identical ones that follow it, up to the first that differs."""
         later_revisions = [(row, is_forced) for row, is_forced in state.revisions if row.order >= visible_order]
         if not later_revisions or later_revisions[0][0].order != visible_order:
             return []
@@ -200,7 +203,7 @@ class MemoryLedger:
         return self.visible_revisions[document_id]
 
     def _remove_older(self, document_id: UUID, order: OrderKey) -> None:
-        """Rows of its revisions; a dead letter belongs to none."""
+        """Remove the rows of older revisions. Rows without an order, such as dead letters, stay."""
         self.rows = {key: row for key, row in self.rows.items() if key[1] != document_id or key[2] is None or key[2] >= order}
 
     def _insert_rows(self, rows: Sequence[Row]) -> None:
@@ -231,7 +234,7 @@ def _extract_fields(row: DocumentRow) -> tuple[Any, ...]:
 
 
 def _build_row_key(row: Row) -> tuple[Any, ...]:
-    """Kind, document, order, then what tells rows of that kind apart."""
+    """Build a key: row class, document, order, then the columns that distinguish rows of that class."""
     document_id, order = getattr(row, "document_id", None), getattr(row, "order", None)
     distinguishing_values = (
         (row.kind, row.part)

@@ -1,4 +1,4 @@
-"""The log in memory: for tests, and proven equal to the other two by their contract suite."""
+"""In-memory log for tests. Passes the same contract suite as the Kafka and Postgres logs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _get_utc_now() -> datetime:
 
 
 class MemoryLog:
-    """An `EventLog` and a `Subscriber`, within one event loop. Retention is unlimited, whatever is asked for."""
+    """An `EventLog` and `Subscriber` within one event loop. Ignores retention settings."""
 
     def __init__(self, clock: Clock = _get_utc_now) -> None:
         self._clock = clock
@@ -30,7 +30,7 @@ class MemoryLog:
         positions = [self._store(record) for record in records]
         for group in self._groups.values():
             group.wake()
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # like a real log, append gives other tasks a turn
         return positions
 
     async def create_topics(self, partitions: Mapping[str, int], *, retention_ms: Mapping[str, int]) -> None:
@@ -80,7 +80,7 @@ class MemoryLog:
         return dict(consumer_group.committed_offsets) if consumer_group else {}
 
     async def close(self) -> None:
-        """What was appended stays."""
+        """Do nothing: records stay readable."""
 
     def subscribe(self, group: str, topic: str, open_sink: OpenSink) -> Subscription:
         consumer_group = self._groups.setdefault((group, topic), MemoryConsumerGroup(topic, self))
@@ -90,7 +90,7 @@ class MemoryLog:
         try:
             return self._topics[topic]
         except KeyError:
-            raise ConfigurationError(f"There is no topic {topic}.", code="NO_TOPIC") from None
+            raise ConfigurationError(f"Topic {topic} does not exist.", code="NO_TOPIC") from None
 
     def _store(self, record: Record) -> Position:
         partitions = self.partitions(record.topic)
@@ -101,7 +101,7 @@ class MemoryLog:
 
 
 class MemoryConsumerGroup:
-    """A consumer group's reading of one topic: who takes part, and how far it is."""
+    """A consumer group on one topic: its members and committed offsets."""
 
     def __init__(self, topic: str, log: MemoryLog) -> None:
         self.topic = topic
@@ -121,7 +121,7 @@ class MemoryConsumerGroup:
         await self._rebalance([remaining_member for remaining_member in self._members if remaining_member is not member], leaving_members=[member])
 
     async def _rebalance(self, members: list[MemoryGroupMember], *, leaving_members: Sequence[MemoryGroupMember] = ()) -> None:
-        """Everything is revoked from all before anything is assigned to anyone."""
+        # Like Kafka's eager protocol: all members lose all partitions before any is assigned.
         async with self._rebalance_lock:
             for member in [*self._members, *leaving_members]:
                 await member.revoke()
@@ -131,7 +131,7 @@ class MemoryConsumerGroup:
 
 
 class MemoryPartition:
-    """A `Partition`, from its assignment to its revocation."""
+    """A `Partition` from its assignment to its revocation."""
 
     def __init__(self, group: MemoryConsumerGroup, number: int, wake: Callable[[], None]) -> None:
         self.topic = group.topic

@@ -1,4 +1,4 @@
-"""A log of ordered partitions as it grows: Kafka, and the one in memory."""
+"""`RecordFeed` over logs with ordered partitions: Kafka and the in-memory log."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ from schemas.ports.log import EventLog
 from schemas.records import StoredRecord
 
 PAGE_BYTES = 4_000_000
-"""Of payloads, about: a reader who takes nothing keeps a page in memory."""
+"""Approximate payload bytes of a page; each idle reader holds one page in memory."""
 Offsets = dict[str, dict[int, int]]
-"""Topic → partition → the next offset. What is not named is read from its first record."""
+"""Topic → partition → next offset. Partitions without an entry are read from their first record."""
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetFeed:
-    """See `schemas.ports.feed.RecordFeed`. Only for logs whose offsets grow in reading order within a partition."""
+    """A `RecordFeed` for logs whose offsets grow in reading order within a partition."""
 
     log: EventLog
 
@@ -64,7 +64,7 @@ class OffsetFeed:
             return {}
 
     async def _read_topic(self, topic: str, ranges: Mapping[int, tuple[int, int]], offsets: Offsets, max_records: int, max_bytes: int) -> list[FeedRecord]:
-        """At most so many, and about so many bytes (`room`); what was read of each partition is its beginning, so the rest comes with the next page."""
+        """Read up to `max_records` records and about `max_bytes` bytes, advancing `offsets` to what was read."""
         topic_offsets = offsets.setdefault(topic, {})
         topic_offsets.update({partition: start for partition, (start, _) in ranges.items()})
         feed_records = list[FeedRecord]()
@@ -76,29 +76,31 @@ class OffsetFeed:
                 max_bytes -= feed_records[-1].size_bytes
                 if len(feed_records) >= max_records or max_bytes <= 0:
                     return feed_records
-        # The last offsets of a partition may hold no record.
+        # The last offsets of a partition may be transaction markers, which are no records.
         topic_offsets.update(ends)
         return feed_records
 
 
 def _skip_expired(offsets: Offsets, topic: str, ends: Mapping[int, tuple[int, int]]) -> int:
-    """Move a place on to the first records that are there; how many it passes over. What it says of a topic that is gone is forgotten: another may come to bear its
-    name. Raises PlaceAhead."""
+    """Advance `offsets` past expired records and return how many were skipped.
+
+    Raises CursorAhead if an offset lies behind the end of its partition.
+    """
     if not ends:
-        offsets.pop(topic, None)
+        offsets.pop(topic, None)  # the topic was deleted; a new one may get its name
     topic_offsets = offsets.get(topic, {})
     moved_offsets = {partition: max(first_offset, topic_offsets[partition]) for partition, (first_offset, _) in ends.items() if partition in topic_offsets}
     if partitions_ahead := [partition for partition, offset in moved_offsets.items() if offset > ends[partition][1]]:
-        raise CursorAhead(
-            f"the place is before offset {topic_offsets[partitions_ahead[0]]} of {topic}[{partitions_ahead[0]}], which ends at {ends[partitions_ahead[0]][1]}"
-        )
+        partition = partitions_ahead[0]
+        raise CursorAhead(f"The cursor is ahead of this log: offset {topic_offsets[partition]} of {topic}[{partition}], which ends at {ends[partition][1]}.")
     skipped_count = sum(moved_offsets.values()) - sum(topic_offsets[partition] for partition in moved_offsets)
     topic_offsets.update(moved_offsets)
     return skipped_count
 
 
 def _build_ranges(ends: Mapping[int, tuple[int, int]], offsets: Mapping[int, int], limit: int) -> dict[int, tuple[int, int]]:
-    """What follows in each partition. Those without news are named too: left out, all of them would be read."""
+    """Build the ranges to read, by partition."""
+    # Partitions without new records get an empty range: `read` would read those left out from their start.
     starts = {partition: offsets.get(partition, first) for partition, (first, _) in ends.items()}
     return {partition: (start, min(ends[partition][1], start + limit)) for partition, start in starts.items()}
 
@@ -114,7 +116,7 @@ def _format_cursor(offsets: Offsets) -> str:
 
 def _validate_offset(value: object) -> int:
     if not isinstance(value, int) or not 0 <= value < 2**63:
-        raise ValueError(f"{value!r} is no offset")
+        raise ValueError(f"{value!r} is not an offset")
     return value
 
 
@@ -126,4 +128,4 @@ def _parse_cursor(cursor: str) -> Offsets:
             for topic, topic_offsets in offsets_by_topic.items()
         }
     except (ValueError, zlib.error, AttributeError, TypeError) as error:
-        raise InvalidRequest(f"{cursor[:80]!r} is no place in this log", remedy="Give one that it has told, or begin or now.") from error
+        raise InvalidRequest(f"Invalid cursor {cursor[:80]!r}.", remedy="Use a cursor that the feed returned, or `begin` or `now`.") from error

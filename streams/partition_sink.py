@@ -1,6 +1,7 @@
-"""One assigned partition of one stage: a queue bounded in bytes, many reactions at once, acknowledgements in order.
+"""The sink of one partition of one stage: queue bounded in bytes, concurrent reactions, acknowledgements in order.
 
-Records are claimed in their order; their reactions run at once and end in any order; only the longest finished prefix is acknowledged.
+Records are claimed in log order. Their reactions run concurrently and end in any order. Only the longest finished
+prefix is acknowledged, because Faust commits past unacknowledged gaps.
 """
 
 from __future__ import annotations
@@ -23,36 +24,35 @@ from streams.runner import StageRunner, WorkItem
 
 log = structlog.get_logger(__name__)
 STATUS_RENEWAL_S = 10.0
-"""How often it is told that a partition still stands still."""
+"""Interval at which the status of a paused partition is reported again."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartitionLimits:
-    """How much a partition holds. Bytes are those of queued and unfinished records together."""
+    """Limits of one partition. Bytes count queued and unfinished records."""
 
     queue_bytes: int = 24 * 1024 * 1024
-    """Room for the parts of a document of 3,000 pages, so that what lies behind them is seen."""
+    """Enough for the parts of a document of 3,000 pages, so that documents behind it are read too."""
     stage_bytes: int = 48 * 1024 * 1024
-    """Of all partitions of the stage in this process; each may hold `share_bytes` whatever the others do."""
+    """For all partitions of the stage in this process together."""
     reserved_bytes: int = 2 * 1024 * 1024
+    """A partition may always use this much, even if the others have used up `stage_bytes`."""
     claim_batch_records: int = 256
     max_pending: int = 512
     max_reactions: int = 32
     max_reactions_per_document: int = 8
-    """Of one document."""
     max_fetches: int = 8
-    """Reactions that wait for a foreign server: a quarter of `reactions`, beside them."""
+    """Reactions that wait for a foreign server; they do not count towards `max_reactions`."""
     max_fetches_per_host: int = 4
-    """From one host."""
     max_pending_fetches: int = 20_000
-    """Claimed events that wait for such a place, so that what comes behind them goes on."""
+    """Claimed events that wait for a fetch slot; large, so that events behind them continue."""
     reaction_batch_bytes: int = 64 * 1024
     prune_interval_records: int = 5_000
 
 
 @dataclass(slots=True)
 class ReactionPool:
-    """Reactions that share places."""
+    """A queue of reactions and the slots in which they run."""
 
     queue: FairQueue
     capacity: int
@@ -65,14 +65,14 @@ class ReactionPool:
 
 @dataclass(slots=True)
 class ByteBudget:
-    """Bytes that the partitions of a stage hold together."""
+    """Bytes buffered by all partitions of a stage in this process."""
 
     used_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class StallReporter:
-    """Where a group tells that a partition of its own stands still."""
+    """Reports paused partitions of a consumer group."""
 
     reader_status: ReaderStatus
     group: str
@@ -81,7 +81,7 @@ class StallReporter:
         try:
             await self.reader_status.set_paused(self.group, partition.topic, partition.number, reason)
         except TransientError as error:
-            log.warning("why a partition stands still could not be told", topic=partition.topic, code=error.code, detail=error.detail)
+            log.warning("reader_status_not_stored", topic=partition.topic, partition=partition.number, code=error.code, detail=error.detail)
 
     async def clear_paused(self, partition: Partition) -> None:
         with suppress(TransientError):
@@ -89,7 +89,10 @@ class StallReporter:
 
 
 class PartitionSink:
-    """The `Sink` of one partition. `failed` is called once if the stage must stop for good. `together` is shared with the stage's other partitions."""
+    """The `Sink` of one partition.
+
+    `on_failure` is called if the stage must stop or restart. `byte_budget` is shared by the stage's partitions.
+    """
 
     def __init__(
         self,
@@ -110,10 +113,11 @@ class PartitionSink:
         self.reaction_pools = (ReactionPool(self.pending_items, self.limits.max_reactions), ReactionPool(self.pending_fetches, self.limits.max_fetches))
         self.items_to_finish: deque[WorkItem] = deque()
         self.unacknowledged_offsets: deque[int] = deque()
-        """Offsets not yet acknowledged, in reading order. Of what is finished nothing else is kept: much may wait behind one long document."""
+        """In log order. Finished records keep only their offset: many may wait behind one long document."""
+        # A counter, since an offset may be delivered more than once.
         self.finished_offsets: Counter[int] = Counter()
         self.claimed_items: set[WorkItem] = set()
-        """What is not finished: closing takes back the attempts that the claims noted."""
+        """Claimed and unfinished: `close` withdraws the attempts recorded by their claims."""
         self.buffered_bytes = 0
         self.is_paused = self.is_closing = False
         self.acknowledged_since_prune = 0
@@ -136,7 +140,7 @@ class PartitionSink:
 
     @property
     def has_room(self) -> bool:
-        """Half empty: worth being resumed."""
+        """Whether a paused partition should resume: at half of its limits, so that it does not flap."""
         is_stage_half_empty = (self.byte_budget.used_bytes <= self.limits.stage_bytes // 2) or (self.buffered_bytes <= self.limits.reserved_bytes // 2)
         return self.buffered_bytes <= self.limits.queue_bytes // 2 and is_stage_half_empty
 
@@ -160,13 +164,12 @@ class PartitionSink:
         task.add_done_callback(self.tasks.discard)
 
     async def _run_guarded(self, run: Callable[[], Awaitable[None]]) -> None:
-        """One that ends while the partition is open would leave it standing still, whatever it ended of: of a cancellation that was meant for something that
-        it waited for, too."""
         try:
             await run()
         except asyncio.CancelledError:
+            # A cancellation may leak out of something awaited; without this loop the open partition would stall.
             if not self.is_closing:
-                self.on_failure(LogUnavailable(f"Work on {self.partition.topic} was broken off by what it waited for."))
+                self.on_failure(LogUnavailable(f"Processing of {self.partition.topic} was cancelled."))
             raise
         except BaseException as error:
             self.on_failure(error)
@@ -183,6 +186,7 @@ class PartitionSink:
                 items = await self.runner.claim(records)
             except NewerVersion as error:
                 await self._stall(error)
+            # `claim` stops before a record of a newer version; that one is first in the next batch and raises.
             self.queue.extendleft(reversed(records[len(items) :]))
             self._dispatch(items)
 
@@ -190,6 +194,7 @@ class PartitionSink:
         self.unacknowledged_offsets.extend(item.stored_record.position.offset for item in items)
         for item in items:
             if item.is_delegated:
+                # Stays unacknowledged, since another program reacts to it; the records behind it continue.
                 self._adjust_bytes(-item.stored_record.size_bytes)
             elif item.dead_letter is None and item.pending_event is not None:
                 self.claimed_items.add(item)
@@ -230,6 +235,7 @@ class PartitionSink:
         self.items_to_finish.extend(ended_items)
         self.capacity_changed.set()
         self.items_ready_to_finish.set()
+        # Items of a batch that timed out keep their slots and are retried one by one.
         for item in batch:
             if id(item) in timed_out_ids:
                 self._start_task(partial(self._react, [item], pool))
@@ -269,8 +275,9 @@ class PartitionSink:
             del self.finished_offsets[offset]
 
     async def _prune(self) -> None:
-        """Claims of what comes no more are forgotten, one round late, so that what was published twice in a row is still known. What may come again must be:
-        without its claim it would be taken for late, and its producer told so."""
+        """Delete inbox entries of committed events."""
+        # One round late, so that an event published twice in a row is still recognized. Only below the committed
+        # offset: a redelivered event without its entry would count as superseded and be reported so.
         if self.acknowledged_since_prune < self.limits.prune_interval_records:
             return
         self.acknowledged_since_prune = 0
@@ -279,9 +286,9 @@ class PartitionSink:
         self.prunable_below = self.partition.committed_offset
 
     async def _stall(self, error: NewerVersion) -> None:
-        """A rolling upgrade: what comes is newer than this worker. The partition waits for one that can read it."""
+        """Wait until revoked: during a rolling upgrade a newer worker can read these events, this one cannot."""
         partition_fields = {"stage": self.runner.stage.name, "topic": self.partition.topic, "partition": self.partition.number}
-        log.error("partition paused", **partition_fields, detail=error.detail, remedy=error.remedy)
+        log.error("partition_paused", **partition_fields, detail=error.detail, remedy=error.remedy)
         try:
             while True:
                 if self.stall_reporter is not None:

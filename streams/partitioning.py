@@ -1,4 +1,4 @@
-"""Which partition a key belongs to, as Kafka's Java clients and aiokafka have it."""
+"""Partition of a key, identical to Kafka's Java clients and aiokafka (librdkafka's default, CRC32, differs)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ _SEED = 0x9747B28C
 
 
 def choose_partition(key: bytes, partition_count: int) -> int:
-    """The default partitioner of Kafka's Java producer for records with a key."""
+    """Choose the partition as Kafka's Java producer does by default for records with a key."""
     return (murmur2(key) & 0x7FFFFFFF) % partition_count
 
 
 def murmur2(data: bytes) -> int:
-    """MurmurHash2, 32 bits, little-endian, with Kafka's seed (org.apache.kafka.common.utils.Utils), as an unsigned integer."""
+    """Compute the unsigned 32-bit MurmurHash2 with Kafka's seed (org.apache.kafka.common.utils.Utils)."""
     state = (_SEED ^ len(data)) & _MASK
     aligned_length = len(data) & ~3
     for start in range(0, aligned_length, 4):

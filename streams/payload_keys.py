@@ -1,4 +1,7 @@
-"""Sealing of payloads: AES-256-GCM (NIST SP 800-38D) with a key for each document and run, each wrapped by the master key and a share of its own."""
+"""Payload encryption: AES-256-GCM (NIST SP 800-38D).
+
+Each document and each run has a key of its own, wrapped by the master key combined with a per-key share.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,17 @@ from schemas.ports.keys import TAMPERED, KeyShares, Keystore, StoredKey
 KEY_BYTES = 32
 NONCE_BYTES = 12
 KEY_MISSING = "KEY_MISSING"
-"""Code of what was sealed with a key that the keystore does not have."""
+"""Error code for payloads whose key is not in the keystore."""
 MAX_CACHED_KEYS = 20_000
 CACHE_TTL_S = 2.0
-"""For so long after its destruction a key may still open what a process reads."""
+"""A destroyed key may still decrypt in a process that cached it, for this long."""
 A = TypeVar("A", bound=Hashable)
 B = TypeVar("B")
 
 
 @dataclass(slots=True)
 class Batcher(Generic[A, B]):
-    """Asks for many things at once: what is wanted in one turn of the event loop is one call."""
+    """Combines the lookups of one turn of the event loop into one call."""
 
     load: Callable[[Sequence[A]], Awaitable[Mapping[A, B]]]
     pending: dict[A, asyncio.Future[B | None]] = field(default_factory=dict)
@@ -46,17 +49,17 @@ class Batcher(Generic[A, B]):
                 self.tasks.add(task)
                 task.add_done_callback(self.tasks.discard)
             self.pending[item] = asyncio.get_running_loop().create_future()
-        return await asyncio.shield(self.pending[item])
+        return await asyncio.shield(self.pending[item])  # others may wait for the same future
 
     async def _load_pending(self) -> None:
-        await asyncio.sleep(0)
+        await asyncio.sleep(0)  # let the other tasks of this turn add theirs
         pending, self.pending = self.pending, {}
         try:
             values = await self.load(list(pending))
         except BaseException as error:
             for future in pending.values():
-                future.set_exception(error if isinstance(error, Exception) else DatabaseUnavailable("what was asked for together was broken off"))
-                future.exception()  # whoever asked may be gone
+                future.set_exception(error if isinstance(error, Exception) else DatabaseUnavailable("A batched lookup was cancelled."))
+                future.exception()  # retrieve it: the caller may have been cancelled, and asyncio would log it
             if not isinstance(error, Exception):
                 raise
         else:
@@ -65,7 +68,11 @@ class Batcher(Generic[A, B]):
 
 
 class SealingKeys:
-    """Keys over a keystore. Of one event loop. `plain` says whose payloads stay readable. Without `shares` the master key alone wraps new keys."""
+    """A `PayloadCipher` over a keystore. Belongs to one event loop.
+
+    Payloads of tenants for which `is_plaintext_tenant` holds are not encrypted. Without `shares` the master key alone
+    wraps new keys.
+    """
 
     def __init__(
         self, keystore: Keystore, master_key: bytes, *, shares: KeyShares | None = None, is_plaintext_tenant: Callable[[str], bool] = lambda tenant: False
@@ -86,7 +93,7 @@ class SealingKeys:
     async def prefetch(self, keys: Iterable[UUID]) -> None:
         missing_keys = [key for key in keys if not self._is_cached(key)]
         for stored_key in (await self._keystore.fetch(missing_keys)).values() if missing_keys else ():
-            with suppress(PermanentError):  # whoever opens something with it is told
+            with suppress(PermanentError):  # `open` raises it again
                 self._unwrap_and_cache(stored_key)
 
     async def open(self, key: UUID, payload: bytes, *, context: bytes) -> bytes:
@@ -94,10 +101,10 @@ class SealingKeys:
         try:
             return cipher.decrypt(payload[:NONCE_BYTES], payload[NONCE_BYTES:], context)
         except (InvalidTag, ValueError) as error:
-            raise PermanentError(f"a payload does not open with its key {key}: it was changed", code=TAMPERED) from error
+            raise PermanentError(f"A payload sealed with key {key} was changed: authentication failed.", code=TAMPERED) from error
 
     async def _get_current_cipher(self, tenant: str, subject: UUID) -> tuple[UUID, AESGCM]:
-        """Asked each time: a key that is destroyed meanwhile must not seal what comes after."""
+        # Never cached: a key that was destroyed must not seal later events.
         stored_key = await self._obtain_key((tenant, subject))
         assert stored_key is not None, "the keystore answers for every subject"
         return stored_key.id, self._unwrap_and_cache(stored_key)
@@ -107,7 +114,7 @@ class SealingKeys:
             return self._cached_ciphers[key][1]
         stored_key = await self._find_key(key)
         if stored_key is None:
-            raise PermanentError(f"the keystore has no key {key}", code=KEY_MISSING, remedy="Restore the newest backup of the schema `keystore`.")
+            raise PermanentError(f"The keystore has no key {key}.", code=KEY_MISSING, remedy="Restore the newest backup of the schema `keystore`.")
         return self._unwrap_and_cache(stored_key)
 
     def _is_cached(self, key: UUID) -> bool:
@@ -116,7 +123,7 @@ class SealingKeys:
     def _unwrap_and_cache(self, stored_key: StoredKey) -> AESGCM:
         if stored_key.wrapped_key is None:
             self._cached_ciphers.pop(stored_key.id, None)
-            raise KeyLost(f"key {stored_key.id} is in no backup of the keystore") if stored_key.is_lost else DataErased(f"key {stored_key.id} was destroyed")
+            raise KeyLost(f"Key {stored_key.id} is in no backup of the keystore.") if stored_key.is_lost else DataErased(f"Key {stored_key.id} was destroyed.")
         cipher = AESGCM(self._wrapper.unwrap(stored_key))
         self._cached_ciphers[stored_key.id] = (time.monotonic() + CACHE_TTL_S, cipher)
         self._cached_ciphers.move_to_end(stored_key.id)
@@ -127,18 +134,22 @@ class SealingKeys:
     async def _create_missing_keys(self, subjects: Sequence[tuple[str, UUID]]) -> Mapping[tuple[str, UUID], StoredKey]:
         new_keys = await asyncio.to_thread(self._wrapper.generate_keys, subjects)
         stored_keys = await self._keystore.get_or_create(new_keys)
+        # Another process may have created a key for the same subject first; the keystore returns that one.
         self._wrapper.release_shares(set(new_keys) - set(stored_keys))
         return {(stored_key.tenant, stored_key.subject): stored_key for stored_key in stored_keys}
 
 
 class KeyWrapper:
-    """Wraps keys with a master key and, where there are shares, with one share for each key: without its share a wrapped key is noise."""
+    """Wraps keys with the master key and, if `shares` is given, one share per key.
+
+    Deleting a share makes its key unrecoverable, also from backups of the database.
+    """
 
     def __init__(self, master_key: bytes, shares: KeyShares | None) -> None:
         self._master, self._shares = master_key, shares
 
     def generate_keys(self, subjects: Sequence[tuple[str, UUID]]) -> list[StoredKey]:
-        """New keys. Blocks where shares are written."""
+        """Generate and wrap new keys. Blocks on disk if shares are written."""
         slots: Sequence[tuple[int | None, bytes]] = self._shares.allocate(len(subjects)) if self._shares else [(None, b"")] * len(subjects)
         return [
             self.wrap(StoredKey(uuid4(), tenant, subject, None, slot=slot), AESGCM.generate_key(8 * KEY_BYTES), share)
@@ -146,7 +157,7 @@ class KeyWrapper:
         ]
 
     def release_shares(self, unused_keys: Iterable[StoredKey]) -> None:
-        """Proposals in whose place the keystore had another key."""
+        """Release the shares of generated keys that the keystore did not store."""
         if self._shares:
             self._shares.release([(key.slot, share) for key in unused_keys if key.slot is not None and (share := self._shares.read(key.slot))])
 
@@ -155,7 +166,7 @@ class KeyWrapper:
         return replace(stored_key, wrapped_key=nonce + self._build_cipher(share).encrypt(nonce, key, _build_associated_data(stored_key)))
 
     def rewrap(self, stored_key: StoredKey, key: bytes) -> StoredKey:
-        """With the same share; a key of an older version gets one."""
+        """Wrap a key with its existing share, or with a new one if it has none (older versions)."""
         if self._shares is None:
             return self.wrap(stored_key, key, b"")
         if stored_key.slot is not None and (share := self._shares.read(stored_key.slot)):
@@ -164,33 +175,33 @@ class KeyWrapper:
         return self.wrap(replace(stored_key, slot=slot), key, share)
 
     def unwrap(self, stored_key: StoredKey) -> bytes:
-        """Raises KeyLost where its share is gone, PermanentError where the master key is another."""
+        """Unwrap a key. Raises KeyLost if its share is missing, PermanentError if the master key is wrong."""
         assert stored_key.wrapped_key is not None
         share = b""
         if stored_key.slot is not None:
             stored_share = self._shares.read(stored_key.slot) if self._shares else None
             if stored_share is None:
-                raise KeyLost(f"key {stored_key.id} has no share in the key file")
+                raise KeyLost(f"Key {stored_key.id} has no share in the key file.")
             share = stored_share
         try:
             return self._build_cipher(share).decrypt(
                 stored_key.wrapped_key[:NONCE_BYTES], stored_key.wrapped_key[NONCE_BYTES:], _build_associated_data(stored_key)
             )
         except InvalidTag as error:
-            remedy = "Give this process the master key and the key file that the keystore was made with (ANABRANCH_LOG__MASTER_KEY, ANABRANCH_LOG__KEY_FILE)."
-            raise PermanentError(f"key {stored_key.id} does not open with this master key", code="WRONG_MASTER_KEY", remedy=remedy) from error
+            remedy = "Set ANABRANCH_LOG__MASTER_KEY and ANABRANCH_LOG__KEY_FILE to the master key and key file that the keystore was created with."
+            raise PermanentError(f"Key {stored_key.id} cannot be unwrapped with this master key.", code="WRONG_MASTER_KEY", remedy=remedy) from error
 
     def _build_cipher(self, share: bytes) -> AESGCM:
         return AESGCM(hmac.digest(self._master, b"anabranch key share" + share, "sha256") if share else self._master)
 
 
 def _build_associated_data(stored_key: StoredKey) -> bytes:
-    """What a wrapped key is bound to, so that it opens in no other row. Without a share: as older versions wrapped it."""
+    """Bind a wrapped key to its row. Keys without a share are bound to their id only, as older versions wrote them."""
     return stored_key.id.bytes if stored_key.slot is None else f"{stored_key.id} {stored_key.tenant} {stored_key.subject} {stored_key.slot}".encode()
 
 
 def wrap_signing_key(master_key: bytes, name: str, key: bytes) -> bytes:
-    """A key that verifies what the master key of this fingerprint signed, under a later master key."""
+    """Encrypt a signing key of an earlier master key, named by its fingerprint, under the current master key."""
     nonce = os.urandom(NONCE_BYTES)
     return nonce + AESGCM(master_key).encrypt(nonce, key, f"signing key {name}".encode())
 
@@ -200,5 +211,4 @@ def unwrap_signing_key(master_key: bytes, name: str, wrapped: bytes) -> bytes:
 
 
 def compute_master_key_fingerprint(master_key: bytes) -> str:
-    """Of a master key, to be shown and compared."""
     return sha256_hex(b"master key" + master_key)[:16]

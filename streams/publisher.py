@@ -1,4 +1,4 @@
-"""New facts on their way into the log: ids, envelopes, topics."""
+"""Conversion of emissions into records: ids, envelopes, topics."""
 
 from __future__ import annotations
 
@@ -21,20 +21,20 @@ Clock = Callable[[], datetime]
 
 
 class Publisher:
-    """Turns statements of one stage into records. The same statement gives the same id, whenever it is made."""
+    """Builds the records of one stage. The same emission always gets the same event id."""
 
     def __init__(self, producer_name: str, generation: Generation | None, codec: Codec, clock: Clock) -> None:
         self.producer_name, self.generation, self.codec, self.clock = producer_name, generation, codec, clock
         self.pipeline_fingerprint = generation.how.get(producer_name, "") if generation else ""
 
     async def build_records(self, emissions: Sequence[Emission]) -> list[Record]:
-        """Those that are sealed with their causes' keys need not wait for any; new keys are asked for together."""
+        # Emissions sealed with their causes' keys need no keystore. New keys are requested together, hence gather.
         if all(emission.cause.key is not None for emission in emissions):
             return [await self.build_record(emission) for emission in emissions]
         return await asyncio.gather(*map(self.build_record, emissions))
 
     async def build_record(self, emission: Emission) -> Record:
-        """Raises LimitExceeded for what no log would take, before anything is handed to one."""
+        """Build one record. Raises LimitExceeded if it is larger than any log accepts."""
         cause, data = emission.cause, emission.data
         event_id = (
             content_id("event", *emission.id_parts)
@@ -65,7 +65,7 @@ def _check_size(record: Record, data: EventData) -> Record:
     size = record.size_bytes
     if size > MAX_EVENT_BYTES:
         raise LimitExceeded(
-            f"{data.event_type()} would have {size} bytes; an event has at most {MAX_EVENT_BYTES}",
+            f"The event {data.event_type()} has {size} bytes; {MAX_EVENT_BYTES} are allowed.",
             code="EVENT_TOO_LARGE",
             remedy="Send less metadata, or split the document.",
         )
@@ -73,5 +73,5 @@ def _check_size(record: Record, data: EventData) -> Record:
 
 
 def build_root_event(data: EventData, event_id: UUID, source: str, clock: Clock, **envelope: Any) -> Event[Any]:
-    """A fact that no other one caused: a decision, a question."""
+    """Build an event without a cause: a decision or a query."""
     return Event(id=event_id, data=data, source=source, event_id=str(event_id), time=clock(), **envelope)

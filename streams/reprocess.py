@@ -1,4 +1,4 @@
-"""Events read once more at their own place, through the stage's own runner."""
+"""Reprocess records at their own log positions, through the stage's runner."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ReopenInbox = Callable[[Sequence[Event[Any]]], Awaitable[None]]
 
 @dataclass(frozen=True, slots=True)
 class ReprocessResult:
-    """What became of a record: `replayed`, `superseded` or `buried`."""
+    """The outcome of one record: `replayed`, `superseded` or `buried`."""
 
     stored_record: StoredRecord
     outcome: str
@@ -28,10 +28,12 @@ class ReprocessResult:
 async def reprocess(
     runner: StageRunner, records: Sequence[StoredRecord], reopen_inbox: ReopenInbox, replay_id: UUID, *, has_ended: Callable[[StoredRecord], bool]
 ) -> list[ReprocessResult]:
-    """Claimed anew, reacted to and published under the ids that they always have; with their own order, so that nothing old comes back over what is newer.
-    `reopen` makes the ledger forget that these were done. The producer of what has `ended` once, well or not, was told so, and is not told that a later one
-    came first: it came since. Raises TransientError, FatalError; NewerVersion before anything is done, where one of them is newer
-    than this program."""
+    """Claim records again, run their reactions and publish under the same event ids as before.
+
+    `reopen_inbox` marks the events as not done. Their original order still decides, so an old revision never
+    replaces a newer one. Raises TransientError, FatalError, and NewerVersion, before any change, if a record is of a
+    newer version than this program.
+    """
     await reopen_inbox(await _decode_readable(runner, records))
     items = await runner.claim(records)
     pending_items = [item for item in items if item.pending_event is not None and item.dead_letter is None]
@@ -39,6 +41,7 @@ async def reprocess(
     for batch in _split_into_batches(pending_items, runner.stage.batch_size):
         for timed_out_item in await runner.react(batch):
             await runner.react([timed_out_item])
+    # A producer that already got an outcome for an event must not get "superseded": the newer revision came later.
     for item in pending_items:
         if has_ended(item.stored_record):
             item.emissions = [emission for emission in item.emissions if not isinstance(emission.data, DocumentSuperseded)]

@@ -1,4 +1,4 @@
-"""How often one reaction is tried."""
+"""Retry budget of a reaction."""
 
 from __future__ import annotations
 
@@ -11,14 +11,18 @@ MAX_ATTEMPTS = 5
 
 @dataclass(slots=True, eq=False)
 class RetryBudget:
-    """A service that is away is waited for, unless it is away for this reaction only: it answered others between so many of its failures."""
+    """Attempts left for one reaction. Outages do not count, unless the service answered others between the failures."""
 
     failures: int = 0
     isolated_failures: int = 0
     _last_answer_count: int | None = None
 
     def record_failure(self, error: TransientError, successes: int) -> bool:
-        """Whether it is enough. `successes` are the stage's own: they stand for answers where nobody has counted these, as a reaction may succeed without asking."""
+        """Record a failure and return whether the budget is used up.
+
+        `successes` counts the stage's successful reactions.
+        """
+        # Prefer the engine's own count of answers, since a reaction may succeed without calling it.
         answer_count = error.n_answers if isinstance(error, EngineUnavailable) and error.n_answers is not None else successes
         self.failures += 1
         self.isolated_failures += self._last_answer_count is not None and answer_count > self._last_answer_count

@@ -1,6 +1,7 @@
 """Signatures of events: HMAC-SHA256 (RFC 2104) under a key that HKDF (RFC 5869) derives from the master key.
 
-Every process that may write behind ingress has the master key. What bears no valid signature was written by somebody else.
+Only processes with the master key may write to topics behind ingress. A record without a valid signature was written
+by someone else.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ _CONTENT_TYPE = "content-type"
 _pack_length = struct.Struct(">Q").pack
 _INFO = b"anabranch event signature v1"
 UnsignedOffsets = Mapping[str, Mapping[int, int]]
-"""By topic and partition, the offset below which events of a version without signatures are accepted."""
+"""By topic and partition, the offset below which unsigned events (of versions before signatures) are accepted."""
 
 
 def derive_signing_key(master_key: bytes) -> bytes:
@@ -41,7 +42,7 @@ class EventSigner:
         return _compute_signature(self._keys[0], topic, value, headers)
 
     def verify(self, stored_record: StoredRecord) -> bool:
-        """Whether we wrote the record: it is signed by us, or comes from before there were signatures."""
+        """Whether the record has a valid signature or predates signatures."""
         position, record = stored_record.position, stored_record.record
         signature = record.headers.get(SIGNATURE_HEADER)
         if signature is None or record.value is None:
@@ -50,14 +51,14 @@ class EventSigner:
         return any(hmac.compare_digest(signature, _compute_signature(key, position.topic, value, record.headers)) for key in self._keys)
 
     def check(self, stored_record: StoredRecord) -> None:
-        """Raises PermanentError unless we wrote the record."""
+        """Raise PermanentError unless the record has a valid signature or predates signatures."""
         if self.verify(stored_record):
             return
-        description = "with a signature that is not ours" if SIGNATURE_HEADER in stored_record.record.headers else "without a signature"
+        problem = "an invalid signature" if SIGNATURE_HEADER in stored_record.record.headers else "no signature"
         raise PermanentError(
-            f"an event came {description} on topic {stored_record.position.topic}, which only this system writes",
+            f"An event on topic {stored_record.position.topic}, which only Anabranch writes, has {problem}.",
             code=UNSIGNED_EVENT,
-            remedy="Producers write topic `raw` only: `anabranch topics acls` prints the ACLs that enforce it. Every process of ours needs the same master key.",
+            remedy="Give every Anabranch process the same master key. Restrict producers to topic `raw` with the ACLs that `anabranch topics acls` prints.",
         )
 
 
@@ -66,8 +67,8 @@ def compute_mac(key: bytes, message: bytes) -> bytes:
 
 
 def _compute_signature(key: bytes, topic: str, value: bytes, headers: Headers) -> bytes:
-    """Over what decoding reads: the topic, the payload and the CloudEvents attributes, each with its length in front. The record's key only chooses a
-    partition, and a dead letter of `raw` does not keep it."""
+    """Sign everything that decoding reads: topic, payload and CloudEvents attributes, each prefixed with its length."""
+    # Without the record's key: it only chooses a partition, and a dead letter of `raw` does not store it.
     signed_headers = sorted(
         (name, header_value) for name, header_value in headers.items() if name == _CONTENT_TYPE or (name.startswith("ce_") and name != SIGNATURE_HEADER)
     )

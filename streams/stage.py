@@ -1,4 +1,4 @@
-"""A stage is data and two functions. The runner does the rest."""
+"""Definition of a stage: data and two functions, `project` and `react`. `StageRunner` runs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.rows import DocumentRow, Row
 
 @dataclass(frozen=True, slots=True)
 class PendingEvent:
-    """A fact whose reaction is owed, and what the first transaction found."""
+    """An event whose reaction is pending, with the result of the first transaction."""
 
     event: Event[Any]
     status: ClaimStatus
@@ -26,8 +26,11 @@ class PendingEvent:
 
 @dataclass(frozen=True, slots=True)
 class Emission:
-    """A new fact that a reaction wants published. Its id follows from stage, `how`, cause and ordinal, unless `id_parts` names other parts
-    (an outcome is said once, whichever event completes the document)."""
+    """An event that a reaction wants published.
+
+    Its id derives from the stage, the pipeline fingerprint, the cause and the ordinal, or from `id_parts` if given:
+    an outcome, for example, has the same id whichever event completes the document.
+    """
 
     cause: Event[Any]
     data: EventData
@@ -40,7 +43,7 @@ Reaction = Callable[[Sequence[PendingEvent], StagePorts], Awaitable[list[Emissio
 
 
 def project_nothing(event: Event[Any]) -> Iterable[Row]:
-    """The projection of a stage that only reacts."""
+    """Project no rows: for stages that only react."""
     return ()
 
 
@@ -54,8 +57,10 @@ def never_delegate(pending_event: PendingEvent) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One step of the pipeline. `version` is raised only when its output changes. `batch` is how many events one reaction takes at most;
-    `deadline_s` bounds one reaction."""
+    """One step of the pipeline.
+
+    Raise `version` only when the output changes. `batch_size` and `deadline_s` limit one reaction.
+    """
 
     name: str
     topic: str
@@ -66,12 +71,12 @@ class Stage:
     batch_size: int = 1
     deadline_s: float = 600.0
     fails_document: bool = True
-    """False where a buried event costs a document its graph only, or no document at all."""
+    """Whether a dead letter fails the whole document; False if it costs only the graph, or concerns no document."""
     output_topic: str | None = None
-    """The topic of what it states, outcomes aside: of several generations that share it, one states it for all."""
+    """Topic of its emissions (outcomes aside). If several generations share the topic, one of them produces."""
     serves_all_generations: bool = False
-    """True where one reader serves all generations (the door, control, runs, dead letters)."""
+    """Whether one consumer group serves all generations (ingress, control, runs, dead letters)."""
     resolve_host: Callable[[Event[Any]], str | None] = resolve_no_host
-    """The foreign server that a reaction waits for. Such reactions have places of their own, so that a slow server holds up none but its own."""
+    """Foreign server that the reaction waits for. Such reactions have slots of their own, limited per host."""
     delegate_if: Callable[[PendingEvent], bool] = never_delegate
-    """Whether a reaction is left to another program: it stays owed in the log, unacknowledged, and what comes behind it goes on."""
+    """Whether another program reacts: the event stays pending and unacknowledged, and later ones continue."""

@@ -1,4 +1,4 @@
-"""A stage of a generation, reading its topic for as long as it is asked to."""
+"""Stage consumer: runs one stage over the partitions assigned to it."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ RETRY_DELAY_S = 1.0
 
 
 def format_group_name(stage: str, generation: str | None) -> str:
-    """The consumer group: one for each stage and generation, so that more workers share the partitions."""
+    """Return the consumer group of a stage: one for each generation, whose partitions all workers share."""
     return f"anabranch.{stage}.{generation}" if generation else f"anabranch.{stage}"
 
 
 @dataclass(slots=True)
 class StageConsumer:
-    """Runs one stage until cancelled. Raises what made the stage stop: FatalError, or a bug of the runtime."""
+    """Runs one stage until cancelled. Restarts after outages; raises FatalError and defects of the runtime."""
 
     runner: StageRunner
     subscriber: Subscriber
@@ -34,20 +34,20 @@ class StageConsumer:
     byte_budget: ByteBudget = field(default_factory=ByteBudget)
     failure: asyncio.Future[None] | None = None
     group: str | None = None
-    """That of the stage and its generation, where nothing else is said."""
+    """Default: the group of the stage and its generation."""
     reader_status: ReaderStatus | None = None
-    """Where it is told that a partition stands still."""
+    """Where paused partitions and engine outages are reported."""
 
     async def run(self) -> None:
         while True:
             try:
                 await self._consume()
             except TransientError as error:
-                log.warning("a stage begins to read again", group=self._get_group(), topic=self.topic, code=error.code, detail=error.detail)
+                log.warning("stage_restarted", group=self._get_group(), topic=self.topic, code=error.code, detail=error.detail)
                 await asyncio.sleep(RETRY_DELAY_S)
 
     async def _consume(self) -> None:
-        """Until it fails. Reading has no end of its own: where it ends because something that it waited for was cancelled, nobody else would notice."""
+        """Consume until an error; never returns."""
         self.failure = asyncio.get_running_loop().create_future()
         read_task = asyncio.create_task(self.subscriber.subscribe(self._get_group(), self.topic, self.open_sink).run())
         report_task = asyncio.create_task(self._report_engine_outage())
@@ -57,14 +57,15 @@ class StageConsumer:
                 self.failure.result()
             if not read_task.cancelled():
                 read_task.result()
-            raise LogUnavailable(f"Reading of {self.topic} was broken off by what it waited for.")
+            # A subscription never ends by itself: something it awaited was cancelled.
+            raise LogUnavailable(f"Reading of {self.topic} ended unexpectedly.")
         finally:
             read_task.cancel()
             report_task.cancel()
             await asyncio.gather(read_task, report_task, return_exceptions=True)
 
     async def _report_engine_outage(self) -> None:
-        """Which engine the stage waits for, as long as it does. What cannot be told now is told later."""
+        """Report the engine that the stage waits for, until it answers. Failed reports are retried."""
         is_reported = False
         while self.reader_status is not None:
             outage = self.runner.engine_outage

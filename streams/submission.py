@@ -1,4 +1,4 @@
-"""Documents on their way into topic `raw`, as any producer would send them."""
+"""Records for topic `raw`, as any producer would send them."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ async def build_raw_record(
     codec: Codec,
     document_id: UUID | None = None,
 ) -> Record:
-    """The record for `raw`; publishing it twice under the same event id is one event."""
+    """Build a record for `raw`. Records with the same source and event id count as one event."""
     event: Event[EventData] = Event(id=make_received_id(data.tenant, source, event_id), data=data, source=source, event_id=event_id, time=time)
     key = data.external_id or (str(document_id) if document_id else event_id)
     return await codec.encode(event, data.topic, key)

@@ -15,15 +15,14 @@ CONTROL = "control"
 DEAD_LETTERS = "dead_letters"
 
 DOCUMENT_TOPICS = (RAW, ACCEPTED, OCR_DONE, CHUNKED, ENTITIES, EMBEDDED, OUTCOMES)
-"""Same partition count, keyed by document id (raw: by whatever its producer chose)."""
+"""Topics with the same partition count, keyed by document id (`raw`: by a key of the producer's choice)."""
 SINGLE_PARTITION_TOPICS = (QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
-"""One partition each."""
 
 WEEK_MS = 7 * 24 * 3600 * 1000
 RETENTION_MS = {RAW: WEEK_MS, OUTCOMES: WEEK_MS}
-"""What producers write and read is in the clear, and so has an end; all else is kept for ever."""
+"""Topics that producers write or read are not encrypted, so their records expire; all others are kept forever."""
 MAX_EVENT_BYTES = 900_000
-"""No event of ours is larger; what is larger goes into a blob."""
+"""Size limit of our events, below Kafka's default of 1 MB; larger content goes into a blob."""
 
 
 def get_partition_counts(document_partitions: int) -> dict[str, int]:

@@ -16,6 +16,7 @@ from confluent_kafka.cimpl import NewTopic
 from schemas.errors import AnabranchError, ConfigurationError, LogUnavailable
 from streams.kafka.acls import Grant, fetch_grants
 from streams.kafka.client_settings import KafkaClientSettings
+from streams.kafka.errors import build_denied_error, build_unknown_topic_error
 from streams.kafka.log_filters import librdkafka_logger
 from streams.kafka.retention import build_retention_config
 from streams.kafka.timestamps import check_timestamp_types
@@ -219,11 +220,9 @@ def translate_librdkafka_error(error: KafkaException, action: str) -> AnabranchE
     cause = error.args[0]
     description = f"{action}: {cause.str()}"
     if cause.code() in _DENIED_CODES:
-        return ConfigurationError(description, code="KAFKA_DENIED", remedy="Check the credentials in ANABRANCH_KAFKA__SASL_* and the cluster's access rules.")
+        return build_denied_error(description)
     if cause.code() in _UNKNOWN_CODES:
-        return ConfigurationError(
-            description, code="NO_TOPIC", remedy="Create the topics with `anabranch topics create`, or check ANABRANCH_KAFKA__TOPIC_PREFIX."
-        )
+        return build_unknown_topic_error(description)
     return LogUnavailable(description)
 
 

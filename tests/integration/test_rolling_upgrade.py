@@ -64,7 +64,7 @@ async def test_newer_event_version_pauses_partition_until_worker_upgrade(
                 await new_chunker.push(dict.fromkeys(waiting_ones, "Storks nest."))
                 await older.wait_for(lambda: _are_stages_paused(older, {"embed", "extract"}))
         found = await older.fetch_lag("embed")
-        assert found["why"] == "stands still in partition 0: document.chunked.v2 on topic chunked is newer than v1, the newest this worker knows"
+        assert found["why"] == "stands still in partition 0: This worker does not support document.chunked.v2 on topic chunked; its newest version is v1."
         assert found["remedy"].startswith("Upgrade this worker") and found["lag"] >= 1
         findings = {finding.name: finding for finding in await stalls.check_stages(settings)}
         assert findings["stage: embed"].status == "warn" and "newer than v1" in findings["stage: embed"].detail and "Upgrade" in findings["stage: embed"].fix
@@ -94,7 +94,7 @@ async def test_newer_event_version_on_raw_is_dead_lettered(settings: Settings, d
         await at_work.wait_for(lambda: at_work.pool.fetchval("select count(*) from dead_letters"))
         [letter] = await at_work.pool.fetch("select stage, code, detail, remedy, buried_type from dead_letters")
     assert tuple(letter)[:2] == ("receive", "UNKNOWN_VERSION") and letter["buried_type"] == "document.received.v2"
-    assert letter["detail"] == "document.received.v2 is a version that this system does not know; the newest is v1" and "JSON Schema" in letter["remedy"]
+    assert letter["detail"] == "Unknown version document.received.v2. The newest is v1." and "JSON Schema" in letter["remedy"]
 
 
 async def _is_visible(at_work: Pipeline, expected: set[str]) -> bool:

@@ -345,6 +345,6 @@ async def test_stream_over_limit_is_rejected() -> None:
 
 async def test_invalid_cursor_is_refused_before_streaming() -> None:
     here = await make_harness()
-    with pytest.raises(InvalidRequest, match="no place"):
+    with pytest.raises(InvalidRequest, match="Invalid cursor"):
         await anext(here.feed.follow(LOCAL_CALLER, after="nowhere", topics=None, document=None))
     assert here.feed.open_streams == 0
