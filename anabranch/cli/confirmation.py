@@ -8,7 +8,10 @@ from schemas.errors import ConfigurationError
 
 
 def confirm(question: str) -> bool:
-    """Prompt on stderr and return whether the answer is yes. Raises ConfigurationError at the end of stdin."""
+    """Prompt on stderr and return whether the answer is yes.
+
+    Raises ConfigurationError at the end of stdin.
+    """
     print(f"{question} [y/N] ", end="", file=sys.stderr, flush=True)
     answer = sys.stdin.readline()
     if not answer:

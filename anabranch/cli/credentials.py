@@ -37,7 +37,10 @@ def remove_token(server: str) -> bool:
 
 
 def normalize_server(server: str) -> str:
-    """Reduce a URL to scheme, host, port and path. Raises InvalidRequest for other URLs than http and https."""
+    """Reduce a URL to scheme, host, port and path.
+
+    Raises InvalidRequest for other URLs than http and https.
+    """
     try:
         parts = urlsplit(server)
         port = f":{parts.port}" if parts.port else ""

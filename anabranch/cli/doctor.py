@@ -11,7 +11,10 @@ STATUS_LABELS = {"pass": "ok  ", "warn": "warn", "fail": "FAIL"}
 
 
 def doctor(*, common: RemoteOptions = RemoteOptions()) -> int:  # noqa: B008
-    """Check this machine and its connections, or those of --server, without changing anything. Exits 1 if a check fails."""
+    """Check this machine and its connections, or those of --server, without changing anything.
+
+    Exits 1 if a check fails.
+    """
     from anabranch.doctor.checks import run_checks, run_server_checks
 
     findings = asyncio.run(run_server_checks(common.server) if common.server else run_checks(common.load_settings()))

@@ -51,7 +51,10 @@ class ApiClient:
         return (await self.request("GET", path)).text
 
     async def stream_events(self, path: str, body: dict[str, Any]) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """Yield server-sent events as (name, data). Raises the problem of an `error` event, and as `request` does."""
+        """Yield server-sent events as (name, data).
+
+        Raises the problem of an `error` event, and as `request` does.
+        """
         try:
             async with self.http.stream("POST", path, json=body) as response:
                 if response.is_error:

@@ -108,7 +108,10 @@ class IngestBatch:
     is_server_lost: bool = False
 
     async def run(self, client: ApiClient) -> dict[str, Any]:
-        """Send all items. Raises TransientError if the server becomes unreachable; `items` then hold the state of each."""
+        """Send all items.
+
+        Raises TransientError if the server becomes unreachable; `items` then hold the state of each.
+        """
         slots = asyncio.Semaphore(self.concurrency)
         for server_error in await asyncio.gather(*(self._send(client, item, slots) for item in self.items)):
             if server_error is not None:
@@ -123,7 +126,10 @@ class IngestBatch:
         return {"documents": [item.to_json() for item in self.items], "counts": counts}
 
     async def _send(self, client: ApiClient, item: IngestItem, slots: asyncio.Semaphore) -> TransientError | None:
-        """Send one item; return the error if the server is unreachable. Uploads in progress then finish, no other starts."""
+        """Send one item; return the error if the server is unreachable.
+
+        Uploads in progress then finish, no other starts.
+        """
         async with slots:
             if self.is_server_lost:
                 return None

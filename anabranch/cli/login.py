@@ -35,7 +35,10 @@ def login(*, common: RemoteOptions = DEFAULT) -> int:
 
 
 def logout(*, common: RemoteOptions = DEFAULT) -> int:
-    """Remove the stored credential of a server. The credential stays valid: revoke a key with `anabranch keys revoke`."""
+    """Remove the stored credential of a server.
+
+    The credential stays valid: revoke a key with `anabranch keys revoke`.
+    """
     server = _require_server(common)
     removed = remove_token(server)
     if common.is_json:

@@ -23,7 +23,10 @@ QUERY_STAGES = ("control", "runs")
 
 @asynccontextmanager
 async def open_client(common: RemoteOptions, *, stages: Sequence[str] = QUERY_STAGES) -> AsyncIterator[ApiClient]:
-    """Connect to the server. `stages` run in a temporary one. Raises NotFound if the data folder does not exist."""
+    """Connect to the server.
+
+    `stages` run in a temporary one. Raises NotFound if the data folder does not exist.
+    """
     async with _open_client(common, stages, check_allowed=check_database_exists) as client:
         yield client
 
@@ -72,7 +75,10 @@ async def find_lasting_server(common: RemoteOptions) -> tuple[str, str | None] |
 
 
 async def wait_for_local_server(settings: Settings) -> ServerInfo | None:
-    """Return the server of the data folder, or None. Waits up to `START_TIMEOUT_S` for one that is starting."""
+    """Return the server of the data folder, or None.
+
+    Waits up to `START_TIMEOUT_S` for one that is starting.
+    """
     for _ in range(int(START_TIMEOUT_S / 0.25)):
         server = find_server(settings.data_dir)
         if server or not is_locked(settings.data_dir):

@@ -89,7 +89,10 @@ def parse_end(text: str | None, now: datetime) -> datetime | None:
 
 
 def make_entry_printer(line_format: str | None, *, as_json: bool) -> PrintEntry:
-    """Return the function that prints an entry. Raises InvalidRequest for --format with --json, ConfigurationError for an unknown letter."""
+    """Return the function that prints an entry.
+
+    Raises InvalidRequest for --format with --json, ConfigurationError for an unknown letter.
+    """
     if line_format is None:
         return print_json_line if as_json else _print_plain
     if as_json:
@@ -112,7 +115,10 @@ async def watch_log(event_filter: EventFilter, print_entry: PrintEntry, common: 
 async def follow(
     client: ApiClient, event_filter: EventFilter, print_entry: PrintEntry, *, quiet: bool = False, now: Callable[[], datetime] = lambda: datetime.now(UTC)
 ) -> None:
-    """Print events as they arrive. If interrupted, or if the server becomes unreachable, print the cursor to resume from."""
+    """Print events as they arrive.
+
+    If interrupted, or if the server becomes unreachable, print the cursor to resume from.
+    """
     cursor = event_filter.after
     with resume_hint(lambda: f"to resume: --from {cursor}", quiet=quiet):
         while True:
@@ -129,7 +135,10 @@ async def follow(
 
 
 def _parse_time(text: str, now: datetime) -> datetime | None:
-    """Parse a time or an age; return None for other text. Raises ConfigurationError for a time out of range."""
+    """Parse a time or an age; return None for other text.
+
+    Raises ConfigurationError for a time out of range.
+    """
     if match := AGO_PATTERN.fullmatch(text):
         return _evaluate_time(text, lambda: now - timedelta(**{TIMEDELTA_UNITS[match[2]]: int(match[1])}))
     try:

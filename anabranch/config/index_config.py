@@ -18,7 +18,10 @@ INDEX_SECTIONS = ("chat", "chunk", "embed", "extract", "ocr")
 
 
 def build_index_config(settings: Settings, live: IndexConfig | None = None) -> IndexConfig:
-    """Build the configuration, without fingerprints. Settings that are unset keep their value of the `live` index."""
+    """Build the configuration, without fingerprints.
+
+    Settings that are unset keep their value of the `live` index.
+    """
     return IndexConfig(
         ocr=OcrConfig(engine="openai", model=require_model(settings.ocr, "ocr")) if settings.ocr.base_url else OcrConfig(),
         chunk=ChunkConfig(**settings.chunk.model_dump()),

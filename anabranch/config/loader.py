@@ -1,4 +1,7 @@
-"""Loading of settings: `--set` overrides the environment, which overrides the TOML file. Unknown keys are errors."""
+"""Loading of settings: `--set` overrides the environment, which overrides the TOML file.
+
+Unknown keys are errors.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,10 @@ UNAVAILABLE_SETTINGS = {
 
 
 def load_settings(*, data_dir: Path | None = None, config: Path | None = None, sets: Iterable[str] = ()) -> Settings:
-    """Load settings. Raises ConfigurationError for an unknown key, an invalid value, or an unreadable file."""
+    """Load settings.
+
+    Raises ConfigurationError for an unknown key, an invalid value, or an unreadable file.
+    """
     return merge_origins(read_origins(data_dir=data_dir, config=config, sets=sets))
 
 
@@ -63,7 +69,10 @@ def _validate(merged: Mapping[str, Any]) -> Settings:
 
 
 def override_settings(settings: Settings, sets: Iterable[str]) -> Settings:
-    """Return the settings with changes; an API key is not sent to another address. Raises ConfigurationError."""
+    """Return the settings with changes; an API key is not sent to another address.
+
+    Raises ConfigurationError.
+    """
     overrides = _parse_assignments(sets)
     _reject_unknown(overrides, "--set")
     return _validate(_merge_dropping_stale_keys(settings.model_dump(), overrides, is_bound=lambda address: True))

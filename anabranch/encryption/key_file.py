@@ -21,17 +21,26 @@ from schemas.errors import ConfigurationError
 
 SHARE_BYTES = 32
 BLOCK_SLOTS = 256
-"""Shares written and synced at once, so that creating a key rarely waits for the disk. A killed process wastes at most its block of 8 KiB."""
+"""Shares written and synced at once, so that creating a key rarely waits for the disk.
+
+A killed process wastes at most its block of 8 KiB.
+"""
 MAGIC = b"anabranch shares"
 HEADER_BYTES = SHARE_BYTES
 EMPTY_SHARE = bytes(SHARE_BYTES)
 
 
 class KeyFile:
-    """Shares by slot number, in a file of mode 0600. Processes of one machine may share it; slots are never reused."""
+    """Shares by slot number, in a file of mode 0600.
+
+    Processes of one machine may share it; slots are never reused.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Open or create the file. Raises ConfigurationError with code WRONG_KEY_FILE for a file of another format."""
+        """Open or create the file.
+
+        Raises ConfigurationError with code WRONG_KEY_FILE for a file of another format.
+        """
         self.path = path
         self._unused: list[tuple[int, bytes]] = []
         self._mutex = Lock()
@@ -56,7 +65,10 @@ class KeyFile:
         self.close()
 
     def allocate(self, count: int) -> list[tuple[int, bytes]]:
-        """Return unused slots with their shares, which are on disk. Blocks on a sync if the block is used up."""
+        """Return unused slots with their shares, which are on disk.
+
+        Blocks on a sync if the block is used up.
+        """
         with self._mutex:
             while len(self._unused) < count:
                 self._unused += self._allocate_block()
@@ -74,7 +86,10 @@ class KeyFile:
         return share if len(share) == SHARE_BYTES and share != EMPTY_SHARE else None
 
     def overwrite(self, slots: Iterable[int]) -> int:
-        """Overwrite the slots with zeros and wait for the disk. Returns how many were not empty yet. Idempotent."""
+        """Overwrite the slots with zeros and wait for the disk.
+
+        Returns how many were not empty yet. Idempotent.
+        """
         filled = [slot for slot in slots if self.read(slot) is not None]
         for slot in filled:
             os.pwrite(self._file, EMPTY_SHARE, _slot_offset(slot))

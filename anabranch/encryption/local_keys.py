@@ -49,7 +49,10 @@ def prepare_next_master_key(data_dir: Path, provided_key: bytes | None) -> bytes
 
 
 def finish_rotation(data_dir: Path) -> None:
-    """Replace the current master key by the next one and overwrite the old one. Safe to repeat after a crash at any step."""
+    """Replace the current master key by the next one and overwrite the old one.
+
+    Safe to repeat after a crash at any step.
+    """
     current_path, next_path, old_path = (data_dir / name for name in (MASTER_KEY_FILE, NEXT_MASTER_KEY_FILE, OLD_MASTER_KEY_FILE))
     if next_path.exists():
         if current_path.exists():

@@ -43,7 +43,10 @@ class BulkProducer:
     failures: dict[str, DocumentFailed] = field(default_factory=dict)
 
     async def ingest(self, documents: Sequence[BulkDocument]) -> None:
-        """Publish the documents and wait until each has an outcome. `failures` then holds the failed ones by id."""
+        """Publish the documents and wait until each has an outcome.
+
+        `failures` then holds the failed ones by id.
+        """
         next_offsets = {partition: next_offset for partition, (_, next_offset) in (await self.log.fetch_offset_bounds(OUTCOMES)).items()}
         for first_index in range(0, len(documents), BATCH_SIZE):
             await self.log.append([await self._build_record(document) for document in documents[first_index : first_index + BATCH_SIZE]])

@@ -52,7 +52,10 @@ async def rank_documents(stack: EphemeralStack, text: str, channels: Sequence[Ch
 
 
 async def ingest_documents(stack: EphemeralStack, documents: Sequence[TestDocument], overrides: Overrides = NO_OVERRIDES) -> dict[str, str]:
-    """Ingest the documents and wait until all stages are idle. Returns the error code of each failed document by id."""
+    """Ingest the documents and wait until all stages are idle.
+
+    Returns the error code of each failed document by id.
+    """
     producer = BulkProducer(
         stack.storage.log, stack.storage.blobs, stack.storage.codec, overrides.clock, stack.settings.ingest.inline_bytes, stack.check_worker
     )

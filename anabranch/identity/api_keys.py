@@ -28,7 +28,10 @@ KEY_PATTERN = re.compile(r"ab_([0-9a-f]{16})_([0-9a-f]{64})")
 HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
 """OWASP's minimum, about 20 ms per hash: enough for a secret of 256 random bits, and each request verifies two hashes."""
 DECOY_HASHES = (HASHER.hash(secrets.token_hex(32)), HASHER.hash(secrets.token_hex(32)))
-"""Verified instead of missing hashes, so that unknown ids take as long as known ones. Two, since one would be cached for both."""
+"""Verified instead of missing hashes, so that unknown ids take as long as known ones.
+
+Two, since one would be cached for both.
+"""
 CACHE_TTL_S = 10.0
 CACHE_SIZE = 4096
 MAX_CONCURRENT_VERIFICATIONS = 2
@@ -84,14 +87,20 @@ class ApiKeyAuthenticator:
 
 @dataclass(frozen=True, slots=True)
 class ApiKeyService:
-    """Create, list, rotate and revoke keys that permit no more than the caller has. Each change commits with its audit event."""
+    """Create, list, rotate and revoke keys that permit no more than the caller has.
+
+    Each change commits with its audit event.
+    """
 
     keys: PgApiKeys
     audit: AuditLog
     clock: Callable[[], datetime] = utc_now
 
     async def create(self, caller: Principal, request: ApiKeyRequest, request_id: str | None = None) -> IssuedApiKey:
-        """Create a key. Raises Forbidden if it permits more than the caller has, InvalidRequest for an expiry in the past."""
+        """Create a key.
+
+        Raises Forbidden if it permits more than the caller has, InvalidRequest for an expiry in the past.
+        """
         if request.expires_at is not None and request.expires_at <= self.clock():
             raise InvalidRequest(f"expires_at {request.expires_at.isoformat()} is in the past.", remedy="Use a later time, or omit it.")
         readers = request.readers()

@@ -49,7 +49,10 @@ def find_restricted_settings(assignments: Iterable[str]) -> list[str]:
 
 
 def check_settings_approved(data_dir: Path, assignments: Sequence[str]) -> None:
-    """Raises InvalidRequest with code SETTING_NOT_APPROVED. The error omits values, since they may be keys."""
+    """Raises InvalidRequest with code SETTING_NOT_APPROVED.
+
+    The error omits values, since they may be keys.
+    """
     if unapproved := sorted(
         {assignment.partition("=")[0].strip() for assignment in set(find_restricted_settings(assignments)) - set(load_approved(data_dir, "settings"))}
     ):

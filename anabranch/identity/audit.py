@@ -22,7 +22,10 @@ MAX_VISITS = 4096
 
 @dataclass(frozen=True, slots=True)
 class AuditLog:
-    """Publish audit events. Methods return once the log has acknowledged the event; they raise LogUnavailable."""
+    """Publish audit events.
+
+    Methods return once the log has acknowledged the event; they raise LogUnavailable.
+    """
 
     log: EventLog
     codec: Codec

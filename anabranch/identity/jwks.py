@@ -28,7 +28,10 @@ FetchJwks = Callable[[str], Awaitable[bytes]]
 
 
 async def fetch_jwks(url: str) -> bytes:
-    """Fetch the key set. Raises TransientError unless at most MAX_BYTES arrive completely within TIMEOUT_S."""
+    """Fetch the key set.
+
+    Raises TransientError unless at most MAX_BYTES arrive completely within TIMEOUT_S.
+    """
     try:
         async with (
             asyncio.timeout(TIMEOUT_S),
@@ -49,7 +52,10 @@ async def fetch_jwks(url: str) -> bytes:
 
 @dataclass(slots=True)
 class KeySet:
-    """Keys by `kid`. An unknown `kid` triggers a fetch, at most one per `refresh_s`; fetched keys stay in use during an outage."""
+    """Keys by `kid`.
+
+    An unknown `kid` triggers a fetch, at most one per `refresh_s`; fetched keys stay in use during an outage.
+    """
 
     url: str
     refresh_s: float
@@ -63,7 +69,10 @@ class KeySet:
     _lock: asyncio.Lock = field(default_factory=asyncio.Lock)
 
     async def find(self, kid: str) -> PyJWK:
-        """Return the key. Raises Unauthenticated if the issuer does not list it, TransientError if the fetch failed."""
+        """Return the key.
+
+        Raises Unauthenticated if the issuer does not list it, TransientError if the fetch failed.
+        """
         if key := self.keys.get(kid):
             if self._is_stale() and (self._refreshing is None or self._refreshing.done()):
                 # In the background: an unreachable issuer must not delay callers whose key is cached.
@@ -94,7 +103,10 @@ class KeySet:
 
 
 def parse_jwks(body: bytes) -> dict[str, PyJWK]:
-    """Return verification keys by `kid`, skipping other entries. Raises TransientError if the body is not a key set."""
+    """Return verification keys by `kid`, skipping other entries.
+
+    Raises TransientError if the body is not a key set.
+    """
     try:
         entries = json.loads(body)["keys"][:MAX_KEYS]
     except (ValueError, KeyError, TypeError, RecursionError) as error:
