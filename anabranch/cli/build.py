@@ -28,9 +28,10 @@ WORKER_STAGES = ("all",)
 
 
 def rebuild(*, keep_previous: Annotated[bool, Flag] = False, common: RemoteOptions = DEFAULT) -> int:
-    """Rebuild the index from the log without calling a model, verify that it equals the live one, and promote it.
+    """Rebuild the index from the log without calling a model.
 
-    If the tables are empty and only the log and the blobs are left, the tables are filled in place.
+    The new generation is compared with the live one and replaces it if both are equal. If the tables are empty, and
+    only the log and the blobs are left, the tables are filled in place.
 
     Parameters
     ----------
@@ -56,7 +57,9 @@ def reindex(
     resume: str | None = None,
     common: RemoteOptions = DEFAULT,
 ) -> int:
-    """Build an index with other settings (`--set`) beside the live one. Compare and promote it with `anabranch generations`.
+    """Build an index with other settings (`--set`) beside the live one.
+
+    Compare and promote it with `anabranch generations`.
 
     Parameters
     ----------
@@ -95,7 +98,7 @@ async def _rebuild(common: RemoteOptions, keep_previous: bool) -> dict[str, Any]
 
 
 async def _rebuild_in_place(common: RemoteOptions) -> dict[str, Any] | None:
-    """Fill empty tables from the log; return the report, or None if a server runs or the tables have an index."""
+    """Fill empty tables from the log. Returns None if a server runs or the tables are not empty."""
     from anabranch.cli.server_connection import wait_for_local_server
     from anabranch.composition.storage import recover_database
     from anabranch.process.data_folder import lock_folder

@@ -91,7 +91,7 @@ def checksum(*, everything: Annotated[bool, Parameter(name="--all", negative="")
 
 @app.command
 def check(*, drained: Annotated[bool, Flag] = False, common: LocalOptions = DEFAULT) -> int:
-    """Check the integrity of the tables: orphaned rows, and counts that do not add up. Exits 1 if there are any.
+    """Find orphaned rows, and counts that do not add up. Exits 1 if there are any.
 
     Parameters
     ----------
@@ -120,9 +120,9 @@ def check(*, drained: Annotated[bool, Flag] = False, common: LocalOptions = DEFA
 
 @app.command
 def scrub(*, common: LocalOptions = DEFAULT) -> int:
-    """Rewrite all tables, so that no file of Postgres holds deleted rows. Each table is locked while it is rewritten.
+    """Rewrite all tables, so that no file of Postgres holds deleted rows.
 
-    Exits 5 if a table was in use, or Postgres has not removed the old write-ahead log yet.
+    Each table is locked while it is rewritten. Exits 5 if a table was in use, or Postgres has not removed the old write-ahead log yet.
     """
     from anabranch.cli.database import open_command_database
     from sql.pool import close_pool, open_pool

@@ -68,7 +68,11 @@ class ApiClient:
             raise self._make_unreachable_error(error) from error
 
     async def request(self, method: str, path: str, **options: Any) -> httpx2.Response:
-        """Raises NotFound, InvalidRequest or PermanentError for a problem response, TransientError if the server is unreachable."""
+        """Send a request.
+
+        Raises NotFound, InvalidRequest or PermanentError for a problem response, TransientError if the server is
+        unreachable.
+        """
         try:
             response = await self._send_with_retry(method, path, options)
         except httpx2.InvalidURL as error:

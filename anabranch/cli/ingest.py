@@ -36,7 +36,9 @@ def ingest(
     concurrency: Annotated[int, Parameter(validator=Number(gte=1))] = 4,
     common: RemoteOptions = RemoteOptions(),  # noqa: B008
 ) -> int:
-    """Ingest documents. Returns once the log has them, unless --wait is given. Exits 5 if some failed, 1 on timeout.
+    """Ingest documents. Returns once the log has them, unless --wait is given.
+
+    Exits 5 if some documents failed, 1 on timeout.
 
     Parameters
     ----------

@@ -18,7 +18,9 @@ KAFKA_FOLDER = "kafka"
 
 @app.command
 def start(*, port: int = 0, heap_mb: int = 512, jars: Path | None = None, common: CommonOptions = DEFAULT) -> int:
-    """Start the node of the data folder in the background. The first start downloads Kafka's jars with Maven (about a minute).
+    """Start the node of the data folder in the background.
+
+    The first start downloads Kafka's jars with Maven, which takes about a minute.
 
     Parameters
     ----------

@@ -240,7 +240,9 @@ async def _open_direct(common: RemoteOptions) -> AsyncIterator[ApiKeyAdmin]:
 
 @app.command
 def rewrap(*, new_key_file: Path | None = None, common: CommonOptions = COMMON_DEFAULT) -> int:
-    """Rotate the master key: wrap the keys of all documents and runs with a new one. Stop every other process first.
+    """Rotate the master key: wrap the keys of all documents and runs with a new one.
+
+    Stop every other process first.
 
     Parameters
     ----------

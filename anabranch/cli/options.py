@@ -61,7 +61,7 @@ class CommonOptions:
         return load_settings(data_dir=self.data, config=self.config, sets=(*level_sets, *self.set, *extra_sets))
 
     def to_arguments(self) -> list[str]:
-        """Return arguments that make a child process load the same settings, except the data folder (in its environment)."""
+        """Return arguments with which a child process loads the same settings; its environment has the data folder."""
         config_arguments = ["--config", str(self.config.resolve())] if self.config else []
         return [
             *config_arguments,

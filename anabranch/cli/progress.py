@@ -1,4 +1,4 @@
-"""Ingestion progress: a live table on a terminal, else a line per finished document and a summary every ten seconds."""
+"""Ingestion progress: a live table on a terminal, else a line per document and a summary every ten seconds."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Hint on how to resume, printed when a wait for the server is interrupted or the server becomes unreachable."""
+"""Hint on how to resume, printed when a wait is interrupted or the server becomes unreachable."""
 
 from __future__ import annotations
 

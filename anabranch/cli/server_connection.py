@@ -1,4 +1,4 @@
-"""Connection to the server given by --server, to the one in the data folder, or to a temporary one started for the command."""
+"""Connection to the server given by --server, to that of the data folder, or to a temporary one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from anabranch.process.logs import configure_logs
 
 START_TIMEOUT_S = 60.0
 QUERY_STAGES = ("control", "runs")
-"""Stages of a temporary server for queries: `control` creates the generation, `runs` stores the run record."""
+"""Stages of a temporary server for queries: `control` projects generations, `runs` the run records."""
 
 
 @asynccontextmanager

@@ -132,7 +132,7 @@ def acls(
 
 @app.command
 def lag(*, watch: Annotated[bool, Parameter(negative="")] = False, common: LocalOptions = DEFAULT) -> int:
-    """Show the lag of each consumer, the age of its oldest unread event, and the cause, such as a lock or an open transaction.
+    """Show each consumer's lag, the age of its oldest unread event, and the cause.
 
     Parameters
     ----------

@@ -110,7 +110,7 @@ def _announce(server: ServerInfo, login_url: str, plan: LaunchPlan, common: Comm
 
 
 def _format_postgres_lines(server: ServerInfo, plan: LaunchPlan) -> dict[str, str]:
-    """Return notes about the embedded Postgres: the password file for TCP, and tables outside the data folder."""
+    """Return notes about the embedded Postgres: its TCP address, and tables outside the data folder."""
     from anabranch.process.database import POSTGRES_FOLDER
     from sql.embedded import DATABASE, PASSWORD_FILE, ROLE, find_relocated_tables
 

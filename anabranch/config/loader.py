@@ -24,7 +24,7 @@ MODEL_SECTIONS = ("chat", "embed", "rerank", "ocr", "extract")
 NON_SETTING_VARIABLES = frozenset(
     {"ANABRANCH_CONFIG", "ANABRANCH_SERVER", "ANABRANCH_TOKEN", "ANABRANCH_PG_BIN", "ANABRANCH_PG_USER", "ANABRANCH_REQUIRE_KAFKA"}
 )
-"""Variables with our prefix that are not settings: used by the command line, the embedded Postgres and the tests."""
+"""Variables with our prefix that are not settings, but of the command line, the embedded Postgres and the tests."""
 
 UNAVAILABLE_SETTINGS = {
     "graph.bolt_url": "the graph channel runs on the Postgres tables",
@@ -94,7 +94,7 @@ def _merge_dropping_stale_keys(base: Mapping[str, Any], override: Mapping[str, A
 
 
 def _resolve_address(values: Mapping[str, Any], section: str) -> str | None:
-    """Return the address to which the section's key is sent: extraction uses the server of `CHAT__` unless it has its own."""
+    """Return the address to which the section's key is sent; extraction defaults to the server of `CHAT__`."""
     address = values.get(section, {}).get("base_url") or (values.get("chat", {}).get("base_url") if section == "extract" else None)
     return str(address).rstrip("/") if address else None
 

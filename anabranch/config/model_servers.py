@@ -1,4 +1,4 @@
-"""Where models are served, and what local engines may use."""
+"""Settings of model servers and of local engines."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ def build_server_settings(model: ModelSettings, section: str, name: str, watch: 
     """Build the settings of the server that serves model `name`. Raises ConfigurationError if `base_url` is not set."""
     if not model.base_url:
         remedy = f"Set ANABRANCH_{section.upper()}__BASE_URL."
-        raise ConfigurationError(f"the index was built with a model server for {section}, and {section}.base_url is not set", remedy=remedy)
+        raise ConfigurationError(f"The index was built with a model server for {section}, but {section}.base_url is not set.", remedy=remedy)
     key = model.api_key.get_secret_value() if model.api_key else ""
     return ServerSettings(model.base_url, name, key, model.kind or "openai", model.api_version, instrumentation=watch(section))
 
 
 def resolve_models_folder(settings: Settings) -> Path:
-    """Folder of what engines compute once and reuse."""
+    """Return the folder for files that engines compute once and reuse."""
     return settings.data_dir.resolve() / "models"
 
 
@@ -34,4 +34,4 @@ def resolve_thread_count(settings: Settings) -> int:
 
 
 def build_unknown_engine_error(section: str, engine: str) -> ConfigurationError:
-    return ConfigurationError(f"{section}.engine {engine!r} is not known to this version", remedy="Upgrade this program.")
+    return ConfigurationError(f"This version does not support {section}.engine {engine!r}.", remedy="Upgrade Anabranch.")

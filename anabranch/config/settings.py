@@ -1,4 +1,4 @@
-"""Settings, by name in the environment (`ANABRANCH_SECTION__KEY`) and in `anabranch.toml` (`[section] key`)."""
+"""Settings, set in the environment (`ANABRANCH_SECTION__KEY`) or in `anabranch.toml` (`[section] key`)."""
 
 from __future__ import annotations
 
@@ -242,7 +242,7 @@ class Settings(BaseSettings):
         return "external" if self.database.url else "embedded"
 
     def resolve_extraction_server(self) -> ModelSettings:
-        """Return the server for entity extraction: settings that `EXTRACT__` leaves unset come from `CHAT__`."""
+        """Return the server for entity extraction: unset settings of `EXTRACT__` come from `CHAT__`."""
         # Key and kind belong to an address: with another base_url, only the model's name is inherited.
         explicit = self.extract.model_dump(exclude_none=True, exclude={"engine"})
         is_other_server = self.extract.base_url not in (None, self.chat.base_url)

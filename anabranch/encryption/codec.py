@@ -1,4 +1,4 @@
-"""Whose keys seal the log, and what wraps them."""
+"""Construction of the codec: keys that encrypt and sign events, and the master key that wraps them."""
 
 from __future__ import annotations
 
@@ -31,11 +31,14 @@ KEY_FILE_NAME = "shares.key"
 
 class TopicListingLog(EventLog, Protocol):
     async def list_topics(self) -> list[str]:
-        """That are there, those of generations included."""
+        """List existing topics, including those of generations."""
 
 
 async def build_codec(settings: Settings, pool: Pool, log: TopicListingLog, key_file: KeyFile | None) -> Codec:
-    """Opens what is sealed also where nothing new is to be. Raises ConfigurationError where the keystore was made with another master key or key file."""
+    """Build the codec. It decrypts existing events also if `log.encrypt` is off.
+
+    Raises ConfigurationError if the keystore was created with another master key or key file.
+    """
     keystore = PgKeystore(pool)
     master = resolve_master_key(settings, await keystore.fetch_fingerprint())
     await keystore.ensure_master_key(compute_master_key_fingerprint(master), key_file.id if key_file else None)
@@ -48,7 +51,8 @@ async def build_codec(settings: Settings, pool: Pool, log: TopicListingLog, key_
 
 
 async def _load_signatures(keystore: PgKeystore, master: bytes, log: TopicListingLog) -> EventSigner:
-    """A log that an older version began holds events without signatures: up to where it ends at the first start of this version they are accepted."""
+    """Load the signing keys. Raises ConfigurationError for another master key."""
+    # A log of an older version holds unsigned events: those before the first start of this version are accepted.
     former_keys = (await keystore.fetch_signing_keys()).items()
     keys = [derive_signing_key(master), *(unwrap_signing_key(master, name, wrapped) for name, wrapped in former_keys)]
     unsigned_record = await keystore.fetch_unsigned_below()
@@ -65,14 +69,14 @@ async def _load_signatures(keystore: PgKeystore, master: bytes, log: TopicListin
         raise ConfigurationError(
             "The authentication code in table keystore.unsigned_events does not match its content.",
             code="WRONG_MASTER_KEY",
-            remedy="Restore schema `keystore` from its backup, or give this process the master key that the keystore was made with.",
+            remedy="Restore schema `keystore` from its backup, or use the master key that the keystore was created with.",
         )
     unsigned_ends = json.loads(encoded)
     return EventSigner(keys, {topic: {int(partition): end for partition, end in ends.items()} for topic, ends in unsigned_ends.items()})
 
 
 async def _is_signed_from_start(log: EventLog, signatures: EventSigner) -> bool:
-    """Whether the log was begun by a version that signs: its first decision is, or there is none yet."""
+    """Return whether the first event of `control` is signed, or there is none yet."""
     async for stored in log.read(CONTROL):
         return signatures.verify(stored)
     return True
@@ -83,11 +87,13 @@ def _format_ends(ends: Mapping[int, tuple[int, int]]) -> dict[str, int]:
 
 
 async def open_key_file(settings: Settings, pool: Pool) -> KeyFile | None:
-    """That of the settings, else the one in the data folder beside an embedded Postgres; None where several machines share a database.
-    Raises ConfigurationError where it is missing."""
+    """Open the key file of the settings, else that in the data folder of an embedded Postgres, else return None.
+
+    Raises ConfigurationError if the keystore refers to a key file that is missing.
+    """
     path, key_file_id = resolve_key_file_path(settings), await PgKeystore(pool).fetch_key_file()
     if path is None and key_file_id is not None:
-        path = settings.data_dir / KEY_FILE_NAME  # the database of a data folder, named by its address
+        path = settings.data_dir / KEY_FILE_NAME  # database.url points to the embedded Postgres of this data folder
     if path is None:
         return None
     if key_file_id is not None and not path.exists():
@@ -101,13 +107,16 @@ def resolve_key_file_path(settings: Settings) -> Path | None:
 
 
 def build_readable_check(settings: Settings) -> Callable[[str], bool]:
-    """Whether a tenant's events stay readable on the topics."""
+    """Return the predicate for tenants whose events are not encrypted."""
     plain = frozenset(settings.log.plain_tenants)
     return lambda tenant: not settings.log.encrypt or tenant in plain
 
 
 def resolve_master_key(settings: Settings, keystore_fingerprint: str | None) -> bytes:
-    """Return the master key from the settings, else from the data folder. `known`, the fingerprint in the keystore, decides how an interrupted rotation ends."""
+    """Return the master key from the settings, else from the data folder.
+
+    The keystore's fingerprint decides whether an interrupted rotation is finished or undone.
+    """
     configured = settings.log.master_key
     if configured is not None:
         return parse_master_key(configured.get_secret_value(), "ANABRANCH_LOG__MASTER_KEY")
@@ -115,11 +124,13 @@ def resolve_master_key(settings: Settings, keystore_fingerprint: str | None) -> 
 
 
 def parse_master_key(text: str, setting_name: str) -> bytes:
-    """Raises ConfigurationError with code BAD_MASTER_KEY."""
+    """Parse a key of 32 bytes in base64. Raises ConfigurationError with code BAD_MASTER_KEY."""
     try:
         key = base64.b64decode(text, validate=True)
     except binascii.Error:
         key = b""
     if len(key) != KEY_BYTES:
-        raise ConfigurationError(f"{setting_name} is not {KEY_BYTES} bytes in base64", code="BAD_MASTER_KEY", remedy="Make one with: openssl rand -base64 32")
+        raise ConfigurationError(
+            f"{setting_name} is not {KEY_BYTES} bytes in base64.", code="BAD_MASTER_KEY", remedy="Create a key with: openssl rand -base64 32"
+        )
     return key

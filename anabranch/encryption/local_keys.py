@@ -32,9 +32,10 @@ def load_master_key(data_dir: Path, is_current: Callable[[bytes], bool]) -> byte
 
 
 def prepare_next_master_key(data_dir: Path, provided_key: bytes | None) -> bytes:
-    """Return the master key to rotate to: that of an interrupted rotation, else the provided one, else a new one.
+    """Return the next master key: that of an interrupted rotation, else the provided one, else a new one.
 
-    The key is on disk before it wraps anything. Raises ConfigurationError if the provided key differs from an interrupted rotation's.
+    The key is on disk before it wraps anything. Raises ConfigurationError if the provided key differs from that of an
+    interrupted rotation.
     """
     key = _load_or_create(data_dir, NEXT_MASTER_KEY_FILE, provided_key)
     if provided_key is not None and key != provided_key:

@@ -1,4 +1,4 @@
-"""Bulk ingestion as an external producer does it: publish to topic `raw`, read the results from topic `outcomes`."""
+"""Bulk ingestion as an external producer: publish to topic `raw`, read the results from topic `outcomes`."""
 
 from __future__ import annotations
 

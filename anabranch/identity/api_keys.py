@@ -1,4 +1,4 @@
-"""API keys of the form `ab_<key id>_<secret>`: issued once, stored as Argon2 hashes, verified at each request."""
+"""API keys of the form `ab_<key id>_<secret>`, stored as Argon2 hashes and verified at each request."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from sql.api_keys import PgApiKeys, StoredApiKey
 KEY_PREFIX = "ab_"
 KEY_PATTERN = re.compile(r"ab_([0-9a-f]{16})_([0-9a-f]{64})")
 HASHER = PasswordHasher(time_cost=2, memory_cost=19_456, parallelism=1)
-"""OWASP's minimum, about 20 ms per hash: enough for a secret of 256 random bits, and each request verifies two hashes."""
+"""OWASP's minimum, about 20 ms per hash: enough for a secret of 256 random bits."""
 DECOY_HASHES = (HASHER.hash(secrets.token_hex(32)), HASHER.hash(secrets.token_hex(32)))
 """Verified instead of missing hashes, so that unknown ids take as long as known ones.
 
@@ -161,7 +161,7 @@ class ApiKeyService:
 
 
 def _check_covers(caller: Principal, key: ApiKey) -> None:
-    """Raises Forbidden for a key that permits more than the caller has: its secret would lift the caller's limits."""
+    """Raises Forbidden for a key that permits more than the caller: its secret would lift the caller's limits."""
     if ROLES.index(key.role) > ROLES.index(caller.role):
         raise Forbidden(
             f"A caller with role {caller.role!r} may not manage a key with role {key.role!r}.",

@@ -18,7 +18,7 @@ FIRST_KEY_REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class CredentialAuthenticator:
-    """Authenticate by API key, JSON Web Token (if an issuer is configured) or local token, by the credential's form."""
+    """Authenticate by API key, JSON Web Token (if an issuer is configured) or local token."""
 
     local: LocalTokenAuthenticator
     keys: ApiKeyAuthenticator

@@ -36,7 +36,7 @@ class TokenAuthenticator:
 
     async def _verify(self, token: str) -> Mapping[str, Any]:
         """Verify signature and claims. Raises Unauthenticated."""
-        # The key is chosen by `kid` alone and decides the algorithm; `jku`, `jwk` and `x5u` of the token are never read.
+        # `kid` alone selects the key, and the key the algorithm; `jku`, `jwk` and `x5u` of the token are never read.
         if len(token) > MAX_TOKEN_CHARS:
             raise Unauthenticated(f"The token is longer than {MAX_TOKEN_CHARS} characters.")
         try:

@@ -14,14 +14,14 @@ from streams.topics import CHUNKED, CONTROL, DEAD_LETTERS, EMBEDDED, ENTITIES, F
 API_WRITE_TOPICS = (RAW, QUERIES, FEEDBACK, CONTROL, DEAD_LETTERS)
 API_ONLY_TOPICS = (QUERIES, FEEDBACK)
 GENERATION_TOPICS = (OCR_DONE, CHUNKED, ENTITIES, EMBEDDED)
-"""Topics that a generation may have of its own, such as `embedded.g2`: they come and go with it."""
+"""Topics of which a generation may have its own, such as `embedded.g2`, created and deleted with it."""
 READ_OPERATIONS = ("Read", "Describe", "DescribeConfigs")
 ADMIN_OPERATIONS = ("Create", "Delete", "Alter", "AlterConfigs", "Describe", "DescribeConfigs")
 
 
 @dataclass(frozen=True, slots=True)
 class KafkaPrincipals:
-    """As the cluster names them. A producer with a topic `raw.NAME` is `User:NAME`."""
+    """Principals of the cluster. A producer with a topic `raw.NAME` is `User:NAME`."""
 
     api: str = "User:anabranch-api"
     worker: str = "User:anabranch-worker"
@@ -39,12 +39,12 @@ def build_required_grants(settings: Settings, principals: KafkaPrincipals) -> li
 
 
 def format_commands(grants: Sequence[Grant], bootstrap: str) -> list[str]:
-    """For the shell, as Kafka's own tool takes them."""
+    """Format the grants as commands for `kafka-acls.sh`."""
     return [_format_command(grant, bootstrap) for grant in grants]
 
 
 def find_foreign_writers(settings: Settings, grants: Sequence[Grant]) -> dict[str, list[str]]:
-    """Principals that are none of ours → topics of ours that they may write, `raw` and the producers' own aside."""
+    """Return foreign principals with the topics of this program that they may write, except `raw` and `raw.NAME`."""
     own_principals = set(settings.kafka.principals) or {get_principal(build_kafka_settings(settings.kafka))}
     writers: dict[str, list[str]] = {}
     for topic in resolve_topic_partitions(settings):

@@ -1,4 +1,4 @@
-"""Topics as Kafka has them, compared with what they must be."""
+"""Comparison of Kafka's topics with the required layout."""
 
 from __future__ import annotations
 
@@ -18,13 +18,16 @@ if TYPE_CHECKING:
 
 CREATE_REMEDY = "Create it: `anabranch topics create`."
 GENERATION_TOPIC = re.compile(rf"({'|'.join((OCR_DONE, CHUNKED, ENTITIES, EMBEDDED))})\.[a-z][a-z0-9_]{{0,30}}")
-"""What a generation makes otherwise than the one before it goes into a topic of its own, such as `embedded.g2`."""
+"""Topic of one generation, for events that differ from those of the previous one, such as `embedded.g2`."""
 
 
 @dataclass(frozen=True, slots=True)
 class TopicCheck:
-    """`partitions` is None where there is no such topic. `settings` are those by which it loses records, as Kafka names them; None where the cluster does not
-    let us look, which is no problem of the topic."""
+    """Result for one topic.
+
+    `partitions` is None if the topic does not exist. `settings` are Kafka's settings that delete records, or None if
+    this principal may not read them, which is not a problem of the topic.
+    """
 
     topic: str
     partitions: int | None
@@ -39,11 +42,12 @@ class TopicCheck:
 
 
 async def check_topics(settings: Settings) -> Sequence[TopicCheck]:
-    """Those of generations too, where they are there. Nothing is created or changed. Raises InvalidRequest where the log is a table: that has the topics of its
-    version."""
+    """Check all topics, including those of generations, without changing them. Raises InvalidRequest without Kafka."""
     if settings.log_kind != "kafka":
         raise InvalidRequest(
-            "the log here is a Postgres table", code="NEEDS_KAFKA", remedy="There is nothing to verify; `anabranch db status` tells of tables."
+            "The log is a Postgres table, which has no topics to verify.",
+            code="NEEDS_KAFKA",
+            remedy="Check the tables with `anabranch db status`.",
         )
     from streams.kafka.kafka_log import KafkaLog
 
@@ -57,11 +61,11 @@ async def check_topics(settings: Settings) -> Sequence[TopicCheck]:
 
 
 def explain_unreadable_settings(topic_checks: Sequence[TopicCheck]) -> tuple[str, str] | None:
-    """Which topics may keep their records for longer or shorter than they must, for all that the cluster tells, and the way out."""
+    """Return detail and fix for topics whose retention this principal may not read, or None."""
     names = ", ".join(check.topic for check in topic_checks if check.has_unreadable_settings)
     if not names:
         return None
-    return f"how long they keep their records is not known: the cluster does not let us look at the settings of {names}", "Allow DescribeConfigs on them."
+    return f"retention unknown: this principal may not read the settings of {names}", "Grant it DescribeConfigs on these topics."
 
 
 async def _check_topic(log: KafkaLog, topic: str, expected_partitions: int, retention_ms: Mapping[str, int]) -> TopicCheck:
@@ -70,7 +74,7 @@ async def _check_topic(log: KafkaLog, topic: str, expected_partitions: int, rete
     except ConfigurationError as error:
         if error.code != "NO_TOPIC":
             raise
-        return TopicCheck(topic, None, expected_partitions, problem="is not there", remedy=CREATE_REMEDY)
+        return TopicCheck(topic, None, expected_partitions, problem="does not exist", remedy=CREATE_REMEDY)
     settings = await log.fetch_loss_settings(topic)
     problem, remedy = (
         await _find_mismatch(log, topic, expected_partitions, retention_ms) or _find_retention_mismatch(topic, settings or {}, retention_ms) or (None, None)
@@ -79,8 +83,9 @@ async def _check_topic(log: KafkaLog, topic: str, expected_partitions: int, rete
 
 
 async def _find_mismatch(log: KafkaLog, topic: str, expected_partitions: int, retention_ms: Mapping[str, int]) -> tuple[str, str] | None:
-    """What keeps a worker from starting: a topic that is there is only looked at."""
+    """Return the problem and remedy that would keep a worker from starting, or None."""
     try:
+        # An existing topic is only compared, not changed.
         await log.create_topics({topic: expected_partitions}, retention_ms=retention_ms)
     except ConfigurationError as error:
         return error.detail, error.remedy
@@ -88,7 +93,6 @@ async def _find_mismatch(log: KafkaLog, topic: str, expected_partitions: int, re
 
 
 def _find_retention_mismatch(topic: str, settings: Mapping[str, str], retention_ms: Mapping[str, int]) -> tuple[str, str] | None:
-    """Against what a topic that we make has."""
     from streams.kafka.retention import build_retention_config
 
     expected = build_retention_config(retention_ms.get(topic, -1))
@@ -101,5 +105,5 @@ def _find_retention_mismatch(topic: str, settings: Mapping[str, str], retention_
 
 def _explain_retention(topic: str, retention_ms: Mapping[str, int]) -> str:
     if topic in retention_ms:
-        return f"what it holds is in the clear, and is kept for {timedelta(milliseconds=retention_ms[topic]).days} days"
-    return "no rebuild is whole without all that it ever held"
+        return f"its events are not encrypted and must expire after {timedelta(milliseconds=retention_ms[topic]).days} days"
+    return "a rebuild needs all of its events"
