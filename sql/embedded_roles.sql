@@ -1,9 +1,9 @@
--- The application's role and database on the embedded server. Run as superuser in template1; may be run again.
+-- Creates the application's role and database on the embedded server. Run as superuser in template1. Idempotent.
 select 'create role anabranch login createrole' where not exists (select from pg_roles where rolname = 'anabranch') \gexec
 alter role anabranch nosuperuser createrole;
 grant pg_monitor, pg_checkpoint to anabranch;
 
--- The tables of older versions lie in the database `postgres`, as the superuser's.
+-- Older versions stored the tables in database `postgres`, owned by the superuser.
 select exists (select from pg_database where datname = 'anabranch') as made \gset
 \if :made
 \else
@@ -16,7 +16,8 @@ select exists (select from pg_database where datname = 'anabranch') as made \gse
   \endif
 \endif
 
--- pgvector is not a trusted extension: only the superuser may create it, here and in databases that are made from this one.
+-- pgvector is not a trusted extension, so only a superuser may create it: here in template1, for databases created
+-- later, and below in the existing one.
 create schema if not exists extensions;
 create extension if not exists vector with schema extensions;
 grant usage on schema extensions to public;
@@ -43,7 +44,7 @@ begin
     )
     select format('alter schema %I owner to anabranch', nspname) as command from own
     union all
-    -- Sequences of a column, and indexes, follow their table.
+    -- Indexes, and sequences of a column, follow the owner of their table.
     select format('alter table %s owner to anabranch', c.oid::regclass)
     from pg_class c join own on own.oid = c.relnamespace
     where c.relowner = 10 and c.relkind in ('r', 'p', 'v', 'm', 'f', 'S')

@@ -1,4 +1,4 @@
-"""Search by graph: from the query's entities along visible relations to chunks that mention what is reached."""
+"""Search by graph, from the query's entities along visible relations to the chunks that mention them."""
 
 from __future__ import annotations
 

@@ -107,7 +107,7 @@ class PgKeystore:
         return since
 
     async def fetch_unsigned_below(self) -> tuple[bytes, bytes] | None:
-        """Return the offsets (JSON) below which unsigned events are accepted, with their MAC; None if unset."""
+        """Return the offsets (JSON) below which unsigned events are accepted and their MAC; None if unset."""
         with translate_database_errors():
             row = await self._pool.fetchrow("select below, mac from keystore.unsigned_events")
         return (row["below"], row["mac"]) if row else None

@@ -110,7 +110,7 @@ class PgLog:
         return to_stored_record(position.topic, row) if row else None
 
     async def fetch_max_retention(self, topic: str) -> timedelta | None:
-        """Return how long a record may exist: its retention plus the interval of `expire`, which callers run."""
+        """Return the retention plus the interval at which callers run `expire`; None if unlimited."""
         retention = await self.fetch_min_retention(topic)
         return None if retention is None else retention + EXPIRY_INTERVAL
 

@@ -1,4 +1,4 @@
--- The log of the embedded mode: read in (xact, position) order below the snapshot horizon.
+-- The event log in Postgres, read in (xact, position) order below the snapshot horizon.
 create schema if not exists extensions;
 create schema if not exists anabranch;
 create extension if not exists vector with schema extensions;
@@ -22,7 +22,7 @@ create table events (
 alter table events alter column value set storage external;
 create index events_by_topic on events (topic, xact, position);
 
--- One reader a consumer group and topic: its cursor, and the lease that keeps others away.
+-- One reader per consumer group and topic: its cursor and its lease.
 create table log_readers (
   reader text not null,
   topic text not null,

@@ -1,4 +1,5 @@
--- Views of the log. Derived tables are partitioned by generation; row keys are (generation, ord, content id).
+-- Projections of the log. Derived tables are partitioned by generation; row keys are (generation, ord,
+-- content id).
 set local search_path = anabranch, extensions, public;
 
 create table generations (
@@ -10,13 +11,14 @@ create table generations (
   created_at timestamptz not null default clock_timestamp()
 );
 
--- At most one row: the generation that answers.
+-- At most one row: the live generation.
 create table live_generation (
   singleton bool primary key default true check (singleton),
   name text not null references generations
 );
 
--- The latest revision that was accepted, and the withdrawal if there is one. A row without `latest` is a stub that was locked before its document came.
+-- The latest accepted revision, and the withdrawal if there is one. A row without `latest` is a stub that was
+-- locked before its document arrived.
 create table documents (
   id uuid primary key,
   tenant text not null,
@@ -45,7 +47,8 @@ create index documents_by_external_id on documents (tenant, external_id);
 create index documents_by_collection on documents (tenant, collection);
 create index documents_by_tags on documents using gin (tags);
 
--- `fields` is what the producer said of this revision; an unchanged one was accepted and went no further.
+-- `fields` are the producer's fields of this revision. An unchanged revision was accepted, but has no derived
+-- rows.
 create table document_revisions (
   document_id uuid not null,
   ord bigint[] not null,
@@ -108,7 +111,8 @@ create table parent_chunks (
   primary key (generation, document_id, ord, id)
 ) partition by list (generation);
 
--- `cfg` is the text search configuration of the document's language; `tsv` and `bm` follow from title, headings and text.
+-- `cfg` is the text search configuration of the document's language; `tsv` and `bm` derive from title,
+-- headings and text.
 create table child_chunks (
   generation text not null,
   id uuid not null,
@@ -202,7 +206,7 @@ create table claims (
   primary key (generation, document_id, ord, id)
 ) partition by list (generation);
 
--- One row for each part that arrived: an order is complete when all chunk and vector parts are there.
+-- One row per part that arrived. A revision is complete when all chunk and vector parts exist.
 create table settled (
   generation text not null,
   document_id uuid not null,
@@ -218,7 +222,8 @@ create table settled (
   primary key (generation, document_id, ord, kind, part)
 ) partition by list (generation);
 
--- The one pointer that makes a revision searchable; it only moves forward.
+-- The pointer that makes a revision searchable; it only moves forward. A pointer, because moving one row
+-- takes 1 ms, while a flag on 1,000 vector rows takes 2 s.
 create table visible (
   generation text not null,
   document_id uuid not null,
@@ -228,7 +233,8 @@ create table visible (
   primary key (generation, document_id)
 ) partition by list (generation);
 
--- Document frequencies as signed deltas; readers sum, a compactor folds.
+-- Document frequencies as signed deltas: readers sum them, a compactor folds them. Appending scales with
+-- workers; updated counters serialize them.
 create table lexical_deltas (
   generation text not null,
   tenant text not null,
@@ -244,7 +250,7 @@ create table corpus_deltas (
   chunks int not null
 ) partition by list (generation);
 
--- Superseded chunk texts, so that past answers can be shown. Not per generation, without vectors.
+-- Superseded chunk texts, so that past answers can be displayed. Shared by all generations, without vectors.
 create table chunk_history (
   document_id uuid not null,
   text_sha256 bytea not null,
@@ -291,7 +297,7 @@ create table dead_letters (
 create index dead_letters_by_document on dead_letters (document_id);
 create index dead_letters_by_producer on dead_letters (producer_source, producer_event_id);
 
--- Operational: not views, not rebuilt.
+-- Operational tables: not projections, not rebuilt from the log.
 create table handled (
   generation text not null,
   stage text not null,

@@ -1,7 +1,7 @@
--- Indexes of the other channels and of filters.
+-- Indexes for semantic and graph search and for filters.
 set local search_path = anabranch, extensions, public;
 
--- Lets the planner go through a small tenant's vectors one by one instead of through the graph of all.
+-- Lets the planner scan a small tenant's vectors exactly instead of searching the HNSW graph of all tenants.
 create index chunk_vectors_by_tenant on chunk_vectors (tenant);
 create index visible_by_tenant on visible (tenant);
 
@@ -16,7 +16,7 @@ create index documents_by_metadata on documents using gin (metadata jsonb_path_o
 create index documents_by_date on documents (tenant, (coalesce(document_date, (received_at at time zone 'UTC')::date)));
 create index documents_by_arrival on documents (tenant, received_at, id);
 
--- An entity is what its visible mentions say; its name is the one written most often, then the smallest.
+-- An entity is derived from its visible mentions; its name is the most frequent spelling, then the smallest.
 create view entities as
 select
   generation, tenant, entity_id as id, min(type) as type, min(key) as key,

@@ -1,10 +1,10 @@
--- What became of each revision, in the generation that answers.
+-- The state of each revision in the live generation.
 set local search_path = anabranch, extensions, public;
 
 create index document_revisions_by_accepted on document_revisions (accepted_id);
 create index dead_letters_by_time on dead_letters (dead_lettered_at desc, event_id);
 
--- Where in the log the events of a revision stood that its stages read.
+-- Log positions of the events from which a revision's stages worked.
 create view revision_positions as
 select document_id, ord, ''::text as generation, 'transcribe' as stage, log_topic, log_partition, log_offset from document_revisions
 union all
@@ -13,7 +13,8 @@ union all
 select document_id, ord, generation, stage, log_topic, log_partition, log_offset
 from settled join (values ('chunks', 'embed'), ('chunks', 'extract'), ('vectors', 'index'), ('entities', 'graph')) reader (kind, stage) using (kind);
 
--- Dead letters by revision. One whose place no revision knows (its rows were never written) is the latest revision's.
+-- Dead letters by revision. One whose position matches no revision (its rows were never written) belongs to
+-- the latest.
 create view revision_dead_letters as
 select l.*, coalesce(p.ord, (select max(ord) from document_revisions where document_id = l.document_id)) as ord
 from dead_letters l
@@ -25,7 +26,8 @@ left join lateral (
 ) p on true
 where l.document_id is not null;
 
--- `searchable` by words and vectors; entities may follow. For an unchanged revision the visible one, of the same bytes, answers.
+-- `searchable` by words and vectors; entities may follow. An unchanged revision is served by the visible one
+-- with the same content.
 create view revision_states as
 select
   r.document_id, r.ord, r.revision, r.tenant, r.accepted_id, r.unchanged, g.name as generation, v.ord as visible, v.chunks,

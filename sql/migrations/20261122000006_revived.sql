@@ -1,13 +1,14 @@
--- Whether a revision changed anything follows from what is visible: a rebuild has no other way to know it.
+-- Store whether a revision changed anything: it depends on what was visible, so a rebuild cannot derive it.
 set local search_path = anabranch, extensions, public;
 
 drop view revision_states;
 alter table document_revisions add column forced bool not null default false, drop column unchanged;
 
--- The revision that a late withdrawal brought back, while its reaction is owed.
+-- The revision that a late withdrawal revived, while its reaction is pending.
 alter table handled add column revived bigint[];
 
--- `searchable` by words and vectors; entities may follow. For a revision that says the same as the visible one, that one answers.
+-- `searchable` by words and vectors; entities may follow. A revision with the same content as the visible one
+-- is served by it.
 create view revision_states as
 select
   r.document_id, r.ord, r.revision, r.tenant, r.accepted_id, same.unchanged, g.name as generation, v.ord as visible, v.chunks,

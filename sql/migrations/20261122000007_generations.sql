@@ -1,5 +1,5 @@
--- Several generations beside each other: what a generation was made from and for, when it was built, and indexes that belong to partitions, so that one
--- that is being loaded has none but its primary keys.
+-- Several generations side by side: what each was built from and when. Indexes move to partitions, so that a
+-- generation that is being loaded has only primary keys.
 set local search_path = anabranch, extensions, public;
 
 alter table generations
@@ -8,10 +8,11 @@ alter table generations
   add column barrier jsonb,
   add column built_at timestamptz;
 
--- Where in topic `control` the decision stands that made it live: an earlier one that is read later changes nothing.
+-- Offset in topic `control` of the decision that made it live; an earlier decision that is read later has no
+-- effect.
 alter table live_generation add column decided_at bigint not null default -1;
 
--- How a generation is being built; operational, not a view.
+-- How a generation is built. Operational, not a projection.
 create table generation_builds (
   generation text primary key,
   paused bool not null default false,
@@ -24,7 +25,7 @@ drop index child_chunks_by_word, child_chunks_by_id, child_chunks_by_parent, par
   chunk_vectors_by_tenant, visible_by_tenant, entity_mentions_by_key, entity_mentions_by_entity, entity_mentions_by_chunk, claims_by_subject,
   relations_by_subject, relations_by_object;
 
--- As sql/secondary_indexes.py names them.
+-- Names as in sql/secondary_indexes.py.
 do $$
 declare
   g text;

@@ -1,4 +1,4 @@
--- What people say of answers. A judgement points at a place in a document, so that it outlives a change of chunker.
+-- Feedback about answers. A judgement refers to a span of a document, so it survives a change of chunker.
 set local search_path = anabranch, extensions, public;
 
 create table feedback (

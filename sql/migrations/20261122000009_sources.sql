@@ -1,7 +1,8 @@
--- Sources: what is declared (a view of `control`), and what their readers remember (operational: losing it costs reading a source again).
+-- Sources: their declarations (projected from `control`), and the state of their readers (operational: if
+-- lost, the source is read again).
 set local search_path = anabranch, extensions, public;
 
--- A row without `spec` is a producer of somebody else's that numbers its changes, and whose numbers began anew.
+-- A row without `spec` is an external producer that numbers its changes and whose numbers restarted.
 create table sources (
   name text primary key,
   ce_source text not null,
@@ -12,7 +13,7 @@ create table sources (
   withdraw bool not null default false
 );
 
--- `reader` names this state: a reader that finds another name begins anew.
+-- `reader` identifies this state: a reader that finds another id starts over.
 create table source_states (
   source text primary key,
   reader uuid not null default gen_random_uuid(),
@@ -21,7 +22,8 @@ create table source_states (
   lease_until timestamptz
 );
 
--- Rows of the source as single changes left them: what is as before in a later one, or under another key, is found here.
+-- Source rows as single changes, to look up columns that a later change omits or that were stored under a
+-- previous key.
 create table source_changes (
   source text not null,
   key text not null,
@@ -38,7 +40,7 @@ create table source_changes (
 );
 create index source_changes_by_old_key on source_changes (source, old_key) where old_key is not null;
 
--- What `raw` was told of each row last.
+-- What was last published to `raw` about each row.
 create table source_rows (
   source text not null,
   key text not null,
@@ -77,7 +79,7 @@ create table source_progress (
   primary key (source, topic, partition)
 );
 
--- What else a reader remembers: files, addresses, how far a snapshot is, why it stopped.
+-- Other reader state: files, addresses, snapshot progress, why a reader stopped.
 create table source_notes (
   source text not null,
   key text not null,

@@ -1,4 +1,4 @@
--- Receipts of erasure. They hold names and counts, never what was erased.
+-- Receipts of erasures. They contain names and counts, never erased data.
 set local search_path = anabranch, extensions, public;
 
 create table erasures (
@@ -17,7 +17,7 @@ create table erasures (
 );
 create index erasures_by_time on erasures (tenant, requested_at desc);
 
--- Operational: what an erasure has removed so far, for the receipt of one that was interrupted.
+-- Operational: what an erasure has removed so far, so that an interrupted one reports complete counts.
 create table erasure_counts (
   receipt_id uuid not null,
   place text not null,

@@ -1,4 +1,4 @@
--- What a build has cost so far, and what came of it; operational.
+-- Cost and result of a build. Operational.
 set local search_path = anabranch, extensions, public;
 
 alter table generation_builds
@@ -8,7 +8,7 @@ alter table generation_builds
   add column events bigint,
   add column rows bigint;
 
--- Inputs that engines were asked about for a generation while it was being built.
+-- Inputs that engines processed while a generation was built.
 create table generation_engine_calls (
   generation text not null,
   engine text not null,

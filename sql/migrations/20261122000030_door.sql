@@ -1,9 +1,9 @@
--- Documents that came no further than the door: nothing but a dead letter, and the job of an upload, tells of them.
+-- Documents that failed at ingress: only a dead letter, and the job of an upload, refer to them.
 set local search_path = anabranch, extensions, public;
 
 create index dead_letters_at_ingress on dead_letters (document_id, dead_lettered_at) where stage = 'receive';
 
--- As before, without those of the door: what never became a revision is no revision's failure.
+-- As before, without failures at ingress: they belong to no revision.
 create or replace view revision_dead_letters as
 select l.*, coalesce(p.ord, (select max(ord) from document_revisions where document_id = l.document_id)) as ord
 from dead_letters l
@@ -15,7 +15,7 @@ left join lateral (
 ) p on true
 where l.document_id is not null and l.stage <> 'receive';
 
--- The last failure of each document of which no event has passed the door.
+-- The last failure of each document of which no event was admitted.
 create view ingress_failures as
 select distinct on (f.document_id) f.*
 from (

@@ -1,4 +1,4 @@
--- Dead letters that were dealt with, and events that are read once more.
+-- Closed dead letters, and replays.
 set local search_path = anabranch, extensions, public;
 
 alter table dead_letters
@@ -8,7 +8,8 @@ alter table dead_letters
   add column resolution text,
   add column closed_reason text;
 
--- Operational: what is to be read again, and how far it has come. `letters` names dead letters; else what the log holds between `starts` and `ends`.
+-- Operational: what is replayed, and how far. `letters` are dead letters; otherwise a range from `starts` to
+-- `ends`.
 create table replays (
   id uuid primary key,
   tenant text not null,
@@ -38,7 +39,7 @@ create table replays (
 create index replays_by_time on replays (tenant, created_at desc);
 create index replays_open on replays (stage) where state = 'running';
 
--- As before, without what was closed.
+-- As before, without closed dead letters.
 create or replace view revision_dead_letters as
 select l.event_id, l.stage, l.generation, l.buried_type, l.tenant, l.document_id, l.log_topic, l.log_partition, l.log_offset, l.code, l.detail, l.remedy,
   l.traceback, l.attempts, l.record, l.producer_event_id, l.producer_source, l.dead_lettered_at,

@@ -1,4 +1,4 @@
--- What was said of documents beside their revisions, each with an order of its own; and what revisions that came too late had said (`by_revision`).
+-- Amendments of documents, each with its own order, and the fields of late revisions (`by_revision`).
 set local search_path = anabranch, extensions, public;
 
 create table document_amendments (
@@ -16,10 +16,10 @@ create table document_amendments (
 );
 create index document_amendments_by_event on document_amendments (accepted_id);
 
--- The fields that hold by an amendment.
+-- Fields whose value comes from an amendment.
 alter table documents add column amended text[] not null default '{}';
 
--- As before; an amendment that the door buried tells of no document either.
+-- As before; a dead-lettered amendment does not create a document either.
 create or replace view ingress_failures as
 select distinct on (f.document_id) f.*
 from (

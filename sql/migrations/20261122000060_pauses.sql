@@ -1,4 +1,4 @@
--- Why a reader stands still, as long as it does; operational. A note that is not renewed no longer holds.
+-- Why a reader is stalled. Operational; a row that is not renewed expires.
 set local search_path = anabranch, extensions, public;
 
 create table reader_status (

@@ -1,4 +1,4 @@
--- How fast a replay is: since it was last taken up. What it was paused for does not count.
+-- The rate of a replay since it was last resumed, so that pauses do not count.
 set local search_path = anabranch, extensions, public;
 
 alter table replays

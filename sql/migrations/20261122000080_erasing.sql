@@ -1,4 +1,4 @@
--- What an erasure is at: the documents that it found first, so that one that was interrupted goes on with the same. Operational.
+-- The documents that an erasure found first, so that an interrupted one resumes with the same. Operational.
 set local search_path = anabranch, extensions, public;
 
 create table erasure_subjects (
@@ -7,7 +7,8 @@ create table erasure_subjects (
   primary key (receipt_id, subject)
 );
 
--- Tenants whose events were left readable at some time; '' stands for all. It belongs to the keys: what was never sealed, no key erases.
+-- Tenants whose events were ever stored unencrypted; '' is all. Part of the keystore: what was never
+-- encrypted cannot be erased by destroying a key.
 create table keystore.readable (
   tenant text primary key,
   since timestamptz not null default clock_timestamp()

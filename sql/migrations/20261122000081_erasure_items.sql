@@ -1,4 +1,4 @@
--- Keys and blobs that an erasure has come upon, each once, so that one that was interrupted counts none twice and none too few. Operational.
+-- Keys and blobs that an erasure has found, so that an interrupted one counts each exactly once. Operational.
 set local search_path = anabranch, extensions, public;
 
 create table erasure_items (

@@ -1,4 +1,5 @@
--- A burial whose place nothing tells (its rows were never written) is that of the last revision which had come by then. A later one is another try.
+-- A dead letter whose position matches no revision (its rows were never written) belongs to the last revision
+-- received by then. A later one is another attempt.
 set local search_path = anabranch, extensions, public;
 
 create or replace view revision_dead_letters as

@@ -1,5 +1,6 @@
--- What the log no longer keeps, so that who had not read it is told how much: one row a record, neighbours of long ago in one row together. First and last are
--- places in reading order; a batch is what one statement took. Operational.
+-- Expired ranges, so that a reader that had not read them can be told how much it missed: one row per record,
+-- older neighbors folded into one. First and last are in reading order; a batch is one deleting statement.
+-- Operational.
 set local search_path = anabranch, extensions, public;
 
 create table expired_ranges (
@@ -15,7 +16,8 @@ create table expired_ranges (
 );
 create index expired_ranges_by_position on expired_ranges (topic, xact, position);
 
--- The last batch. Whoever takes records holds this row until it commits, so that a reader that has seen a batch has seen those before it.
+-- The last batch. A transaction that deletes records locks this row until it commits, so a reader that has
+-- seen a batch has seen all earlier ones.
 create table expired_batches (
   one boolean primary key default true check (one),
   batch bigint not null default 0

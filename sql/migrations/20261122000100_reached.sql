@@ -1,4 +1,5 @@
--- Up to where consumer groups of Kafka have come, as these tables know it: a group that has acknowledged more has seen later ones.
+-- Offsets of Kafka consumer groups as these tables know them. A group that has committed more has read into
+-- newer tables: these were restored.
 set local search_path = anabranch, extensions, public;
 
 create table consumer_offsets (

@@ -1,2 +1,2 @@
--- Keys that were made after the backup which this keystore comes from: nobody has them any more.
+-- Keys created after the backup from which this keystore was restored; they are lost.
 alter table keystore.keys add column lost_at timestamptz;

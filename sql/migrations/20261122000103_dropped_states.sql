@@ -1,4 +1,5 @@
--- Blobs of token states that a dropped generation leaves in the store: they go beside everything else, unless another generation refers to them.
+-- Token state blobs of dropped generations, deleted in the background unless another generation refers to
+-- them.
 set local search_path = anabranch, extensions, public;
 
 create table dropped_states (

@@ -1,9 +1,9 @@
--- What a buried event said of its document: where it came no further than the door, nothing else tells of it.
+-- Document fields of a dead-lettered event, which are stored nowhere else if it failed at ingress.
 set local search_path = anabranch, extensions, public;
 
 alter table dead_letters add column said jsonb;
 
--- As before, with that.
+-- As before, with these fields.
 create or replace view ingress_failures as
 select distinct on (f.document_id) f.*
 from (

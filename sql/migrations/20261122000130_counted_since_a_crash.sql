@@ -1,5 +1,5 @@
--- A server whose backend was killed recovers without starting anew, and counts transactions that it had not written yet once more. It forgets its statistics then,
--- and tells since when it has them.
+-- A server that recovers from a killed backend keeps its start time, but assigns unwritten transaction ids
+-- again. It resets its statistics then, and reports when.
 set local search_path = anabranch, extensions, public;
 
 create or replace function xact_counter_epoch() returns text language sql stable

@@ -1,4 +1,5 @@
--- What was given up has failed for good: without its burial the revision would look as if it were on its way for ever.
+-- A discarded event has failed for good: without its dead letter the revision would appear to be in progress
+-- forever.
 set local search_path = anabranch, extensions, public;
 
 create or replace view revision_dead_letters as

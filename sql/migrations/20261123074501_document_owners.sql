@@ -1,4 +1,5 @@
--- By which source each document came. Not projected: ingress decides by it and writes it before the acceptance is in the log; a rebuild reads it from `accepted`.
+-- The source that owns each document. Not a projection: ingress decides by it and writes it before the
+-- acceptance is in the log; a rebuild restores it from `accepted`.
 set local search_path = anabranch, extensions, public;
 
 create table document_owners (

@@ -1,5 +1,5 @@
--- API keys: who may call, stored as hashes. Operational: no view of the log, so back the schema up with the tables.
--- A schema of its own, so that a role that may read documents cannot read it.
+-- API keys: who may call, stored as hashes. Operational, not a projection: back the schema up with the
+-- tables. A separate schema, so that a role that may read documents cannot read it.
 create schema credentials;
 revoke all on schema credentials from public;
 
@@ -16,7 +16,7 @@ create table credentials.api_keys (
   revoked_at timestamptz,
   rotated_at timestamptz,
   hash text not null,
-  -- The hash of the secret before the last rotation, for as long as it is still valid.
+  -- The hash of the secret before the last rotation, while it is still valid.
   previous_hash text,
   previous_until timestamptz
 );

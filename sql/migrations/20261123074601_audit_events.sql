@@ -1,4 +1,4 @@
--- Administrative acts, projected from topic `control`. They name what was done, never a secret or a text.
+-- Administrative actions, projected from topic `control`. They name the action, never a secret or a text.
 set local search_path = anabranch, extensions, public;
 
 create table audit_events (

@@ -1,16 +1,18 @@
--- Direct access for clients of Supabase: role `authenticated` (elsewhere `anabranch_reader`) may read the views of the log, of its own tenant, as far as its
--- names may read them. Owner and workers are not held by policies. Everything else of ours is granted to nobody.
+-- Direct access for Supabase clients: role `authenticated` (elsewhere `anabranch_reader`) may read
+-- projections of its own tenant, limited to its reader names. Policies do not apply to the owner and the
+-- workers. No other grants exist.
 set local search_path = anabranch, extensions, public;
 
--- Claims of the JSON Web Token as PostgREST hands them over. Without a tenant there is nothing to read.
+-- Claims of the JSON Web Token as PostgREST passes them. Without a tenant nothing is readable. nullif: after
+-- its first use in a session the setting is '' rather than null.
 create function jwt_claims() returns jsonb language sql stable
 as $$ select coalesce(nullif(current_setting('request.jwt.claims', true), ''), '{}')::jsonb $$;
 
 create function jwt_tenant() returns text language sql stable set search_path = anabranch
 as $$ select jwt_claims() -> 'app_metadata' ->> 'tenant_id' $$;
 
--- The names that the caller goes by, as the API makes them from the same claims. There are no claims that stand for all documents: who reads tables directly
--- is always limited to names.
+-- The caller's reader names, derived from the claims as in the API. No claim grants all documents: direct
+-- reads are always limited to names.
 create function jwt_readers() returns text[] language sql stable set search_path = anabranch
 as $$
   select array_remove(array['user:' || (jwt_claims() ->> 'sub')], null) || coalesce((
@@ -20,7 +22,8 @@ as $$
   ), '{}')
 $$;
 
--- As the owner, for whom policies do not hold: whether the caller may read a revision of a document. Null stands for the document as such.
+-- Runs as the owner, to whom policies do not apply: whether the caller may read a revision, or (null) the
+-- document.
 create function jwt_may_read(document uuid, of_revision bigint[]) returns bool language sql stable security definer
 set search_path = anabranch, extensions, public
 as $$
@@ -31,8 +34,8 @@ as $$
   )
 $$;
 
--- Row-level security of a table with a column `tenant`, and with `document_id` (and `ord`) where it has them. A table of a generation gets it when it is made:
--- policies of a partitioned table hold for those who read it by its own name, and not for those who name the partition.
+-- Enables row-level security on a table with column `tenant`, and `document_id` (and `ord`) if present. Each
+-- partition needs its own policies: those of the parent do not apply to a query that names the partition.
 create function secure_rows(name text) returns void language plpgsql set search_path = anabranch, extensions, public
 as $$
 declare
@@ -59,7 +62,7 @@ begin
   ] loop
     perform secure_rows(name);
   end loop;
-  -- Partitions that are there already.
+  -- Existing partitions.
   for name in
     select c.relname from pg_inherits i join pg_class c on c.oid = i.inhrelid join pg_class p on p.oid = i.inhparent
     where p.relnamespace = 'anabranch'::regnamespace and p.relrowsecurity
@@ -69,10 +72,11 @@ begin
 end
 $$;
 
--- Views read with the rights of the caller, not of their owner.
+-- The views check the caller's rights, not the owner's.
 alter view entities set (security_invoker = true);
 
--- Grants for the role that reads directly. Where that role cannot be made now, `anabranch doctor` says so and names this function.
+-- Grants for the role for direct reads. If the role cannot be created now, `anabranch doctor` names this
+-- function.
 create function grant_direct_access(reader text default 'anabranch_reader') returns void language plpgsql set search_path = anabranch, extensions, public
 as $$
 begin
@@ -85,7 +89,8 @@ end
 $$;
 revoke execute on function grant_direct_access(text) from public;
 
--- Who may read directly: on Supabase the role of signed-in users, elsewhere one of ours, where we may make one (`anabranch doctor` says if not).
+-- The role for direct reads: `authenticated` on Supabase, else our own if we may create it (`anabranch
+-- doctor` reports it).
 do $$
 declare
   reader text := case when exists (select from pg_roles where rolname = 'authenticated') then 'authenticated' else 'anabranch_reader' end;
