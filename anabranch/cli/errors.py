@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 CLI_REMEDIES = {
     "UNAUTHENTICATED": "Store an API key of that server with `anabranch login --server URL`, or set ANABRANCH_TOKEN: to a key, "
     "or to `token` in server.json of its data folder or in the ready file of `anabranch up`.",
@@ -13,20 +15,26 @@ CLI_REMEDIES = {
 }
 """Remedy by error code. Other codes keep the server's remedy, translated by `CLI_EQUIVALENTS`."""
 CLI_EQUIVALENTS = {
-    "GET /v1/documents lists documents, GET /v1/collections collections.": "`anabranch documents list` shows documents, with --json their collections too.",
-    "GET /v1/documents/{id}": "`anabranch documents show`",
+    "GET /v1/audit": "`anabranch audit`",
+    "GET /v1/dead-letters": "`anabranch dlq list`",
     "GET /v1/documents": "`anabranch documents list`",
-    "GET /v1/runs": "`anabranch runs list`",
-    "GET /v1/profiles": "`anabranch config profiles`",
-    "GET /v1/generations": "`anabranch generations list`",
-    "GET /v1/replays": "`anabranch replay list`",
-    "GET /v1/keys or `": "`",
+    "GET /v1/documents/{id}": "`anabranch documents show`",
     "GET /v1/erasures": "`anabranch erase receipts`",
     "GET /v1/events": "`anabranch watch`",
-    "`/v1/dead-letters`": "`anabranch dlq list`",
-    "Take `next` of the page before.": "Take the `--after` that the page before it named.",
+    "GET /v1/generations": "`anabranch generations list`",
+    "GET /v1/keys": "`anabranch keys list`",
+    "GET /v1/profiles": "`anabranch config profiles`",
+    "GET /v1/replays": "`anabranch replay list`",
+    "GET /v1/runs": "`anabranch runs list`",
 }
-"""Command by API call. Longer calls come first, since the first match is replaced."""
+"""Command by API call."""
+CLI_PHRASES = {
+    "GET /v1/documents lists documents, GET /v1/collections collections.": "`anabranch documents list` lists documents, with --json their collections too.",
+    " or `anabranch keys list`": "",
+    "Use the `next` value of the previous page.": "Use the `--after` value printed with the previous page.",
+}
+"""Translations of phrases that name more than an API call."""
+API_CALL = re.compile(r"`?((?:GET|POST) /v1/[\w/{}-]+)`?")
 DEFAULT_REMEDY = "Run the command with --help for its options."
 HTTP_MARKERS = ("GET /", "POST /", "/v1/", "/openapi.json")
 
@@ -34,6 +42,7 @@ HTTP_MARKERS = ("GET /", "POST /", "/v1/", "/openapi.json")
 def to_cli_remedy(code: str, remedy: str) -> str:
     if code in CLI_REMEDIES:
         return CLI_REMEDIES[code]
-    for call, command in CLI_EQUIVALENTS.items():
-        remedy = remedy.replace(call, command)
+    for phrase, translation in CLI_PHRASES.items():
+        remedy = remedy.replace(phrase, translation)
+    remedy = API_CALL.sub(lambda match: CLI_EQUIVALENTS.get(match[1], match[0]), remedy)
     return DEFAULT_REMEDY if any(marker in remedy for marker in HTTP_MARKERS) else remedy

@@ -79,7 +79,9 @@ def test_http_remedies_are_replaced_on_command_line(code: str) -> None:
         ),
         ("It may still be on its way: GET /v1/documents/{id} says.", "It may still be on its way: `anabranch documents show` says."),
         ("The topics are raw, accepted.", "The topics are raw, accepted."),
-        ("Take `next` of the page before.", "Take the `--after` that the page before it named."),
+        ("Use the `next` value of the previous page.", "Use the `--after` value printed with the previous page."),
+        ("List the tenant's keys with GET /v1/keys or `anabranch keys list`.", "List the tenant's keys with `anabranch keys list`."),
+        ("Wait. `GET /v1/dead-letters` lists documents.", "Wait. `anabranch dlq list` lists documents."),
     ],
 )
 def test_api_call_in_remedy_becomes_cli_command(told: str, here: str) -> None:
