@@ -91,7 +91,7 @@ def summarize_load(generator: LoadGenerator) -> dict[str, Any]:
     return {
         "questions": sum(generator.answers.values()),
         "answers": dict(generator.answers),
-        "held_back": generator.n_skipped,
+        "skipped": generator.n_skipped,
         "p50_ms": float(np.percentile(generator.latencies_ms, 50)),
         "p95_ms": float(np.percentile(generator.latencies_ms, 95)),
     }
@@ -134,7 +134,7 @@ async def measure_drop(bench: BenchmarkPipeline, client: httpx2.AsyncClient, que
     return {
         "answered_s": answer_timer.seconds,
         "rows_left": rows,
-        "said": response_body,
+        "response": response_body,
         "reader_read": n_read,
         "tables_gone_after_reader_s": drop_timer.seconds,
         **summarize_load(generator),

@@ -34,7 +34,7 @@ OUTCOME_EVENTS = {
 """Outcome events that each constructor in `processors/outcomes.py` emits."""
 EXTERNAL_READERS = {"outcomes": "producers"}
 ORDERING_POLICIES = {
-    "door": "once for each `ce_id`",
+    "once_per_id": "once for each `ce_id`",
     "latest": "if later than the document's latest",
     "visible": "unless older than what is visible or withdrawn",
     "always": "always",

@@ -42,12 +42,12 @@ FindNeighbors = Callable[[Grid, int, int], Iterator[str]]
 
 
 def _neighbor_at(rows: int, columns: int) -> FindNeighbors:
-    def one(grid: Grid, row: int, column: int) -> Iterator[str]:
+    def find(grid: Grid, row: int, column: int) -> Iterator[str]:
         row, column = row + rows, column + columns
         if 0 <= row < len(grid) and 0 <= column < len(grid[row]):
             yield grid[row][column]
 
-    return one
+    return find
 
 
 def _cells_above(grid: Grid, row: int, column: int) -> Iterator[str]:
@@ -73,12 +73,9 @@ def has_cell(markdown: str, check: Mapping[str, object]) -> bool:
     expected_cell = normalize_cell(str(check["cell"]))
     expected_neighbors = {side: normalize_cell(str(check[side])) for side in NEIGHBORS if check.get(side)}
     return any(
-        normalize_cell(cell) == expected_cell and all(_contains_cell(NEIGHBORS[side](grid, row, column), key) for side, key in expected_neighbors.items())
+        normalize_cell(cell) == expected_cell
+        and all(key in map(normalize_cell, NEIGHBORS[side](grid, row, column)) for side, key in expected_neighbors.items())
         for grid in parse_tables(markdown)
         for row, cells in enumerate(grid)
         for column, cell in enumerate(cells)
     )
-
-
-def _contains_cell(texts: Iterator[str], key: str) -> bool:
-    return any(normalize_cell(text) == key for text in texts)

@@ -55,16 +55,14 @@ def project(event: Event[Decision | ErasureData | AuditRecorded]) -> Iterable[Ro
             yield KeysDestroyedRow(tenant, tuple(keys))
         case ErasureCompleted() as receipt:
             yield ErasureReceiptRow(
-                *(
-                    receipt.receipt_id,
-                    receipt.documents,
-                    receipt.removed,
-                    receipt.events,
-                    receipt.method,
-                    tuple(receipt.remains),
-                    receipt.raw_until,
-                    receipt.completed_at,
-                )
+                receipt_id=receipt.receipt_id,
+                documents=receipt.documents,
+                removed=receipt.removed,
+                events=receipt.events,
+                method=receipt.method,
+                remains=tuple(receipt.remains),
+                raw_until=receipt.raw_until,
+                completed_at=receipt.completed_at,
             )
         case AuditRecorded() as audit:
             yield AuditRow(audit.audit_id, audit.tenant, audit.at, audit.who, audit.role, audit.what, audit.subject, audit.request_id, audit.outcome)

@@ -124,11 +124,12 @@ def make_embedding_key(tenant: str, document_id: UUID, child: ChildChunk, engine
 async def _embed_chunks(chunks: Sequence[tuple[DocumentChunked, ChildChunk]], ports: StagePorts) -> list[_CachedEmbedding]:
     texts = [build_embedding_text(child) for _, child in chunks]
 
-    async def ask(positions: list[int]) -> list[bytes]:
-        return [_CachedEmbedding.from_embedding(embedding).to_bytes() for embedding in await ports.embedder.embed([texts[position] for position in positions])]
+    async def embed(positions: list[int]) -> list[bytes]:
+        embeddings = await ports.embedder.embed([texts[position] for position in positions])
+        return [_CachedEmbedding.from_embedding(embedding).to_bytes() for embedding in embeddings]
 
     keys = [make_embedding_key(data.tenant, data.document_id, child, ports.embedder.fingerprint) for data, child in chunks]
-    return [_CachedEmbedding.from_bytes(cached_bytes) for cached_bytes in await memoize(ports.memo, keys, ask)]
+    return [_CachedEmbedding.from_bytes(cached_bytes) for cached_bytes in await memoize(ports.memo, keys, embed)]
 
 
 async def _build_embedded_event(data: DocumentChunked, embeddings: dict[UUID, _CachedEmbedding], ports: StagePorts) -> ChunksEmbedded:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from schemas.events import ErasureRequested, Event
+from schemas.events import ErasureRequested
 from schemas.ports.stage_ports import StagePorts
 from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import CONTROL
@@ -12,12 +12,13 @@ from streams.topics import CONTROL
 
 async def react(pending_events: Sequence[PendingEvent], ports: StagePorts) -> list[Emission]:
     """Erase the subject of each request. Other decisions are ignored."""
-    return [await _erase_subject(pending_event.event, ports) for pending_event in pending_events if isinstance(pending_event.event.data, ErasureRequested)]
-
-
-async def _erase_subject(event: Event[ErasureRequested], ports: StagePorts) -> Emission:
-    assert ports.eraser is not None, "stage `erase` requires an eraser"
-    return Emission(event, await ports.eraser.erase(event.data), id_parts=("erasure", str(event.data.receipt_id)))
+    emissions = []
+    for event in (pending_event.event for pending_event in pending_events):
+        if isinstance(event.data, ErasureRequested):
+            assert ports.eraser is not None, "stage `erase` requires an eraser"
+            receipt = await ports.eraser.erase(event.data)
+            emissions.append(Emission(event, receipt, id_parts=("erasure", str(event.data.receipt_id))))
+    return emissions
 
 
 STAGE = Stage("erase", CONTROL, 1, ordering_policy="always", react=react, deadline_s=24 * 3600, fails_document=False, serves_all_generations=True)

@@ -100,14 +100,14 @@ async def _extract_entities(
     """Extract the entities of one part, and add new results to `cached_results`."""
     data, semaphore = event.data, asyncio.Semaphore(MAX_PARALLEL_PASSAGES)
 
-    async def ask(positions: list[int]) -> list[bytes]:
-        return await asyncio.gather(*(one(inputs[position].parent) for position in positions))
+    async def extract_all(positions: list[int]) -> list[bytes]:
+        return await asyncio.gather(*(extract(inputs[position].parent) for position in positions))
 
-    async def one(parent: ParentChunk) -> bytes:
+    async def extract(parent: ParentChunk) -> bytes:
         async with semaphore:
             return (await ports.extractor.extract([parent], data.language)).model_dump_json().encode()
 
-    results = await memoize(ports.memo, keys, ask, cached_results)
+    results = await memoize(ports.memo, keys, extract_all, cached_results)
     cached_results |= zip(keys, results, strict=True)
     extractions = [Extraction.model_validate_json(result) for result in results]
     entities = unify_types([extraction_input.to_document_offsets(result) for extraction_input, result in zip(inputs, extractions, strict=True)])

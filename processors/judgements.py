@@ -13,17 +13,15 @@ from streams.topics import FEEDBACK
 def project(event: Event[FeedbackGiven]) -> Iterable[Row]:
     feedback = event.data
     yield FeedbackRow(
-        *(
-            feedback.feedback_id,
-            feedback.tenant,
-            feedback.given_at,
-            feedback.run_id,
-            feedback.query,
-            feedback.useful,
-            tuple(feedback.judgements),
-            feedback.corrected_answer,
-            feedback.note,
-        )
+        feedback_id=feedback.feedback_id,
+        tenant=feedback.tenant,
+        given_at=feedback.given_at,
+        run_id=feedback.run_id,
+        query=feedback.query,
+        useful=feedback.useful,
+        judgements=tuple(feedback.judgements),
+        corrected_answer=feedback.corrected_answer,
+        note=feedback.note,
     )
 
 

@@ -8,11 +8,12 @@ from uuid import UUID
 
 import structlog
 
-from schemas.errors import EngineUnavailable, InvalidRequest, LimitExceeded, MalformedEvent, NotFound, TransientError, UnreadableDocument
+from processors.content_checks import check_size, check_storage_key, missing_blob_error
+from schemas.errors import EngineUnavailable, LimitExceeded, MalformedEvent, NotFound, TransientError
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn, Event
 from schemas.ids import sha256_hex, sha256_of_file
 from schemas.ports.stage_ports import StagePorts, make_blob_key
-from schemas.staging import api_staging_prefix, fetch_staging_prefix, upload_staging_prefix
+from schemas.staging import fetch_staging_prefix, upload_staging_prefix
 from schemas.values import BlobRef
 from streams.memoize import build_memo_key, memoize
 
@@ -26,7 +27,7 @@ async def pin_bytes(event: Event[IngressData], data: DocumentReceived, ports: St
     Raises PermanentError if the content is not admitted.
     """
     incoming, filename = await _store_incoming(event, data, ports)
-    _check_size(incoming.size, ports)
+    check_size(incoming.size, ports.limits.max_bytes)
     blob = await _copy_to_pinned(incoming, _make_pinned_key(event, data, incoming.sha256), ports)
     await _delete_staged(incoming.key, event, data.tenant, ports)
     return blob, filename
@@ -50,12 +51,10 @@ async def _store_incoming(event: Event[IngressData], data: DocumentReceived, por
         return await _find_upload(event, content.storage_key, data, ports), data.filename
     if content.url is not None:
         return await _fetch_url(event, content.url, data, ports)
-    return await _put_inline(event, data, _decode_inline(content, ports), ports), data.filename
-
-
-async def _put_inline(event: Event[IngressData], data: DocumentReceived, payload: bytes, ports: StagePorts) -> BlobRef:
-    _check_size(len(payload), ports)
-    return await ports.blobs.put(_make_pinned_key(event, data, sha256_hex(payload)), payload)
+    payload = _decode_inline(content, ports)
+    check_size(len(payload), ports.limits.max_bytes)
+    # Inline bytes need no staging: their hash, and so the pinned key, is known before they are stored.
+    return await ports.blobs.put(_make_pinned_key(event, data, sha256_hex(payload)), payload), data.filename
 
 
 def _make_pinned_key(event: Event[IngressData], data: DocumentReceived, sha256: str) -> str:
@@ -90,41 +89,23 @@ async def _find_upload(event: Event[IngressData], key: str, data: DocumentReceiv
         return await _inspect_blob(_make_pinned_key(event, data, key.rpartition("/")[2]), ports)
 
 
-def check_storage_key(key: str, tenant: str, event_id: UUID | None = None) -> None:
-    """Raise InvalidRequest with code FORBIDDEN_KEY unless the event may read this key.
-
-    Keys outside the tenant's uploads and keys staged for another event are forbidden.
-    """
-    folder = f"uploads/{tenant}/"
-    if not key.startswith(folder) or ".." in key.split("/"):
-        raise InvalidRequest(f"storage_key {key!r} is not under {folder}.", code="FORBIDDEN_KEY", remedy=f"Upload the file under {folder}.")
-    is_own = event_id is not None and key.startswith(upload_staging_prefix(tenant, event_id))
-    if key.startswith(api_staging_prefix(tenant)) and not is_own:
-        # Staged uploads are deleted once their own event is ingested.
-        raise InvalidRequest(
-            f"storage_key {key!r} belongs to another upload through the API.",
-            code="FORBIDDEN_KEY",
-            remedy=f"Upload the file elsewhere under {folder}.",
-        )
-
-
 async def _inspect_blob(key: str, ports: StagePorts) -> BlobRef:
     size = await ports.blobs.get_size(key)
     if size is None:
-        raise _missing_blob_error(key)
-    _check_size(size, ports)
+        raise missing_blob_error(key)
+    check_size(size, ports.limits.max_bytes)
     try:
         async with ports.blobs.open_local(key) as path:
             digest = await asyncio.to_thread(sha256_of_file, path)
     except FileNotFoundError as error:
-        raise _missing_blob_error(key) from error
+        raise missing_blob_error(key) from error
     return BlobRef(key=key, sha256=digest, size=size)
 
 
 async def _fetch_url(event: Event[IngressData], url: str, data: DocumentReceived, ports: StagePorts) -> tuple[BlobRef, str | None]:
     """Download the URL once per event; a retry gets the bytes of the first download."""
 
-    async def ask(_: list[int]) -> list[bytes]:
+    async def fetch(_: list[int]) -> list[bytes]:
         try:
             fetched_file = await ports.fetcher.fetch(url, fetch_staging_prefix(data.tenant, event.id))
         except EngineUnavailable as error:
@@ -133,28 +114,9 @@ async def _fetch_url(event: Event[IngressData], url: str, data: DocumentReceived
         return [b"\n".join([fetched_file.blob.model_dump_json().encode(), (fetched_file.filename or "").encode()])]
 
     key = build_memo_key(data.tenant, event.id, "fetch", f"{event.id} {url}".encode())
-    cached_result = (await memoize(ports.memo, [key], ask))[0]
+    cached_result = (await memoize(ports.memo, [key], fetch))[0]
     blob, _, name = cached_result.partition(b"\n")
     return BlobRef.model_validate_json(blob), data.filename or name.decode() or None
-
-
-def _missing_blob_error(key: str) -> NotFound:
-    return NotFound(f"No blob has storage_key {key!r}.", code="NO_SUCH_BLOB", remedy="Upload the file before sending the event.")
-
-
-def _check_size(size: int, ports: StagePorts) -> None:
-    if size == 0:
-        raise UnreadableDocument(
-            "The document has 0 bytes.",
-            code="EMPTY_DOCUMENT",
-            remedy="Send the file's content. To remove a document, send document.withdrawn.v1.",
-        )
-    if size > ports.limits.max_bytes:
-        raise LimitExceeded(
-            f"The document of {size} bytes exceeds the limit of {ports.limits.max_bytes}.",
-            code="TOO_LARGE",
-            remedy="Split the document, or raise ANABRANCH_INGEST__MAX_BYTES.",
-        )
 
 
 async def _copy_to_pinned(incoming: BlobRef, key: str, ports: StagePorts) -> BlobRef:

@@ -14,12 +14,13 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from processors.admission import check_owner, check_producer, take_ownership
+from processors.content_checks import check_url_credentials
 from processors.pinning import IngressData, get_numbering_source, pin_bytes, require_document_id
-from schemas.errors import CredentialsInUrl, MalformedEvent, NotFound, TransientError
+from schemas.errors import MalformedEvent, NotFound, TransientError
 from schemas.events import AmendmentAccepted, DocumentAccepted, DocumentAmended, DocumentReceived, DocumentRemoved, DocumentWithdrawn, Event
 from schemas.ports.engines import LocalFile, ParsePlan
 from schemas.ports.stage_ports import LatestRevision, StagePorts
-from schemas.urls import has_user_info, redact_urls
+from schemas.urls import redact_urls
 from schemas.values import MAX_NAME_BYTES, Amendment, BlobRef, DocumentFields, Origin
 from streams.stage import Emission, PendingEvent, Stage
 from streams.topics import RAW
@@ -50,9 +51,8 @@ def _check_external_id(event: Event[IngressData]) -> None:
 
 
 async def _accept_document(event: Event[IngressData], data: DocumentReceived, ports: StagePorts) -> DocumentAccepted:
-    for name, url in (("content.url", data.content.url), ("source_uri", data.source_uri)):
-        if url is not None and has_user_info(url):
-            raise CredentialsInUrl(f"{name} contains a user name or password.")
+    check_url_credentials("content.url", data.content.url)
+    check_url_credentials("source_uri", data.source_uri)
     if (document_id := data.resolve_document_id(get_numbering_source(event))) is not None:
         await check_owner(event, document_id, ports)
     blob, filename = await pin_bytes(event, data, ports)
@@ -150,15 +150,13 @@ def _get_received_at(event: Event[IngressData]) -> datetime:
     return event.appended_at or datetime.fromtimestamp(0, UTC)
 
 
-def _guess_text_type(data: DocumentReceived, filename: str | None) -> str | None:
-    """Return Markdown as the type of inline text without a file name."""
-    return "text/markdown" if data.content.text is not None and filename is None else None
-
-
 async def _plan_parsing(blob: BlobRef, data: DocumentReceived, filename: str | None, ports: StagePorts) -> ParsePlan:
     """Inspect the bytes, to enforce type, page and archive limits before the document costs more."""
+    # Inline text without a file name is Markdown.
+    text_type = "text/markdown" if data.content.text is not None and filename is None else None
     async with ports.blobs.open_local(blob.key) as path:
-        return await ports.parser.plan(LocalFile(path, filename, data.media_type or _guess_text_type(data, filename), blob.size, data.title, data.language))
+        file = LocalFile(path, filename, data.media_type or text_type, blob.size, data.title, data.language)
+        return await ports.parser.plan(file)
 
 
 def get_host(event: Event[IngressData]) -> str | None:
@@ -170,4 +168,4 @@ def get_host(event: Event[IngressData]) -> str | None:
         return None  # an invalid URL is rejected without a request
 
 
-STAGE = Stage("receive", RAW, VERSION, ordering_policy="door", react=react, batch_size=1, serves_all_generations=True, resolve_host=get_host)
+STAGE = Stage("receive", RAW, VERSION, ordering_policy="once_per_id", react=react, batch_size=1, serves_all_generations=True, resolve_host=get_host)

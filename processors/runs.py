@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 from schemas.events import Event, QueryAnswered, QueryReceived
 from schemas.rows import Row, RunRow
@@ -27,12 +26,8 @@ def project(event: Event[QueryReceived | QueryAnswered]) -> Iterable[Row]:
                 answer.answered_at,
                 answer.candidates,
                 answer.numbers,
-                _dump_run_record(answer),
+                answer.basis.model_dump(mode="json") if answer.basis else None,
             )
-
-
-def _dump_run_record(answer: QueryAnswered) -> dict[str, Any] | None:
-    return answer.basis.model_dump(mode="json") if answer.basis else None
 
 
 STAGE = Stage("runs", QUERIES, 1, ordering_policy="always", project=project, fails_document=False, serves_all_generations=True)

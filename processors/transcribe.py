@@ -158,11 +158,11 @@ def make_part_key(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part
 async def _parse_part(data: DocumentAccepted, file: LocalFile, plan: ParsePlan, part: str, ports: StagePorts) -> bytes:
     """Parse one part through the cache, so that a long scan resumes here after a rebalance."""
 
-    async def ask(_: list[int]) -> list[bytes]:
+    async def parse(_: list[int]) -> list[bytes]:
         return [await ports.parser.parse(file, plan, part)]
 
     key = make_part_key(data, file, plan, part, ports.parser.fingerprint)
-    return (await memoize(ports.memo, [key], ask))[0]
+    return (await memoize(ports.memo, [key], parse))[0]
 
 
 def _collect_notices(transcript: Transcript) -> list[Notice]:

@@ -9,36 +9,38 @@ from pydantic import BaseModel, Field
 
 
 class LogEntry(BaseModel):
-    """A fact in the log, without its payload; `data` is there for outcomes, dead letters and decisions. `cursor` is the place behind it."""
+    """An event in the log, without its payload."""
 
-    cursor: str
+    cursor: str = Field(description="Cursor after this event.")
     topic: str
     partition: int
     offset: int
-    key: str | None = Field(None, description="of the record: the document behind the door, the run of a question, before the door the producer's own")
-    type: str | None = Field(description="CloudEvents type, where it could be read")
-    id: str | None
-    source: str | None
-    time: str | None
-    appended_at: str
+    key: str | None = Field(None, description="Key of the record: the document id, or the run id of a question. On `raw`, the producer's own key.")
+    type: str | None = Field(description="CloudEvents type, if it could be read.")
+    id: str | None = Field(description="The ce_id of the event.")
+    source: str | None = Field(description="The ce_source of the event.")
+    time: str | None = Field(description="When the producer emitted the event.")
+    appended_at: str = Field(description="When the log stored the event, by the log's clock.")
     tenant: str | None
     document_id: UUID | None
-    cause: str | None
-    how: str | None
-    bytes: int
-    data: dict[str, Any] | None = None
+    cause: str | None = Field(description="Id of the event that caused this one.")
+    how: str | None = Field(description="Pipeline fingerprint of the event.")
+    bytes: int = Field(description="Size of the record in bytes.")
+    data: dict[str, Any] | None = Field(None, description="Payload of outcomes, dead letters and control events; null for other events.")
 
 
 class LogPage(BaseModel):
-    items: list[LogEntry]
-    next: str = Field(description="the place behind the last one that was looked at")
-    end: bool = Field(description="nothing follows at the moment")
-    missed: int = Field(description="events behind `after` that the log no longer keeps; told once, to whoever goes on from `next`")
-    at_least: bool = Field(False, description="`missed` is a lower bound: how many exactly is no longer known")
+    """A page of events."""
+
+    items: list[LogEntry] = Field(description="Events in the order of reading.")
+    next: str = Field(description="Cursor for the next page.")
+    end: bool = Field(description="Whether the end of the log was reached.")
+    missed: int = Field(description="Events after `after` that have expired. Reported once: a request from `next` does not report them again.")
+    at_least: bool = Field(False, description="Whether `missed` is a lower bound.")
 
 
 class FeedMessage(BaseModel):
-    """One message of a stream. `cursor` is null where a message stands at no place of its own."""
+    """One message of a stream. `cursor` is None for messages without a position."""
 
     event: str
     data: dict[str, Any]

@@ -1,4 +1,4 @@
-"""Request and response of a document ingestion."""
+"""Request and response of the ingestion of a document."""
 
 from __future__ import annotations
 
@@ -12,33 +12,33 @@ from schemas.values import DocumentFields, ExternalId, Notice
 
 
 class IngestRequest(DocumentFields):
-    """One document: exactly one of `url`, `text` and `storage_key`, or a file beside these fields in multipart form."""
+    """A document to ingest: exactly one of `url`, `text` and `storage_key`, or a file in a multipart form."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    url: str | None = Field(None, max_length=8192, description="fetched once, from public addresses only")
-    text: str | None = Field(None, description="plain text or Markdown")
-    language: Language | None = None
-    storage_key: str | None = Field(None, max_length=1024, description="under uploads/<tenant>/ in the blob store")
-    external_id: ExternalId | None = None
-    force: bool = Field(False, description="process again even if nothing changed")
+    url: str | None = Field(None, max_length=8192, description="Public URL to download once.")
+    text: str | None = Field(None, description="Plain text or Markdown.")
+    language: Language | None = Field(None, description="Language as a BCP 47 tag. Detected if omitted.")
+    storage_key: str | None = Field(None, max_length=1024, description="Key of an uploaded file in the blob store, under `uploads/<tenant>/`.")
+    external_id: ExternalId | None = Field(None, description="Your id of the document. Requests with the same id are revisions of one document.")
+    force: bool = Field(False, description="Process the document even if it has not changed.")
 
 
 class IngestReceipt(BaseModel):
-    """Returned once the event is durable in the log."""
+    """The document was accepted and its event is durable in the log."""
 
     status: str = "accepted"
     document_id: UUID
-    ingestion_job_id: UUID
+    ingestion_job_id: UUID = Field(description="Id to query the status with.")
     external_id: str | None
-    content_sha256: str | None = Field(description="null for a URL: it is fetched later, at the door")
-    duplicate: bool = Field(description="the document has these bytes, collection, tags and metadata already: nothing is done again")
-    warnings: list[Notice] = []
+    content_sha256: str | None = Field(description="Hash of the bytes. Null for a URL, which is downloaded later.")
+    duplicate: bool = Field(description=("Whether the document already has these bytes, collection, tags and metadata, so that nothing is processed again."))
+    warnings: list[Notice] = Field([], description="Remarks about the request.")
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedEvent:
-    """Identity of the event that a request becomes. With an Idempotency-Key as its id, the event may already be in the log."""
+    """Identity of the event for a request. With an Idempotency-Key as its id, it may be in the log already."""
 
     event_id: str
     has_idempotency_key: bool

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class DependencyStatus:
-    """One line of `/readyz`."""
+    """Status of one dependency in `/readyz`."""
 
     name: str
     ok: bool

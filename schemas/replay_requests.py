@@ -1,4 +1,4 @@
-"""What is asked of dead letters and replays."""
+"""Requests to redrive or discard dead letters and to replay events."""
 
 from __future__ import annotations
 
@@ -12,53 +12,58 @@ from schemas.timestamps import Timestamp
 
 MAX_SELECTED_IDS = 10_000
 EventsPerSecond = Annotated[float, Field(ge=MIN_EVENTS_PER_S, le=MAX_EVENTS_PER_S)]
-"""Events."""
 
 
 class DeadLetterSelection(BaseModel):
-    """Open dead letters: by id, document, stage or code; all that are open where `all` says so."""
+    """Selects open dead letters that match all given criteria."""
 
     model_config = ConfigDict(extra="forbid")
 
-    event_ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_SELECTED_IDS)
-    document_id: UUID | None = Field(None, description="what failed of this document, at the door too")
-    stage: str | None = Field(None, max_length=64)
-    code: str | None = Field(None, max_length=100)
-    all: bool = False
-    dry_run: bool = False
+    event_ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_SELECTED_IDS, description="Ids of the events.")
+    document_id: UUID | None = Field(None, description="Dead letters of this document, including those at ingress.")
+    stage: str | None = Field(None, max_length=64, description="Dead letters of this stage.")
+    code: str | None = Field(None, max_length=100, description="Dead letters with this error code.")
+    all: bool = Field(False, description="Select all open dead letters.")
+    dry_run: bool = Field(False, description="Report what would happen without doing it.")
 
     @model_validator(mode="after")
     def _require_criterion(self) -> DeadLetterSelection:
         if not (self.event_ids or self.document_id or self.stage or self.code or self.all):
-            raise ValueError("say which: event_ids, document_id, stage, code, or all")
+            raise ValueError("set at least one of event_ids, document_id, stage, code and all")
         return self
 
 
 class RedriveRequest(DeadLetterSelection):
-    per_second: EventsPerSecond | None = Field(None, description="events a second at most")
+    """Process dead letters again."""
+
+    per_second: EventsPerSecond | None = Field(None, description="Maximum events per second.")
 
 
 class DiscardRequest(DeadLetterSelection):
-    reason: str = Field(min_length=1, max_length=1000)
+    """Close dead letters without processing them."""
+
+    reason: str = Field(min_length=1, max_length=1000, description="Why the dead letters are discarded.")
 
 
 class OffsetRange(BaseModel):
+    """Offsets of one partition."""
+
     partition: int = Field(ge=0)
-    start: int | None = Field(None, ge=0, lt=2**63)
-    end: int | None = Field(None, ge=0, lt=2**63, description="the offset after the last")
+    start: int | None = Field(None, ge=0, lt=2**63, description="First offset. Defaults to the beginning.")
+    end: int | None = Field(None, ge=0, lt=2**63, description="Offset after the last one. Defaults to the end.")
 
 
 class ReplayRequest(BaseModel):
-    """Events of the topic that a stage reads, read by it once more. What is not given leaves everything in."""
+    """Process the events of a stage's topic again. Omitted criteria match all events."""
 
     model_config = ConfigDict(extra="forbid")
 
-    stage: str
-    generation: str | None = Field(None, description="the live one where nothing is said")
-    since: Timestamp | None = Field(None, description="appended then or later, by the log's clock; UTC where no zone is given")
-    until: Timestamp | None = Field(None, description="appended before")
-    offsets: list[OffsetRange] = Field([], description="partitions; others are left out where some are given")
-    document_ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_SELECTED_IDS)
-    collection: str | None = None
-    per_second: EventsPerSecond | None = Field(None, description="events a second at most")
-    dry_run: bool = False
+    stage: str = Field(description="Stage that processes the events.")
+    generation: str | None = Field(None, description="Generation of the stage. Defaults to the live one.")
+    since: Timestamp | None = Field(None, description="Events appended at or after this time, by the log's clock. UTC if no time zone is given.")
+    until: Timestamp | None = Field(None, description="Events appended before this time.")
+    offsets: list[OffsetRange] = Field([], description="Offset ranges. Partitions without a range are skipped.")
+    document_ids: list[UUID] | None = Field(None, min_length=1, max_length=MAX_SELECTED_IDS, description="Events of these documents.")
+    collection: str | None = Field(None, description="Events of documents in this collection.")
+    per_second: EventsPerSecond | None = Field(None, description="Maximum events per second.")
+    dry_run: bool = Field(False, description="Report what would happen without doing it.")

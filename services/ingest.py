@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 from uuid import UUID
 
 from engines.disk import DiskReserve
-from processors.pinning import check_storage_key
+from processors.content_checks import check_size, check_storage_key, check_url_credentials, missing_blob_error
 from schemas.amendments import normalize_readers
-from schemas.errors import CredentialsInUrl, Forbidden, ForbiddenAddress, InvalidRequest, LimitExceeded, LogUnavailable, NotFound, UnreadableDocument
+from schemas.errors import Forbidden, ForbiddenAddress, InvalidRequest, LogUnavailable, NotFound
 from schemas.events import Content, DocumentAmended, DocumentReceived, DocumentWithdrawn
 from schemas.ids import make_document_id, make_received_id, sha256_hex, sha256_of_file
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
@@ -23,7 +23,6 @@ from schemas.ports.log import EventLog
 from schemas.ports.search import DocumentCatalog
 from schemas.principals import Principal
 from schemas.staging import upload_staging_prefix
-from schemas.urls import has_user_info
 from schemas.values import Amendment, BlobRef, DocumentFields, Notice
 from streams.codec import Codec
 from streams.submission import API_SOURCE, build_raw_record
@@ -161,9 +160,8 @@ class IngestService:
     async def _resolve_content(self, tenant: str, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> tuple[Content, str | None]:
         """Return the content and its SHA-256 (None for a URL). Inline text is stored later."""
         given_fields = [name for name in ("url", "text", "storage_key") if getattr(request, name) is not None]
-        for name, url in (("url", request.url), ("source_uri", request.source_uri)):
-            if url is not None and has_user_info(url):
-                raise CredentialsInUrl(f"{name} contains a user name or password.")
+        check_url_credentials("url", request.url)
+        check_url_credentials("source_uri", request.source_uri)
         if len(given_fields) + (upload is not None) != 1:
             names = ", ".join(given_fields + (["file"] if upload else [])) or "nothing"
             raise InvalidRequest(f"A request needs exactly one of file, url, text and storage_key; got {names}.", remedy="Send one of them.")
@@ -171,27 +169,21 @@ class IngestService:
             return Content(url=_validate_url(request.url)), None
         if request.storage_key is not None:
             return Content(storage_key=request.storage_key), await self._hash_stored_blob(tenant, request.storage_key)
-        if not (upload.size if upload else request.text):
-            raise UnreadableDocument("The document has 0 bytes.", code="EMPTY_DOCUMENT", remedy="Send the content. To remove a document, withdraw it.")
         if upload:
+            check_size(upload.size, self.max_bytes)
             return Content(storage_key=upload.key), upload.sha256
         payload = (request.text or "").encode()
-        self._check_size(len(payload))
+        check_size(len(payload), self.max_bytes)
         return Content(storage_key=_build_staged_prefix(tenant, event) + sha256_hex(payload)), sha256_hex(payload)
 
     async def _hash_stored_blob(self, tenant: str, key: str) -> str:
         check_storage_key(key, tenant)
         size = await self.blobs.get_size(key)
         if size is None:
-            raise NotFound(f"No blob at storage_key {key!r}.", code="NO_SUCH_BLOB", remedy="Upload the file first.")
-        self._check_size(size)
+            raise missing_blob_error(key)
+        check_size(size, self.max_bytes)
         async with self.blobs.open_local(key) as path:
             return await asyncio.to_thread(sha256_of_file, path)
-
-    def _check_size(self, size: int) -> None:
-        if size > self.max_bytes:
-            remedy = "Split the document, or raise ANABRANCH_INGEST__MAX_BYTES."
-            raise LimitExceeded(f"The document has {size} bytes; the limit is {self.max_bytes}.", code="TOO_LARGE", remedy=remedy)
 
     async def _check_write_access(self, caller: Principal, document: UUID, external_id: str | None) -> None:
         """Raise InvalidRequest if the external id belongs to a document that the caller may not read."""

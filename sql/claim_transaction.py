@@ -154,7 +154,7 @@ async def _attach_revived(connection: Connection, generation: str, stage: str, r
 
 
 def _to_result(ordering: OrderingPolicy, event: ProjectedEvent, entry: InboxEntry) -> ClaimResult:
-    return _resolve_ingress_claim(event, entry) if ordering == "door" else entry.result
+    return _resolve_ingress_claim(event, entry) if ordering == "once_per_id" else entry.result
 
 
 def _resolve_ingress_claim(event: ProjectedEvent, entry: InboxEntry) -> ClaimResult:

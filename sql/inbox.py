@@ -99,7 +99,7 @@ def _to_values(ordering: OrderingPolicy, verdict: Verdict) -> tuple[Any, ...]:
         position.partition,
         position.offset,
         verdict.claim.value,
-        event.payload_sha256 if ordering == "door" else None,
+        event.payload_sha256 if ordering == "once_per_id" else None,
         verdict.is_unchanged,
         event.data.document_id if has_document else None,
         format_array(event.data.order) if has_document else None,

@@ -87,7 +87,7 @@ class PgLedger:
                 async with self._pool.acquire() as connection:
                     await add_stubs(connection, events)
             except ClaimCollision:
-                generation = SHARED_GENERATION if ordering in ("door", "always") else self.generation.name
+                generation = SHARED_GENERATION if ordering in ("once_per_id", "always") else self.generation.name
                 known_entries = await fetch_inbox_entries(self._pool, generation, stage, [event.event.id for event in events])
             except (asyncpg.CheckViolationError, asyncpg.UndefinedTableError) as error:
                 # The partition is gone: this worker has not read the drop of its generation yet.
@@ -108,7 +108,7 @@ class PgLedger:
         self, stage: str, ordering: OrderingPolicy, events: Sequence[ProjectedEvent], known_entries: InboxEntries, write_rows: RowWriter
     ) -> list[ClaimResult]:
         async with self._pool.acquire() as connection, connection.transaction():
-            if ordering in ("door", "always"):
+            if ordering in ("once_per_id", "always"):
                 return await claim_shared(connection, stage, ordering, events, known_entries)
             return await claim_documents(connection, self.generation, stage, ordering, events, known_entries, write_rows)
 

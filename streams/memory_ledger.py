@@ -71,9 +71,9 @@ class MemoryLedger:
         event = projected.event
         entry = self.inbox.get((stage, event.id))
         if entry is not None:
-            if ordering_policy == "door" and entry.payload_sha256 != event.payload_sha256:
+            if ordering_policy == "once_per_id" and entry.payload_sha256 != event.payload_sha256:
                 return ClaimResult(ClaimStatus.DUPLICATE)
-            if ordering_policy == "door" and is_repeat(event.position, entry.position):
+            if ordering_policy == "once_per_id" and is_repeat(event.position, entry.position):
                 return ClaimResult(ClaimStatus.DONE)
             if entry.has_reacted:
                 return replace(entry.claim_result, status=ClaimStatus.DONE, revived_revision=None)
@@ -85,7 +85,7 @@ class MemoryLedger:
         return claim_result
 
     def _apply_ordering_policy(self, ordering_policy: OrderingPolicy, projected: ProjectedEvent) -> ClaimResult:
-        if ordering_policy in ("always", "door"):
+        if ordering_policy in ("always", "once_per_id"):
             self._insert_rows(projected.rows)
             return ClaimResult(ClaimStatus.PENDING)
         document_id, order = projected.event.data.document_id, tuple(projected.event.data.order)

@@ -203,7 +203,7 @@ class StageRunner:
     async def prune(self, topic: str, partition: int, below: int) -> None:
         """Delete inbox entries below an offset that will not be read again."""
         # Not for `raw` and `control`: a duplicate may arrive at any time, and would be applied after newer decisions.
-        if self.stage.ordering_policy != "door" and self.stage.topic != CONTROL:
+        if self.stage.ordering_policy != "once_per_id" and self.stage.topic != CONTROL:
             await self._retry_outages(lambda: self.ledger.prune(self.stage.name, topic, partition, below))
 
     async def _claim_projected(self, projected_items: Sequence[tuple[WorkItem, ProjectedEvent]]) -> None:

@@ -12,12 +12,12 @@ from schemas.events import Event, EventDeadLettered
 from schemas.generations import Generation
 from schemas.rows import DocumentRow, OrderKey, Row
 
-OrderingPolicy = Literal["latest", "visible", "always", "door"]
+OrderingPolicy = Literal["latest", "visible", "always", "once_per_id"]
 """Decides whether an event takes effect.
 
 `latest`: if its order is greater than the document's latest (transcribe). `visible`: unless its order is
-older than the visible or withdrawn one. `always`: unconditionally (control, runs, dead letters). `door`:
-once per event id, with a payload hash to detect duplicate ids (receive).
+older than the visible or withdrawn one. `always`: unconditionally (control, runs, dead letters).
+`once_per_id`: once per event id, with a payload hash to detect duplicate ids (receive).
 """
 
 ATTEMPTS_RECORDED_BY_CLAIM = 2

@@ -192,13 +192,13 @@ class TableRecovery:
         """What its group has acknowledged is in the tables now. The door begins at the start again: it knows what it has let in."""
         acknowledged = await self.storage.log.fetch_committed_offsets(assignment.group, assignment.topic)
         await self.storage.offset_store.store_offsets(
-            assignment.group, assignment.topic, dict.fromkeys(acknowledged, 0) if assignment.stage.ordering_policy == "door" else acknowledged
+            assignment.group, assignment.topic, dict.fromkeys(acknowledged, 0) if assignment.stage.ordering_policy == "once_per_id" else acknowledged
         )
 
     async def _place_cursor(self, assignment: StageAssignment) -> None:
         """The door begins at the start again: it knows what it has let in."""
         stage, generation = assignment.stage, assignment.generation
-        if stage.ordering_policy == "door":
+        if stage.ordering_policy == "once_per_id":
             return
         claiming_generation = "" if stage.serves_all_generations else generation.name
         await reset_reader_cursor(

@@ -139,7 +139,7 @@ class ReplayWorker:
             return []
 
         async def reopen(events: Sequence[Event[Any]]) -> None:
-            if runner.stage.ordering_policy == "door":
+            if runner.stage.ordering_policy == "once_per_id":
                 await replays.reopen_ingress_events({event.id: event.payload_sha256 for event in events})
             else:
                 generation = "" if runner.stage.serves_all_generations else replay.generation or ""

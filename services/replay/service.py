@@ -221,7 +221,7 @@ def _resolve_stage(request: ReplayRequest) -> Stage:
     stage = stages.get(request.stage)
     if stage is None:
         raise InvalidRequest(f"no stage {request.stage!r} that could be replayed", code="UNKNOWN_STAGE", remedy=f"The stages are {', '.join(stages)}.")
-    if stage.ordering_policy == "door" and (request.document_ids or request.collection):
+    if stage.ordering_policy == "once_per_id" and (request.document_ids or request.collection):
         remedy = "Replay stage transcribe for some documents, or choose by time or offsets."
         raise InvalidRequest("events of topic raw do not tell their document before they are read", remedy=remedy)
     return stage

@@ -193,7 +193,8 @@ async def test_revision_from_other_parser_is_reprocessed(ledger: Ledger) -> None
 async def test_ingress_detects_reused_id_with_different_payload(ledger: Ledger) -> None:
     fact = make_accepted("a", 1)
     answers = [
-        (await ledger.claim("receive", "door", [ProjectedEvent(replace(fact, payload_sha256=payload), ())]))[0].status for payload in ("one", "two", "one")
+        (await ledger.claim("receive", "once_per_id", [ProjectedEvent(replace(fact, payload_sha256=payload), ())]))[0].status
+        for payload in ("one", "two", "one")
     ]
     assert answers == [ClaimStatus.PENDING, ClaimStatus.DUPLICATE, ClaimStatus.PENDING]
 
@@ -228,7 +229,7 @@ async def test_resent_event_has_no_pending_reaction_of_its_own(ledger: Ledger) -
         ([first], [ClaimStatus.PENDING]),
     ]
     for batch, expected in batches:
-        assert [answer.status for answer in await ledger.claim("receive", "door", batch)] == expected
+        assert [answer.status for answer in await ledger.claim("receive", "once_per_id", batch)] == expected
 
 
 async def test_late_withdrawal_revives_dependent_unchanged_revision(ledger: Ledger) -> None:

@@ -246,7 +246,7 @@ class TestConcurrency:
 
     async def test_ten_deliveries_at_ingress_are_one_claim(self, pool: Pool) -> None:
         event = ProjectedEvent(make_accepted("a", 1), ())
-        answers = await asyncio.gather(*(PgLedger(pool, None).claim("receive", "door", [event]) for _ in range(10)))
+        answers = await asyncio.gather(*(PgLedger(pool, None).claim("receive", "once_per_id", [event]) for _ in range(10)))
         assert {answer.status for (answer,) in answers} == {ClaimStatus.PENDING}
 
     async def test_lost_connection_is_retryable_database_unavailable(self, pool: Pool, ledger: PgLedger, database: str) -> None:

@@ -89,8 +89,8 @@ def test_api_call_in_remedy_becomes_cli_command(told: str, here: str) -> None:
 
 
 def test_body_errors_are_reported_as_options() -> None:
-    told = "body.query: the question contains no word; body: say which: event_ids, document_id, stage, code, or all"
-    here = "query: the question contains no word; say which: event_ids, document_id, stage, code, or all"
+    told = "body.query: the question contains no word; body: set at least one of event_ids, document_id, stage, code and all"
+    here = "query: the question contains no word; set at least one of event_ids, document_id, stage, code and all"
     assert _parse_problem(422, json.dumps({"detail": told, "code": "INVALID_REQUEST"})).detail == here
 
 

@@ -251,7 +251,7 @@ async def test_neighbors_of_stuck_event_finish_first(tmp_path: Path) -> None:
 
     for name in ("a", "slow", "b"):
         await world.push(DocumentReceived(external_id=name, content=Content(text=name)), name)
-    stage = Stage("probe", "raw", 1, "door", react=react, batch_size=8)
+    stage = Stage("probe", "raw", 1, "once_per_id", react=react, batch_size=8)
     ledger: Any = world.ledger
     log: Any = world.log
     runner = StageRunner(

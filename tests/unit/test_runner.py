@@ -30,7 +30,7 @@ def world(tmp_path: Path) -> SimulatedPipeline:
 
 
 def make_runner(world: SimulatedPipeline, react: Any, **stage: Any) -> StageRunner:
-    data = {"name": "probe", "topic": "raw", "version": 1, "ordering_policy": "door", "react": react, "batch_size": 8} | stage
+    data = {"name": "probe", "topic": "raw", "version": 1, "ordering_policy": "once_per_id", "react": react, "batch_size": 8} | stage
     publisher = Publisher("probe", GENERATION, world.codec, lambda: EPOCH)
     return StageRunner(Stage(**data), world.ledger, world.log, world.ports, publisher, world.codec, NoInstrumentation(), backoff=Backoff(0, 0))  # type: ignore[arg-type]
 
