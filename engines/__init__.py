@@ -1,1 +1,1 @@
-"""Adapters for models, parsers, blob stores and HTTP behind the ports of `schemas.ports.engines`, one per file."""
+"""Adapters for models, parsers, blob stores and HTTP, one per file. Ports: `schemas.ports.engines`."""

@@ -1,9 +1,10 @@
 """IP address ranges that the fetcher refuses (SSRF protection).
 
-The list is our own because `ipaddress.is_global` changes between patch releases of Python (CVE-2024-4032 and later
-tables). Sources, as of November 2026: the IANA IPv4 and IPv6 Special-Purpose Address Registries (RFC 6890), RFC 5771
-and RFC 4291 (multicast), RFC 3879 (site-local). Ranges that the registries call globally reachable (AS112, AMT,
-protocol anycast) are refused too: they host no documents.
+The list is our own because `ipaddress.is_global` changes between patch releases of Python
+(CVE-2024-4032 and later tables). Sources, as of November 2026: the IANA IPv4 and IPv6
+Special-Purpose Address Registries (RFC 6890), RFC 5771 and RFC 4291 (multicast), RFC 3879
+(site-local). Ranges that the registries call globally reachable (AS112, AMT, protocol anycast) are
+refused too: they host no documents.
 """
 
 from __future__ import annotations
@@ -81,8 +82,8 @@ def is_public(address: IpAddress) -> bool:
 def find_embedded_ipv4(address: IPv6Address) -> Iterator[IPv4Address]:
     """Yield each IPv4 address that a tunnel or translator would extract from the address.
 
-    Covers mapped addresses (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo server and client (RFC 4380) and
-    ISATAP (RFC 5214).
+    Covers mapped addresses (RFC 4291), NAT64 (RFC 6052), 6to4 (RFC 3056), Teredo server and client
+    (RFC 4380) and ISATAP (RFC 5214).
     """
     packed = address.packed
     if address in MAPPED or address in NAT64 or packed[8:12] in ISATAP:

@@ -1,4 +1,4 @@
-"""Blob store on obstore: a local folder, memory, or any S3-compatible service (Supabase Storage, MinIO)."""
+"""Blob store on obstore: local folder, memory or S3-compatible service (Supabase Storage, MinIO)."""
 
 from __future__ import annotations
 
@@ -34,8 +34,9 @@ def open_blobs(
 ) -> ObstoreBlobStore:
     """Open the blob store at `url`.
 
-    Accepts `file:///folder` (created if missing), `memory://` and `s3://bucket/prefix?endpoint=https://…`. Uploads and
-    downloads are spooled in `temporary_dir`, or in the system's folder if None. Raises ConfigurationError.
+    Accepts `file:///folder` (created if missing), `memory://` and
+    `s3://bucket/prefix?endpoint=https://…`. Uploads and downloads are spooled in `temporary_dir`,
+    or in the system's folder if None. Raises ConfigurationError.
     """
     parts = urlsplit(url)
     match parts.scheme:
@@ -121,7 +122,7 @@ class ObstoreBlobStore:
             return None
 
     async def presign_url(self, key: str, lifetime_s: float) -> str | None:
-        """Sign a download URL with the store's credentials (S3 query authentication); None for other stores."""
+        """Sign a download URL by S3 query authentication; return None for other stores."""
         if not isinstance(self._store, S3Store):
             return None
         store = self._store

@@ -1,7 +1,10 @@
-"""Confinement of child processes that read hostile files (Linux only; `doctor` reports missing measures).
+"""Confinement of child processes that read hostile files.
 
-The measures are independent, so a kernel or container that lacks one still gets the others: another account when root,
-a network namespace, no_new_privs (prctl(2)), resource limits, Landlock (landlock(7)) and a seccomp filter (seccomp(2)).
+Linux only; `doctor` reports the measures that are missing.
+
+The measures are independent, so a kernel or container that lacks one still gets the others: another
+account when root, a network namespace, no_new_privs (prctl(2)), resource limits, Landlock
+(landlock(7)) and a seccomp filter (seccomp(2)).
 """
 
 from __future__ import annotations
@@ -20,7 +23,8 @@ from pathlib import Path
 
 NOBODY_UID = 65534
 MAX_OUTPUT_BYTES = 16 * 2**20
-"""Output limit of a child: its stdout is a file of the parent, and it can open no other file for writing."""
+"""Output limit of a child: its stdout is a file of the parent, and it can open no other file for
+writing."""
 MAX_OPEN_FILES, MAX_TASKS = 256, 256
 
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_KEEPCAPS, _PR_SET_SECCOMP, _PR_SET_NO_NEW_PRIVS = 1, 4, 8, 22, 38
@@ -41,7 +45,7 @@ def confine(packages: Sequence[str]) -> MeasureFailures:
     network_failure = _attempt(_unshare_network)
     measures = {"network": network_failure, "privileges": _attempt(lambda: _prctl(_PR_SET_NO_NEW_PRIVS, 1)), "account": _attempt(_become_nobody)}
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # only now: the kernel clears it when the account changes
-    _prctl(_PR_SET_DUMPABLE, 1)  # otherwise /proc/self/fd belongs to root, and the job's file cannot be opened
+    _prctl(_PR_SET_DUMPABLE, 1)  # otherwise /proc/self/fd belongs to root and cannot be opened
     has_own_account = not network_failure or not measures["account"]
     return measures | {
         "limits": _attempt(lambda: _set_limits(has_own_account)),
@@ -52,7 +56,8 @@ def confine(packages: Sequence[str]) -> MeasureFailures:
 
 def limit_cpu_time(seconds: float) -> None:
     """Limit the CPU time from now on; SIGXCPU ends the process at the limit."""
-    used = resource.getrusage(resource.RUSAGE_SELF)  # RLIMIT_CPU counts from the start of a process that serves many jobs
+    # RLIMIT_CPU counts from the start of the process, which serves many jobs.
+    used = resource.getrusage(resource.RUSAGE_SELF)
     soft = int(used.ru_utime + used.ru_stime + seconds * (os.cpu_count() or 1)) + 2
     resource.setrlimit(resource.RLIMIT_CPU, (soft, resource.getrlimit(resource.RLIMIT_CPU)[1]))
 
@@ -87,10 +92,12 @@ def _unshare_network() -> None:
 
 
 def _become_nobody() -> None:
-    """Switch from root to `nobody` and drop all capabilities, except CAP_DAC_READ_SEARCH where the libraries need it.
+    """Switch from root to `nobody` and drop all capabilities.
 
-    That capability is harmless only under Landlock and without open_by_handle_at(2), so without Landlock the account
-    stays root.
+    Only CAP_DAC_READ_SEARCH stays, and only if other accounts cannot read the libraries.
+
+    That capability is harmless only under Landlock and without open_by_handle_at(2), so without
+    Landlock the account stays root.
     """
     if os.geteuid() != 0:
         _set_capabilities(0)
@@ -136,7 +143,8 @@ def _lower_limit(resource_id: int, limit: int) -> None:
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
 _WRITE_FILE, _READ_FILE, _READ_DIR = 1 << 1, 1 << 2, 1 << 3
 _FILE_RIGHTS_BY_ABI = {1: 13, 2: 14, 3: 15, 4: 15, 5: 16}
-"""Number of file access rights by Landlock ABI version; later versions have as many as version 5."""
+"""Number of file access rights by Landlock ABI version; later versions have as many as version
+5."""
 _SYSTEM_FOLDERS = ("/usr", "/lib", "/lib64", "/sys/devices/system/cpu", "/sys/fs/cgroup", "/proc/self", "/proc/sys/vm")
 _SYSTEM_FILES = (
     "/etc/ld.so.cache", "/etc/localtime", "/etc/mime.types", "/etc/ssl/openssl.cnf", "/proc/cpuinfo", "/proc/meminfo", "/proc/stat",
@@ -149,7 +157,10 @@ def _landlock_version() -> int:
 
 
 def _restrict_files(packages: Sequence[str]) -> None:
-    """Allow reading the interpreter, its libraries and `packages` only; deny writing, TCP and signals to other processes."""
+    """Deny all file access except reading the interpreter, its libraries and `packages`.
+
+    TCP, and signals to other processes, are denied too.
+    """
     version = _landlock_version()
     if version < 1:
         raise OSError(errno.ENOSYS, "the kernel has no Landlock, or it is disabled")
@@ -158,7 +169,7 @@ def _restrict_files(packages: Sequence[str]) -> None:
     attributes = ctypes.create_string_buffer(struct.pack(f"<{len(fields)}Q", *fields), 8 * len(fields))
     ruleset = _raise_on_error(_libc().syscall(_CREATE_RULESET, attributes, ctypes.c_size_t(len(attributes)), 0))
     try:
-        # The import system lists each folder of sys.path. Reading stays denied there: it may also hold a data folder.
+        # The import system lists the folders of sys.path. Their files stay unreadable: one may hold a data folder.
         _allow_paths(ruleset, _list_source_folders(), _READ_DIR)
         _allow_paths(ruleset, (*_SYSTEM_FOLDERS, sys.prefix, sys.base_prefix, *_list_library_folders(packages)), _READ_FILE | _READ_DIR)
         _allow_paths(ruleset, _SYSTEM_FILES, _READ_FILE)
@@ -173,7 +184,7 @@ def _list_source_folders() -> list[str]:
 
 
 def _list_library_folders(packages: Sequence[str]) -> list[str]:
-    """Return the folders of installed packages, and in other folders (a checkout) only our own packages."""
+    """Return the folders of installed packages, and our own packages in other folders."""
     folders = _list_source_folders()
     installed = [path for path in folders if Path(path).name in ("site-packages", "dist-packages")]
     return installed + [str(Path(path, package)) for path in folders for package in packages]
@@ -212,7 +223,8 @@ _REFUSED_CALLS = {
     ),
 }  # fmt: skip
 _REFUSED_CALLS_EVERYWHERE = (424, 425, 426, 427, 428, 429, 430, 431, 432, 433, 434, 438, 442)
-"""pidfd_send_signal, io_uring_*, mount calls, pidfd_open, pidfd_getfd, mount_setattr: the same numbers on every machine since Linux 5.1."""
+"""pidfd_send_signal, io_uring_*, mount calls, pidfd_open, pidfd_getfd, mount_setattr: the same
+numbers on every machine since Linux 5.1."""
 _ALLOW, _REFUSE, _MISSING = 0x7FFF0000, 0x00050000 | errno.EPERM, 0x00050000 | errno.ENOSYS
 _LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
 
@@ -222,7 +234,11 @@ class _BpfProgram(ctypes.Structure):
 
 
 def _install_syscall_filter() -> None:
-    """Refuse with EPERM system calls for sockets, other processes, mounts, keys and kernel interfaces; allow threads."""
+    """Refuse system calls that reading a file never needs, with EPERM.
+
+    These concern sockets, other processes, mounts, keys and kernel interfaces. Threads stay
+    allowed.
+    """
     machine = platform.machine()
     if machine not in _REFUSED_CALLS:
         raise OSError(errno.ENOSYS, f"no list of system calls for {machine}")
@@ -230,7 +246,7 @@ def _install_syscall_filter() -> None:
         (_LOAD, 0, 0, 4),  # load the architecture of the call
         (_EQUAL, 1, 0, _AUDIT_ARCHITECTURES[machine]),
         (_RETURN, 0, 0, _REFUSE),
-        (_LOAD, 0, 0, 0),  # load its number; numbers above 2^30 are x32 calls, which the list below does not cover
+        (_LOAD, 0, 0, 0),  # load its number; above 2^30 are x32 calls, which the list does not cover
         (_AT_LEAST, 0, 1, 0x40000000),
         (_RETURN, 0, 0, _REFUSE),
         # A filter cannot read clone3's flags. ENOSYS makes glibc fall back to clone.

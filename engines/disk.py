@@ -15,7 +15,10 @@ MIB = 1024 * 1024
 
 @dataclass(frozen=True, slots=True)
 class DiskReserve:
-    """Keeps `reserve_bytes` free on the disk of each folder; a missing folder counts as on its parent's disk."""
+    """Keeps `reserve_bytes` free on the disk of each folder.
+
+    A missing folder counts as a folder on its parent's disk.
+    """
 
     folders: tuple[Path, ...]
     reserve_bytes: int

@@ -1,4 +1,7 @@
-"""Download of documents by URL with SSRF protection: names, number spellings and redirects cannot reach private addresses."""
+"""Download of documents by URL with protection against SSRF.
+
+Neither names, number spellings nor redirects reach private addresses.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ MAX_MEDIA_TYPE_LENGTH = 255
 
 
 class HttpFetcher:
-    """Fetcher that checks every redirect, and checks resolved addresses again when it connects (DNS rebinding).
+    """Fetcher that checks every redirect, and every resolved address again on connecting.
 
     `allowed_hosts` are exempt `host:port` pairs. `timeout_s` bounds the whole download.
     """
@@ -128,7 +131,7 @@ class HttpFetcher:
 
 
 async def _resolve_host(host: str, port: int) -> list[IpAddress]:
-    """Return every address of the host; getaddrinfo also normalizes decimal, octal and hexadecimal spellings."""
+    """Return every address of the host; decimal, octal and hexadecimal spellings become addresses."""
     try:
         entries = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (socket.gaierror, UnicodeError) as error:
@@ -152,7 +155,7 @@ async def _iter_body(response: httpx.Response) -> AsyncIterator[bytes]:
 
 
 def _extract_filename(response: httpx.Response, url: httpx.URL) -> str | None:
-    """Return the name from Content-Disposition (RFC 6266), else the last path segment, without folders."""
+    """Return the name in Content-Disposition (RFC 6266), else the last path segment."""
     header = Message()
     header["content-disposition"] = response.headers.get("content-disposition", "")
     try:

@@ -1,4 +1,4 @@
-"""Language detection by fastText's language identifier (Joulin et al. 2016), with the small model in the wheel."""
+"""Language detection by fastText (Joulin et al. 2016), with the small model in the wheel."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ _FUNCTION_WORD_SETS = {language: frozenset(words.split()) for language, words in
 class FastTextLanguageDetector:
     """LanguageDetector that returns BCP 47 primary subtags, or None below a certainty of 0.6.
 
-    In texts under 40 letters, function words decide if they belong to one language only; otherwise the certainty must
-    reach 0.7.
+    In texts under 40 letters, function words decide if they belong to one language only; otherwise
+    the certainty must reach 0.7.
     """
 
     def __init__(self) -> None:

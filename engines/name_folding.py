@@ -16,7 +16,8 @@ _PUNCTUATION = re.compile(r"[\W_]+")
 def fold_name(name: str) -> str:
     """Remove case, accents, extra spaces, punctuation and company forms.
 
-    `Acme, S.A.` and `ACME  SA` both become `acme`. The first word stays even if it is a company form.
+    `Acme, S.A.` and `ACME SA` both become `acme`. The first word stays even if it is a company
+    form.
     """
     plain = unicodedata.normalize("NFKD", name).casefold()
     plain = "".join(letter for letter in plain if not unicodedata.combining(letter))

@@ -1,4 +1,7 @@
-"""Client for OpenAI-compatible servers (OpenAI, Azure OpenAI, vLLM); the only user of the `openai` library."""
+"""Client for OpenAI-compatible servers (OpenAI, Azure OpenAI, vLLM).
+
+The only user of the `openai` library.
+"""
 
 from __future__ import annotations
 
@@ -39,8 +42,8 @@ AccumulatorT = TypeVar("AccumulatorT", bound=StreamAccumulator)
 class OpenAIServer:
     """Posts JSON to one server and returns JSON.
 
-    Raises EngineUnavailable if the server does not answer, refuses the key or does not know the model, and
-    PermanentError (ENGINE_REJECTED_INPUT) if it rejects the input.
+    Raises EngineUnavailable if the server does not answer, refuses the key or does not know the
+    model, and PermanentError (ENGINE_REJECTED_INPUT) if it rejects the input.
     """
 
     def __init__(self, settings: ServerSettings, retry_policy: ServerRetryPolicy | None = None) -> None:
@@ -54,7 +57,10 @@ class OpenAIServer:
         return await self._caller.call(lambda: self._post(path, {"model": self.model, **body}))
 
     async def post_stream(self, path: str, body: Mapping[str, Any], create_accumulator: Callable[[], AccumulatorT]) -> AccumulatorT:
-        """Feed the server-sent events to an accumulator as they arrive; each retry starts with a new accumulator."""
+        """Feed the server-sent events to an accumulator as they arrive.
+
+        Each retry starts with a new accumulator.
+        """
         stream_body = {"model": self.model, **body, "stream": True, "stream_options": {"include_usage": True}}
         return await self._caller.call(lambda: self._stream(path, stream_body, create_accumulator()))
 
@@ -121,7 +127,7 @@ class OpenAIServer:
 
 
 def read_token_count(reply: Mapping[str, Any], kind: TokenKind) -> int:
-    """Return the token count that the server reports, or 0 if it reports none or an implausible value."""
+    """Return the token count in a reply, or 0 if it is missing or implausible."""
     usage = reply.get("usage")
     token_count = usage.get(USAGE_FIELDS[kind]) if isinstance(usage, dict) else None
     return token_count if isinstance(token_count, int) and 0 < token_count < MAX_TOKEN_COUNT else 0
@@ -151,7 +157,7 @@ async def _accumulate(events: AsyncIterator[object], accumulator: StreamAccumula
 async def _close_stream(events: openai.AsyncStream[object]) -> None:
     """Close the stream and exhaust it."""
     await events.close()
-    # The client nests async generators. Unfinished ones would be finalized by the garbage collector, in any order.
+    # The client nests async generators, which the garbage collector would finalize in any order.
     with suppress(Exception):
         while await anext(events, _END_OF_STREAM) is not _END_OF_STREAM:
             pass
@@ -170,7 +176,10 @@ def _extract_message(error: openai.APIStatusError) -> str:
 
 
 def _parse_retry_after(header: str | None) -> float | None:
-    """Parse the seconds of a Retry-After header (RFC 9110); return None for dates, which the back-off covers."""
+    """Parse the seconds of a Retry-After header (RFC 9110).
+
+    Return None for dates, which the back-off covers.
+    """
     try:
         value = float(header or "nan")
     except ValueError:

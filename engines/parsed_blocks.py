@@ -1,4 +1,4 @@
-"""Output of the format readers: blocks without offsets, and document parts in the form that passes between processes."""
+"""Blocks and parts of a document as format readers produce them, before offsets are known."""
 
 from __future__ import annotations
 
@@ -95,8 +95,9 @@ _MIN_VALUE_SHARE = 0.6
 def has_header(rows: Sequence[Sequence[str]], *, by_convention: bool) -> bool:
     """Return whether the first row names the columns.
 
-    A name above values is evidence for a header; a value above values is evidence against. `by_convention` is the
-    answer without evidence: spreadsheets and printed tables start with names, web pages mark theirs with `th`.
+    A name above values is evidence for a header; a value above values is evidence against.
+    `by_convention` is the answer without evidence: spreadsheets and printed tables start with
+    names, web pages mark theirs with `th`.
     """
     evidence = [_weigh_header_evidence([row[i] if i < len(row) else "" for row in rows]) for i in range(len(rows[0]))]
     if len(rows) < 2 or min(evidence) < 0:
@@ -120,8 +121,8 @@ def _weigh_header_evidence(column: Sequence[str]) -> int:
 def format_table(rows: Sequence[Sequence[str]], header_row_count: int = 1) -> tuple[str, int]:
     """Format rows as a Markdown pipe table and return it with the offset where its header rows end.
 
-    Line breaks in cells become spaces and `|` is escaped. Without headers the header row, which Markdown requires, is
-    blank.
+    Line breaks in cells become spaces and `|` is escaped. Without headers the header row, which
+    Markdown requires, is blank.
     """
     width = max(len(row) for row in rows)
     lines = ["| " + " | ".join(_escape_cell(row[i]) if i < len(row) else "" for i in range(width)) + " |" for row in rows]

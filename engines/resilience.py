@@ -18,15 +18,16 @@ from schemas.errors import EngineUnavailable, PermanentError
 T = TypeVar("T")
 
 CALLER_ABANDONED = "the caller went away while the server was answering"
-"""Marks a CancelledError that is no failure of the server; any other one counts as a timeout of the server."""
+"""Marks a CancelledError that is no failure of the server; any other one counts as a timeout of the
+server."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServerRetryPolicy:
     """Retries and circuit breaking for one server.
 
-    `total_timeout_s` bounds all attempts with their waits. After `failure_threshold` failures in a row the circuit
-    stays open for `circuit_open_s`.
+    `total_timeout_s` bounds all attempts with their waits. After `failure_threshold` failures in a
+    row the circuit stays open for `circuit_open_s`.
     """
 
     attempts: int = 3
@@ -86,8 +87,8 @@ class ResilientCaller:
     async def call(self, request: Callable[[], Awaitable[T]]) -> T:
         """Send the request and return its reply.
 
-        `request` raises ServerCallError, which is retried if `is_retryable`, or PermanentError. Raises the last
-        ServerCallError when no attempt is left.
+        `request` raises ServerCallError, which is retried if `is_retryable`, or PermanentError.
+        Raises the last ServerCallError when no attempt is left.
         """
         try:
             result = await self._call_with_retries(request)
@@ -123,7 +124,8 @@ class ResilientCaller:
             ) from error
 
     def _get_retry_wait(self, error: Exception) -> bool | float:
-        """Return whether to retry, or the wait in seconds that the server requested, unless it is too long."""
+        """Return whether to retry, or the wait in seconds that the server requested."""
+        # A longer wait than `max_wait_s` is left to the stage, which pauses instead of holding the call.
         if not isinstance(error, ServerCallError) or not error.is_retryable:
             return False
         if error.retry_after is None:

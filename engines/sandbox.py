@@ -1,7 +1,8 @@
 """Pool of killable child processes that work on untrusted bytes.
 
-Children start on demand and stay warm. They are replaced after a number of jobs, when their memory has grown, and when
-a job had to be stopped. They see neither the parent's environment (keys) nor its files; see `engines.confinement`.
+Children start on demand and stay warm. They are replaced after a number of jobs, when their memory
+has grown, and when a job had to be stopped. They see neither the parent's environment (keys) nor
+its files; see `engines.confinement`.
 """
 
 from __future__ import annotations
@@ -36,7 +37,10 @@ _INHERITED_VARIABLES = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "SYSTEMROOT")
 
 @dataclass(frozen=True, slots=True)
 class SandboxLimits:
-    """Limits of one job, and `max_jobs` per child; a child that keeps over half of its memory after a job is replaced."""
+    """Limits of one job, and `max_jobs` per child.
+
+    A child that keeps over half of its memory after a job is replaced.
+    """
 
     deadline_s: float = 120.0
     memory_bytes: int = 2 * 1024**3
@@ -96,13 +100,13 @@ class Sandbox:
     ) -> bytes:
         """Run `function` in a child and return its result.
 
-        `function` must be at module level and its arguments picklable. The child may open no file: the content of
-        `file` is passed as a descriptor, and a path that opens it becomes the first argument. The deadline starts when
-        the child receives the job.
+        `function` must be at module level and its arguments picklable. The child may open no file:
+        the content of `file` is passed as a descriptor, and a path that opens it becomes the first
+        argument. The deadline starts when the child receives the job.
 
-        Raises the AnabranchError that `function` raises; LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) after
-        killing the child; UnreadableDocument (PARSER_CRASHED) if the child dies or fails unexpectedly; TransientError
-        (PARSER_CRASHED) if another process killed it.
+        Raises the AnabranchError that `function` raises; LimitExceeded (DEADLINE_EXCEEDED,
+        MEMORY_EXCEEDED) after killing the child; UnreadableDocument (PARSER_CRASHED) if the child
+        dies or fails unexpectedly; TransientError (PARSER_CRASHED) if another process killed it.
         """
         async with self._slots:
             child = await self._acquire_child()
@@ -123,7 +127,10 @@ class Sandbox:
             self._idle_children.append(await self._acquire_child())
 
     async def fetch_measures(self) -> Mapping[str, str]:
-        """Return the reason why each confinement measure is not in force, empty if it is; may start a child."""
+        """Return the reason why each confinement measure is not in force, empty if it is.
+
+        May start a child.
+        """
         async with self._slots:
             child = await self._acquire_child()
             self._idle_children.append(child)
@@ -167,7 +174,7 @@ class Sandbox:
         frame = FRAME.pack(b"j", len(job)) + job
         reply_task = asyncio.ensure_future(_read_frame(child.reader))
         try:
-            # Descriptors travel with the first byte. The socket of an idle child is empty, so sending it cannot block.
+            # Descriptors travel with the first byte. An idle child's socket is empty: this cannot block.
             socket.send_fds(child.channel, [frame[:1]], descriptors)
             child.writer.write(frame[1:])
             while not (await asyncio.wait({reply_task}, timeout=_POLL_INTERVAL_S))[0]:
@@ -186,10 +193,11 @@ class Sandbox:
 
 @contextmanager
 def _pass_file(file: Path | None) -> Iterator[tuple[list[int], list[str]]]:
-    """Yield the descriptors to send with a job, and the paths to pass where the system has no such descriptors.
+    """Yield the descriptors to send with a job, or paths where memfd_create is missing.
 
-    The content is copied into sealed memory (memfd_create(2)), which any account can open through /proc/self/fd and
-    Landlock permits. A descriptor of the file itself could be reopened only with access to its folder.
+    The content is copied into sealed memory (memfd_create(2)), which any account can open through
+    /proc/self/fd and Landlock permits. A descriptor of the file itself could be reopened only with
+    access to its folder.
     """
     if file is None:
         yield [], []

@@ -1,8 +1,8 @@
-"""Main program of a sandbox child: runs jobs from a socket one at a time until the parent closes it.
+"""Main program of a sandbox child: runs one job at a time until the parent closes the socket.
 
-A frame is a kind (one byte), a length (eight bytes, big endian) and a body. Jobs arrive as pickles from the trusted
-parent. Replies are plain bytes or JSON, because a hostile document may control this process. A job's file arrives as
-an open descriptor: the child cannot open files itself.
+A frame is a kind (one byte), a length (eight bytes, big endian) and a body. Jobs arrive as pickles
+from the trusted parent. Replies are plain bytes or JSON, because a hostile document may control
+this process. A job's file arrives as an open descriptor: the child cannot open files itself.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _send_frame(connection: socket.socket, kind: bytes, body: bytes) -> None:
 def _limit_memory(memory_bytes: int) -> None:
     import resource
 
-    # The parent polls the actual limit. This hard limit, half as high again, stops one huge allocation between polls.
+    # The parent polls the actual limit. This higher one stops a huge allocation between two polls.
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes + memory_bytes // 2, memory_bytes + memory_bytes // 2))
 

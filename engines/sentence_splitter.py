@@ -29,8 +29,8 @@ _LAST_WORD = re.compile(r"[^\s(\[\"“'‘«/]+$")
 class RuleSentenceSplitter:
     """SentenceSplitter by rules.
 
-    A stop ends a sentence if a capital, a digit or an opening mark follows it and no abbreviation, initial or list
-    number precedes it.
+    A stop ends a sentence if a capital, a digit or an opening mark follows it and no abbreviation,
+    initial or list number precedes it.
     """
 
     def split(self, text: str) -> list[tuple[int, int]]:
@@ -57,8 +57,9 @@ def _is_at_line_start(text: str, offset: int) -> bool:
 
 
 def _is_after_abbreviation(text: str, dot_offset: int) -> bool:
-    """Return whether an abbreviation, a single capital or a number at the line's start precedes the dot."""
-    last_word = _LAST_WORD.search(text, max(0, dot_offset - 24), dot_offset)  # a bounded window keeps the scan linear
+    """Return whether an abbreviation, an initial or a list number precedes the dot."""
+    # A bounded window keeps the whole scan linear.
+    last_word = _LAST_WORD.search(text, max(0, dot_offset - 24), dot_offset)
     if last_word is None:
         return False
     word = last_word[0]

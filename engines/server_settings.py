@@ -1,4 +1,7 @@
-"""Settings of a model server, without its client library, whose import takes a second that local models need not pay."""
+"""Settings of a model server.
+
+Kept apart from the client library, whose import takes a second that local models need not pay.
+"""
 
 from __future__ import annotations
 

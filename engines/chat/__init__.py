@@ -1,1 +1,1 @@
-"""Chat models that answer in a given structure."""
+"""Chat models with structured output."""

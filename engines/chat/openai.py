@@ -1,4 +1,4 @@
-"""Structured answers of a chat model on an OpenAI-compatible server, checked against the schema before anyone sees them."""
+"""Structured output of chat models on OpenAI-compatible servers, validated by JSON Schema."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MAX_MODEL_NAME_LENGTH = 255
 
 
 class OpenAIChat:
-    """Asks once more, saying what was wrong, when an answer does not keep to the schema."""
+    """ChatModel that repeats the request once, with the error, if a reply violates the schema."""
 
     def __init__(self, settings: ServerSettings, *, retry_policy: ServerRetryPolicy | None = None, max_tokens: int = MAX_TOKENS) -> None:
         self.model = settings.model
@@ -44,9 +44,7 @@ class OpenAIChat:
                 {"role": "assistant", "content": text},
                 {"role": "user", "content": f"That was not valid: {fault} Answer again, as JSON that keeps to the schema."},
             ]
-        raise InvalidModelOutput(
-            f"{self.model} did not keep to the schema {name}: {fault}", calls=MAX_ATTEMPTS, tokens=usage.input_tokens + usage.output_tokens
-        )
+        raise InvalidModelOutput(f"{self.model} violated the schema '{name}': {fault}", calls=MAX_ATTEMPTS, tokens=usage.input_tokens + usage.output_tokens)
 
     async def close(self) -> None:
         await self._server.close()
@@ -61,14 +59,14 @@ class OpenAIChat:
         return {"messages": messages, "response_format": response_format, **self._build_generation_options()}
 
     def _build_generation_options(self) -> dict[str, Any]:
-        """Reasoning models of OpenAI and Azure take no temperature and call the limit by another name."""
+        # OpenAI's and Azure's reasoning models reject `temperature` and `max_tokens`.
         if self._server.kind == "vllm":
             return {"max_tokens": self._max_tokens, "temperature": 0.0}
         return {"max_completion_tokens": self._max_tokens}
 
 
 def _extract_content(reply: Mapping[str, Any]) -> tuple[str, str]:
-    """What the model said, and what is wrong with it ('' for nothing)."""
+    """Return the model's text and the fault in the reply, '' if there is none."""
     choice = parse_completion(reply).first_choice
     if choice.message_or_delta.refusal:
         return "", f"it refused ({choice.message_or_delta.refusal})."
@@ -92,7 +90,7 @@ def _parse_and_validate(text: str, schema: Mapping[str, Any]) -> tuple[Mapping[s
 
 
 def _strip_unstorable_characters(value: Any) -> Any:
-    """Without NUL and lone surrogates, which JSON can spell and neither UTF-8 nor a database can hold."""
+    """Remove NUL and lone surrogates, which neither UTF-8 nor Postgres can store."""
     match value:
         case str():
             return value.encode("utf-8", "ignore").decode().replace("\0", "")

@@ -1,4 +1,4 @@
-"""A chat completion that comes in pieces, put together to what the plain call would have answered."""
+"""Streamed chat completions, assembled into the reply of an ordinary call."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.ports.engines import OnDelta
 
 
 class StreamAttempts:
-    """Each try at an answer is a draft of its own, numbered from 1."""
+    """Numbers the attempts at a reply from 1, so that `on_delta` can discard earlier text."""
 
     def __init__(self, on_delta: OnDelta) -> None:
         self._on_delta, self._attempt_number = on_delta, 0
@@ -22,7 +22,7 @@ class StreamAttempts:
 
 
 class StreamedCompletion:
-    """`complete` once the model has said why it stopped: a stream that ends before was cut off."""
+    """StreamAccumulator of one completion, complete when a finish reason has arrived."""
 
     def __init__(self, on_delta: Callable[[str], None]) -> None:
         self._on_delta, self._content, self._refusal = on_delta, "", ""
@@ -34,7 +34,7 @@ class StreamedCompletion:
         return bool(self._finish_reason)
 
     def add_event(self, event: Mapping[str, Any]) -> None:
-        """Raises Unanswered for a part of another form."""
+        """Add one event. Raises ServerCallError if it is invalid."""
         self._model = event.get("model") or self._model
         self._usage = event.get("usage") or self._usage
         for choice in parse_completion(event).choices or ():

@@ -1,4 +1,4 @@
-"""Transcripts to chunks: one strategy a file."""
+"""Chunking of transcripts, one strategy per file."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ __all__ = ["FixedSizeChunker", "StructureChunker", "create_chunker"]
 
 
 def create_chunker(config: ChunkConfig) -> Chunker:
-    """Implements ChunkerFor."""
     match config.strategy:
         case "structure":
             return StructureChunker(config)

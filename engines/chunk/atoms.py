@@ -1,4 +1,4 @@
-"""The smallest parts that a block may be cut into, and how strong the boundary before each is."""
+"""Atoms: the smallest parts that a block is split into, with the rank of the boundary before each."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from schemas.values import Block
 _WORD = re.compile(r"\S+\s*|\s+")
 _MAX_WORD_CHARACTERS = 400
 MAX_ROW_TOKENS = 15_000
-"""Tokens beyond which a table's row is cut after all: no event, and no index of words, would hold it whole."""
+"""Longer table rows are split: they would exceed the size of an event and of the word index."""
 _SENTENCE_SPLITTER = RuleSentenceSplitter()
 
 
 class BoundaryRank(IntEnum):
-    """Boundaries from the weakest to the strongest: the weakest are given up first."""
+    """Strength of a boundary; packing removes the weakest first."""
 
     WORD = 0
     SENTENCE = 1
@@ -34,13 +34,18 @@ class Atom:
     end: int
     tokens: int
     rank: BoundaryRank
-    """of the boundary before it"""
+    """Rank of the boundary before the atom."""
     boundary_hash: int
-    """a hash of its own words: decides between boundaries of one rank, and depends on nothing else"""
+    """Hash of the atom's own words only; orders boundaries of one rank independently of their
+    position."""
 
 
 def split_atoms(markdown: str, block: Block, limit: int) -> Iterator[Atom]:
-    """In order and without gaps. Only the words of a sentence, line or item over `limit` tokens come apart, and those of a table's row over `MAX_ROW_TOKENS`."""
+    """Yield the atoms of a block in order and without gaps.
+
+    Sentences, lines and items are split into words only above `limit` tokens, table rows only above
+    MAX_ROW_TOKENS.
+    """
     rank = BoundaryRank.BLOCK
     for start, end, inner_rank in _split_block(markdown, block):
         text = markdown[start:end]
@@ -54,7 +59,7 @@ def split_atoms(markdown: str, block: Block, limit: int) -> Iterator[Atom]:
 
 
 def is_blank(markdown: str, cut: Sequence[Atom]) -> bool:
-    """A cut of white space alone, as between two lines of code that fill a chunk each: nothing to find, and nothing to read."""
+    """Return whether a cut is white space only, as between two long lines of code."""
     return markdown[cut[0].start : cut[-1].end].isspace()
 
 
@@ -62,7 +67,10 @@ _LINE_KINDS = frozenset({"table", "list", "code"})
 
 
 def _split_block(markdown: str, block: Block) -> Iterator[tuple[int, int, BoundaryRank | None]]:
-    """Sentences of prose, items of lists, lines of code, rows of tables (the header with the first one); and what they may be cut at."""
+    """Yield sentences, list items, lines of code or table rows (the header with the first row).
+
+    The third element is the rank at which an oversized part is split; None for table rows.
+    """
     start, end = block.span.char_start, block.span.char_end
     match block.kind:
         case "table":
@@ -76,7 +84,10 @@ def _split_block(markdown: str, block: Block) -> Iterator[tuple[int, int, Bounda
 
 
 def _split_lines(markdown: str, start: int, end: int, keep_until: int | None = None) -> Iterator[tuple[int, int]]:
-    """Lines with their line break; everything up to the first line after `keep_until` is one."""
+    """Yield lines with their line breaks.
+
+    Everything up to the end of the line after `keep_until` is one part.
+    """
     line_start = start
     if keep_until is not None:
         line_start = (markdown.find("\n", keep_until + 1, end) + 1 if keep_until < end else 0) or end
@@ -91,7 +102,7 @@ _ITEM = re.compile(r"[ \t]*(?:[-*+•]|\(?\w{1,5}[.)])[ \t]")
 
 
 def _split_items(markdown: str, start: int, end: int) -> Iterator[tuple[int, int]]:
-    """Items with the lines that continue them."""
+    """Yield list items with their continuation lines."""
     item_start = start
     for line_start, line_end in _split_lines(markdown, start, end):
         if line_start > item_start and _ITEM.match(markdown, line_start, line_end):

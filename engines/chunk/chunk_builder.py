@@ -1,4 +1,7 @@
-"""Chunks with their ids: the same text in the same section of the same document has the same id in every revision."""
+"""Chunks with stable ids.
+
+The same text in the same section of a document has the same id in every revision.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +24,6 @@ _MIN_REPETITION_CHARACTERS = 256
 
 @dataclass(frozen=True, slots=True)
 class ChildCut:
-    """A cut, before it has a name."""
-
     start: int
     end: int
     path: HeadingPath
@@ -43,7 +44,7 @@ def build_chunks(document_id: UUID, title: str | None, transcript: Transcript, p
 
 
 def _drop_repetitions(markdown: str, parents: Sequence[ParentCut]) -> Iterator[ParentCut]:
-    """Keep one of the chunks of a section that consist of the same few characters over and over."""
+    """Drop children that repeat the same few characters as an earlier child of the section."""
     seen: set[tuple[HeadingPath, str]] = set()
     for parent in parents:
         children = []
@@ -59,8 +60,9 @@ def _drop_repetitions(markdown: str, parents: Sequence[ParentCut]) -> Iterator[P
 
 
 def _find_repeated_pattern(text: str) -> str | None:
-    """What a long text repeats, wherever in it the text begins."""
+    """Return the pattern that a long text repeats, or None."""
     period = find_period(text) if len(text) >= _MIN_REPETITION_CHARACTERS else None
+    # The smallest rotation, so that texts that start at different offsets of the pattern compare equal.
     return min(text[i : i + period] for i in range(period)) if period else None
 
 
@@ -106,7 +108,10 @@ class _ChunkBuilder:
         return content_id(kind, self._document_id, path, text, self._occurrence_counts[kind, path, text])
 
     def _classify(self, cut: ChildCut) -> tuple[BlockKind, str | None]:
-        """That of its blocks where they are of one kind (a table may have its caption), else a paragraph."""
+        """Return the cut's kind and, for code, its language.
+
+        The kind is that of its blocks if they share one, captions aside, else paragraph.
+        """
         blocks = self._span_mapper.find_blocks(cut.start, cut.end)
         kinds = {block.kind for block in blocks}
         kinds = kinds - {"caption"} or kinds
@@ -120,7 +125,7 @@ class _ChunkBuilder:
         return "\n".join(part for part in (" > ".join(names), self._find_table_header(cut)) if part)
 
     def _find_table_header(self, cut: ChildCut) -> str:
-        """The header rows of a table that `cut` begins after, without the delimiter row."""
+        """Return the header rows of the table that the cut continues, without the delimiter row."""
         block = self._span_mapper.find_blocks(cut.start, cut.end)[0]
         if block.header_end is None or cut.start < block.header_end:
             return ""

@@ -1,4 +1,4 @@
-"""Chunks of one size, whatever the text: windows of words with overlap. Table rows stay whole."""
+"""Chunks of a fixed size: overlapping windows of words, with table rows kept whole."""
 
 from __future__ import annotations
 
@@ -18,7 +18,10 @@ VERSION = 2
 
 
 class FixedSizeChunker:
-    """Implements Chunker. Unlike `structure`, its cuts count from the document's start: one inserted word may move all that follow."""
+    """Chunker that counts from the document's start.
+
+    Unlike with `structure`, an inserted word may move all later cuts.
+    """
 
     def __init__(self, config: ChunkConfig) -> None:
         self.fingerprint = fingerprint("fixed_size", VERSION, tokens.VERSION)
@@ -53,7 +56,7 @@ class FixedSizeChunker:
 
 
 def _find_window_end(words: Sequence[Atom], start: int, size: float) -> int:
-    """Where a window of about `size` tokens ends; it holds at least one word."""
+    """Return the end of a window of about `size` tokens and at least one word."""
     end, total = start + 1, words[start].tokens
     while end < len(words) and total + words[end].tokens <= size:
         total += words[end].tokens
@@ -79,7 +82,7 @@ def _make_parent_cut(group: Sequence[ChildCut]) -> ParentCut:
 
 
 class _HeadingPaths:
-    """The heading path that holds at an offset."""
+    """Looks up the heading path at an offset."""
 
     def __init__(self, transcript: Transcript) -> None:
         sections = split_sections(transcript)

@@ -1,8 +1,9 @@
-"""Neighbours put together until no two fit any more.
+"""Packing of neighboring items until no two fit together.
 
-Boundaries are given up from the weakest to the strongest, those of one rank in the order of a hash of the words beside them, each if
-what it holds apart fits into one pack. So a boundary's fate depends on the text near it and not on where the document begins:
-an inserted paragraph moves the cuts around it and no others (the aim of content-defined chunking; Muthitacharoen et al., LBFS, 2001).
+Boundaries are removed from the weakest to the strongest, those of one rank in the order of a hash
+of the words next to them, each if both sides fit into one pack. A boundary therefore depends on the
+text near it and not on its distance from the document's start: an inserted paragraph moves only the
+cuts around it, which is the aim of content-defined chunking (Muthitacharoen et al., LBFS, 2001).
 """
 
 from __future__ import annotations
@@ -11,10 +12,14 @@ from collections.abc import Sequence
 
 
 def pack(sizes: Sequence[int], strengths: Sequence[tuple[int, int]], limit: int) -> list[tuple[int, int]]:
-    """Ranges `[start, end)` of items in order. `strengths[i]` is that of the boundary before item i (the first is not used). A range is
-    over `limit` only where a single item is."""
+    """Return the ranges `[start, end)` of items that form a pack, in order.
+
+    `strengths[i]` belongs to the boundary before item i; the first is not used. A range exceeds
+    `limit` only if it is a single item.
+    """
     if not sizes:
         return []
+    # For each pack: its first item by its last one, its last item and total size by its first one.
     first = list(range(len(sizes)))
     last = list(range(len(sizes)))
     total = list(sizes)

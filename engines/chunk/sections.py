@@ -1,4 +1,4 @@
-"""A transcript as sections: the blocks under one heading path."""
+"""Sections of a transcript: the blocks under one heading path."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _HEADING_MARKS = re.compile(r"^#{1,6}\s++|(?<!\s)\s++#++\s*+$")
 
 @dataclass(frozen=True, slots=True)
 class DocumentSection:
-    """`headings` stand right before `body`; they are those that led here since the last section with a body."""
+    """A section's body, with all headings since the previous section's body."""
 
     path: tuple[str, ...]
     headings: tuple[Block, ...]
@@ -33,7 +33,7 @@ class DocumentSection:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """What its chunks are cut from: the body, or the headings where nothing follows them."""
+        """The blocks to cut chunks from: the body, or the headings if the section has none."""
         return self.body or self.headings
 
 
@@ -43,7 +43,7 @@ class _Heading:
     name: str
     page: int | None
     is_first: bool
-    """The document's own title, which holds to the end."""
+    """True for the document's title, which applies to its end."""
 
 
 def split_sections(transcript: Transcript) -> list[DocumentSection]:
@@ -67,10 +67,12 @@ def split_sections(transcript: Transcript) -> list[DocumentSection]:
 
 
 def _compute_reach_pages(blocks: Sequence[Block]) -> int:
-    """Return for how many pages a heading holds.
+    """Return for how many pages a heading applies.
 
-    Headings of pages are guessed from their looks, and a heading that was missed would leave everything after it under the last one found.
-    So where headings stand close together, none holds for long: twice the usual distance, at least three pages.
+    It is twice the median distance between headings, at least three pages.
+
+    Headings of paged documents are guessed from their style. Without a limit, one missed heading
+    would leave everything after it under the previous one.
     """
     pages = sorted({block.span.page for block in blocks if block.kind == "heading" and block.span.page is not None})
     gaps = [next_page - previous_page for previous_page, next_page in pairwise(pages)]
@@ -82,7 +84,7 @@ def _is_in_reach(heading_page: int | None, page: int | None, reach_pages: int) -
 
 
 def _split_runs(blocks: Sequence[Block], reach_pages: int) -> Iterator[tuple[Block, list[Block]]]:
-    """Yield each heading by itself, other blocks in runs that end where the last heading's reach does."""
+    """Yield each heading alone and other blocks in runs, which end where a heading's reach does."""
     run: list[Block] = []
     heading_page: int | None = None
     for block in blocks:

@@ -1,4 +1,4 @@
-"""From ranges of the Markdown back to pages, boxes, elements and cells."""
+"""Mapping of Markdown ranges back to pages, boxes, elements and cells of the source."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _CELL_RANGE = re.compile(r"([A-Z]+)(\d+)(?::([A-Z]+)(\d+))?")
 
 
 class SpanMapper:
-    """Spans of a transcript's ranges: one for each block that a range touches, in order."""
+    """Maps ranges of a transcript to spans, one for each block that a range touches, in order."""
 
     def __init__(self, transcript: Transcript) -> None:
         self._markdown = transcript.markdown
@@ -42,7 +42,8 @@ class SpanMapper:
         return block.span.model_copy(update={"char_start": start, "char_end": end, "cells": cells})
 
     def _clip_cells(self, block: Block, cells: str, start: int, end: int) -> str:
-        """The rows of a sheet's table that `[start, end)` shows; a table's lines are the sheet's rows, but for the delimiter row."""
+        """Return the cell range of the table rows in `[start, end)`."""
+        # Each line of the table is a row of the sheet, except for the delimiter row after the headers.
         cell_range = _CELL_RANGE.fullmatch(cells)
         if not cell_range or not cell_range[3] or block.header_end is None:
             return cells

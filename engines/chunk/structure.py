@@ -1,4 +1,7 @@
-"""Chunks along a document's structure: sections, then blocks, then content-defined ends of sentences, rows and lines."""
+"""Chunks along a document's structure.
+
+Sections are split into blocks, then at content-defined ends of sentences, rows and lines.
+"""
 
 from __future__ import annotations
 
@@ -19,12 +22,16 @@ from schemas.values import Block, ParentChunk, Transcript
 
 VERSION = 2
 _PACKING_SLACK = 1.35
-"""Packs that nothing more fits into are three quarters full on average; with this much room children have about `child_tokens`."""
+"""Packs are three quarters full on average; with this factor, children have about
+`child_tokens`."""
 _STANDALONE_KINDS = frozenset({"code", "table", "summary", "formula"})
 
 
 class StructureChunker:
-    """Implements Chunker. A section of at most `whole_tokens`, and so a document, is one child; code is always by itself."""
+    """Chunker along sections.
+
+    A section or document of at most `whole_tokens` is one child; code is always separate.
+    """
 
     def __init__(self, config: ChunkConfig) -> None:
         self.fingerprint = fingerprint("structure", VERSION, tokens.VERSION, SENTENCES)
@@ -39,7 +46,7 @@ class StructureChunker:
         return build_chunks(document_id, title, transcript, parents)
 
     def _chunk_whole_document(self, transcript: Transcript, sections: Sequence[DocumentSection]) -> list[ParentCut]:
-        """The whole document as one chunk, where it is as short as that and has several sections."""
+        """Return a short document with several sections as a single chunk, else nothing."""
         if len(sections) < 2 or any(block.kind in ("code", "summary") for block in transcript.blocks):
             return []
         start, end = sections[0].start, sections[-1].end
@@ -58,7 +65,11 @@ class StructureChunker:
             yield ParentCut(start, children[last - 1].end, section.path, children[first:last])
 
     def _split_runs(self, markdown: str, section: DocumentSection) -> Iterator[list[Block]]:
-        """Blocks that may share a child: all of a short section; else prose together, a table with its caption, other things alone."""
+        """Yield the blocks that may share a child.
+
+        All blocks of a short section may; otherwise prose blocks, and a table with its caption.
+        Other blocks are alone.
+        """
         blocks = section.blocks
         text = markdown[blocks[0].span.char_start : blocks[-1].span.char_end]
         if not any(block.kind in ("code", "summary") for block in blocks) and tokens.estimate_tokens(text) <= self._whole_tokens:
@@ -82,7 +93,7 @@ class StructureChunker:
 
 
 def _find_trimmed_end(markdown: str, cut: Sequence[Atom]) -> int:
-    """The end of a cut without the white space that separates it from the next."""
+    """Return the end of a cut without trailing white space."""
     start, end = cut[0].start, cut[-1].end
     return start + len(markdown[start:end].rstrip())
 

@@ -1,1 +1,1 @@
-"""Texts to vectors: the local model, any OpenAI-compatible server, and a deterministic one without a model."""
+"""Embedders: the local model, OpenAI-compatible servers, and a deterministic one without a model."""

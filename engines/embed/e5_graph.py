@@ -1,4 +1,4 @@
-"""The encoder (BERT, Devlin et al. 2018) as an ONNX graph in float32 with fused attention, written once beside the data."""
+"""ONNX graph of the encoder (BERT, Devlin et al. 2018) in float32 with fused attention."""
 
 from __future__ import annotations
 
@@ -18,12 +18,16 @@ FUSED_DOMAIN = "com.microsoft"
 
 
 def build_graph(weights: E5File, target: Path) -> None:
-    """Write the graph to `target`, whole or not at all; two processes may do so at the same time."""
-    write_atomically(target, lambda draft: onnx.save(_GraphBuilder(weights).build_model(), draft))
+    """Write the graph to `target` atomically."""
+    write_atomically(target, lambda temporary_path: onnx.save(_GraphBuilder(weights).build_model(), temporary_path))
 
 
 class _GraphBuilder:
-    """Inputs `emb` [batch, tokens, hidden] (words + positions + types) and `mask` [batch, tokens]; output `states` like `emb`."""
+    """Builds the graph.
+
+    Inputs are `emb` [batch, tokens, hidden] (words + positions + types) and `mask` [batch, tokens];
+    the output `states` has the shape of `emb`.
+    """
 
     def __init__(self, weights: E5File) -> None:
         self._weights, self._shape = weights, weights.shape

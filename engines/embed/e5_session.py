@@ -1,4 +1,4 @@
-"""The encoder on ONNX Runtime: token ids in, last hidden states out. Blocks its thread; releases the interpreter lock while it works."""
+"""The encoder on ONNX Runtime. Blocks its thread but releases the GIL while it computes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ Floats = NDArray[np.float32]
 
 
 class E5Encoder:
-    """One session of one thread: several threads may call `states` at the same time, each gets a core of its own."""
+    """Computes hidden states from token ids.
+
+    Several threads may call `compute_states`, each using one core.
+    """
 
     def __init__(self, cache_dir: Path) -> None:
         self._file = E5File(locate_weights())
@@ -27,7 +30,7 @@ class E5Encoder:
         self._session = _create_session(self._file, cache_dir / f"multilingual-e5-small-{FILE_SHA256[:12]}-fp32-v{GRAPH_VERSION}.onnx")
 
     def compute_states(self, batch: Sequence[Sequence[int]]) -> list[Floats]:
-        """The last hidden states of each text, [tokens, dimension], padding removed."""
+        """Return the last hidden states of each text, [tokens, dimension], without padding."""
         longest = max(map(len, batch))
         embeddings = np.zeros((len(batch), longest, self.dimension), np.float32)
         mask = np.zeros((len(batch), longest), np.int64)

@@ -1,4 +1,4 @@
-"""The tokenizer of multilingual-e5-small: a Unigram model (Kudo 2018) over the pieces in the weights' file."""
+"""Tokenizer of multilingual-e5-small: a Unigram model (Kudo 2018) over the file's pieces."""
 
 from __future__ import annotations
 
@@ -10,13 +10,12 @@ from engines.embed.e5_file import ModelVocabulary
 
 MAX_TOKENS = 512
 MAX_USEFUL_CHARACTERS = 20_000
-"""Characters after which a text cannot add to its first 510 tokens in practice; longer ones are cut before they cost time."""
+"""Longer texts are cut before tokenizing: in practice later characters cannot be among the first
+510 tokens."""
 _SPACES = re.compile(" {2,}")
 
 
 class E5Tokenizer:
-    """Texts to token ids, with the sentence marks, at most 512."""
-
     def __init__(self, vocabulary: ModelVocabulary) -> None:
         model = models.Unigram(list(zip(vocabulary.pieces, vocabulary.scores.tolist(), strict=True)), vocabulary.unk, False)
         self._tokenizer = Tokenizer(model)
@@ -24,10 +23,11 @@ class E5Tokenizer:
         self.vocabulary = vocabulary
 
     def encode(self, text: str) -> list[int]:
+        """Return at most 512 token ids, including the special tokens."""
         return [self.vocabulary.bos, *self.tokenize(text)[: MAX_TOKENS - 2], self.vocabulary.eos]
 
     def tokenize(self, text: str) -> list[int]:
-        """Without sentence marks and without limit."""
+        """Return the token ids without special tokens and without limit."""
         normalized = text[:MAX_USEFUL_CHARACTERS].translate(self.vocabulary.normalization)
         ids: list[int] = self._tokenizer.encode(_SPACES.sub(" ", normalized), add_special_tokens=False).ids
         return ids

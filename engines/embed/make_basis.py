@@ -1,9 +1,10 @@
-"""Make `assets/e5_basis.npy`: the directions in which the model's token states vary most, so that few numbers a token keep their cosines.
+"""Generate `assets/e5_basis.npy`, the directions in which token states vary most.
 
     python -m engines.embed.make_basis CACHE_DIR
 
-The basis is the right singular vectors of token states, not centred, of the shipped background texts and of word salads from the model's own vocabulary.
-It enters the engine's fingerprint: a new one means a re-index.
+The basis consists of the right singular vectors of the token states, not centered, of the
+background texts and of random words from the model's vocabulary. It is part of the engine's
+fingerprint: a new basis requires a reindex.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def main() -> None:
 
 
 def generate_word_salads(encoder: E5Encoder) -> list[str]:
-    """Sentences without sense: common words of Latin script, drawn with a fixed seed."""
+    """Generate texts of random common words in Latin script, with a fixed seed."""
     words = [piece[1:] for piece in encoder.tokenizer.vocabulary.pieces if piece.startswith("▁") and len(piece) > 3 and _is_latin(piece[1:])]
     rng = random.Random(0)
     return [" ".join(rng.choices(words[:COMMON_WORDS], k=SALAD_WORDS)) for _ in range(SALADS)]

@@ -1,4 +1,7 @@
-"""Vectors from hashes, without a model: texts that share words are near each other. For tests and for measuring everything but the model."""
+"""Embedder without a model, for tests and benchmarks.
+
+Vectors are word hashes, so texts that share words are similar.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +22,10 @@ _WORD = re.compile(r"\w+")
 
 
 class NullEmbedder:
-    """Deterministic on every machine. A text's vector is the direction of the sum of its words' vectors; states, where kept, are those of the words."""
+    """Embedder that is deterministic on every machine.
+
+    A text's vector is the normalized sum of its words' vectors; its states are the words' vectors.
+    """
 
     model = "null"
 

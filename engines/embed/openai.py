@@ -1,4 +1,4 @@
-"""Vectors from an OpenAI-compatible server: OpenAI, Azure, vLLM (Qwen3-VL-Embedding among others)."""
+"""Embedder on an OpenAI-compatible server: OpenAI, Azure, vLLM (including Qwen3-VL-Embedding)."""
 
 from __future__ import annotations
 
@@ -25,8 +25,11 @@ Floats = NDArray[np.float32]
 
 
 class OpenAIEmbedder:
-    """Batches of `batch` texts, `parallel` requests at once. Vectors are unit vectors of `dimension`; where the server refuses to shorten them, they are cut and
-    normalised here, which gives the same vector for a Matryoshka model (Kusupati et al. 2022)."""
+    """Embedder that sends batches of `batch_size` texts, `max_parallel` at once.
+
+    Returns unit vectors of `dimension`. Where the server refuses to shorten them, they are cut and
+    normalized here, which gives the same vectors for a Matryoshka model (Kusupati et al. 2022).
+    """
 
     state_dimension = 0
 
@@ -63,9 +66,9 @@ class OpenAIEmbedder:
             rows = rows[:, : self.dimension]
         if rows.shape[1] != self.dimension:
             raise ServerCallError(
-                f"{self.model} gives vectors of {rows.shape[1]} dimensions; this index has {self.dimension}.",
+                f"{self.model} returns vectors of {rows.shape[1]} dimensions; this index has {self.dimension}.",
                 code="ENGINE_WRONG_DIMENSION",
-                remedy="Set ANABRANCH_EMBED__DIMENSION to what the model gives, in a data folder of its own.",
+                remedy=f"Set ANABRANCH_EMBED__DIMENSION={rows.shape[1]} with another data folder.",
             )
         return normalize_rows(rows)
 
@@ -89,23 +92,26 @@ class OpenAIEmbedder:
 
 
 def _has_valid_norms(rows: Floats) -> bool:
-    """Neither too long to be measured nor too short to say where it points."""
     lengths = np.linalg.norm(rows.astype(np.float64), axis=1)
     return bool(((lengths > MIN_NORM) & (lengths < MAX_NORM)).all())
 
 
 def _parse_vectors(reply: Mapping[str, Any], count: int) -> Floats:
-    """[count, dimension] in the order asked, whatever the order of the answer. Raises TransientError for what is no vector: a server that is unwell may say
-    better later, one that always says so of this input is not asked for ever."""
+    """Return the vectors [count, dimension] in the order of the request.
+
+    Raises ServerCallError for missing vectors, and TransientError for values that are no vectors:
+    these may be a passing fault, but must not pause the stage forever if the model always returns
+    them for an input.
+    """
     try:
         vectors_by_index = {int(item["index"]): item["embedding"] for item in reply["data"]}
         rows = np.asarray([vectors_by_index[index] for index in range(count)], np.float32)
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ServerCallError(f"The embedding server left out some of {count} vectors.", code="ENGINE_BROKEN_ANSWER") from error
+        raise ServerCallError(f"The embedding server returned fewer than {count} vectors.", code="ENGINE_BROKEN_ANSWER") from error
     if rows.ndim != 2 or not np.isfinite(rows).all() or not _has_valid_norms(rows):
         raise TransientError(
-            "The embedding server answered with NaN, infinite or empty vectors.",
+            "The embedding server returned NaN, infinite or empty vectors.",
             code="ENGINE_BROKEN_ANSWER",
-            remedy="Look into the model server's log; some models overflow in half precision.",
+            remedy="Check the model server's log; some models overflow in half precision.",
         )
     return rows

@@ -1,4 +1,4 @@
-"""Threads for work that blocks, in the order of rank: the event loop is never held up, and small work need not wait behind large."""
+"""Thread pool with priorities for blocking work."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _Task = tuple[float, int, "Future[Any] | None", Callable[[], Any]]
 
 
 class PriorityThreadPool:
-    """`threads` workers over one queue. The lowest rank goes first, equals in the order of arrival; work that was cancelled while it waited is not begun."""
+    """Runs work in `threads` threads, the lowest `priority` first.
+
+    Equal priorities run in order of arrival. Work that was canceled while waiting does not start.
+    """
 
     def __init__(self, threads: int, name: str) -> None:
         self._queue: queue.PriorityQueue[_Task] = queue.PriorityQueue()
@@ -35,10 +38,11 @@ class PriorityThreadPool:
         return future
 
     def close(self) -> None:
-        """Let what runs finish, begin nothing more, and wait for it: native code that is still at work when the interpreter goes takes the process down with it."""
+        """Wait for running work and cancel the rest."""
+        # Also registered with atexit: native code that runs while the interpreter exits crashes it.
         atexit.unregister(self.close)
         for _ in self._threads:
-            self._queue.put((float("-inf"), -1, None, _do_nothing))
+            self._queue.put((float("-inf"), -1, None, _stop_thread))
         for thread in self._threads:
             thread.join()
         while not self._queue.empty():
@@ -54,8 +58,8 @@ class PriorityThreadPool:
                 _complete_future(future, work)
 
 
-def _do_nothing() -> None:
-    """What a closing lane is given in place of work."""
+def _stop_thread() -> None:
+    """Placeholder work of the queue entries that end a thread; never called."""
 
 
 def _complete_future(future: Future[T], work: Callable[[], T]) -> None:

@@ -1,4 +1,8 @@
-"""Token states of one text as bytes: a little-endian header (rows, columns), the token ids (int32), then the rows (int8 of unit vectors × 127)."""
+"""Binary encoding of a text's token states.
+
+A little-endian header (rows, columns), the token ids (int32), then the rows (int8, unit vectors ×
+127).
+"""
 
 from __future__ import annotations
 
@@ -21,7 +25,10 @@ def pack_states(states: States, token_ids: TokenIds) -> bytes:
 
 
 def unpack_states(data: bytes) -> tuple[States, TokenIds]:
-    """Views of `data`, [rows, columns] and [rows]. Raises ValueError when its length is not what its header says."""
+    """Return views of `data`, [rows, columns] and [rows].
+
+    Raises ValueError if its length does not match its header.
+    """
     rows, columns = _HEADER.unpack_from(data) if len(data) >= _HEADER.size else (0, 0)
     start = _HEADER.size + 4 * rows
     if len(data) != start + rows * columns or len(data) < _HEADER.size:
@@ -31,11 +38,11 @@ def unpack_states(data: bytes) -> tuple[States, TokenIds]:
 
 
 def quantize(rows: NDArray[np.float32]) -> States:
-    """Unit rows as int8: 127 stands for 1."""
+    """Quantize unit rows to int8, with 127 for 1."""
     return np.rint(rows * 127).astype(np.int8)
 
 
 def normalize_rows(rows: NDArray[np.float32]) -> NDArray[np.float32]:
-    """Each row divided by its length; a row of zeros stays one."""
+    """Divide each row by its length; rows of zeros stay zero."""
     lengths = np.linalg.norm(rows, axis=-1, keepdims=True)
     return np.asarray(rows / np.maximum(lengths, 1e-12), np.float32)

@@ -1,1 +1,1 @@
-"""Names, relations and claims in chunks: by rules, by a chat model, or none."""
+"""Extraction of names, relations and claims from chunks: by rules, by a chat model, or none."""

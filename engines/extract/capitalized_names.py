@@ -1,4 +1,4 @@
-"""Names by their capitals: runs of capitalised words with what joins them, and what kind of thing each is likely to be."""
+"""Names by capitalization: runs of capitalized words with joining words, classified by word lists."""
 
 from __future__ import annotations
 
@@ -50,7 +50,10 @@ class _Token:
 
 
 def find_names(text: str) -> Iterator[EntitySpan]:
-    """Names in one sentence, in order. A sentence in capitals has none, for nothing marks them there."""
+    """Yield the names in one sentence in order.
+
+    A sentence in capitals yields none, because nothing marks names there.
+    """
     tokens = [_Token(match[0], match.start(), match.end()) for match in _WORD.finditer(text)]
     if _is_all_caps(tokens):
         return
@@ -68,7 +71,7 @@ def _is_all_caps(tokens: Sequence[_Token]) -> bool:
 
 
 def _find_run_end(text: str, tokens: Sequence[_Token], start: int) -> int:
-    """Where the run of name words that begins at `at` ends; `at` itself if none does."""
+    """Return the end of the run of name words that begins at `start`, or `start` if none does."""
     if not _can_start_name(tokens, start):
         return start
     end, is_institution = start + 1, tokens[start].lower_form in INSTITUTION_HEADS
@@ -91,7 +94,10 @@ def _can_start_name(tokens: Sequence[_Token], index: int) -> bool:
 
 
 def _count_next_tokens(text: str, tokens: Sequence[_Token], index: int, is_institution: bool) -> int:
-    """How many tokens the run grows by: a capitalised word, or up to two small ones with a capitalised word behind."""
+    """Return how many tokens extend the run.
+
+    The run grows by a capitalized word, or by up to two joiners and a capitalized word.
+    """
     if not _is_adjacent(text, tokens, index):
         return 0
     token = tokens[index]
@@ -119,6 +125,7 @@ def _is_adjacent(text: str, tokens: Sequence[_Token], index: int) -> bool:
 
 
 def _iter_name(text: str, tokens: Sequence[_Token], first_index: int, end: int) -> Iterator[EntitySpan]:
+    """Yield the name in a run, without titles in front, unless it is unlikely to be one."""
     first_index = next(
         (title_index + 1 for title_index in range(end - 2, first_index, -1) if tokens[title_index].lower_form in ABBREVIATED_TITLES), first_index
     )
@@ -135,12 +142,12 @@ def _iter_name(text: str, tokens: Sequence[_Token], first_index: int, end: int) 
 
 
 def _is_likely_name(words: Sequence[_Token], first_index: int) -> bool:
-    """A single capitalised word that opens a sentence is more often no name; an acronym, a known place or given name is."""
     first = words[0]
     if len(words) > 1:
         return True
     if len(first.text) < 2 or first.lower_form in TITLES or first.lower_form in LABELS:
         return False
+    # Most single capitalized words at the start of a sentence are no names.
     return first_index > 0 or first.lower_form in PLACES or first.lower_form in GIVEN_NAMES or (first.text.isupper() and len(first.text) <= 6)
 
 

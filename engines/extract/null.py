@@ -1,4 +1,4 @@
-"""No names at all: for measuring everything but extraction."""
+"""Extractor that finds nothing, for benchmarks without extraction."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names, relations and claims by a chat model with structured output. What kinds there are is configuration."""
+"""Extraction of names, relations and claims by a chat model, with configurable types."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ RELATION_WEIGHT = 0.9
 
 @dataclass(frozen=True, slots=True)
 class EntitySchema:
-    """What to look for. Empty `relations` or `properties` leave the choice of names to the model."""
+    """Types to extract. With empty `relations` or `properties` the model chooses the names."""
 
     entities: tuple[str, ...] = ("PERSON", "ORG", "LOC", "IDENTIFIER", "DATE", "MONEY", "MISC")
     relations: tuple[str, ...] = ()
@@ -28,7 +28,11 @@ class EntitySchema:
 
 
 class OpenAIExtractor:
-    """One call a parent, `parallel` at once. Only what stands in the text word for word is kept: a name that the model made up has no place, and is left out."""
+    """Extractor with one call per parent, `max_parallel` at once.
+
+    Names and values that do not occur verbatim in the text are dropped, because the model made them
+    up.
+    """
 
     def __init__(self, chat: ChatModel, *, schema: EntitySchema | None = None, max_parallel: int = 4) -> None:
         self._chat, self._schema, self._max_parallel = chat, schema or EntitySchema(), max_parallel
@@ -75,7 +79,7 @@ def _make_array_schema(items: dict[str, Any]) -> dict[str, Any]:
 
 
 class _LocatedReply:
-    """An answer of the model with its places in the parent's text."""
+    """Locates the names, values and evidence of a model's reply in the parent's text."""
 
     def __init__(self, parent: ParentChunk, data: Mapping[str, Any]) -> None:
         self._parent, self._data = parent, data
@@ -115,7 +119,10 @@ class _LocatedReply:
                 yield Claim(chunk_id=child.id, subject=subject, property=claim["property"], value=claim["value"], char_start=start, char_end=end)
 
     def _locate(self, phrase: str, *, within_child: bool = True) -> Iterator[tuple[ChildChunk, int, int]]:
-        """Where the text says so, as whole words; evidence belongs to the child in which it begins."""
+        """Yield the occurrences of a phrase as whole words, with their child.
+
+        Evidence may extend past the child in which it begins.
+        """
         word_edges = (r"(?<!\w)", r"(?!\w)")
         for match in re.finditer(word_edges[0] + re.escape(phrase) + word_edges[1], self._parent.text) if phrase.strip() else ():
             start, end = self._parent.char_start + match.start(), self._parent.char_start + match.end()

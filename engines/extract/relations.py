@@ -1,4 +1,4 @@
-"""What a sentence says of two of its names: a verb between them, or only that they stand together. And what amounts, dates and identifiers it gives them."""
+"""Relations between the names of a sentence, and claims that assign values to names."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ NAME_TYPES = frozenset({"PERSON", "ORG", "LOC", "MISC"})
 VERB_WEIGHT, COOCCURRENCE_WEIGHT = 0.8, 0.3
 COOCCURRENCE_TYPE = "related_to"
 MAX_VERB_GAP_CHARACTERS = 80
-"""Characters between two names that a verb may join."""
+"""Longest gap between two names that a verb relates."""
 MAX_PROPERTY_DISTANCE_CHARACTERS = 400
-"""Characters before a value in which its property is looked for."""
+"""Characters before a value that are searched for its property."""
 MAX_PAIRED_NAMES = 6
-"""Of a sentence with more names only neighbours are related: it is a list."""
+"""In a sentence with more names, probably a list, only neighbors are related."""
 
 _PASSIVE = re.compile(
     r"\b(?:is|are|was|were|been|being|é|são|foi|foram|sendo|sido)\s+(?:\w+\s+)?(?P<verb>\w+(?:ed|en|id[oa]s?|ad[oa]s?)|made|held|led|built|sold|bought|feit[oa]s?|escrit[oa]s?)\s+(?:by|por|pel[oa]s?)\b",
@@ -69,8 +69,11 @@ class ClaimCandidate:
 
 
 def find_relations(sentence: str, spans: Sequence[EntitySpan]) -> Iterator[RelationCandidate]:
-    """Subject and object as the verb has them; a passive turns them round."""
-    subjects = [item for item in spans if item.type in NAME_TYPES]
+    """Yield relations by verb between neighboring names, then co-occurrences.
+
+    A passive swaps subject and object.
+    """
+    subjects = [span for span in spans if span.type in NAME_TYPES]
     linked_keys = set()
     for left, right in pairwise(subjects):
         verb_relation = _match_verb(sentence[left.end : right.start], left, right)
@@ -85,9 +88,9 @@ def find_relations(sentence: str, spans: Sequence[EntitySpan]) -> Iterator[Relat
 
 
 def find_claims(sentence: str, spans: Sequence[EntitySpan]) -> Iterator[ClaimCandidate]:
-    """Each value belongs to the last name before it, else to the first of the sentence."""
-    subjects = [item for item in spans if item.type in NAME_TYPES]
-    ends = [item.end for item in subjects]
+    """Yield a claim for each value about the last name before it, else about the first name."""
+    subjects = [span for span in spans if span.type in NAME_TYPES]
+    ends = [span.end for span in subjects]
     for value in spans:
         if value.type in _DEFAULT_PROPERTIES and subjects:
             preceding_count = bisect_right(ends, value.start)
@@ -109,7 +112,7 @@ def _format_label(verb: str, particle: str | None) -> str:
 
 
 def _classify_property(preceding_text: str, value: EntitySpan) -> str:
-    """By the last telling word among the eight before the value."""
+    """Return the property named by the last matching word among the eight before the value."""
     words = [word.strip(".,:;()").lower() for word in preceding_text.split()[-8:]]
     property_by_word = _PROPERTY_BY_WORD[value.type]
     return next((property_by_word[word] for word in reversed(words) if word in property_by_word), _DEFAULT_PROPERTIES[value.type])

@@ -1,4 +1,4 @@
-"""Names, relations and claims by rules, English and Portuguese, without a model."""
+"""Rule-based extraction of names, relations and claims from English and Portuguese text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,10 @@ _ABBREVIATION_END = re.compile(r"(?:\b(?:Mr|Mrs|Ms|Dr|Dra|Sr|Sra|Prof|Art|art|No
 
 
 class RuleExtractor:
-    """The same name has the same kind throughout one call: the one that its fullest and most frequent spellings speak for. Works off the event loop."""
+    """Extractor by rules, in a thread.
+
+    Within one call a name has the same type everywhere (see `vote_types`).
+    """
 
     fingerprint = fingerprint(EXTRACTOR_NAME, VERSION)
 
@@ -41,7 +44,7 @@ def extract_by_rules(parents: Sequence[ParentChunk]) -> Extraction:
 
 @dataclass(frozen=True, slots=True)
 class _Sentence:
-    """`start` is its place in the document's Markdown; `found` counts from there."""
+    """A sentence at `start` of the document's Markdown; `spans` count from there."""
 
     text: str
     start: int
@@ -49,10 +52,10 @@ class _Sentence:
     spans: tuple[EntitySpan, ...]
 
     def iter_mentions(self) -> Iterator[Mention]:
-        for item in self.spans:
-            if child := self._find_child(item):
-                start, end = self.start + item.start, self.start + item.end
-                yield Mention(chunk_id=child.id, name=self.text[item.start : item.end], key=item.key, type=item.type, char_start=start, char_end=end)
+        for span in self.spans:
+            if child := self._find_child(span):
+                start, end = self.start + span.start, self.start + span.end
+                yield Mention(chunk_id=child.id, name=self.text[span.start : span.end], key=span.key, type=span.type, char_start=start, char_end=end)
 
     def iter_relations(self) -> Iterator[Relation]:
         for relation in find_relations(self.text, self._list_spans_in_children()):
@@ -88,11 +91,11 @@ class _Sentence:
         return self.start + len(self.text)
 
     def _list_spans_in_children(self) -> list[EntitySpan]:
-        """What lies within a child: what is no mention takes part in nothing."""
-        return [item for item in self.spans if self._find_child(item)]
+        # A span that crosses children is no mention, so no relation or claim may refer to it.
+        return [span for span in self.spans if self._find_child(span)]
 
-    def _find_child(self, item: EntitySpan) -> ChildChunk | None:
-        start, end = self.start + item.start, self.start + item.end
+    def _find_child(self, span: EntitySpan) -> ChildChunk | None:
+        start, end = self.start + span.start, self.start + span.end
         index = bisect_right(self.children, start, key=lambda child: child.char_start) - 1
         child = self.children[index] if index >= 0 else None
         return child if child and end <= child.char_end else None
@@ -107,7 +110,7 @@ def _iter_sentences(parent: ParentChunk) -> Iterator[_Sentence]:
 
 
 def split_sentences(text: str) -> Iterator[tuple[int, int]]:
-    """Sentences, lines and table cells: a name never goes on from one to the next."""
+    """Yield the ranges of sentences, lines and table cells, none of which a name may cross."""
     start = 0
     for match in _SENTENCE_END.finditer(text):
         if not _ABBREVIATION_END.search(text[max(start, match.start() - 6) : match.start()]) or "\n" in match[0]:
@@ -117,20 +120,19 @@ def split_sentences(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _find_spans(text: str) -> tuple[EntitySpan, ...]:
-    """In order; a value comes before a name that overlaps it."""
+    """Return values and names in order; names that overlap a value are dropped."""
     value_spans = list(find_values(text))
     ends = [value.end for value in value_spans]
     name_spans = [
-        item for item in find_names(text) if (next_value := bisect_right(ends, item.start)) == len(value_spans) or item.end <= value_spans[next_value].start
+        span for span in find_names(text) if (next_value := bisect_right(ends, span.start)) == len(value_spans) or span.end <= value_spans[next_value].start
     ]
-    return tuple(sorted((item for item in [*value_spans, *name_spans] if item.key), key=lambda item: item.start))
+    return tuple(sorted((span for span in [*value_spans, *name_spans] if span.key), key=lambda span: span.start))
 
 
 def _unify_types(sentences: Sequence[_Sentence]) -> list[_Sentence]:
-    """With one kind for each key."""
-    type_by_key = vote_types((item.key, item.type, sentence.text[item.start : item.end]) for sentence in sentences for item in sentence.spans)
-    return [replace(sentence, spans=tuple(_retype(item, type_by_key[item.key]) for item in sentence.spans)) for sentence in sentences]
+    type_by_key = vote_types((span.key, span.type, sentence.text[span.start : span.end]) for sentence in sentences for span in sentence.spans)
+    return [replace(sentence, spans=tuple(_retype(span, type_by_key[span.key]) for span in sentence.spans)) for sentence in sentences]
 
 
-def _retype(item: EntitySpan, kind: str) -> EntitySpan:
-    return replace(item, type=kind) if item.type in NAME_TYPES and kind in NAME_TYPES else item
+def _retype(span: EntitySpan, kind: str) -> EntitySpan:
+    return replace(span, type=kind) if span.type in NAME_TYPES and kind in NAME_TYPES else span

@@ -1,4 +1,4 @@
-"""One kind for each name: the one that its fullest and most frequent spellings speak for."""
+"""Voting on the type of each name by its spellings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from schemas.values import Extraction
 
 
 def vote_types(spellings: Iterable[tuple[str, str, str]]) -> dict[str, str]:
-    """Key → kind, of (key, kind, as written). The longer a name is written, the more it tells."""
+    """Return the type by key, from (key, type, spelling).
+
+    Longer spellings weigh more, being less ambiguous.
+    """
     votes: dict[str, Counter[str]] = {}
     for key, kind, spelling in spellings:
         words = spelling.count(" ") + 1
@@ -19,7 +22,7 @@ def vote_types(spellings: Iterable[tuple[str, str, str]]) -> dict[str, str]:
 
 
 def unify_types(extractions: Sequence[Extraction]) -> Extraction:
-    """Several passages as one: a name has the same kind in all of them."""
+    """Merge extractions of several passages, giving each name the same type in all of them."""
     type_by_key = vote_types((mention.key, mention.type, mention.name) for extraction in extractions for mention in extraction.mentions)
     return Extraction(
         mentions=[
@@ -41,6 +44,6 @@ def _unify_endpoint(endpoint: tuple[str, str], type_by_key: Mapping[str, str]) -
 
 
 def _pick_type(kind: str, key: str, type_by_key: Mapping[str, str]) -> str:
-    """Only what may be taken for each other is."""
     voted_type = type_by_key.get(key, kind)
+    # Names never become values or the reverse.
     return voted_type if kind in NAME_TYPES and voted_type in NAME_TYPES else kind

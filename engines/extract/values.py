@@ -1,4 +1,4 @@
-"""Amounts, dates and identifiers: regular expressions, and the one form that spellings of the same value share."""
+"""Amounts, dates and identifiers by regular expressions, with a normalized key for equal values."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _TYPE_BY_GROUP = {"email": "IDENTIFIER", "code": "IDENTIFIER", "number": "IDENTI
 
 @dataclass(frozen=True, slots=True)
 class EntitySpan:
-    """A name or value at `[start, end)` of a text; `key` is what spellings of the same one share."""
+    """A name or value at `[start, end)` of a text; all spellings of the same one share a `key`."""
 
     start: int
     end: int
@@ -58,7 +58,7 @@ class EntitySpan:
 
 
 def find_values(text: str) -> Iterator[EntitySpan]:
-    """In order, without overlaps."""
+    """Yield the values in order, without overlaps."""
     if not any(map(str.isdigit, text)) and "@" not in text:
         return
     for match in _PATTERNS.finditer(text):
@@ -69,7 +69,7 @@ def find_values(text: str) -> Iterator[EntitySpan]:
 
 
 def _is_code(raw: str) -> bool:
-    """The expression ignores case for the sake of months; codes have capitals, or digits only."""
+    # The expression ignores case because of the months, but codes have no lowercase letters.
     return raw == raw.upper() and not re.fullmatch(r"[A-Z]+[-/]\d|\d+[A-Z]{1,2}", raw)
 
 
@@ -86,7 +86,10 @@ def _normalize_value(kind: str, raw: str) -> str:
 
 
 def _normalize_amount(raw: str) -> str:
-    """`€ 18.740,50` → `EUR 18740.50`; a lone separator before three digits parts thousands."""
+    """Normalize `€ 18.740,50` to `EUR 18740.50`.
+
+    A single separator before three digits separates thousands.
+    """
     text = raw.lower()
     currency = next((code for sign, code in sorted(_CURRENCY.items(), key=lambda item: -len(item[0])) if sign in text), "")
     digits = re.search(_NUMBER, text)
@@ -112,7 +115,7 @@ def _normalize_written_date(raw: str) -> str:
 
 
 def _normalize_numeric_date(raw: str) -> str:
-    """Day first, unless the second number can be no month."""
+    # Day first, unless the second number cannot be a month.
     day, month, year = (int(part) for part in re.split(r"[/.]", raw))
     if month > 12:
         day, month = month, day

@@ -1,4 +1,4 @@
-"""Words that tell names from other words and kinds of names from each other, English and Portuguese."""
+"""English and Portuguese word lists to recognize and classify names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ SENTENCE_STARTERS = _split_words(
     cinco seis sete oito nove dez mais menos ambos numa num dentre perante diante inicialmente atualmente posteriormente finalmente tabela figura seção capítulo página parte artigo cláusula anexo
     resumo introdução conclusão nome data descrição nascido nascida filho filha"""
 )
-"""Not names when they open a sentence."""
+"""Capitalized at the start of a sentence without being names."""
 
 CONNECTORS = _split_words("de da do das dos d di del della du von van der den ter la le y")
 INSTITUTION_HEADS = _split_words(
@@ -31,7 +31,7 @@ INSTITUTION_HEADS = _split_words(
     parlamento procuradoria procuradoria-geral autoridade infraestrutura sindicato confederação cooperativa fundo construtora editora rádio
     museu biblioteca igreja hospital centro companhia grupo câmara senado prefeitura governo partido polícia exército corte turma vara defensoria procuradoria supremo superior"""
 )
-"""Words of institutions; names joined by `of`, `the`, `for`, `and`, `e` go on after them."""
+"""Words for institutions, after which `of`, `the`, `for`, `and` and `e` continue a name."""
 
 ORG_HEADS = INSTITUTION_HEADS - _split_words("republic kingdom house national international royal state united")
 COMPANY_SUFFIXES = _split_words(
@@ -44,7 +44,7 @@ PLACE_HEADS = _split_words(
     rua avenida praça cidade município bairro rio lago serra ilha ilhas estado província vila porto baía vale norte sul leste oeste"""
 )
 LABELS = _split_words("cnpj cpf nif iban vat rg cep eur usd gbp brl chf pdf html id url tel fax isbn issn doi am pm ok")
-"""Written like acronyms, but they name no thing of their own."""
+"""Labels of values, written like acronyms."""
 
 THING_HEADS = _split_words(
     """war battle treaty agreement act bill law code constitution award prize album games cup olympics series project plan programme program age day festival championship directive regulation

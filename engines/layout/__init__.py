@@ -1,4 +1,4 @@
-"""Lines of text with boxes to Markdown blocks in reading order: one code path for text layers of PDFs and for lines that OCR found."""
+"""Page layout: converts text runs with boxes, from PDF or OCR, to blocks in reading order."""
 
 from engines.layout.page_blocks import build_blocks, compute_pages_body_height
 from engines.layout.text_runs import LayoutPage, LayoutWord, TextRun

@@ -1,4 +1,4 @@
-"""Tables: stretches of rows with several runs each, whose runs stand under one another."""
+"""Tables without ruling lines: consecutive rows whose runs align in columns."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _MIN_SPLIT_GAP = 0.4
 
 @dataclass(frozen=True, slots=True)
 class AlignedTable:
-    """Rows `[start, end)` of a region, as cells."""
+    """Cells of the rows `[start, end)` of a region."""
 
     start: int
     end: int
@@ -27,7 +27,7 @@ ColumnExtent = tuple[float, float]
 
 
 def find_aligned_tables(rows: Sequence[LayoutRow], height: float) -> list[AlignedTable]:
-    """`height` is the region's usual line height."""
+    """Find the tables in a region; `height` is its usual line height."""
     found_tables: list[AlignedTable] = []
     i = 0
     while i < len(rows):
@@ -40,7 +40,10 @@ def find_aligned_tables(rows: Sequence[LayoutRow], height: float) -> list[Aligne
 
 
 def _find_stretch_end(rows: Sequence[LayoutRow], start: int, height: float) -> int:
-    """Where the stretch that begins at `start` ends: after its last row with several runs; up to two others may stand between."""
+    """Return the end of the stretch of rows with several runs that begins at `start`.
+
+    Up to two consecutive rows with a single run may occur inside it.
+    """
     if len(rows[start].runs) < 2:
         return start
     end, lone_rows = start + 1, 0
@@ -67,11 +70,12 @@ def _build_table(rows: Sequence[LayoutRow], start: int, end: int) -> AlignedTabl
 
 
 def _find_columns(multi_run_rows: Sequence[LayoutRow]) -> list[ColumnExtent]:
-    """Stretches of x that runs cover, from the rows with the most runs; what crosses two of them (a spanning header) is left out."""
+    """Return the x extents that runs cover in the rows with the most runs."""
     max_runs = max(len(row.runs) for row in multi_run_rows)
     full_runs = [run for row in multi_run_rows if len(row.runs) >= max(2, 0.6 * max_runs) for run in row.runs]
     full_runs.sort(key=lambda run: run.width)
     columns = _merge_intervals(full_runs)
+    # Drop the widest runs while they join too many columns, as spanning headers do.
     while len(columns) < 0.75 * max_runs and len(full_runs) > max_runs:
         full_runs = full_runs[: -max(1, len(full_runs) // 12)]
         columns = _merge_intervals(full_runs)
@@ -92,7 +96,7 @@ def _merge_intervals(runs: Sequence[TextRun]) -> list[ColumnExtent]:
 
 
 def _is_tabular(multi_run_rows: Sequence[LayoutRow], columns: Sequence[ColumnExtent]) -> bool:
-    """Most runs have a column for themselves, and cells are not whole sentences throughout."""
+    """Return whether most runs have their own column and cells are shorter than sentences."""
     alone_count = total = 0
     for row in multi_run_rows:
         touched_by_run = [_find_touched_columns(run, columns) for run in row.runs]
@@ -116,7 +120,7 @@ def _fill_cells(row: LayoutRow, columns: Sequence[ColumnExtent]) -> list[str]:
 
 
 def _split_by_column(run: TextRun, columns: Sequence[ColumnExtent]) -> list[tuple[int, str]]:
-    """A run's text in its column; a run over several columns is divided where a wide space between its words falls between two of them."""
+    """Return the column and text of each part of a run, split at wide gaps between columns."""
     touched = _find_touched_columns(run, columns)
     if len(touched) < 2 or len(run.words) < 2:
         return [(touched[0] if touched else _find_nearest_column(run, columns), run.text)]
@@ -144,7 +148,10 @@ def _find_nearest_column(run: TextRun, columns: Sequence[ColumnExtent]) -> int:
 
 
 def _merge_continued_rows(cells: list[list[str]], rows: Sequence[LayoutRow]) -> list[list[str]]:
-    """Lines of one cell put together: a row without a first cell that stands close under a fuller one continues it."""
+    """Merge the lines of cells.
+
+    A row without a first cell that closely follows a fuller row continues it.
+    """
     merged = [cells[0]]
     for i in range(1, len(cells)):
         if _is_continuation(merged[-1], cells[i], rows[i - 1], rows[i]):

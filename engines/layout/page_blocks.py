@@ -1,4 +1,4 @@
-"""From a page's runs to its drafts."""
+"""Conversion of a page's runs to blocks."""
 
 from __future__ import annotations
 
@@ -12,16 +12,19 @@ from engines.parsed_blocks import ParsedBlock, format_table, has_header
 from schemas.values import Box
 
 _OCR_JOIN_GAP = 0.45
-"""An OCR line box ends where a line ends: what is apart is apart."""
+"""Smaller than JOIN_GAP, because OCR boxes already cover whole lines."""
 
 
 def compute_pages_body_height(pages: Iterable[LayoutPage]) -> float:
-    """The letter height of body text over several pages."""
+    """Return the letter height of the body text on several pages."""
     return compute_body_height(run for page in pages for run in page.runs)
 
 
 def build_blocks(page: LayoutPage, body_height: float, *, has_fonts: bool) -> list[ParsedBlock]:
-    """Blocks in reading order. `styled` says that fonts are known; without, sizes are rough and weight is not known."""
+    """Build the page's blocks in reading order.
+
+    Without `has_fonts` (OCR), sizes are rough and weights unknown.
+    """
     blocks: list[ParsedBlock] = []
     for region in split_regions(page.runs):
         blocks += _build_region(page, group_rows(region, JOIN_GAP if has_fonts else _OCR_JOIN_GAP), body_height, has_fonts)
@@ -29,7 +32,7 @@ def build_blocks(page: LayoutPage, body_height: float, *, has_fonts: bool) -> li
 
 
 def _build_region(page: LayoutPage, region_rows: Sequence[LayoutRow], body_height: float, has_fonts: bool) -> Iterator[ParsedBlock]:
-    """Known tables stand where they are; between them, rows are searched for others."""
+    """Yield the ruled tables in place, and the blocks of the rows between them."""
     start = 0
     for i in [*(i for i, row in enumerate(region_rows) if row.runs[0].table), len(region_rows)]:
         yield from _build_stretch(page, region_rows[start:i], body_height, has_fonts)
@@ -79,7 +82,7 @@ def _set_location(page: LayoutPage, block: ParsedBlock, runs: Sequence[TextRun])
 
 
 def _merge_lists(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
-    """Items that follow one another are one list."""
+    """Merge consecutive list blocks into one."""
     merged: list[ParsedBlock] = []
     for block in blocks:
         if merged and block.kind == "list" == merged[-1].kind:

@@ -1,8 +1,8 @@
-"""Reading order: columns of prose are found by the empty stretches between them, and read one after another.
+"""Reading order of a page with several columns, found by the gutters between them.
 
-A gutter is a vertical stretch that no run crosses for several lines and that has prose on both sides. What is above it is read first, then
-its left side, its right side, and what is below; each of the four is divided in the same way. Tables have gaps too, but their cells do not
-fill their columns as lines of prose do.
+A gutter is a vertical gap that no run crosses for several lines, with prose on both sides. The
+order is: above the gutter, left of it, right of it, below it; each of the four is split in the same
+way. Tables have gaps too, but their cells do not fill the width of a column as lines of prose do.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class _Gutter:
 
 
 def split_regions(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]]:
-    """The runs in groups to be read one after another, each of one column or with tables."""
+    """Split the runs into regions in reading order, each with a single column or with tables."""
     gutter = _find_gutter(runs) if depth < _MAX_DEPTH else None
     if gutter is None:
         return [list(runs)] if runs else []
@@ -44,7 +44,7 @@ def split_regions(runs: Sequence[TextRun], depth: int = 0) -> list[list[TextRun]
 
 
 def _find_gutter(runs: Sequence[TextRun]) -> _Gutter | None:
-    """The tallest gutter, if there is any."""
+    """Return the tallest gutter, or None."""
     best: tuple[float, _Gutter] | None = None
     for x in _find_gutter_candidates(runs):
         for top, bottom in _find_clear_stretches(runs, x):
@@ -55,7 +55,7 @@ def _find_gutter(runs: Sequence[TextRun]) -> _Gutter | None:
 
 
 def _find_gutter_candidates(runs: Sequence[TextRun]) -> list[float]:
-    """Middles of the gaps between neighbours on a row, most frequent first."""
+    """Return the x positions of the most frequent gaps between neighbors on a line."""
     votes: dict[int, list[float]] = {}
     for row in group_lines(runs):
         for left_run, right_run in pairwise(row):
@@ -66,7 +66,7 @@ def _find_gutter_candidates(runs: Sequence[TextRun]) -> list[float]:
 
 
 def _find_clear_stretches(runs: Sequence[TextRun], x: float) -> list[tuple[float, float]]:
-    """Heights between the runs that cross `x`, by more than a touch."""
+    """Return the vertical ranges in which no run crosses `x` by more than the tolerance."""
     crossing = sorted((run.y0, run.y1) for run in runs if run.x0 + _TOUCH_TOLERANCE * run.size < x < run.x1 - _TOUCH_TOLERANCE * run.size)
     top = min(run.y0 for run in runs) - 1
     stretches = []
@@ -91,15 +91,16 @@ def _test_gutter(runs: Sequence[TextRun], x: float, top: float, bottom: float) -
 
 @dataclass(frozen=True, slots=True)
 class _GutterSide:
-    """What the lines on one side of a gutter are like."""
+    """Statistics of the lines on one side of a gutter."""
 
     middles: list[float]
     height: float
     filled_share: float
-    """share of lines that fill most of the width with one run"""
+    """Share of lines that fill most of the side's width with at most two runs."""
     running_share: float
-    """share of lines that begin in the middle of a sentence"""
+    """Share of lines that begin in the middle of a sentence."""
     characters: float
+    """Mean characters per line."""
 
     @staticmethod
     def from_runs(runs: Sequence[TextRun]) -> _GutterSide:
@@ -123,14 +124,17 @@ class _GutterSide:
         return len(self.middles) >= _MIN_LINES and self.characters >= _MIN_PROSE_CHARACTERS and self.filled_share >= 0.5
 
     def compute_level_share(self, other_side: _GutterSide) -> float:
-        """Share of lines that stand at the height of a line of the other side."""
+        """Return the share of lines at the same height as a line of the other side."""
         level_count = sum(1 for middle in self.middles if any(abs(middle - other_middle) < 0.2 * self.height for other_middle in other_side.middles))
         return level_count / max(1, len(self.middles))
 
 
 def _is_column_pair(left: _GutterSide, right: _GutterSide) -> bool:
-    """Prose on both sides; where the lines stand level, as cells do too, sentences must run on from line to line. Or running prose beside
-    something that does not keep to its lines (a box at the side)."""
+    """Return whether the sides are columns of prose, or a column of prose next to a box.
+
+    Where the lines are level, as in tables, sentences must continue from line to line. A box next
+    to prose is accepted if its lines are not level with it.
+    """
     shorter_side, longer_side = sorted((left, right), key=lambda side: len(side.middles))
     if left.is_prose and right.is_prose:
         return shorter_side.compute_level_share(longer_side) < _MAX_LEVEL_SHARE or min(left.running_share, right.running_share) >= _MIN_RUNNING_SHARE

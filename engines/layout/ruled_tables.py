@@ -1,7 +1,7 @@
-"""Tables with drawn lines: the lines make a grid, and each word belongs to the cell that it stands in.
+"""Tables with ruling lines, which form a grid whose cells contain the words.
 
-Lines that touch are one frame. Cells that no line divides are one cell. A row of the grid that holds several text lines side by side (a
-body without lines between its rows) is divided by them.
+Lines that touch form one frame. Cells without a line between them are merged. A grid row that holds
+several text lines side by side (a table body without lines between its rows) is split by them.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from engines.layout.text_blocks import join_lines
 from engines.layout.text_runs import LayoutWord, TextRun, group_lines
 from schemas.values import Box
 
@@ -22,7 +23,7 @@ _MAX_LINES = 400
 
 @dataclass(slots=True, eq=False)
 class _RuledLine:
-    """A drawn line, all of its pieces joined: at `at` (y of a level one, x of an upright one), from `start` to `end`."""
+    """A line from `start` to `end` at `position`, its y if horizontal or its x if vertical."""
 
     position: float
     start: float
@@ -36,7 +37,7 @@ class _TableFrame:
 
 
 def replace_ruled_tables(runs: Sequence[TextRun], rules: Sequence[Box]) -> list[TextRun]:
-    """The runs with each framed table's own replaced by one that stands for the table."""
+    """Replace the runs inside each framed table by one run that represents the table."""
     remaining = list(runs)
     for frame in _find_frames(rules):
         remaining = _replace_frame(remaining, frame)
@@ -61,7 +62,7 @@ def _is_filled(cells: list[list[str]]) -> bool:
 
 
 def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
-    """Connected lines, those with at least two of either kind; the largest first."""
+    """Return the groups of connected lines with at least two in each direction; none on a drawing."""
     levels = _merge_pieces([_RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in rules if x1 - x0 >= y1 - y0])
     uprights = _merge_pieces([_RuledLine((x0 + x1) / 2, y0, y1) for x0, y0, x1, y1 in rules if y1 - y0 > x1 - x0])
     if len(levels) + len(uprights) > _MAX_LINES:
@@ -83,10 +84,10 @@ def _is_crossing(level: _RuledLine, upright: _RuledLine) -> bool:
 
 
 def _merge_pieces(pieces: list[_RuledLine]) -> list[_RuledLine]:
-    """Pieces that continue each other, or lie on each other, as one line."""
+    """Merge pieces that continue or overlap each other."""
     merged_lines: list[_RuledLine] = []
     for piece in sorted(pieces, key=lambda piece: (round(piece.position), piece.start)):
-        for line in merged_lines[-12:]:
+        for line in merged_lines[-12:]:  # sorted, so a piece of the same line is among the latest
             if abs(line.position - piece.position) <= _TOLERANCE / 2 and piece.start <= line.end + _TOLERANCE and line.start <= piece.end + _TOLERANCE:
                 line.start, line.end = min(line.start, piece.start), max(line.end, piece.end)
                 break
@@ -96,7 +97,7 @@ def _merge_pieces(pieces: list[_RuledLine]) -> list[_RuledLine]:
 
 
 def _merge_positions(values: Iterator[float] | Sequence[float]) -> list[float]:
-    """Distinct positions, close ones taken as one."""
+    """Return the distinct positions in order, treating close ones as one."""
     positions: list[float] = []
     for value in sorted(values):
         if not positions or value - positions[-1] > _TOLERANCE:
@@ -105,7 +106,10 @@ def _merge_positions(values: Iterator[float] | Sequence[float]) -> list[float]:
 
 
 def _build_cells(frame_runs: Sequence[TextRun], frame: _TableFrame, xs: list[float], ys: list[float]) -> list[list[str]]:
-    """Text by grid cell, in reading order; joined cells have it in their first one."""
+    """Return the text of each cell by row.
+
+    Merged cells have it in their first one. Empty rows and columns are dropped.
+    """
     home_cells = _find_home_cells(frame, xs, ys, frame_runs)
     runs_by_cell: dict[tuple[int, int], list[TextRun]] = {}
     for run in frame_runs:
@@ -119,7 +123,7 @@ def _build_cells(frame_runs: Sequence[TextRun], frame: _TableFrame, xs: list[flo
 
 
 def _split_at_uprights(run: TextRun, xs: Sequence[float]) -> Iterator[TextRun]:
-    """A run in the pieces that upright lines cut it into, between words."""
+    """Split a run between words at the vertical lines."""
     words: list[LayoutWord] = []
     for word in run.words:
         if words and bisect_right(xs, (words[-1].x0 + words[-1].x1) / 2) != bisect_right(xs, (word.x0 + word.x1) / 2):
@@ -130,7 +134,11 @@ def _split_at_uprights(run: TextRun, xs: Sequence[float]) -> Iterator[TextRun]:
 
 
 def _find_home_cells(frame: _TableFrame, xs: Sequence[float], ys: Sequence[float], frame_runs: Sequence[TextRun]) -> dict[tuple[int, int], tuple[int, int]]:
-    """For each cell the first one of those that it is one with: no line between them, and side by side also a run across."""
+    """Return the first cell of the merged cell that each cell belongs to.
+
+    Cells are merged if no line separates them; cells side by side only if a run also crosses the
+    boundary.
+    """
     home_cells: dict[tuple[int, int], tuple[int, int]] = {}
     crossed_cells = {
         (bisect_right(ys, run.middle) - 1, column) for run in frame_runs for column in range(bisect_right(xs, run.x0 + 1), bisect_right(xs, run.x1 - 1))
@@ -152,7 +160,7 @@ def _is_line_drawn(ruled_lines: Sequence[_RuledLine], position: float, crossing_
 
 
 def _split_row(row: int, columns: int, runs_by_cell: dict[tuple[int, int], list[TextRun]]) -> Iterator[list[str]]:
-    """One row of the grid; several, where it holds rows of text that no line divides."""
+    """Yield the rows of text in one grid row: several if it holds rows that no line separates."""
     cells = {column: group_lines(runs_by_cell[row, column]) for column in range(columns) if (row, column) in runs_by_cell}
     counts = [len(cell_lines) for cell_lines in cells.values()]
     if len(counts) >= 2 and max(counts) >= 3 and _is_list_of_rows(list(cells.values())):
@@ -164,7 +172,7 @@ def _split_row(row: int, columns: int, runs_by_cell: dict[tuple[int, int], list[
 
 
 def _is_list_of_rows(cells: Sequence[list[list[TextRun]]]) -> bool:
-    """Most cells have as many lines as the longest, at the same heights."""
+    """Return whether most cells have about as many lines as the longest."""
     longest = max(cells, key=len)
     full_cell_count = sum(1 for cell in cells if len(cell) >= 0.8 * len(longest))
     return full_cell_count >= 0.7 * len(cells) and full_cell_count >= 2
@@ -175,6 +183,4 @@ def _find_nearest(tops: Sequence[float], height: float) -> int:
 
 
 def _join_text(cell_lines: Sequence[list[TextRun]]) -> str:
-    from engines.layout.text_blocks import join_lines
-
     return join_lines([" ".join(run.text for run in line) for line in cell_lines])

@@ -1,4 +1,4 @@
-"""Rows that are no table: paragraphs, headings, lists and code."""
+"""Text blocks outside tables: paragraphs, headings, captions, lists and code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,8 @@ _CLOSING_PUNCTUATION = (".", "!", "?", ":", ";", ",", "…")
 _BARE_NUMBER = re.compile(r"[-–—\s]*\d{1,4}[-–—\s]*")
 _MAX_HEADING_CHARACTERS = 160
 _MAX_CONTINUATION_PITCH = 2.8
-"""Letter heights from line to line within which a sentence may run on, also in double-spaced text."""
+"""Largest line distance in letter heights across which a sentence continues, including
+double-spaced text."""
 
 
 @dataclass(slots=True)
@@ -44,8 +45,6 @@ class TextLine:
 
 @dataclass(slots=True)
 class TextBlock:
-    """Lines that make one block."""
-
     kind: BlockKind
     lines: list[TextLine]
     text: str
@@ -53,14 +52,14 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True)
 class RegionMetrics:
-    """What is usual in a region: letter height of the body, edges, distance from line to line."""
+    """Typical values of a region: body letter height, edges, and line distance (`pitch`)."""
 
     body_height: float
     left: float
     right: float
     pitch: float
     has_fonts: bool
-    """False for OCR, where nothing is known of fonts and heights are rough."""
+    """False for OCR, where fonts are unknown and heights are rough."""
 
 
 def measure_region(lines: Sequence[TextLine], body_height: float, has_fonts: bool) -> RegionMetrics:
@@ -86,7 +85,10 @@ def _group_lines(lines: Sequence[TextLine], metrics: RegionMetrics) -> Iterator[
 
 
 def _is_block_break(group: Sequence[TextLine], line: TextLine, metrics: RegionMetrics) -> bool:
-    """True where a new block begins with `line`."""
+    """Return whether `line` begins a new block.
+
+    The order of the checks matters: the first that applies decides.
+    """
     last = group[-1]
     if last.mono and line.mono and metrics.has_fonts:
         return line.y0 - last.y0 > 4 * metrics.pitch
@@ -126,7 +128,7 @@ def _is_paragraph_break(group: Sequence[TextLine], line: TextLine, metrics: Regi
 
 
 def _is_centered(line: TextLine, metrics: RegionMetrics) -> bool:
-    """Well in from both edges, by about the same."""
+    """Return whether the line is far from both edges by about the same distance."""
     left, right = line.x0 - metrics.left, metrics.right - line.x1
     return min(left, right) > 3 * metrics.body_height and abs(left - right) < 0.15 * (left + right) + metrics.body_height
 
@@ -163,7 +165,7 @@ def _looks_like_code(text: str) -> bool:
 
 
 def _format_code(group: Sequence[TextLine]) -> str:
-    """Lines with their indentation, from the width of a letter."""
+    """Format lines with their indentation and spacing in units of the median letter width."""
     letters = [run.width / max(1, len(run.text)) for line in group for run in line.runs]
     letter = statistics.median(letters) or 1.0
     left = min(line.x0 for line in group)
@@ -184,9 +186,10 @@ def _format_item(text: str, mark: re.Match[str]) -> str:
 
 
 def join_lines(lines: Sequence[str]) -> str:
-    """Lines of prose as one; a word divided at a line's end is put together."""
+    """Join lines of prose, and words that are hyphenated at a line's end."""
     text = ""
     for line in lines:
+        # U+00AD is a soft hyphen; pdfium emits U+FFFE or U+0002 for a hyphen at a line's end.
         if text.endswith(("\u00ad", "\ufffe", "\x02")) or (len(text) > 1 and text[-1] in "-\u2010" and text[-2].isalpha() and line[:1].islower()):
             text = text[:-1] + line
         else:

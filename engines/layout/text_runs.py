@@ -1,6 +1,9 @@
-"""The layout builder's input: runs of text with boxes, in points or pixels, origin at the top left, the page upright.
+"""Text runs with boxes, the input of the layout builder.
 
-A run is what stands together on one line: neighbouring words of a PDF's text layer, or one line box of an OCR engine.
+Boxes are in points or pixels of an upright page, with the origin at the top left.
+
+A run is text that belongs together on one line: neighboring words of a PDF's text layer, or one
+line box of an OCR engine.
 """
 
 from __future__ import annotations
@@ -13,7 +16,7 @@ from dataclasses import dataclass, field
 from schemas.values import Box
 
 JOIN_GAP = 0.85
-"""Runs on a row that are closer than this many letter heights belong together."""
+"""Runs on a row are joined if they are closer than this many letter heights."""
 
 BULLET = re.compile(r"[•◦▪▫■□●○‣⁃∙·➢➔✓✔❖♦►▶*–—-]|o(?=$)|[\uf0a7\uf0b7\uf0d8\uf076]")
 
@@ -39,7 +42,7 @@ class TextRun:
     bold: bool = False
     mono: bool = False
     table: list[list[str]] | None = None
-    """cells, where this stands for a whole table that is known already"""
+    """Cells, if the run represents a whole ruled table."""
 
     @property
     def text(self) -> str:
@@ -80,8 +83,11 @@ class LayoutRow:
 
 @dataclass(frozen=True, slots=True)
 class LayoutPage:
-    """One page's runs. `place` maps a box in the runs' coordinates to shares of the page as people see it; `unit` makes sizes comparable
-    between pages (points a unit)."""
+    """Runs of one page.
+
+    `to_page_box` converts a box from the runs' coordinates to shares of the page as displayed.
+    `unit` is the number of points per unit, which makes sizes comparable between pages.
+    """
 
     runs: Sequence[TextRun]
     to_page_box: Callable[[Box], Box]
@@ -95,7 +101,7 @@ def compute_bounds(runs: Iterable[TextRun]) -> Box:
 
 
 def compute_body_height(runs: Iterable[TextRun]) -> float:
-    """The letter height that most characters have, to half a unit."""
+    """Return the letter height of most characters, rounded to half a unit."""
     weights: dict[float, int] = {}
     for run in runs:
         size = round(run.size * 2) / 2
@@ -104,12 +110,15 @@ def compute_body_height(runs: Iterable[TextRun]) -> float:
 
 
 def group_rows(runs: Sequence[TextRun], gap: float = JOIN_GAP) -> list[LayoutRow]:
-    """Runs grouped by height on the page, top down; neighbours closer than `gap` letter heights joined, a bullet joined with what it marks."""
+    """Group runs into rows from top to bottom.
+
+    Join neighbors closer than `gap` letter heights and bullets with their text.
+    """
     return [LayoutRow(_merge_neighbors(members, gap)) for members in group_lines(runs)]
 
 
 def group_lines(runs: Sequence[TextRun]) -> list[list[TextRun]]:
-    """Runs grouped by height on the page, top down, each for itself and from left to right."""
+    """Group runs into lines from top to bottom, each sorted from left to right."""
     line_groups: list[tuple[float, float, list[TextRun]]] = []
     for run in sorted(runs, key=lambda run: (run.middle, run.x0)):
         for i in range(len(line_groups) - 1, max(-1, len(line_groups) - 4), -1):
@@ -144,7 +153,7 @@ def _is_bullet_of(bullet: TextRun, text: TextRun) -> bool:
 
 
 def _is_number_of(number: TextRun, text: TextRun) -> bool:
-    """A section's or item's number, alone on the row with the words it counts."""
+    """Return whether a run is the number of a section or item in front of its text."""
     return (
         len(number.words) == 1
         and text.x0 - number.x1 < 8 * text.size

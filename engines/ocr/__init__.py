@@ -1,4 +1,4 @@
-"""Pictures of pages to text: a local engine and vision models on OpenAI-compatible servers, behind one small port."""
+"""OCR of page images: a local engine, and vision models on OpenAI-compatible servers."""
 
 from engines.ocr.port import OcrEngine
 

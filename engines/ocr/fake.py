@@ -1,4 +1,4 @@
-"""An OCR engine for tests: says what it is told to, at once, for every page."""
+"""OCR engine for tests."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from engines.parsed_blocks import ParsedBlock
 
 
 class FakeOcr:
-    """Implements Ocr: one paragraph with the same words and the same box for every page, none for no words. `seen` counts pages."""
+    """OcrEngine that returns the same paragraph for every page, or nothing without words."""
 
     def __init__(self, words: str = "") -> None:
         self.fingerprint = f"fake-ocr:{words}"
@@ -17,5 +17,4 @@ class FakeOcr:
         self.pages_read += 1
         return [ParsedBlock("paragraph", self._words, box=(0.1, 0.1, 0.9, 0.2))] if self._words else []
 
-    async def aclose(self) -> None:
-        """Nothing to close."""
+    async def aclose(self) -> None: ...

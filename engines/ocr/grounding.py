@@ -1,4 +1,8 @@
-"""DeepSeek-OCR's output: blocks marked `<|ref|>label<|/ref|><|det|>[[x0, y0, x1, y1], …]<|/det|>`, coordinates from 0 to 999."""
+"""Parser of DeepSeek-OCR output.
+
+Blocks are marked `<|ref|>label<|/ref|><|det|>[[x0, y0, x1, y1], …]<|/det|>`, with coordinates from
+0 to 999.
+"""
 
 from __future__ import annotations
 
@@ -20,7 +24,10 @@ _COORDINATE_SCALE = 999.0
 
 
 def parse_blocks(answer: str) -> list[ParsedBlock]:
-    """Blocks with their boxes; pictures are left out, HTML tables become pipe tables. Text before the first mark has no box."""
+    """Parse blocks with their boxes, without images.
+
+    HTML tables become pipe tables, text before the first mark has no box.
+    """
     for token, replacement in _REPLACEMENTS.items():
         answer = answer.replace(token, replacement)
     marks = list(_BLOCK.finditer(answer))
@@ -42,7 +49,7 @@ def _parse_section(text: str, label: str, box: Box | None) -> Iterator[ParsedBlo
 
 
 def _parse_box(encoded: str) -> Box | None:
-    """The rectangle around all that are stated; None where they cannot be read."""
+    """Return the rectangle around all stated ones, or None if they cannot be parsed."""
     try:
         corners = [[float(value) / _COORDINATE_SCALE for value in corner] for corner in json.loads(encoded)]
         x0, y0 = min(corner[0] for corner in corners), min(corner[1] for corner in corners)

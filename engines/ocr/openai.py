@@ -1,4 +1,7 @@
-"""Vision models on OpenAI-compatible servers: DeepSeek-OCR on vLLM with its grounding boxes, any other model by a plain request for Markdown."""
+"""OCR by vision models on OpenAI-compatible servers.
+
+DeepSeek-OCR on vLLM returns boxes; other models return plain Markdown.
+"""
 
 from __future__ import annotations
 
@@ -22,12 +25,16 @@ _NO_LAYOUT_PROMPT = "Free OCR."
 _PLAIN_PROMPT = "Transcribe this page as Markdown. Keep headings, lists and tables (as pipe tables). Write nothing that is not on the page."
 _MAX_TOKENS = 4096
 _TABLE_CELL_TOKEN_IDS = [128821, 128822]
-"""<td> and </td>: may repeat without being taken for a runaway"""
+"""<td> and </td>, which may repeat without counting as runaway repetition."""
 
 
 class OpenAIOcr:
-    """Implements Ocr. A page that the model answers with endless repetition or not at all is asked for once more without layout, then read
-    by `fallback` (the local engine unless another is given, which then is the caller's to close)."""
+    """OcrEngine on a server.
+
+    If the model returns nothing or endless repetition, the request is repeated without layout; then
+    `fallback` reads the page. The caller closes a given `fallback`; the default is the local
+    engine.
+    """
 
     def __init__(self, settings: ServerSettings, fallback: OcrEngine | None = None, retry_policy: ServerRetryPolicy | None = None) -> None:
         self._server = OpenAIServer(settings, retry_policy)
@@ -52,7 +59,7 @@ class OpenAIOcr:
             await self._owned_fallback.aclose()
 
     async def _request_text(self, image_url: str, prompt: str) -> str:
-        """What the model says, or nothing where it ran away."""
+        """Return the model's text, or '' for a reply that is empty or did not finish."""
         content = [{"type": "image_url", "image_url": {"url": image_url}}, {"type": "text", "text": prompt}]
         body: dict[str, Any] = {"messages": [{"role": "user", "content": content}]}
         if self._is_grounded:

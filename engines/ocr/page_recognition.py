@@ -1,7 +1,8 @@
-"""What runs in the OCR child: one page image to blocks.
+"""OCR of one page image, run in the sandbox child.
 
-The engine's own orientation classifier is off (it turns good lines upside down). A page that lies on its side shows by line boxes that are
-taller than wide; which way up a page is shows when its longest lines are read upside down, too, and score better.
+The engine's orientation classifier is off, because it turns correct lines upside down. A sideways
+page is detected by line boxes that are taller than wide. An upside-down page is detected by reading
+its longest lines both ways and comparing the scores.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ _MAX_TRIED_LINES = 6
 _UPRIGHT_BONUS = 0.03
 _MIN_SKEW_RADIANS = math.radians(0.15)
 _PAGE_HEIGHT_POINTS = 842.0
-"""height of A4: sizes on pages of unknown resolution are told as if they were A4"""
+"""Height of A4, which pages of unknown resolution are assumed to have."""
 
 
 @dataclass(frozen=True, slots=True)
 class RapidOcrSettings:
-    """`side`: pixels of the longer side at which lines are looked for. `threads`: of this process."""
+    """Detection size in pixels of the longer side, and threads of the process."""
 
     side: int
     threads: int
@@ -41,7 +42,7 @@ class RapidOcrSettings:
 
 @dataclass(frozen=True, slots=True)
 class RecognizedLine:
-    """A line: its four corners (clockwise from the top left, pixels), its text, its score."""
+    """A line with its four corners, clockwise from the top left in pixels."""
 
     corners: NDArray[np.float32]
     text: str
@@ -49,17 +50,17 @@ class RecognizedLine:
 
 
 def read_page(image: bytes, settings: RapidOcrSettings) -> bytes:
-    """JSON list of drafts, boxes as shares of the image as given."""
+    """Read a page image and return its blocks as JSON, with boxes as shares of the image."""
     pixels = cv2.imdecode(np.frombuffer(image, np.uint8), cv2.IMREAD_COLOR)
     if pixels is None:
-        raise ValueError("the page image cannot be decoded")
+        raise ValueError("The page image cannot be decoded.")
     turns, lines = _find_upright(pixels.astype(np.uint8), settings)
     blocks = _build_blocks(lines, pixels.shape[1], pixels.shape[0], turns) if lines else []
     return json.dumps([block.to_record() for block in blocks], ensure_ascii=False).encode()
 
 
 def _find_upright(pixels: Image, settings: RapidOcrSettings) -> tuple[int, list[RecognizedLine]]:
-    """Clockwise quarter turns that set the page upright, and its lines then."""
+    """Return the clockwise quarter turns that make the page upright, and its lines then."""
     lines = _recognize_lines(pixels, settings)
     if not lines:
         return 0, []
@@ -129,27 +130,27 @@ def _build_blocks(lines: Sequence[RecognizedLine], width: int, height: int, turn
     cosine, sine = math.cos(-skew), math.sin(-skew)
     rotation = np.array([[cosine, -sine], [sine, cosine]], np.float32)
 
-    def share(box: Box) -> Box:
-        """Straightened pixels back to shares of the image as given."""
+    def to_page_box(box: Box) -> Box:
+        """Convert a box from deskewed pixels to shares of the given image."""
         corners = np.array([[box[0], box[1]], [box[2], box[1]], [box[2], box[3]], [box[0], box[3]]], np.float32) @ rotation
         points = [_to_original_point(x / upright_width, y / upright_height, turns) for x, y in corners]
         xs, ys = [min(max(float(x), 0.0), 1.0) for x, _ in points], [min(max(float(y), 0.0), 1.0) for _, y in points]
         return round(min(xs), 4), round(min(ys), 4), round(max(xs), 4), round(max(ys), 4)
 
     runs = [_build_run(line, rotation) for line in lines]
-    page = LayoutPage(runs, share, unit=_PAGE_HEIGHT_POINTS / upright_height)
+    page = LayoutPage(runs, to_page_box, unit=_PAGE_HEIGHT_POINTS / upright_height)
     return build_blocks(page, compute_pages_body_height([page]), has_fonts=False)
 
 
 def _to_original_point(x: float, y: float, turns: int) -> tuple[float, float]:
-    """A point of the upright page in the page as given, both as shares."""
+    """Convert a point from the upright page to the given page, both as shares."""
     for _ in range(turns):
         x, y = y, 1 - x
     return x, y
 
 
 def _estimate_skew(lines: Sequence[RecognizedLine]) -> float:
-    """Median angle of the longer lines, in radians; 0 below what matters."""
+    """Return the median angle of the longer lines in radians, or 0 if it is negligible."""
     angles = []
     for line in lines:
         direction = line.corners[1] - line.corners[0]

@@ -1,4 +1,4 @@
-"""What the parser asks of an OCR engine."""
+"""Port for OCR engines."""
 
 from __future__ import annotations
 
@@ -8,14 +8,18 @@ from engines.parsed_blocks import ParsedBlock
 
 
 class OcrEngine(Protocol):
-    """Page images to blocks in reading order. `fingerprint` changes when the output may."""
+    """Reads page images. `fingerprint` changes when the output may change."""
 
     fingerprint: str
 
     async def read(self, image: bytes, *, subject: str) -> list[ParsedBlock]:
-        """Blocks of one page (PNG), boxes as shares of the image as it was given, `page` unset. No text gives no blocks.
+        """Read the blocks of one page (PNG) in reading order.
 
-        Raises EngineUnavailable, LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) or UnreadableDocument (PARSER_CRASHED)."""
+        Boxes are shares of the given image; `page` is unset.
+
+        Raises EngineUnavailable, LimitExceeded (DEADLINE_EXCEEDED, MEMORY_EXCEEDED) or
+        UnreadableDocument (PARSER_CRASHED).
+        """
         ...
 
     async def aclose(self) -> None: ...

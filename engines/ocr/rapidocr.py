@@ -1,4 +1,7 @@
-"""The local OCR engine: RapidOCR (PP-OCRv6 small, in its wheel) in a child process, with our own handling of turned and skewed pages."""
+"""Local OCR engine: RapidOCR (PP-OCRv6 small, in its wheel) in a sandbox child.
+
+Rotation and skew are handled by `engines.ocr.page_recognition`.
+"""
 
 from __future__ import annotations
 
@@ -11,11 +14,11 @@ from schemas.ids import fingerprint
 
 VERSION = 1
 DETECTION_SIDE_PX = 1280
-"""Pixels of the longer side at which lines are looked for; they are read at full size."""
+"""Pixels of the longer side for line detection; lines are read at full size."""
 
 
 class RapidOcr:
-    """Implements Ocr. `threads` is per child; `aclose` ends the children."""
+    """OcrEngine in sandbox children with `threads` threads each; `aclose` ends them."""
 
     def __init__(self, *, workers: int = 1, threads: int = 1, deadline_s: float = 600.0, memory_bytes: int = 4 * 1024**3) -> None:
         self.fingerprint = fingerprint("rapidocr", VERSION, version("rapidocr"), version("onnxruntime"), DETECTION_SIDE_PX)
@@ -31,7 +34,7 @@ class RapidOcr:
 
 
 def _read_page(image: bytes, side: int, threads: int) -> bytes:
-    """In the child alone: the engine and OpenCV are heavy."""
+    # Imported in the child only: the engine and OpenCV are heavy.
     from engines.ocr.page_recognition import RapidOcrSettings, read_page
 
     return read_page(image, RapidOcrSettings(side, threads))

@@ -1,4 +1,4 @@
-"""Files of many formats to Markdown with places: a format family a file, all of them run in killable child processes."""
+"""Parsing of files to Markdown with source locations, one format family per file."""
 
 from engines.parse.local import LocalParser
 

@@ -1,4 +1,4 @@
-"""ZIP containers (DOCX, XLSX, EPUB, …) opened with distrust: what they unpack to is measured, not believed."""
+"""ZIP containers (DOCX, XLSX, EPUB, …), limited in entries, size and compression ratio."""
 
 from __future__ import annotations
 
@@ -8,30 +8,38 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from schemas.errors import LimitExceeded, UnreadableDocument
+from engines.parse.errors import make_corrupt_error, make_encrypted_error
+from schemas.errors import LimitExceeded
 
 MAX_ENTRIES = 20_000
 MAX_UNPACKED_BYTES = 1024**3
 UNCHECKED_UNPACKED_BYTES = 32 * 1024**2
 MAX_COMPRESSION_RATIO = 200
-"""Office files rarely shrink more than fifty times; small ones may do as they like."""
+"""Office files rarely exceed a ratio of 50. Not checked below UNCHECKED_UNPACKED_BYTES."""
 
 _CHUNK_BYTES = 1024**2
 
 
 @contextmanager
 def open_archive(path: Path) -> Iterator[zipfile.ZipFile]:
-    """Raises UnreadableDocument (CORRUPT_DOCUMENT, ENCRYPTED_DOCUMENT) or LimitExceeded (ARCHIVE_BOMB) by what the directory says."""
+    """Open a ZIP file whose directory is within the limits.
+
+    Raises UnreadableDocument (CORRUPT_DOCUMENT, ENCRYPTED_DOCUMENT) or LimitExceeded
+    (ARCHIVE_BOMB).
+    """
     try:
         with zipfile.ZipFile(path) as bundle:
             _check_directory(bundle, path.stat().st_size)
             yield bundle
     except (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError) as error:
-        raise make_corrupt_error(f"the archive cannot be read: {error}") from error
+        raise make_corrupt_error(f"The archive cannot be read: {error}") from error
 
 
 def check_unpacked_size(path: Path) -> None:
-    """Unpack everything without keeping it: a directory may lie about sizes. Raises as `opened` does."""
+    """Check the limits while unpacking everything, since a directory may lie.
+
+    Raises the errors of `open_archive`.
+    """
     with open_archive(path) as bundle:
         total = 0
         for entry in bundle.infolist():
@@ -41,7 +49,7 @@ def check_unpacked_size(path: Path) -> None:
 
 
 def _iter_unpacked_sizes(bundle: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Iterator[int]:
-    """Sizes of successive pieces of an entry. The stated size is lifted so that an entry which holds more shows it."""
+    # `zipfile` stops at the declared size. Raise it, so that an entry that unpacks to more is noticed.
     declared_size, entry.file_size = entry.file_size, MAX_UNPACKED_BYTES * 2
     try:
         with bundle.open(entry) as stream:
@@ -54,22 +62,18 @@ def _iter_unpacked_sizes(bundle: zipfile.ZipFile, entry: zipfile.ZipInfo) -> Ite
 def _check_directory(bundle: zipfile.ZipFile, packed_bytes: int) -> None:
     entries = bundle.infolist()
     if len(entries) > MAX_ENTRIES:
-        raise _make_bomb_error(f"the archive has {len(entries)} entries, more than {MAX_ENTRIES}")
+        raise _make_bomb_error(f"The archive has {len(entries):,} entries; {MAX_ENTRIES:,} are allowed.")
     if any(entry.flag_bits & 1 for entry in entries):
-        raise UnreadableDocument("the archive is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.")
+        raise make_encrypted_error("archive")
     _check_size(sum(entry.file_size for entry in entries), packed_bytes)
 
 
 def _check_size(unpacked_bytes: int, packed_bytes: int) -> None:
     if unpacked_bytes > MAX_UNPACKED_BYTES:
-        raise _make_bomb_error(f"the archive unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MiB")
+        raise _make_bomb_error(f"The archive unpacks to more than {MAX_UNPACKED_BYTES // 2**20} MiB.")
     if unpacked_bytes > UNCHECKED_UNPACKED_BYTES and unpacked_bytes > MAX_COMPRESSION_RATIO * packed_bytes:
-        raise _make_bomb_error(f"the archive unpacks to more than {MAX_COMPRESSION_RATIO} times its size")
+        raise _make_bomb_error(f"The archive unpacks to more than {MAX_COMPRESSION_RATIO} times its size.")
 
 
 def _make_bomb_error(detail: str) -> LimitExceeded:
     return LimitExceeded(detail, code="ARCHIVE_BOMB", remedy="Save the document without embedded media, or split it, and send that.")
-
-
-def make_corrupt_error(detail: str) -> UnreadableDocument:
-    return UnreadableDocument(detail, code="CORRUPT_DOCUMENT", remedy="The file is damaged or was cut short: send it again from the original.")

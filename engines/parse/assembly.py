@@ -1,4 +1,4 @@
-"""Parts to one transcript: running headers and footers go, headings get their levels, texts get their offsets. Pure."""
+"""Assembly of parts into a transcript: drops running headers, sets levels and offsets. Pure."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ _BLOCK_SEPARATOR = "\n\n"
 
 
 def assemble_transcript(parts: Sequence[ParsedPart], *, pages: int | None) -> Transcript:
-    """`warnings` are those of the parts; the plan has its own."""
+    """Assemble the transcript of a document.
+
+    Its warnings are those of the parts, without the plan's.
+    """
     parsed_blocks = assign_levels(remove_running_headers([parsed_block for part in parts for parsed_block in part.blocks if parsed_block.text.strip()]))
     markdown, blocks = _join_blocks(parsed_blocks)
     return Transcript(

@@ -1,4 +1,4 @@
-"""Levels of headings that were found by their looks, from the looks that occur in the whole document."""
+"""Heading levels by font size and capitals, ranked over the whole document."""
 
 from __future__ import annotations
 
@@ -13,12 +13,16 @@ _MAX_PAGES_WITHOUT_COVER = 3
 _NUMBER = re.compile(r"(?:(?:chapter|section|cap[ií]tulo|se[cç][aã]o|artigo|article|part|parte)\s+)?(\d{1,3}(?:\.\d{1,3})*)\.?\s", re.I)
 
 HeadingStyle = tuple[float, bool]
-"""size, and whether not in capitals: larger ones come first, capitals before others of the same size"""
+"""Size, and whether not in capitals. Larger sizes rank first; within a size, capitals do."""
 
 
 def assign_levels(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
-    """The most prominent look is level 1, the next 2, down to 5; sizes within 5 % are one. What only the cover has is level 1. A number
-    such as 2.3.1 puts a heading below the level of its own first part."""
+    """Set the level of each heading that has a size, in place.
+
+    The most prominent style gets level 1, down to level 5; sizes within 5 % count as one. Styles
+    that occur on the cover only get level 1. A number such as 2.3.1 puts a heading below the level
+    of headings numbered 2.
+    """
     headings = [block for block in blocks if block.kind == "heading" and block.size is not None]
     styles = _classify_styles(headings)
     ranks = _rank_styles(headings, styles)
@@ -46,7 +50,7 @@ def _rank_styles(headings: Sequence[ParsedBlock], styles: Sequence[HeadingStyle]
 
 
 def _find_cover_styles(headings: Sequence[ParsedBlock], styles: Sequence[HeadingStyle]) -> set[HeadingStyle]:
-    """Looks of the first page that no later page has, where several later pages have headings of their own."""
+    """Return styles that occur on the first page only, if several later pages have headings."""
     pages = {block.page for block in headings if block.page is not None}
     if len(pages) <= _MAX_PAGES_WITHOUT_COVER:
         return set()

@@ -1,4 +1,4 @@
-"""HTML to drafts: the main content without navigation, each block with the nearest id that a link could point at."""
+"""HTML reader: the main content, each block with the nearest id that a link can target."""
 
 from __future__ import annotations
 
@@ -36,15 +36,22 @@ def read(data: bytes) -> ParsedPart:
     main = _find_main(root)
     walker.walk_children(main, main.attributes.get("id"))
     walker.flush_line()
-    piece = ParsedPart(
-        walker.blocks, title=_find_title(first_by_tag), language=_find_language(first_by_tag), date=_find_date(root), notices=list(decoded.notices)
+    canonical_notices = [Notice(code="CANONICAL_URL", detail=url) for url in _find_canonical_urls(root)]
+    return ParsedPart(
+        walker.blocks,
+        title=_find_title(first_by_tag),
+        language=_find_language(first_by_tag),
+        date=_find_date(root),
+        notices=[*decoded.notices, *canonical_notices],
     )
-    piece.notices += [Notice(code="CANONICAL_URL", detail=url) for url in _find_canonical_urls(root)]
-    return piece
 
 
 def _find_main(root: HtmlElement) -> HtmlElement:
-    """The one `main`, else the one `article`, else the body; unless it holds less than a fifth of the page's words."""
+    """Return the element with the main content.
+
+    It is the only `main`, else the only `article`, with over a fifth of the page's text, else the
+    body.
+    """
     elements = list(root.iter_descendants())
     body = next((element for element in elements if element.tag == "body"), root)
     body_length = len(body.get_text())
@@ -79,13 +86,13 @@ def _find_canonical_urls(root: HtmlElement) -> list[str]:
 
 @dataclass
 class _HtmlWalker:
-    """Goes through the tree once; `line` collects the inline text of the block at hand."""
+    """Converts a tree to blocks in one pass; `line` collects the inline text of the current block."""
 
     blocks: list[ParsedBlock] = field(default_factory=list)
     line: list[str] = field(default_factory=list)
     anchor_id: str | None = None
     is_blank: bool = True
-    """Whether `line` shows nothing yet."""
+    """True while `line` holds no visible text."""
 
     def walk_children(self, element: HtmlElement, anchor_id: str | None) -> None:
         for child in element.children:

@@ -1,4 +1,4 @@
-"""Single elements of HTML to Markdown: inline text, code, lists, tables; and what is no content at all."""
+"""Conversion of single HTML elements to Markdown, and detection of navigation."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ BLOCK_TAGS = frozenset(
 )
 LINE_BREAK = "\u2028"
 PARAGRAPH_BREAK = re.compile(r"\u2028\s*\u2028")
-"""Two line breaks in a row end a paragraph."""
+"""Two consecutive line breaks end a paragraph."""
 _CHROME_NAMES = re.compile(
     r"(?:^|[\s_-])(?:nav|navbar|navigation|menu|breadcrumbs?|sidebar|cookies?|pagination|lang|toc|noprint|navbox|editsection|jump-link|share|social)(?:$|[\s_-])",
     re.I,
 )
-"""Names (id, class) of what surrounds a page's content."""
+"""Ids and classes of navigation and other elements around a page's content."""
 _CODE_LANGUAGE = re.compile(r"(?:lang(?:uage)?|highlight-source|brush:)[-\s]?([A-Za-z0-9+#]+)")
 
 
@@ -43,14 +43,14 @@ def is_skipped(element: HtmlElement, parent: HtmlElement) -> bool:
 
 
 def find_anchor(element: HtmlElement) -> str | None:
-    """Headings often carry their id on an empty link inside."""
+    """Return the id of an element inside a heading, where many generators put it."""
     if element.tag[0] == "h" and element.tag[1:].isdigit():
         return next((inner.attributes["id"] for inner in element.iter_elements() if "id" in inner.attributes), None)
     return None
 
 
 def format_inline(element: HtmlElement) -> str:
-    """The text of an element with code marked; links and emphasis give their words only."""
+    """Return an element's text with code marked; links and emphasis are reduced to their words."""
     parts = []
     for child in element.children:
         if isinstance(child, str):
@@ -73,7 +73,7 @@ def format_code_element(element: HtmlElement, anchor_id: str | None) -> ParsedBl
 
 
 def format_code(source: str, language: str | None, **location: str | None) -> ParsedBlock:
-    """A fenced block, with a fence longer than any in the source."""
+    """Format source code as a fenced block, with a fence longer than any in the source."""
     source = source.strip("\n").rstrip()
     longest = max((len(run) for run in re.findall(r"`{3,}", source)), default=2)
     fence = "`" * (longest + 1)
@@ -107,9 +107,11 @@ def iter_rows(element: HtmlElement) -> Iterator[HtmlElement]:
 
 
 def build_grid(element: HtmlElement) -> tuple[list[list[str]], int]:
-    """Return cells by row, with a spanned cell's text in each place it covers, and the number of header rows.
+    """Return the cells by row and the number of header rows.
 
-    Header rows consist of `th`, or of bold cells; else the cells below the first row tell.
+    A spanning cell's text is repeated in each cell it covers.
+
+    Header rows consist of `th`, or of bold cells in the first row; otherwise `has_header` decides.
     """
     rows: list[list[str]] = []
     carried_cells: dict[tuple[int, int], str] = {}
@@ -151,7 +153,10 @@ def _parse_span(value: str) -> int:
 
 
 def is_layout_table(element: HtmlElement, rows: list[list[str]]) -> bool:
-    """A table that only arranges the page: one cell, or holding tables, headings or several paragraphs in a cell."""
+    """Return whether a table only arranges the page.
+
+    It then has a single cell, or contains tables, headings or sections.
+    """
     if element.attributes.get("role") in ("presentation", "none") or (len(rows) <= 1 and max((len(row) for row in rows), default=0) <= 1):
         return True
     return any(inner.tag in ("table", "h1", "h2", "h3", "article", "section") for inner in element.iter_descendants())

@@ -1,4 +1,4 @@
-"""HTML as a small tree, by the standard library's tokenizer and the few rules of implied end tags that matter for text."""
+"""HTML as a small tree, by the standard library's tokenizer and rules for implied end tags."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class HtmlElement:
         return (child for child in self.children if isinstance(child, HtmlElement))
 
     def iter_descendants(self) -> Iterator[HtmlElement]:
-        """Depth first, in document order, without recursion."""
+        """Yield all descendants depth first, in document order."""
         stack = list(self.iter_elements())[::-1]
         while stack:
             element = stack.pop()
@@ -71,7 +71,7 @@ class _TreeBuilder(HTMLParser):
         self.open_elements[-1].children.append(data)
 
     def parse_marked_section(self, i: int, report: int = 1) -> int:
-        """Skip `<![…]>`, whatever its name: the standard library fails on names it does not know."""
+        # Skip `<![…]>` regardless of its name: the standard library raises on names it does not know.
         return self.rawdata.find("]>", i) + 2
 
     def _close_implied(self, tag: str) -> None:
@@ -91,7 +91,7 @@ _COMMENT_ENDS = re.compile(r"--\s*+>")
 
 
 def _escape_unclosed_markup(source: str) -> str:
-    """Show markup that nothing closes as text. The tokenizer would look for its end from each opening anew, in quadratic time (CVE-2025-6069)."""
+    """Escape unclosed markup, for which the tokenizer needs quadratic time (CVE-2025-6069)."""
     comments_end = max((match.end() for match in _COMMENT_ENDS.finditer(source)), default=0)
     source = source[:comments_end] + source[comments_end:].replace("<!--", "&lt;!--")
     for opening, closing in (("<![", "]>"), ("<", ">")):
@@ -101,7 +101,7 @@ def _escape_unclosed_markup(source: str) -> str:
 
 
 def parse_html(source: str) -> HtmlElement:
-    """Never raises on bad markup; nesting deeper than 150 is flattened."""
+    """Parse HTML without ever raising on bad markup; nesting deeper than 150 is flattened."""
     builder = _TreeBuilder()
     builder.feed(_escape_unclosed_markup(source))
     builder.close()

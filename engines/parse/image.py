@@ -1,4 +1,4 @@
-"""Images, also of several pages (TIFF, GIF, WebP), by Pillow: counted, and drawn upright for OCR."""
+"""Images by Pillow, including multi-page TIFF: frame count, and upright rendering for OCR."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from PIL import Image, ImageOps, UnidentifiedImageError
 
-from engines.parse.archive import make_corrupt_error
+from engines.parse.errors import make_corrupt_error
 from schemas.errors import LimitExceeded
 
 MAX_PIXELS = 120_000_000
@@ -19,14 +19,20 @@ Image.MAX_IMAGE_PIXELS = MAX_PIXELS
 
 
 def count_frames(path: Path) -> int:
-    """Number of frames. Raises UnreadableDocument (CORRUPT_DOCUMENT), LimitExceeded (IMAGE_TOO_LARGE)."""
+    """Count the pages; an animation counts as one.
+
+    Raises UnreadableDocument (CORRUPT_DOCUMENT), LimitExceeded (IMAGE_TOO_LARGE).
+    """
     with _open_image(path) as picture:
         frames = getattr(picture, "n_frames", 1)
         return int(frames) if picture.format in ("TIFF", "MPO") else 1
 
 
 def render_frame(path: Path, page: int) -> bytes:
-    """Frame `page` (1-based) as PNG, turned as its EXIF data says, on white, at most 4,000 pixels long. Raises as `look` does."""
+    """Render page `page` (1-based) upright (EXIF) as PNG on white, within 4,000 pixels.
+
+    Raises the errors of `count_frames`.
+    """
     with _open_image(path) as picture:
         picture.seek(page - 1)
         upright = ImageOps.exif_transpose(picture)
@@ -58,8 +64,10 @@ def _open_image(path: Path) -> Iterator[Image.Image]:
         except Image.DecompressionBombError as error:
             raise _make_too_large_error(str(error)) from error
         except (UnidentifiedImageError, OSError, SyntaxError, EOFError, ValueError) as error:
-            raise make_corrupt_error(f"the image cannot be read: {error}") from error
+            raise make_corrupt_error(f"The image cannot be read: {error}") from error
 
 
 def _make_too_large_error(description: str) -> LimitExceeded:
-    return LimitExceeded(f"the image is too large: {description}", code="IMAGE_TOO_LARGE", remedy=f"Send it with at most {MAX_PIXELS // 10**6} megapixels.")
+    return LimitExceeded(
+        f"The image is too large: {description}.", code="IMAGE_TOO_LARGE", remedy=f"Scale it down to at most {MAX_PIXELS // 10**6} megapixels."
+    )

@@ -1,4 +1,4 @@
-"""How much of a document is read."""
+"""Limits on pages and characters of a document."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from schemas.errors import LimitExceeded, UnreadableDocument
 
 def check_pages(pages: int, max_pages: int) -> None:
     if pages == 0:
-        raise UnreadableDocument("the document has no pages", code="NO_PAGES", remedy="Export it again; a document needs at least one page.")
+        raise UnreadableDocument("The document has no pages.", code="NO_PAGES", remedy="Export it again; a document needs at least one page.")
     if pages > max_pages:
         raise LimitExceeded(
-            f"the document has {pages} pages, more than {max_pages}", code="TOO_MANY_PAGES", remedy="Split it, or raise ANABRANCH_INGEST__MAX_PAGES."
+            f"The document has {pages:,} pages; {max_pages:,} are allowed.", code="TOO_MANY_PAGES", remedy="Split it, or raise ANABRANCH_INGEST__MAX_PAGES."
         )
 
 
 @dataclass(slots=True)
 class CharacterBudget:
-    """Characters that one part of a document may still become."""
+    """Counts the characters of one part of a document against a limit."""
 
     max_characters: int
     spent: int = 0
@@ -36,7 +36,7 @@ _BUDGET: ContextVar[CharacterBudget | None] = ContextVar("budget", default=None)
 
 @contextmanager
 def limit_characters(max_characters: int) -> Iterator[None]:
-    """Bound what `spend` counts inside."""
+    """Limit the characters that `spend` may count inside the context."""
     token = _BUDGET.set(CharacterBudget(max_characters))
     try:
         yield
@@ -45,7 +45,10 @@ def limit_characters(max_characters: int) -> Iterator[None]:
 
 
 def spend(characters: int) -> None:
-    """Count characters where a file repeats them (shared strings, spans), before they are built. Raises LimitExceeded (TOO_MUCH_TEXT)."""
+    """Count characters that a file repeats (shared strings, cell spans) before they take memory.
+
+    Raises LimitExceeded (TOO_MUCH_TEXT).
+    """
     if (budget := _BUDGET.get()) is not None:
         budget.spend(characters)
 
@@ -53,7 +56,7 @@ def spend(characters: int) -> None:
 def check_characters(characters: int, max_characters: int) -> None:
     if characters > max_characters:
         raise LimitExceeded(
-            f"the document has {characters:,} characters or more; a file of its size may have {max_characters:,}",
+            f"The document has {characters:,} or more characters; {max_characters:,} are allowed for a file of its size.",
             code="TOO_MUCH_TEXT",
             remedy="Split it, or raise ANABRANCH_INGEST__MAX_CHARACTERS or ANABRANCH_INGEST__CHARACTERS_PER_BYTE.",
         )

@@ -1,4 +1,4 @@
-"""The parser of files on this machine's disk: plans, reads parts in child processes, sends unread pages to OCR, joins the parts."""
+"""Parser of local files: plans, reads parts in sandbox children, runs OCR and assembles."""
 
 from __future__ import annotations
 
@@ -26,13 +26,16 @@ _LIBRARIES = ("pypdfium2", "docling-rs", "markdown-it-py", "python-calamine", "p
 _PRELOADED_MODULES = ("engines.parse.pdf", "engines.parse.markdown", "engines.parse.sandbox_jobs")
 _MAX_PARALLEL_PAGES = 4
 _MIN_CHARACTER_LIMIT = 1_000_000
-"""Characters that any file may have, however small it is."""
+"""Characters that even the smallest file may have."""
 _DESCRIPTOR_PATTERN = DESCRIPTOR_PATH.format(r"\d+")
-"""The file as a child sees it."""
+"""Path under which a child sees the file."""
 
 
 class LocalParser:
-    """Implements Parser. Its children start with the first file; `aclose` (or leaving its context) ends them, not the OCR engine's."""
+    """Parser that starts its sandbox children with the first file.
+
+    `aclose`, or leaving the context, ends them, but not those of the OCR engine.
+    """
 
     def __init__(
         self,
@@ -61,7 +64,7 @@ class LocalParser:
         await self._sandbox.aclose()
 
     async def warm(self) -> None:
-        """Start a child before the first document needs it."""
+        """Start a child now instead of with the first document."""
         await self._sandbox.warm()
 
     async def plan(self, file: LocalFile) -> ParsePlan:
@@ -81,10 +84,10 @@ class LocalParser:
         return (await self._read_by_ocr(file, plan, parsed_part)).encode()
 
     async def _run_in_sandbox(self, job: Callable[..., bytes], file: LocalFile, *arguments: object, subject: str) -> bytes:
-        """Raises what the job raises, with the name that the user gave the file in place of its path on this machine: libraries quote the path."""
         try:
             return await self._sandbox.run(job, *arguments, file=file.path, subject=subject)
         except AnabranchError as error:
+            # Libraries quote the path on this machine; users may see only the name that they gave the file.
             error.detail = re.sub(rf"{_DESCRIPTOR_PATTERN}|{re.escape(str(file.path))}", lambda _: _get_display_name(file), error.detail)
             error.args = (error.detail,)
             raise
@@ -95,11 +98,10 @@ class LocalParser:
         return assemble_transcript(parsed_parts, pages=plan.pages)
 
     def _get_max_characters(self, file: LocalFile) -> int:
-        """Characters that the file may have."""
         return min(self._max_characters, max(_MIN_CHARACTER_LIMIT, file.size_bytes * self._characters_per_byte))
 
     async def _read_by_ocr(self, file: LocalFile, plan: ParsePlan, parsed_part: ParsedPart) -> ParsedPart:
-        """A few pages at a time; the first page that fails stops the others."""
+        """Read the unread pages, a few at a time; the first failure cancels the others."""
         semaphore = asyncio.Semaphore(_MAX_PARALLEL_PAGES)
         tasks = {page: asyncio.ensure_future(self._read_page_by_ocr(semaphore, file, plan, page)) for page in parsed_part.unread}
         try:

@@ -1,4 +1,7 @@
-"""Markdown (CommonMark with pipe tables) by markdown-it-py. Blocks keep their source text; headings are normalised to `#` marks."""
+"""Markdown reader (CommonMark with pipe tables) by markdown-it-py.
+
+Blocks keep their source text, headings only their words.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +36,7 @@ def _get_parser() -> MarkdownIt:
 
 
 def _split_front_matter(source: str) -> tuple[dict[str, object], str]:
-    """YAML between two `---` lines at the top, where it is a mapping, and the rest."""
+    """Split off YAML front matter between `---` lines; it stays in the text unless it is a mapping."""
     match = _FRONT_MATTER.match(source)
     if not match:
         return {}, source

@@ -1,4 +1,7 @@
-"""What a file really is, from its bytes. Its name and claimed type only tell text formats apart."""
+"""Detection of a file's media type from its bytes.
+
+Its name and claimed type only tell text formats apart.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from pure_magic_rs import MagicDb
 
 from engines.parse import archive, text
+from engines.parse.errors import make_encrypted_error
 from schemas.errors import UnreadableDocument
 
 PDF = "application/pdf"
@@ -44,14 +48,14 @@ _TYPE_ALIASES = {
 }
 _TEXT_TYPES = frozenset({HTML, MARKDOWN, PLAIN, CSV, MAIL, JATS})
 _LEGACY_OFFICE = {"WordDocument": ("Word 97-2003", "DOCX"), "PowerPoint Document": ("PowerPoint 97-2003", "PPTX")}
-_SUPPORTED_TYPES = "PDF, images, DOCX, PPTX, XLSX, ODT, EPUB, HTML, Markdown, CSV, text and e-mail are read"
+_CONVERT_REMEDY = "Convert it to PDF, an image, DOCX, PPTX, XLSX, ODT, EPUB, HTML, Markdown, CSV, text or e-mail."
 
 
 @dataclass(frozen=True, slots=True)
 class DetectedType:
     media_type: str
     claimed_type: str | None
-    """What the name, else the producer, says; None where neither says anything known."""
+    """Type by the file's name, else as declared by the producer; None if neither is known."""
 
     @property
     def is_mislabeled(self) -> bool:
@@ -59,16 +63,20 @@ class DetectedType:
 
 
 def detect_media_type(path: Path, name: str | None, media_type: str | None) -> DetectedType:
-    """Raises UnreadableDocument: EMPTY_DOCUMENT, UNSUPPORTED_TYPE, ENCRYPTED_DOCUMENT, CORRUPT_DOCUMENT; LimitExceeded: ARCHIVE_BOMB."""
+    """Detect the media type of a file.
+
+    Raises UnreadableDocument (EMPTY_DOCUMENT, UNSUPPORTED_TYPE, ENCRYPTED_DOCUMENT,
+    CORRUPT_DOCUMENT) or LimitExceeded (ARCHIVE_BOMB).
+    """
     with path.open("rb") as stream:
         head = stream.read(65536)
     if not head:
-        raise UnreadableDocument("the file is empty", code="EMPTY_DOCUMENT", remedy="Check the upload: 0 bytes arrived.")
-    claimed_type = parse_claimed_type(name, media_type)
+        raise UnreadableDocument("The file is empty.", code="EMPTY_DOCUMENT", remedy="Check the upload; 0 bytes arrived.")
+    claimed_type = _parse_claimed_type(name, media_type)
     return DetectedType(_detect_by_bytes(path, head) or _detect_by_text(path, head, claimed_type), claimed_type)
 
 
-def parse_claimed_type(name: str | None, media_type: str | None) -> str | None:
+def _parse_claimed_type(name: str | None, media_type: str | None) -> str | None:
     type_by_name = _EXTENSIONS.get(Path(name).suffix.lower()) if name else None
     declared_type = (media_type or "").split(";")[0].strip().lower()
     declared_type = _TYPE_ALIASES.get(declared_type, declared_type)
@@ -83,7 +91,7 @@ def _detect_by_bytes(path: Path, head: bytes) -> str | None:
     if head[:8] == b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1":
         return _detect_in_ole(path)
     if head[:5] == b"{\\rtf":
-        raise make_unsupported_error("a rich text (RTF) file", "Save it as DOCX or PDF and send that.")
+        raise _make_unsupported_error("a rich text (RTF) file", "Save it as DOCX or PDF and send that.")
     detected_type: str = _get_magic().first_magic_buffer(head).mime_type
     return detected_type if detected_type in IMAGE_TYPES else None
 
@@ -102,25 +110,25 @@ def _detect_in_zip(path: Path) -> str:
     for folder, kind in (("word/", DOCX), ("xl/", XLSX), ("ppt/", PPTX)):
         if "[Content_Types].xml" in names and any(name.startswith(folder) for name in names):
             return kind
-    raise make_unsupported_error("a ZIP archive", "Unpack it and send the files in it.")
+    raise _make_unsupported_error("a ZIP archive", "Unpack it and send the files in it.")
 
 
 def _detect_in_ole(path: Path) -> str:
     data = path.read_bytes()
     if "EncryptedPackage".encode("utf-16-le") in data:
-        raise UnreadableDocument("the Office file is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.")
-    for stream, (program, newer) in _LEGACY_OFFICE.items():
+        raise make_encrypted_error("Office file")
+    for stream, (program, newer_format) in _LEGACY_OFFICE.items():
         if stream.encode("utf-16-le") in data:
-            raise make_unsupported_error(f"a {program} file", f"Open it in an office program, save it as {newer} or PDF, and send that.")
+            raise _make_unsupported_error(f"a {program} file", f"Save it as {newer_format} or PDF in an office program and send that.")
     if "Workbook".encode("utf-16-le") in data or "Book".encode("utf-16-le") in data:
         return XLS
-    raise make_unsupported_error("an OLE container of unknown content", f"Convert it: {_SUPPORTED_TYPES}.")
+    raise _make_unsupported_error("an OLE container of unknown content", _CONVERT_REMEDY)
 
 
 def _detect_by_text(path: Path, head: bytes, claimed_type: str | None) -> str:
     if not text.is_text(head):
         kind = _get_magic().first_magic_buffer(head)
-        raise make_unsupported_error(f"{kind.message or kind.mime_type}"[:120], f"Convert it: {_SUPPORTED_TYPES}.")
+        raise _make_unsupported_error(f"{kind.message or kind.mime_type}"[:120], _CONVERT_REMEDY)
     sample = text.decode_text(head, partial=True).text
     if _HTML.search(sample[:4096]):
         return JATS if "<article" in sample and _JATS.search(sample[:4096]) else HTML
@@ -140,7 +148,7 @@ _MARKDOWN_SIGNS = re.compile(r"^#{1,6} \S|^```|^[-*+] \S|^\d+\. \S|^\|.*\|\s*$|\
 
 
 def _guess_text_type(sample: str) -> str:
-    """For a text that nobody has named: CSV when its first lines split evenly, Markdown when it has three of its signs."""
+    """Guess CSV if the first lines split evenly, Markdown by three of its signs, else text."""
     lines = [line for line in sample.splitlines()[:20] if line.strip()]
     for delimiter in ",;\t|":
         counts = {line.count(delimiter) for line in lines[:-1] or lines}
@@ -149,8 +157,5 @@ def _guess_text_type(sample: str) -> str:
     return MARKDOWN if len(_MARKDOWN_SIGNS.findall(sample)) >= 3 else PLAIN
 
 
-def make_unsupported_error(description: str, remedy: str) -> UnreadableDocument:
-    return UnreadableDocument(f"this is {description}, which cannot be read", code="UNSUPPORTED_TYPE", remedy=remedy)
-
-
-__all__ = ["DetectedType", "parse_claimed_type", "detect_media_type", "make_unsupported_error"]
+def _make_unsupported_error(description: str, remedy: str) -> UnreadableDocument:
+    return UnreadableDocument(f"The file type is not supported: {description}.", code="UNSUPPORTED_TYPE", remedy=remedy)

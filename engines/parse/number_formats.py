@@ -1,4 +1,4 @@
-"""How an XLSX workbook shows its numbers: 21.3 under the format `0.00` is read as 21.30 by a person, and so by us.
+"""Number formats of XLSX workbooks: 21.3 under the format `0.00` is read as 21.30.
 
 Source: ECMA-376 part 1, 18.8.30 (number formats), 18.8.10 (cell formats), 18.3.1.4 (cells).
 """
@@ -15,7 +15,8 @@ from xml.etree import ElementTree
 from xml.parsers import expat
 
 CellFormats = Mapping[tuple[int, int], str]
-"""(row, column), both from 0 → the cell's format code; only cells whose format changes how a number looks."""
+"""Format code by (row, column), both 0-based, of the cells whose format changes how a number
+looks."""
 
 _BUILT_IN_FORMATS = {1: "0", 2: "0.00", 3: "#,##0", 4: "#,##0.00", 9: "0%", 10: "0.00%", 37: "#,##0", 38: "#,##0", 39: "#,##0.00", 40: "#,##0.00"}
 _LITERAL = re.compile(r'"[^"]*"|\\.|_.|\*.|\[[^\[\]]*+\]')
@@ -25,17 +26,23 @@ _CELL_ADDRESS = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 
 
 def read_formats(path: Path) -> dict[str, CellFormats]:
-    """Return the formats of each sheet by its name; nothing for a workbook without styles, or one that cannot be read in this way."""
+    """Return the cell formats by sheet name.
+
+    Empty for a workbook without styles or with unreadable ones.
+    """
     try:
         with zipfile.ZipFile(path) as archive:
             styles = _read_styles(archive)
             return {name: dict(_read_cells(archive.open(part), styles)) for name, part in _read_sheets(archive)} if styles else {}
     except (zipfile.BadZipFile, KeyError, ValueError, ElementTree.ParseError, expat.ExpatError):
-        return {}  # the values are still read, by another library
+        return {}  # calamine still reads the values
 
 
 def format_number(value: float, code: str) -> str | None:
-    """Format a number as `code` shows it; None where the code shows something else than one decimal number."""
+    """Format a number by its format code.
+
+    Return None if the code does not produce one decimal number.
+    """
     sections = code.split(";")
     section = sections[1] if value < 0 and len(sections) > 1 and sections[1] else sections[0]
     bare = _LITERAL.sub("", section)
@@ -61,7 +68,7 @@ def format_number(value: float, code: str) -> str | None:
 
 
 def _read_styles(archive: zipfile.ZipFile) -> dict[int, str]:
-    """Cell style → format code, for the styles that show numbers in a way of their own."""
+    """Return the format code by cell style, for the styles that change how numbers look."""
     codes = dict(_BUILT_IN_FORMATS)
     styles: dict[int, str] = {}
     root = ElementTree.fromstring(archive.read("xl/styles.xml"))
@@ -77,7 +84,7 @@ def _read_styles(archive: zipfile.ZipFile) -> dict[int, str]:
 
 
 def _read_sheets(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
-    """Names of sheets with the parts of the archive that hold them."""
+    """Yield each sheet's name with the archive member that holds it."""
     targets = {element.attrib["Id"]: element.attrib["Target"] for element in ElementTree.fromstring(archive.read("xl/_rels/workbook.xml.rels"))}
     for element in ElementTree.fromstring(archive.read("xl/workbook.xml")).iter():
         if _strip_namespace(element.tag) == "sheet":
@@ -88,7 +95,7 @@ def _read_sheets(archive: zipfile.ZipFile) -> Iterator[tuple[str, str]]:
 
 
 def _read_cells(part: IO[bytes], styles: Mapping[int, str]) -> Iterator[tuple[tuple[int, int], str]]:
-    """Read the start tags of a sheet's cells, in one pass and without building a tree."""
+    """Yield the cells with a format, streaming the XML because a tree of a large sheet is huge."""
     cell_formats: list[tuple[tuple[int, int], str]] = []
 
     def start(tag: str, attributes: dict[str, str]) -> None:

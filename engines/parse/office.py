@@ -1,4 +1,4 @@
-"""Office and other declarative formats (DOCX, PPTX, ODT, EPUB, EML, JATS) by docling-rs, which needs no models for them."""
+"""Reader of DOCX, PPTX, ODT, EPUB, EML and JATS by docling-rs, which needs no models for them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 from docling_rs import ConversionError, DocumentConverter, DocumentStream, InputFormat
 
 from engines.parse import media_types
-from engines.parse.archive import make_corrupt_error
+from engines.parse.errors import make_corrupt_error
 from engines.parse.html_blocks import format_code
 from engines.parse.limits import spend
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
@@ -37,7 +37,7 @@ def read(path: Path, media_type: str) -> ParsedPart:
             DocumentConverter(allowed_formats=[input_format]).convert(DocumentStream(name=f"document{suffix}", stream=io.BytesIO(path.read_bytes()))).document
         )
     except (ConversionError, ValueError, RuntimeError) as error:
-        raise make_corrupt_error(f"the document cannot be read: {str(error)[:200]}") from error
+        raise make_corrupt_error(f"The document cannot be read: {str(error)[:200]}") from error
     walker = _DoclingWalker(document)
     walker.walk_children(document.body, 0)
     title = next((block.text for block in walker.blocks if block.kind == "heading" and block.level == 1), None)
@@ -46,7 +46,7 @@ def read(path: Path, media_type: str) -> ParsedPart:
 
 @dataclass
 class _DoclingWalker:
-    """Goes through docling's tree in reading order."""
+    """Converts docling's tree to blocks in reading order."""
 
     document: Any
     blocks: list[ParsedBlock] = field(default_factory=list)
@@ -120,7 +120,7 @@ class _DoclingWalker:
                 yield from self._iter_items(part, depth + 1)
 
     def _format_inline(self, group: Any) -> str:
-        """Runs of one paragraph, with a space between two unless punctuation says otherwise."""
+        """Join the runs of one paragraph with spaces, except next to white space or punctuation."""
         words = ""
         for reference in group.children:
             node = reference.resolve(self.document)
@@ -136,7 +136,7 @@ class _DoclingWalker:
             self.blocks.append(block)
 
     def _find_location(self, node: Any) -> tuple[int | None, Box | None]:
-        """Slides know where things stand; flowing text does not."""
+        """Return page and box, which slides have and flowing text has not."""
         if not getattr(node, "prov", None):
             child_nodes = [reference.resolve(self.document) for reference in node.children]
             return self._find_location(child_nodes[0]) if child_nodes else (None, None)

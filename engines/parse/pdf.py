@@ -1,4 +1,4 @@
-"""PDF by pypdfium2: counted, told apart into pages with a text layer and pages that need OCR, read with boxes, drawn."""
+"""PDF reader by pypdfium2: reads text layers, finds pages that need OCR, renders pages."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
 from engines.layout import LayoutPage, build_blocks, compute_pages_body_height
-from engines.parse.archive import make_corrupt_error
+from engines.parse.errors import make_corrupt_error, make_encrypted_error
 from engines.parse.limits import check_pages
 from engines.parse.pdf_text import read_page_text
 from engines.parsed_blocks import ParsedBlock, ParsedPart
-from schemas.errors import UnreadableDocument
 
 DPI = 200
 MAX_SIDE_PX = 4000
@@ -29,7 +28,7 @@ _MIN_TEXT_CHARACTERS = 20
 _MIN_IMAGE_SHARE = 0.5
 _MIN_OUTLINE_PATHS = 300
 _NO_PAGES_PATTERN = re.compile(rb"/Type\s*/Pages\b[^>]{0,500}/Count\s++0\b|/Count\s++0\b[^>]{0,500}/Type\s*/Pages\b")
-"""pdfium does not open what has no pages"""
+"""pdfium does not open a PDF without pages, so they are detected by pattern."""
 _GENERATED_TITLE = re.compile(
     r"untitled|\(?anonymous\)?$|microsoft (?:word|powerpoint|excel) - |[^ ]*\.(?:docx?|pdf|xlsx?|pptx?|rtf|tex|dvi|indd|qxd|html?|txt)$|document\d*$", re.I
 )
@@ -37,9 +36,10 @@ _PASSWORD_ERRORS = (c.FPDF_ERR_PASSWORD, c.FPDF_ERR_SECURITY)
 
 
 def inspect_pages(path: Path, max_pages: int) -> tuple[int, bool]:
-    """Number of pages, and whether any of up to 48 of them, spread evenly, needs OCR.
+    """Count the pages, and check a sample of about 48 for pages that need OCR.
 
-    Raises UnreadableDocument (CORRUPT_DOCUMENT, ENCRYPTED_DOCUMENT, NO_PAGES), LimitExceeded (TOO_MANY_PAGES).
+    Raises UnreadableDocument (CORRUPT_DOCUMENT, ENCRYPTED_DOCUMENT, NO_PAGES), LimitExceeded
+    (TOO_MANY_PAGES).
     """
     _check_end_marker(path)
     with open_pdf(path) as document:
@@ -50,7 +50,7 @@ def inspect_pages(path: Path, max_pages: int) -> tuple[int, bool]:
 
 
 def read(path: Path, pages: range) -> ParsedPart:
-    """The text layer of `pages` (1-based); pages without one are named in `unread`."""
+    """Read the text layer of `pages` (1-based); pages that need OCR are listed in `unread`."""
     part = ParsedPart()
     with open_pdf(path) as document:
         part.title = _read_title(document) if pages.start == 1 else None
@@ -69,13 +69,13 @@ def read(path: Path, pages: range) -> ParsedPart:
 
 
 def _read_title(document: pdfium.PdfDocument) -> str | None:
-    """As the metadata say, unless a program wrote it there: a file name, "Untitled"."""
+    """Return the title in the metadata, unless a program generated it ("Untitled", a file name)."""
     metadata_title = " ".join((document.get_metadata_value("Title") or "").split())
     return None if not metadata_title or _GENERATED_TITLE.match(metadata_title) else metadata_title
 
 
 def _clear_dominant_monospace(pages: Sequence[LayoutPage]) -> None:
-    """Where most text is monospaced, that is how the document is set and no sign of code."""
+    """Clear the monospace flags if most of the text is monospaced: it is then no sign of code."""
     letters = Counter[bool]()
     for page in pages:
         for run in page.runs:
@@ -87,7 +87,7 @@ def _clear_dominant_monospace(pages: Sequence[LayoutPage]) -> None:
 
 
 def render_page(path: Path, number: int) -> bytes:
-    """Page `number` (1-based) at 200 dpi (less where that would exceed 4,000 pixels) as PNG."""
+    """Render page `number` (1-based) as PNG at 200 dpi, or less to stay within 4,000 pixels."""
     with open_pdf(path) as document, _open_page(document, number) as page:
         longest = max(page.get_size()) / 72
         bitmap = page.render(scale=min(DPI, MAX_SIDE_PX / max(longest, 0.1)) / 72)
@@ -98,14 +98,15 @@ def render_page(path: Path, number: int) -> bytes:
 
 
 class LoadedPage:
-    """A page with its text, for as long as the loop is at it."""
+    """An open page with its text; closed when its iteration ends."""
 
     def __init__(self, number: int, page: pdfium.PdfPage) -> None:
         self.number, self.page, self.text = number, page, page.get_textpage()
 
 
 def _map_file(path: Path) -> ctypes.Array[ctypes.c_ubyte]:
-    """Return the file as memory that is read when needed. pypdfium2 would resolve a path, which a descriptor in /proc does not survive."""
+    """Map the file into memory."""
+    # pypdfium2 would resolve a path, and /proc/self/fd/N does not resolve to a path that can be opened.
     with path.open("rb") as stream:
         mapping = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_COPY)
     return (ctypes.c_ubyte * len(mapping)).from_buffer(mapping)
@@ -117,10 +118,10 @@ def open_pdf(path: Path) -> Iterator[pdfium.PdfDocument]:
         document = pdfium.PdfDocument(_map_file(path))
     except pdfium.PdfiumError as error:
         if getattr(error, "err_code", None) in _PASSWORD_ERRORS:
-            raise UnreadableDocument("the PDF is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.") from error
+            raise make_encrypted_error("PDF") from error
         if _NO_PAGES_PATTERN.search(path.read_bytes()):
             check_pages(0, 0)
-        raise make_corrupt_error(f"the PDF cannot be opened: {error}") from error
+        raise make_corrupt_error(f"The PDF cannot be opened: {error}") from error
     try:
         yield document
     finally:
@@ -128,12 +129,12 @@ def open_pdf(path: Path) -> Iterator[pdfium.PdfDocument]:
 
 
 def _check_end_marker(path: Path) -> None:
-    """A PDF ends with %%EOF; one that does not was cut short, and what pdfium would still show of it is not the document."""
+    """Raise UnreadableDocument if the file is truncated; pdfium would still show a part of it."""
     with path.open("rb") as stream:
         size = stream.seek(0, io.SEEK_END)
         stream.seek(max(0, size - 4096))
         if b"%%EOF" not in stream.read():
-            raise make_corrupt_error("the PDF ends in the middle (no %%EOF)")
+            raise make_corrupt_error("The PDF is truncated: it has no %%EOF marker.")
 
 
 @contextmanager
@@ -141,7 +142,7 @@ def _open_page(document: pdfium.PdfDocument, number: int) -> Iterator[pdfium.Pdf
     try:
         page = document[number - 1]
     except pdfium.PdfiumError as error:
-        raise make_corrupt_error(f"page {number} of the PDF cannot be read: {error}") from error
+        raise make_corrupt_error(f"Page {number} of the PDF cannot be read: {error}") from error
     try:
         yield page
     finally:
@@ -159,7 +160,7 @@ def _iter_pages(document: pdfium.PdfDocument, numbers: range) -> Iterator[Loaded
 
 
 def _should_ocr(page: LoadedPage) -> bool:
-    """Hardly any text under a picture that fills the page, or a text layer of glyphs that say nothing."""
+    """Return whether a page has hardly any text but a large image, or no usable characters."""
     count = page.text.count_chars()
     sample: str = page.text.get_text_range(0, min(count, 2000)) if count else ""
     if len(sample.strip()) <= _MIN_TEXT_CHARACTERS:
@@ -170,17 +171,17 @@ def _should_ocr(page: LoadedPage) -> bool:
 
 def _is_covered_by_images(page: pdfium.PdfPage) -> bool:
     width, height = page.get_size()
-    area: float = sum(_compute_visible_area(item, width, height) for item in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
+    area: float = sum(_compute_visible_area(image, width, height) for image in page.get_objects(filter=[c.FPDF_PAGEOBJ_IMAGE], max_depth=3))
     return bool(area > _MIN_IMAGE_SHARE * width * height)
 
 
 def _has_outlined_text(page: pdfium.PdfPage) -> bool:
-    """Letters drawn as outlines: hundreds of paths and no text at all."""
+    """Return whether the page has hundreds of paths, as letters drawn as outlines have."""
     paths = page.get_objects(filter=[c.FPDF_PAGEOBJ_PATH], max_depth=3)
     return next(islice(paths, _MIN_OUTLINE_PATHS, None), None) is not None
 
 
-def _compute_visible_area(item: pdfium.PdfObject, width: float, height: float) -> float:
-    left, bottom, right, top = item.get_bounds()
+def _compute_visible_area(image: pdfium.PdfObject, width: float, height: float) -> float:
+    left, bottom, right, top = image.get_bounds()
     longest = max(width, height)
     return float(max(0.0, min(right, longest) - max(left, 0)) * max(0.0, min(top, longest) - max(bottom, 0)))

@@ -1,4 +1,4 @@
-"""Lines that are drawn on a PDF page: thin paths, and the edges of boxes."""
+"""Ruling lines on a PDF page: thin paths and the edges of boxes."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pypdfium2 as pdfium
 import pypdfium2.raw as c
 
 RulingLine = tuple[float, float, float, float]
-"""left, bottom, right, top in page space; thin in one direction"""
+"""Left, bottom, right and top in page space; thin in one direction."""
 
 _MAX_OBJECTS = 6000
 _MAX_THICKNESS = 3.0
@@ -17,7 +17,7 @@ _MIN_LENGTH = 4.0
 
 
 def find_ruling_lines(page: pdfium.PdfPage) -> list[RulingLine]:
-    """None on a page of more than 6,000 objects: that is a drawing."""
+    """Return the ruling lines; empty for a page with more than 6,000 objects, which is a drawing."""
     count = c.FPDFPage_CountObjects(page.raw)
     return list(_iter_ruling_lines(page, count)) if count <= _MAX_OBJECTS else []
 
@@ -26,8 +26,8 @@ def _iter_ruling_lines(page: pdfium.PdfPage, count: int) -> Iterator[RulingLine]
     left, bottom, right, top = (ctypes.c_float() for _ in range(4))
     width, height = page.get_size()
     for i in range(count):
-        item = c.FPDFPage_GetObject(page.raw, i)
-        if c.FPDFPageObj_GetType(item) != c.FPDF_PAGEOBJ_PATH or not c.FPDFPageObj_GetBounds(item, left, bottom, right, top):
+        path_object = c.FPDFPage_GetObject(page.raw, i)
+        if c.FPDFPageObj_GetType(path_object) != c.FPDF_PAGEOBJ_PATH or not c.FPDFPageObj_GetBounds(path_object, left, bottom, right, top):
             continue
         yield from _iter_edges(left.value, bottom.value, right.value, top.value, width * height)
 

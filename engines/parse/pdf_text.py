@@ -1,6 +1,6 @@
-"""A PDF page's text layer as runs: letters to words to runs, in the page as people see it.
+"""Text layer of a PDF page: letters to words to runs, in coordinates of the upright page.
 
-Letters have loose boxes (the font's full height): tight ones make "1 1 .8" of a number.
+Letters have loose boxes (the font's full height), because tight ones split numbers ("1 1 .8").
 """
 
 from __future__ import annotations
@@ -29,9 +29,10 @@ _FIXED_PITCH, _FORCE_BOLD = 1, 1 << 18
 
 @dataclass(slots=True)
 class _GlyphWord:
-    """A word under way: its letters and its box in page space (origin at the bottom left)."""
+    """A word being built: its letters and its box in page space (origin at the bottom left)."""
 
     first: int
+    """Index of the first letter."""
     text: str
     left: float
     bottom: float
@@ -45,11 +46,11 @@ class _FontStyle:
     bold: bool
     mono: bool
     turn: int
-    """quarter turns anticlockwise that the letters stand at"""
+    """Rotation of the letters in counterclockwise quarter turns."""
 
 
 def read_page_text(page: pdfium.PdfPage, text: pdfium.PdfTextPage, number: int) -> tuple[LayoutPage, list[str]]:
-    """The page's runs, upright; and texts that stand at another angle than most (stamps along the edge)."""
+    """Return the page with upright runs, and the text at other angles (stamps at the edge)."""
     words = [(word, _read_style(text, word.first)) for word in _read_words(text)]
     turns = Counter[int]()
     for word, style in words:
@@ -75,8 +76,9 @@ def _read_words(text: pdfium.PdfTextPage) -> list[_GlyphWord]:
         if letter.isspace() or letter == "\x00":
             word = None
             continue
-        box(raw, i, reference)
+        box(raw, i, reference)  # fills `rectangle`
         left, bottom, right, top = rectangle.left, rectangle.bottom, rectangle.right, rectangle.top
+        # The common case first and inline: this loop runs for every letter of a document.
         if word is not None and bottom == word.bottom and 0.0 <= left - word.right < 0.2 * (top - bottom):
             word.text += letter
             word.right = right
@@ -92,7 +94,7 @@ def _read_words(text: pdfium.PdfTextPage) -> list[_GlyphWord]:
 
 
 def _is_continuing(word: _GlyphWord, left: float, bottom: float, right: float, top: float) -> bool:
-    """True where a letter touches the word, along the line or, for turned text, across it."""
+    """Return whether a letter touches the word, along the line or, for rotated text, across it."""
     height = min(word.top - word.bottom, top - bottom) or 1.0
     width = min(word.right - word.left, right - left) or 1.0
     distance = max(left - word.right, word.left - right)
@@ -103,7 +105,7 @@ def _is_continuing(word: _GlyphWord, left: float, bottom: float, right: float, t
 
 @lru_cache(maxsize=1024)
 def _classify_font_name(font: bytes) -> tuple[bool, bool]:
-    """Bold and monospaced, as far as the font's name says."""
+    """Return whether a font's name means bold, and whether it means monospaced."""
     name = font.decode("latin-1")
     return bool(_BOLD.search(name)), bool(_MONO.search(name))
 
@@ -123,10 +125,10 @@ def _read_style(text: pdfium.PdfTextPage, i: int) -> _FontStyle:
 
 @dataclass(frozen=True, slots=True)
 class _PageView:
-    """Between page space and the page with its text upright."""
+    """Conversion between page space and the page turned until its text is upright."""
 
     to_page: Callable[[float, float], tuple[float, float]]
-    """page space to shares of the page as shown, origin at the top left"""
+    """Page space to shares of the page as displayed, origin at the top left."""
     width: float
     height: float
     turn: int
@@ -137,14 +139,14 @@ class _PageView:
         page_width, page_height = max(right - left, 1e-6), max(top - bottom, 1e-6)
         rotation = page.get_rotation() // 90 % 4
 
-        def shares(x: float, y: float) -> tuple[float, float]:
+        def to_page_point(x: float, y: float) -> tuple[float, float]:
             return _rotate_point((x - left) / page_width, (top - y) / page_height, rotation)
 
         width, height = page.get_size()
-        return _PageView(shares, width, height, (turn - rotation) % 4)
+        return _PageView(to_page_point, width, height, (turn - rotation) % 4)
 
     def to_upright_box(self, left: float, bottom: float, right: float, top: float) -> Box:
-        """A box of page space, in points, with the text upright."""
+        """Convert a box from page space to points of the upright page."""
         first_corner = _rotate_point(*self.to_page(left, top), self.turn)
         second_corner = _rotate_point(*self.to_page(right, bottom), self.turn)
         width, height = (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
@@ -152,7 +154,7 @@ class _PageView:
         return xs[0] * width, ys[0] * height, xs[1] * width, ys[1] * height
 
     def to_share_box(self, box: Box) -> Box:
-        """Upright points back to shares of the page as shown."""
+        """Convert a box from points of the upright page to shares of the page as displayed."""
         width, height = (self.width, self.height) if self.turn % 2 == 0 else (self.height, self.width)
         first_corner = _rotate_point(box[0] / width, box[1] / height, -self.turn % 4)
         second_corner = _rotate_point(box[2] / width, box[3] / height, -self.turn % 4)
@@ -162,7 +164,7 @@ class _PageView:
 
 
 def _rotate_point(x: float, y: float, quarters: int) -> tuple[float, float]:
-    """A point of the unit square after clockwise quarter turns of the square, origin at the top left."""
+    """Turn a point with the unit square clockwise by quarter turns, origin at the top left."""
     for _ in range(quarters):
         x, y = 1 - y, x
     return x, y
@@ -178,7 +180,7 @@ def _build_run(view: _PageView, word: _GlyphWord, style: _FontStyle) -> TextRun:
 
 
 def _join_words(words: Sequence[TextRun]) -> list[TextRun]:
-    """Neighbours in the text's own order, on one line and not far apart, as runs."""
+    """Join words to runs that follow each other in text order, on one line and close together."""
     runs: list[TextRun] = []
     for word in words:
         last = runs[-1] if runs else None

@@ -1,4 +1,4 @@
-"""Running headers, footers and page numbers: what stands at the edge of page after page in nearly the same words."""
+"""Removal of running headers, footers and page numbers."""
 
 from __future__ import annotations
 
@@ -15,8 +15,12 @@ _PAGE_NUMBER = re.compile(r"(?:page|p[aá]gina|p\.|pg\.?|-|–|—)?\s*\d{1,4}\s
 
 
 def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
-    """Leaves out short blocks in the outer eighth of a page whose words, numbers aside, stand at the same edge of at least three pages and a
-    fifth of all; and bare page numbers there or as a page's first or last block, where there are two pages or more."""
+    """Return the blocks without running headers, footers and page numbers.
+
+    A running header is a short block in the outer eighth of a page whose text, numbers aside,
+    occurs at the same edge of at least three pages and a fifth of all. Page numbers are removed
+    there and as the first or last block of a page, in documents of at least two pages.
+    """
     pages = _find_outermost_blocks(blocks)
     if len(pages) < 2:
         return list(blocks)
@@ -30,7 +34,7 @@ def remove_running_headers(blocks: Sequence[ParsedBlock]) -> list[ParsedBlock]:
 
 
 def _find_outermost_blocks(blocks: Sequence[ParsedBlock]) -> dict[int | None, tuple[ParsedBlock, ParsedBlock]]:
-    """The highest and the lowest block of each page."""
+    """Return the highest and the lowest block of each page."""
     outermost_by_page: dict[int | None, tuple[ParsedBlock, ParsedBlock]] = {}
     for block in blocks:
         if block.box:

@@ -1,4 +1,7 @@
-"""What runs in the child: look at a file, read one part of it, draw one page. Formats are imported when first met."""
+"""Jobs of the sandbox child: plan a document, read a part, render a page.
+
+Format readers are imported on first use.
+"""
 
 from __future__ import annotations
 
@@ -12,15 +15,18 @@ from schemas.values import Notice
 
 WHOLE_DOCUMENT = "all"
 TEXT_PART_PAGES, OCR_PART_PAGES = 16, 2
-"""Pages of one part. OCR takes seconds a page, and one part is what another document waits for."""
+"""Pages per part. OCR takes seconds per page, and other documents wait until a part is done."""
 _ZIP_TYPES = frozenset({media_types.DOCX, media_types.PPTX, media_types.XLSX, media_types.ODT, media_types.ODS, media_types.EPUB})
 
 
 def plan_document(path: str, name: str | None, claimed_type: str | None, max_pages: int) -> bytes:
-    """JSON: media type, parts, pages, notices."""
+    """Detect the type and split the document into parts.
+
+    Return JSON with media_type, parts, pages and notices.
+    """
     file = Path(path)
     detected = media_types.detect_media_type(file, name, claimed_type)
-    notices = [Notice(code="TYPE_MISMATCH", detail=f"named {detected.claimed_type}, read as {detected.media_type}")] if detected.is_mislabeled else []
+    notices = [Notice(code="TYPE_MISMATCH", detail=f"claimed as {detected.claimed_type}, read as {detected.media_type}")] if detected.is_mislabeled else []
     if detected.media_type in _ZIP_TYPES:
         archive.check_unpacked_size(file)
     parts, pages = _plan_parts(file, detected.media_type, max_pages)
@@ -53,7 +59,7 @@ def parse_page_range(part: str) -> range:
 
 
 def read_part(path: str, media_type: str, part: str, max_characters: int) -> bytes:
-    """One part as an encoded Piece; pages that only OCR can read are named in `unread`."""
+    """Read one part and return it as an encoded ParsedPart, with pages that need OCR in `unread`."""
     with limit_characters(max_characters):
         parsed_part = _read_by_type(Path(path), media_type, part)
     check_characters(sum(len(block.text) for block in parsed_part.blocks), max_characters)
@@ -94,7 +100,7 @@ def _read_by_type(file: Path, media_type: str, part: str) -> ParsedPart:
 
 
 def render_page(path: str, media_type: str, page: int) -> bytes:
-    """Page `page` (1-based) as PNG, for OCR."""
+    """Render page `page` (1-based) as PNG for OCR."""
     if media_type == media_types.PDF:
         from engines.parse import pdf
 

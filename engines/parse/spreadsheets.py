@@ -1,4 +1,7 @@
-"""Spreadsheets (XLSX, XLS, ODS) by calamine and CSV by the standard library: a summary of each sheet, then its tables with their cells' addresses."""
+"""Reader of XLSX, XLS and ODS by calamine and of CSV by the standard library.
+
+Each sheet becomes a summary and its tables with their cell ranges.
+"""
 
 from __future__ import annotations
 
@@ -15,20 +18,24 @@ from typing import Any
 from python_calamine import CalamineError, PasswordError, SheetTypeEnum, load_workbook
 
 from engines.parse import text
-from engines.parse.archive import make_corrupt_error
+from engines.parse.errors import make_corrupt_error, make_encrypted_error
 from engines.parse.limits import spend
 from engines.parse.number_formats import CellFormats, format_number, read_formats
 from engines.parsed_blocks import ParsedBlock, ParsedPart, format_table, has_header
-from schemas.errors import LimitExceeded, UnreadableDocument
+from schemas.errors import LimitExceeded
 
 MAX_CELLS = 5_000_000
 _MAX_CAPTION_ROWS = 5
-"""More rows than these, of one cell each, are a table with one column."""
+"""More consecutive rows of a single cell are a table with one column."""
 Rows = list[list[str]]
 
 
 def read_workbook(path: Path) -> ParsedPart:
-    """Raises UnreadableDocument (ENCRYPTED_DOCUMENT, CORRUPT_DOCUMENT), LimitExceeded (TOO_MANY_CELLS)."""
+    """Read every worksheet.
+
+    Raises UnreadableDocument (ENCRYPTED_DOCUMENT, CORRUPT_DOCUMENT), LimitExceeded
+    (TOO_MANY_CELLS).
+    """
     parsed_part = ParsedPart()
     try:
         formats = read_formats(path) if zipfile.is_zipfile(path) else {}
@@ -37,9 +44,9 @@ def read_workbook(path: Path) -> ParsedPart:
                 if sheet.typ == SheetTypeEnum.WorkSheet:
                     parsed_part.blocks += _read_sheet(workbook.get_sheet_by_name(sheet.name), formats.get(sheet.name, {}))
     except PasswordError as error:
-        raise UnreadableDocument("the workbook is encrypted", code="ENCRYPTED_DOCUMENT", remedy="Save it without a password and send that.") from error
+        raise make_encrypted_error("workbook") from error
     except CalamineError as error:
-        raise make_corrupt_error(f"the workbook cannot be read: {error}") from error
+        raise make_corrupt_error(f"The workbook cannot be read: {error}") from error
     return parsed_part
 
 
@@ -52,7 +59,7 @@ def read_csv(data: bytes) -> ParsedPart:
 
 
 def _detect_delimiter(sample: str) -> str:
-    """The one of `, ; tab |` that splits most rows into the same number of fields, more than one."""
+    """Return the one of `, ; tab |` that splits most rows into the same number of fields."""
     return max(",;\t|", key=lambda delimiter: _score_delimiter(sample, delimiter))
 
 
@@ -64,7 +71,7 @@ def _score_delimiter(sample: str, delimiter: str) -> float:
 
 def _check_cell_count(cells: int) -> None:
     if cells > MAX_CELLS:
-        raise LimitExceeded(f"the sheet has {cells} cells, more than {MAX_CELLS}", code="TOO_MANY_CELLS", remedy="Split the sheet into smaller files.")
+        raise LimitExceeded(f"The sheet has {cells:,} cells; {MAX_CELLS:,} are allowed.", code="TOO_MANY_CELLS", remedy="Split the sheet into smaller files.")
 
 
 def _read_sheet(sheet: Any, formats: CellFormats) -> Iterator[ParsedBlock]:
@@ -73,7 +80,7 @@ def _read_sheet(sheet: Any, formats: CellFormats) -> Iterator[ParsedBlock]:
         _check_cell_count(sheet.height * sheet.width)
         top, left = sheet.start
         rows: Rows = []
-        # Its rows begin at the sheet's first one, although its columns begin at the first that is used.
+        # calamine yields rows from the top of the sheet, but columns from the first used one.
         for i, row in enumerate(islice(sheet.iter_rows(), top, None), top):
             rows.append([_format_value(value, formats.get((i, j))) for j, value in enumerate(row, left)])
             spend(sum(map(len, rows[-1])))
@@ -107,9 +114,9 @@ def _build_blocks(rows: Rows, sheet: str | None, top: int, left: int) -> Iterato
 
 
 def _build_summary(rows: Rows, blocks: list[ParsedBlock], sheet: str | None, top: int, left: int) -> ParsedBlock:
-    """Describe the sheet for search: size, and the names of the largest table's columns.
+    """Describe the sheet for search by its size and the column names of its largest table.
 
-    The words are ours and not the document's, so they stand in a comment and no answer quotes them.
+    The summary is an HTML comment, so that no answer quotes words that are not the document's.
     """
     tables = [block for block in blocks if block.kind == "table"]
     largest = max(tables, key=lambda block: len(block.text), default=None)
@@ -128,7 +135,7 @@ def _format_count(number: int, noun: str) -> str:
 
 
 def _split_areas(rows: Rows, top: int, left: int, depth: int) -> Iterator[tuple[Rows, int, int]]:
-    """Parts of a sheet that blank rows and blank columns hold apart, with the place of each."""
+    """Yield the areas that blank rows and columns separate, each with its top row and left column."""
     for start, end in _find_filled_ranges([any(cell.strip() for cell in row) for row in rows]):
         band = rows[start:end]
         used = [any(row[j].strip() for row in band) for j in range(len(band[0]))]
@@ -154,7 +161,7 @@ def _find_filled_ranges(is_used: list[bool]) -> Iterator[tuple[int, int]]:
 
 
 def _build_area_blocks(rows: Rows, top: int, left: int, sheet: str | None) -> Iterator[ParsedBlock]:
-    """Lines above a table that fill one cell only are its captions; the rest is the table."""
+    """Yield the rows of a single cell above a table as captions, then the table."""
     first = next((i for i, row in enumerate(rows) if sum(bool(cell.strip()) for cell in row) > 1), None)
     caption_count = len(rows) if first is None else first
     if caption_count == len(rows) > _MAX_CAPTION_ROWS:

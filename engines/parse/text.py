@@ -1,4 +1,4 @@
-"""Bytes to text: which encoding, and what was wrong with it. Plain text keeps its line breaks; a paragraph ends at a blank line."""
+"""Detection of text encodings, and a reader of plain text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,10 @@ class DecodedText:
 
 
 def is_text(head: bytes) -> bool:
-    """True unless control bytes make up more than 2 % or NULs, in no pattern of UTF-16, more than 10 %."""
+    """Return whether the bytes are text.
+
+    They are if they look like UTF-16, or if at most 2 % are control bytes and 10 % NULs.
+    """
     if any(head.startswith(mark) for mark, _ in _BYTE_ORDER_MARKS) or _detect_utf16(head):
         return True
     controls = len(head) - len(head.translate(None, _CONTROL_BYTES))
@@ -36,7 +39,7 @@ def is_text(head: bytes) -> bool:
 
 
 def _detect_utf16(head: bytes) -> str | None:
-    """UTF-16 without a byte order mark: nearly every other byte is NUL."""
+    """Detect UTF-16 without a byte order mark, where nearly every other byte is NUL."""
     half = max(1, len(head) // 2)
     if head[1::2].count(0) > 0.7 * half and head[::2].count(0) < 0.1 * half:
         return "utf-16-le"
@@ -46,9 +49,13 @@ def _detect_utf16(head: bytes) -> str | None:
 
 
 def decode_text(data: bytes, declared: str | None = None, *, partial: bool = False) -> DecodedText:
-    """UTF-8 unless a byte order mark, the pattern of UTF-16, or failing as UTF-8 say otherwise; then as declared, else Windows-1252.
+    """Decode text of an unknown encoding.
 
-    `partial` allows a character cut off at the end.
+    The encoding is that of the byte order mark, else UTF-16 by pattern, else UTF-8. If decoding
+    fails, it is `declared`, else Windows-1252.
+
+
+    `partial` allows a truncated character at the end.
     """
     encoding = next((name for mark, name in _BYTE_ORDER_MARKS if data.startswith(mark)), None) or _detect_utf16(data[:4096]) or "utf-8"
     try:
@@ -60,7 +67,8 @@ def decode_text(data: bytes, declared: str | None = None, *, partial: bool = Fal
 
 
 def _is_text_encoding(name: str) -> bool:
-    """Whether it is a text encoding of its own: rot13 and base64 are codecs, but no encodings, and `undefined` only raises."""
+    """Return whether `name` is a text encoding other than UTF-8 and ASCII."""
+    # Decoding excludes codecs that are no encodings (rot13, base64) or only raise (undefined).
     try:
         return codecs.lookup(name).name not in ("utf-8", "ascii") and isinstance(b"a".decode(name, errors="replace"), str)
     except (LookupError, ValueError):
@@ -71,17 +79,17 @@ def _clean(raw_text: str, encoding: str) -> DecodedText:
     raw_text = raw_text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n").replace("\x85", "\n")
     cleaned = _CONTROL_CHARACTERS.sub("", raw_text)
     notices = (
-        [Notice(code="CONTROL_CHARACTERS_REMOVED", detail=f"{len(raw_text) - len(cleaned)} NUL or control characters were left out")]
+        [Notice(code="CONTROL_CHARACTERS_REMOVED", detail=f"{len(raw_text) - len(cleaned)} NUL or control characters were removed")]
         if len(cleaned) < len(raw_text)
         else []
     )
     if "\ufffd" in cleaned:
-        notices.append(Notice(code="UNDECODABLE_BYTES", detail=f"some bytes are not {encoding} and are shown as \ufffd"))
+        notices.append(Notice(code="UNDECODABLE_BYTES", detail=f"some bytes are not valid {encoding} and appear as \ufffd"))
     return DecodedText(cleaned, encoding, tuple(notices))
 
 
 def read(data: bytes) -> ParsedPart:
-    """A plain text as paragraphs, verbatim."""
+    """Read plain text as verbatim paragraphs."""
     decoded = decode_text(data)
     paragraphs = (part.strip("\n").rstrip() for part in re.split(r"\n(?:[ \t\f\v]*\n)+|\f", decoded.text))
     return ParsedPart([ParsedBlock("paragraph", part) for part in paragraphs if part.strip()], notices=list(decoded.notices))

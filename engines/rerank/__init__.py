@@ -1,1 +1,1 @@
-"""Scores of passages for a question: late interaction over stored token states, or a cross-encoder on a server."""
+"""Rerankers: late interaction over stored token states, or a cross-encoder on a server."""

@@ -1,4 +1,4 @@
-"""A cross-encoder behind `/rerank`, as vLLM (Qwen3-VL-Reranker) and Cohere serve it."""
+"""Cross-encoder behind a `/rerank` endpoint, as served by vLLM (Qwen3-VL-Reranker) and Cohere."""
 
 from __future__ import annotations
 
@@ -17,7 +17,10 @@ THRESHOLD = 0.6
 
 
 class HttpReranker:
-    """Scores between 0 and 1, in place of the fused ones. A passage that is longer than the model reads is cut by the server."""
+    """Reranker with scores between 0 and 1 that replace the fused ones.
+
+    The server truncates long passages.
+    """
 
     role: Literal["added", "replaces"] = "replaces"
     threshold = THRESHOLD
@@ -44,7 +47,7 @@ def _parse_scores(reply: Mapping[str, Any], count: int) -> list[float]:
         scores_by_index = {int(item["index"]): float(item["relevance_score"]) for item in reply["results"]}
         scores = [scores_by_index[index] for index in range(count)]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ServerCallError(f"The rerank server left out some of {count} scores.", code="ENGINE_BROKEN_ANSWER") from error
+        raise ServerCallError(f"The rerank server returned fewer than {count} scores.", code="ENGINE_BROKEN_ANSWER") from error
     if not all(map(math.isfinite, scores)):
-        raise ServerCallError("The rerank server answered with scores that are not numbers.", code="ENGINE_BROKEN_ANSWER")
+        raise ServerCallError("The rerank server returned NaN or infinite scores.", code="ENGINE_BROKEN_ANSWER")
     return scores

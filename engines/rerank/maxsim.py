@@ -1,11 +1,13 @@
-"""Late interaction (ColBERT, Khattab & Zaharia 2020, arXiv:2004.12832) over token states that were stored at ingest: nothing is encoded again.
+"""Late interaction (ColBERT, Khattab & Zaharia 2020, arXiv:2004.12832) over stored token states.
 
     score(question, passage) = Σ idf_i · max_j cos(q_i, p_j) / Σ idf_i,   idf = ln(1 + N / (1 + df))
 
-over the question's tokens i and a child's tokens j; df counts the N children on offer that hold the token. A passage scores as its best child.
+over the question's tokens i and a child's tokens j; df counts the children with the token among the
+N children of all passages. A passage scores as its best child.
 
-Raw scores crowd near the top, and where a question's background lies varies with the question. They are therefore stretched, without changing the order within
-a question, so that a score less the question's background b is the share of the way from b to a perfect match: (s - b) / (1 - b).
+Raw scores cluster near 1, and the background score b varies between questions. Scores s are
+therefore stretched so that s minus b becomes the share (s - b) / (1 - b) of the way to a perfect
+match. The order within a question stays the same.
 """
 
 from __future__ import annotations
@@ -23,13 +25,14 @@ from schemas.ports.engines import QueryEmbedding, RerankPassage
 
 VERSION = 1
 THRESHOLD = 0.53
-"""Measured on six public sets with 64 state dimensions: of questions that the corpus answers .2 % lie below, of questions foreign to it 87 % (AUROC .998).
-It errs on the side of answering, since questions in another language than the text score lower."""
+"""Measured on six public sets with 64 state dimensions: 0.2 % of the answerable questions and 87 %
+of the foreign ones score lower (AUROC 0.998). It favors answering, since questions in another
+language than the text score lower."""
 Floats = NDArray[np.float32]
 
 
 class MaxSimReranker:
-    """Added to the fused score. A passage without states matches nothing; without states of the question all score 0."""
+    """Reranker whose score is added to the fused one; 0 for passages or questions without states."""
 
     name = "maxsim"
     role: Literal["added", "replaces"] = "added"
@@ -44,13 +47,17 @@ class MaxSimReranker:
 
 
 def score_passages(states: Floats, token_ids: NDArray[np.int32], passages: Sequence[RerankPassage]) -> list[float]:
-    """One score a passage, about -1 to 1; 0 for a passage without states. Blocks: 50 parents of 4 children take about 10 ms."""
+    """Return one score per passage, about -1 to 1, or 0 without states.
+
+    Blocks: about 10 ms for 50 parents of 4 children.
+    """
     children = _collect_children(passages)
     if children is None:
         return [0.0] * len(passages)
+    # best[i, c]: the highest similarity of question token i to a token of child c.
     best = np.maximum.reduceat(states @ children.states.T, children.starts, axis=1)
     weights = _compute_idf(token_ids, children)
-    scores = weights @ best / (127 * weights.sum())
+    scores = weights @ best / (127 * weights.sum())  # stored states are int8, with 127 for 1
     passage_scores = np.full(len(passages), -np.inf)
     np.maximum.at(passage_scores, children.owners, scores)
     return [float(value) if np.isfinite(value) else 0.0 for value in passage_scores]
@@ -64,7 +71,10 @@ def _stretch_scores(scores: list[float], background: float | None) -> list[float
 
 @dataclass(frozen=True, slots=True)
 class _ChildStates:
-    """All children's tokens in one array: the first row of each child in `starts`, the passage it belongs to in `owners`."""
+    """Tokens of all children in one array.
+
+    Per child, its first row in `starts` and its passage's index in `owners`.
+    """
 
     states: Floats
     token_ids: NDArray[np.int32]
