@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from email.message import Message
 from ipaddress import ip_address
 from pathlib import PurePosixPath
@@ -125,7 +125,7 @@ class HttpFetcher:
             )
         media_type = response.headers.get("content-type", "").partition(";")[0].strip().lower()
         blob = await self._blobs.put_stream(
-            key_prefix, _iter_body(response), limit=self._max_bytes, media_type=media_type if 0 < len(media_type) <= MAX_MEDIA_TYPE_LENGTH else None
+            key_prefix, response.aiter_raw(), limit=self._max_bytes, media_type=media_type if 0 < len(media_type) <= MAX_MEDIA_TYPE_LENGTH else None
         )
         return FetchedFile(blob, redact_urls(str(url)), blob.media_type, _extract_filename(response, url))
 
@@ -147,11 +147,6 @@ def _check_status(response: httpx.Response, url: httpx.URL) -> None:
         raise EngineUnavailable(f"{url} answered {status}.", remedy="Check the server; the download is retried.")
     if status != 200:
         raise UnreadableDocument(f"{url} answered {status}.", code="FETCH_FAILED", remedy="Check that the URL exists and needs no sign-in.")
-
-
-async def _iter_body(response: httpx.Response) -> AsyncIterator[bytes]:
-    async for chunk in response.aiter_raw():
-        yield chunk
 
 
 def _extract_filename(response: httpx.Response, url: httpx.URL) -> str | None:

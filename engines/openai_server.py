@@ -70,7 +70,7 @@ class OpenAIServer:
     async def _post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
         with self._translate_errors():
             text = await self._client.post(path, cast_to=str, body=body, options={"headers": {"Accept": "application/json"}})
-        reply = self._parse_object(text)
+            reply = _require_object(json.loads(text))
         self._record_usage(reply)
         return reply
 
@@ -104,10 +104,6 @@ class OpenAIServer:
             raise ServerCallError(f"{self._address} failed in the middle of its reply: {error.message}.") from error
         except (ValueError, RecursionError) as error:
             raise self._make_broken_reply_error("sent a reply that is not a JSON object") from error
-
-    def _parse_object(self, text: str) -> dict[str, Any]:
-        with self._translate_errors():
-            return _require_object(json.loads(text))
 
     def _make_broken_reply_error(self, problem: str) -> ServerCallError:
         return ServerCallError(f"{self._address} {problem}.", code="ENGINE_BROKEN_ANSWER")

@@ -74,13 +74,17 @@ def _split_block(markdown: str, block: Block) -> Iterator[tuple[int, int, Bounda
     start, end = block.span.char_start, block.span.char_end
     match block.kind:
         case "table":
-            yield from ((a, b, None) for a, b in _split_lines(markdown, start, end, keep_until=block.header_end))
+            yield from ((*row, None) for row in _split_lines(markdown, start, end, keep_until=block.header_end))
         case "list":
-            yield from ((a, b, BoundaryRank.SENTENCE) for a, b in _split_items(markdown, start, end))
+            yield from ((*item, BoundaryRank.SENTENCE) for item in _split_items(markdown, start, end))
         case "code" | "formula":
-            yield from ((a, b, BoundaryRank.WORD) for a, b in _split_lines(markdown, start, end))
+            yield from ((*line, BoundaryRank.WORD) for line in _split_lines(markdown, start, end))
         case _:
-            yield from ((start + a, start + b, BoundaryRank.WORD) for a, b in _SENTENCE_SPLITTER.split(markdown[start:end]))
+            yield from ((*sentence, BoundaryRank.WORD) for sentence in _split_sentences(markdown, start, end))
+
+
+def _split_sentences(markdown: str, start: int, end: int) -> Iterator[tuple[int, int]]:
+    return ((start + sentence_start, start + sentence_end) for sentence_start, sentence_end in _SENTENCE_SPLITTER.split(markdown[start:end]))
 
 
 def _split_lines(markdown: str, start: int, end: int, keep_until: int | None = None) -> Iterator[tuple[int, int]]:
@@ -113,17 +117,18 @@ def _split_items(markdown: str, start: int, end: int) -> Iterator[tuple[int, int
 
 def _split_oversized(markdown: str, start: int, end: int, inner_rank: BoundaryRank, limit: int) -> Iterator[Atom]:
     if inner_rank == BoundaryRank.SENTENCE:
-        for a, b in _SENTENCE_SPLITTER.split(markdown[start:end]):
-            text = markdown[start + a : start + b]
+        for sentence_start, sentence_end in _split_sentences(markdown, start, end):
+            text = markdown[sentence_start:sentence_end]
             if estimate_tokens(text) > limit:
-                yield from _split_oversized(markdown, start + a, start + b, BoundaryRank.WORD, limit)
+                yield from _split_oversized(markdown, sentence_start, sentence_end, BoundaryRank.WORD, limit)
             else:
-                yield Atom(start + a, start + b, estimate_tokens(text), BoundaryRank.SENTENCE, _hash_words(text))
+                yield Atom(sentence_start, sentence_end, estimate_tokens(text), BoundaryRank.SENTENCE, _hash_words(text))
         return
     for word in _WORD.finditer(markdown, start, end):
-        for a in range(word.start(), word.end(), _MAX_WORD_CHARACTERS):
-            b = min(a + _MAX_WORD_CHARACTERS, word.end())
-            yield Atom(a, b, estimate_tokens(markdown[a:b]), BoundaryRank.WORD, _hash_words(markdown[a:b]))
+        for part_start in range(word.start(), word.end(), _MAX_WORD_CHARACTERS):
+            part_end = min(part_start + _MAX_WORD_CHARACTERS, word.end())
+            text = markdown[part_start:part_end]
+            yield Atom(part_start, part_end, estimate_tokens(text), BoundaryRank.WORD, _hash_words(text))
 
 
 def _hash_words(text: str) -> int:

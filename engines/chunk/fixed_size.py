@@ -30,7 +30,7 @@ class FixedSizeChunker:
     def chunk(self, document_id: UUID, title: str | None, transcript: Transcript) -> list[ParentChunk]:
         words = [atom for block in transcript.blocks for atom in split_atoms(transcript.markdown, block, 0)]
         paths = _HeadingPaths(transcript)
-        cuts = [words[a:b] for a, b in self._split_windows(words)]
+        cuts = [words[start:end] for start, end in self._split_windows(words)]
         children = [_make_child_cut(transcript.markdown, cut, paths) for cut in cuts if not is_blank(transcript.markdown, cut)]
         return build_chunks(document_id, title, transcript, list(self._group_parents(transcript.markdown, children)))
 

@@ -64,7 +64,7 @@ class E5Embedder:
         tokens = sum(map(len, ids))
         # A virtual finish time: short calls overtake long ones that started a little earlier.
         priority = self._processed_tokens + tokens
-        batches = list(_plan_batches([len(item) for item in ids], min(BATCH_TOKENS, -(-tokens // self._threads))))
+        batches = list(_plan_batches(list(map(len, ids)), min(BATCH_TOKENS, -(-tokens // self._threads))))
         batch_results = await asyncio.gather(*(self._embed_batch([ids[n] for n in batch], priority) for batch in batches))
         results_by_index = {
             index: result for batch, batch_result in zip(batches, batch_results, strict=True) for index, result in zip(batch, batch_result, strict=True)
@@ -114,13 +114,11 @@ class E5TextEncoder:
     def compute_background(self, name: str) -> Background:
         prefix = BACKGROUND_PREFIXES[name]
         ids = [self.tokenize(prefix, line) for line in load_texts(name)]
-        encoded_by_index = {
-            n: item for batch in _plan_batches([len(item) for item in ids], BATCH_TOKENS) for n, item in self._encode_indexed(prefix, ids, batch)
-        }
-        return Background.from_vectors([encoded_by_index[n].vector for n in range(len(ids))], [encoded_by_index[n].states for n in range(len(ids))])
-
-    def _encode_indexed(self, prefix: str, ids: Sequence[Sequence[int]], batch: Sequence[int]) -> Iterator[tuple[int, _EncodedText]]:
-        return zip(batch, self.encode_batch(prefix, [ids[n] for n in batch]), strict=True)
+        encoded_by_index: dict[int, _EncodedText] = {}
+        for batch in _plan_batches(list(map(len, ids)), BATCH_TOKENS):
+            encoded_by_index.update(zip(batch, self.encode_batch(prefix, [ids[n] for n in batch]), strict=True))
+        encoded_texts = [encoded_by_index[n] for n in range(len(ids))]
+        return Background.from_vectors([text.vector for text in encoded_texts], [text.states for text in encoded_texts])
 
     def _pool_vectors(self, prefix: str, hidden: Floats) -> _EncodedText:
         return _EncodedText(normalize_rows(hidden.mean(axis=0)), normalize_rows(hidden[self._prefix_lengths[prefix] : -1] @ self._basis))
@@ -137,23 +135,23 @@ class _E5Model:
         return self._encoder.tokenize(prefix, text)
 
     def embed_passages(self, batch: Sequence[Sequence[int]]) -> list[TextEmbedding]:
-        return [self._embed_passage(item, ids) for item, ids in zip(self._encoder.encode_batch(PASSAGE, batch), batch, strict=True)]
+        return [self._embed_passage(encoded, ids) for encoded, ids in zip(self._encoder.encode_batch(PASSAGE, batch), batch, strict=True)]
 
     def embed_question(self, text: str) -> QueryEmbedding:
         ids = self.tokenize(QUERY, text)
-        (item,) = self._encoder.encode_batch(QUERY, [ids])
-        if not item.states.shape[1]:
-            return QueryEmbedding(item.vector)
+        (encoded,) = self._encoder.encode_batch(QUERY, [ids])
+        if not encoded.states.shape[1]:
+            return QueryEmbedding(encoded.vector)
         return QueryEmbedding(
-            item.vector, item.states, self._encoder.strip_special_tokens(QUERY, ids), self._passage_background.mean_maxsim_for_question(item.states)
+            encoded.vector, encoded.states, self._encoder.strip_special_tokens(QUERY, ids), self._passage_background.mean_maxsim_for_question(encoded.states)
         )
 
-    def _embed_passage(self, item: _EncodedText, ids: Sequence[int]) -> TextEmbedding:
-        vector, dense = item.vector.astype(np.float16), self._question_background.mean_cosine(item.vector)
-        if not item.states.shape[1]:
+    def _embed_passage(self, encoded: _EncodedText, ids: Sequence[int]) -> TextEmbedding:
+        vector, dense = encoded.vector.astype(np.float16), self._question_background.mean_cosine(encoded.vector)
+        if not encoded.states.shape[1]:
             return TextEmbedding(vector, background_dense=dense)
-        maxsim = self._question_background.mean_maxsim_for_passage(item.states)
-        return TextEmbedding(vector, quantize(item.states), self._encoder.strip_special_tokens(PASSAGE, ids), dense, maxsim)
+        maxsim = self._question_background.mean_maxsim_for_passage(encoded.states)
+        return TextEmbedding(vector, quantize(encoded.states), self._encoder.strip_special_tokens(PASSAGE, ids), dense, maxsim)
 
     def _load_background(self, name: str, cache_dir: Path, state_dimension: int) -> Background:
         """Load the shipped background, or the one in `cache_dir`, which is computed if missing."""

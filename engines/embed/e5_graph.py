@@ -40,7 +40,8 @@ class _GraphBuilder:
         for layer in range(self._shape.layers):
             self._add_layer(layer)
         self._nodes[-1].output[0] = "states"
-        graph = helper.make_graph(self._nodes, "e5", self._describe_inputs(), [self._describe_value("states", TensorProto.FLOAT, 3)], self._constants)
+        inputs = [self._describe_value("emb", TensorProto.FLOAT, 3), self._describe_value("mask", TensorProto.INT64, 2)]
+        graph = helper.make_graph(self._nodes, "e5", inputs, [self._describe_value("states", TensorProto.FLOAT, 3)], self._constants)
         opsets = [helper.make_opsetid("", 17), helper.make_opsetid(FUSED_DOMAIN, 1)]
         return helper.make_model(graph, opset_imports=opsets, ir_version=10)
 
@@ -75,9 +76,6 @@ class _GraphBuilder:
 
     def _add_node(self, kind: str, inputs: list[str], output: str, domain: str = "", **attributes: Any) -> None:
         self._nodes.append(helper.make_node(kind, inputs, [output], domain=domain, **attributes))
-
-    def _describe_inputs(self) -> list[onnx.ValueInfoProto]:
-        return [self._describe_value("emb", TensorProto.FLOAT, 3), self._describe_value("mask", TensorProto.INT64, 2)]
 
     def _describe_value(self, name: str, kind: int, rank: int) -> onnx.ValueInfoProto:
         sizes: list[str | int | None] = ["batch", "tokens", self._shape.hidden]

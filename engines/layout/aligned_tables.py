@@ -134,12 +134,13 @@ def _split_by_column(run: TextRun, columns: Sequence[ColumnExtent]) -> list[tupl
             parts.append([i])
         else:
             parts[-1].append(i)
-    placed_texts = []
+    column_texts = []
     for part in parts:
         words = [run.words[i] for i in part]
-        piece = TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
-        placed_texts.append((next(iter(_find_touched_columns(piece, columns)), _find_nearest_column(piece, columns)), piece.text))
-    return placed_texts
+        part_run = TextRun(words, words[0].x0, run.y0, words[-1].x1, run.y1, run.size)
+        column = next(iter(_find_touched_columns(part_run, columns)), _find_nearest_column(part_run, columns))
+        column_texts.append((column, part_run.text))
+    return column_texts
 
 
 def _find_nearest_column(run: TextRun, columns: Sequence[ColumnExtent]) -> int:

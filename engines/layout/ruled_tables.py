@@ -32,8 +32,8 @@ class _RuledLine:
 
 @dataclass(slots=True, eq=False)
 class _TableFrame:
-    levels: list[_RuledLine] = field(default_factory=list)
-    uprights: list[_RuledLine] = field(default_factory=list)
+    horizontals: list[_RuledLine] = field(default_factory=list)
+    verticals: list[_RuledLine] = field(default_factory=list)
 
 
 def replace_ruled_tables(runs: Sequence[TextRun], rules: Sequence[Box]) -> list[TextRun]:
@@ -45,7 +45,7 @@ def replace_ruled_tables(runs: Sequence[TextRun], rules: Sequence[Box]) -> list[
 
 
 def _replace_frame(runs: list[TextRun], frame: _TableFrame) -> list[TextRun]:
-    xs, ys = _merge_positions(line.position for line in frame.uprights), _merge_positions(line.position for line in frame.levels)
+    xs, ys = _merge_positions(line.position for line in frame.verticals), _merge_positions(line.position for line in frame.horizontals)
     if len(xs) < 3 or len(ys) < 3:
         return runs
     frame_runs = [run for run in runs if not run.table and xs[0] <= (run.x0 + run.x1) / 2 <= xs[-1] and ys[0] <= run.middle <= ys[-1]]
@@ -63,24 +63,28 @@ def _is_filled(cells: list[list[str]]) -> bool:
 
 def _find_frames(rules: Sequence[Box]) -> list[_TableFrame]:
     """Return the groups of connected lines with at least two in each direction; none on a drawing."""
-    levels = _merge_pieces([_RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in rules if x1 - x0 >= y1 - y0])
-    uprights = _merge_pieces([_RuledLine((x0 + x1) / 2, y0, y1) for x0, y0, x1, y1 in rules if y1 - y0 > x1 - x0])
-    if len(levels) + len(uprights) > _MAX_LINES:
+    horizontals = _merge_pieces([_RuledLine((y0 + y1) / 2, x0, x1) for x0, y0, x1, y1 in rules if x1 - x0 >= y1 - y0])
+    verticals = _merge_pieces([_RuledLine((x0 + x1) / 2, y0, y1) for x0, y0, x1, y1 in rules if y1 - y0 > x1 - x0])
+    if len(horizontals) + len(verticals) > _MAX_LINES:
         return []
     frames: list[_TableFrame] = []
-    for upright in uprights:
-        touched_levels = [level for level in levels if _is_crossing(level, upright)]
-        touched_frames = [frame for frame in frames if any(level in frame.levels for level in touched_levels)]
+    for vertical in verticals:
+        touched_horizontals = [horizontal for horizontal in horizontals if _is_crossing(horizontal, vertical)]
+        touched_frames = [frame for frame in frames if any(horizontal in frame.horizontals for horizontal in touched_horizontals)]
         merged_frame = _TableFrame(
-            [level for frame in touched_frames for level in frame.levels], [upright, *(line for frame in touched_frames for line in frame.uprights)]
+            [horizontal for frame in touched_frames for horizontal in frame.horizontals],
+            [vertical, *(line for frame in touched_frames for line in frame.verticals)],
         )
-        merged_frame.levels += [level for level in touched_levels if level not in merged_frame.levels]
+        merged_frame.horizontals += [horizontal for horizontal in touched_horizontals if horizontal not in merged_frame.horizontals]
         frames = [frame for frame in frames if frame not in touched_frames] + [merged_frame]
-    return [frame for frame in frames if len(frame.levels) >= 2 and len(frame.uprights) >= 2]
+    return [frame for frame in frames if len(frame.horizontals) >= 2 and len(frame.verticals) >= 2]
 
 
-def _is_crossing(level: _RuledLine, upright: _RuledLine) -> bool:
-    return level.start - _TOLERANCE <= upright.position <= level.end + _TOLERANCE and upright.start - _TOLERANCE <= level.position <= upright.end + _TOLERANCE
+def _is_crossing(horizontal: _RuledLine, vertical: _RuledLine) -> bool:
+    return (
+        horizontal.start - _TOLERANCE <= vertical.position <= horizontal.end + _TOLERANCE
+        and vertical.start - _TOLERANCE <= horizontal.position <= vertical.end + _TOLERANCE
+    )
 
 
 def _merge_pieces(pieces: list[_RuledLine]) -> list[_RuledLine]:
@@ -113,7 +117,7 @@ def _build_cells(frame_runs: Sequence[TextRun], frame: _TableFrame, xs: list[flo
     home_cells = _find_home_cells(frame, xs, ys, frame_runs)
     runs_by_cell: dict[tuple[int, int], list[TextRun]] = {}
     for run in frame_runs:
-        for piece in _split_at_uprights(run, xs):
+        for piece in _split_at_verticals(run, xs):
             column = min(max(bisect_right(xs, (piece.x0 + piece.x1) / 2) - 1, 0), len(xs) - 2)
             row = min(max(bisect_right(ys, piece.middle) - 1, 0), len(ys) - 2)
             runs_by_cell.setdefault(home_cells[row, column], []).append(piece)
@@ -122,7 +126,7 @@ def _build_cells(frame_runs: Sequence[TextRun], frame: _TableFrame, xs: list[flo
     return [[row[column] for column in used] for row in rows if any(row)]
 
 
-def _split_at_uprights(run: TextRun, xs: Sequence[float]) -> Iterator[TextRun]:
+def _split_at_verticals(run: TextRun, xs: Sequence[float]) -> Iterator[TextRun]:
     """Split a run between words at the vertical lines."""
     words: list[LayoutWord] = []
     for word in run.words:
@@ -146,9 +150,9 @@ def _find_home_cells(frame: _TableFrame, xs: Sequence[float], ys: Sequence[float
     for row in range(len(ys) - 1):
         for column in range(len(xs) - 1):
             middle_x, middle_y = (xs[column] + xs[column + 1]) / 2, (ys[row] + ys[row + 1]) / 2
-            if column and (row, column) in crossed_cells and not _is_line_drawn(frame.uprights, xs[column], middle_y):
+            if column and (row, column) in crossed_cells and not _is_line_drawn(frame.verticals, xs[column], middle_y):
                 home_cells[row, column] = home_cells[row, column - 1]
-            elif row and not _is_line_drawn(frame.levels, ys[row], middle_x):
+            elif row and not _is_line_drawn(frame.horizontals, ys[row], middle_x):
                 home_cells[row, column] = home_cells[row - 1, column]
             else:
                 home_cells[row, column] = (row, column)

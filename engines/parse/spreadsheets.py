@@ -138,16 +138,15 @@ def _split_areas(rows: Rows, top: int, left: int, depth: int) -> Iterator[tuple[
     """Yield the areas that blank rows and columns separate, each with its top row and left column."""
     for start, end in _find_filled_ranges([any(cell.strip() for cell in row) for row in rows]):
         band = rows[start:end]
-        used = [any(row[j].strip() for row in band) for j in range(len(band[0]))]
-        parts = [(a, b) for a, b in _find_filled_ranges(used)]
-        if not all(b - a > 1 for a, b in parts):
-            parts = [(parts[0][0], parts[-1][1])]
-        for a, b in parts:
-            part = [row[a:b] for row in band]
-            if depth and len(parts) > 1:
-                yield from _split_areas(part, top + start, left + a, depth - 1)
+        column_ranges = list(_find_filled_ranges([any(row[j].strip() for row in band) for j in range(len(band[0]))]))
+        if not all(last - first > 1 for first, last in column_ranges):
+            column_ranges = [(column_ranges[0][0], column_ranges[-1][1])]  # a single column is no table of its own
+        for first, last in column_ranges:
+            area = [row[first:last] for row in band]
+            if depth and len(column_ranges) > 1:
+                yield from _split_areas(area, top + start, left + first, depth - 1)
             else:
-                yield part, top + start, left + a
+                yield area, top + start, left + first
 
 
 def _find_filled_ranges(is_used: list[bool]) -> Iterator[tuple[int, int]]:
