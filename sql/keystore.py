@@ -13,7 +13,7 @@ from sql.errors import translate_database_errors
 from sql.pool import Connection, Pool
 from sql.query_loader import load_query
 
-COLUMNS = "id, tenant, subject, wrapped, slot, lost_at is not null and destroyed_at is null and wrapped is null as lost"
+COLUMNS = "id, tenant, subject, wrapped as wrapped_key, slot, lost_at is not null and destroyed_at is null and wrapped is null as is_lost"
 ALL_TENANTS = ""
 DESTROY_KEYS = (
     "insert into keystore.keys (id, tenant, destroyed_at) select id, $1, clock_timestamp() from unnest($2::uuid[]) k (id) order by id "

@@ -1,6 +1,6 @@
 -- Revisions visible in generation $1 that were never visible in $2, the previous live one.
 -- Empty if $2 is dropped, since its visible revisions are unknown then.
-select v.tenant, v.document_id, d.external_id, r.event_id, r.source, r.accepted_id, v.chunks
+select v.tenant, v.document_id, d.external_id, r.event_id, r.source, r.accepted_id, v.chunks as n_chunks
 from visible v
 join documents d on d.id = v.document_id
 join document_revisions r on r.document_id = v.document_id and r.ord = v.ord

@@ -6,4 +6,4 @@ with wanted as (
 insert into keystore.keys (id, tenant, subject, wrapped, slot)
 select id, tenant, subject, wrapped, slot from wanted order by subject, tenant
 on conflict (subject, tenant) where destroyed_at is null do update set subject = excluded.subject
-returning id, tenant, subject, wrapped, slot
+returning id, tenant, subject, wrapped as wrapped_key, slot
