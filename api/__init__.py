@@ -1,1 +1,1 @@
-"""FastAPI routes. No logic."""
+"""The HTTP API: FastAPI routes and middleware around the service layer."""

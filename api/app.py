@@ -1,4 +1,4 @@
-"""The application: routes, one file a resource, around the services that are handed in."""
+"""Create the application: routes, one file per resource, and middleware, around the given services."""
 
 from __future__ import annotations
 
@@ -43,8 +43,8 @@ from api.validation import validate_input
 
 VERSION = "0.1.0"
 ERROR_RESPONSES: dict[int | str, dict[str, Any]] = {
-    "4XX": {"description": "A mistake in the request", "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}},
-    "5XX": {"description": "Not now: try again", "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}},
+    "4XX": {"description": "The request is invalid", "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}},
+    "5XX": {"description": "Temporarily unavailable: retry", "content": {problems.MEDIA_TYPE: {"schema": problems.PROBLEM_SCHEMA}}},
 }
 
 CREDENTIAL_DESCRIPTION = "An API key, a JSON Web Token of the configured issuer, or the local token"
@@ -59,7 +59,7 @@ REFUSAL_RESPONSES: dict[str, Any] = {
 
 
 def create_app(services: Services, *, max_requests: int = 256, max_requests_per_address: int = 128, min_upload_bytes_per_s: int = 1024) -> FastAPI:
-    """Answers as soon as the services do; starting and stopping them is the caller's."""
+    """Create the application. The caller starts and stops the services."""
     app = create_routes()
     app.state.services = services
     app.add_middleware(
@@ -78,9 +78,9 @@ def create_app(services: Services, *, max_requests: int = 256, max_requests_per_
 
 
 def create_routes() -> FastAPI:
-    """Without services: enough for its OpenAPI document."""
+    """Create the routes without services, which is enough for the OpenAPI document."""
     description = "Event-sourced streaming ingestion and retrieval."
-    # Its own pages would fetch scripts from the network.
+    # FastAPI's own documentation pages fetch scripts from the network; api.routes.docs serves them locally.
     app = FastAPI(title="Anabranch", version=VERSION, description=description, responses=ERROR_RESPONSES, docs_url=None, redoc_url=None)
     app.router.redirect_slashes = False
     for resource in (
@@ -116,7 +116,7 @@ def create_routes() -> FastAPI:
 
 
 def _add_security(document: dict[str, Any]) -> dict[str, Any]:
-    """Adds the credential and the role that each operation needs."""
+    """Add the credential and the role that each operation requires."""
     document.setdefault("components", {})["securitySchemes"] = {"bearer": {"type": "http", "scheme": "bearer", "description": CREDENTIAL_DESCRIPTION}}
     for operation in (operation for path in document["paths"].values() for operation in path.values()):
         if (name := operation["operationId"]) not in PUBLIC_OPERATIONS:

@@ -1,4 +1,4 @@
-"""Administrative acts of the API, recorded before they are acknowledged."""
+"""Record administrative actions of the API before they are acknowledged."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ from schemas.errors import AnabranchError, Forbidden, TransientError
 
 @dataclass(frozen=True, slots=True)
 class AuditedAction:
-    """`subject` is a template over the response and the parameters of the path."""
+    """`subject_template` is filled from the response body and the path parameters."""
 
     action: str
     subject_template: str
 
 
+# By operation id. The service of API keys records its own actions, in the transaction that changes a key.
 AUDITED_ACTIONS: Mapping[str, AuditedAction] = {
     "add_source": AuditedAction("source.added", "{name}"),
     "remove_source": AuditedAction("source.removed", "{name}"),
@@ -41,11 +42,10 @@ AUDITED_ACTIONS: Mapping[str, AuditedAction] = {
     "create_login_link": AuditedAction("login_link.created", "until {expires_at}"),
     "drop_generation": AuditedAction("generation.dropped", "{name}"),
 }
-"""By operation id. The service of API keys records its own acts, in the transaction that changes a key."""
 
 
 class AuditedRoute(APIRoute):
-    """Records the act of its operation once it is done or has failed, and only then answers."""
+    """Record the action of an operation, whether it succeeds or fails, before the response is sent."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         handle = super().get_route_handler()
@@ -59,7 +59,7 @@ class AuditedRoute(APIRoute):
             except (Forbidden, RequestValidationError):
                 raise
             except Exception as error:
-                # The caller gets the error of the act, also where a log that is away does not take its record.
+                # The caller must see the error of the action even when the log cannot record it.
                 with suppress(TransientError):
                     await _record_action(request, action, {}, error.code if isinstance(error, AnabranchError) else "BUG")
                 raise

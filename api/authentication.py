@@ -1,4 +1,4 @@
-"""Authenticates every request before a route sees it."""
+"""Authenticate every request before it reaches a route."""
 
 from __future__ import annotations
 
@@ -18,19 +18,20 @@ from schemas.errors import AnabranchError, Forbidden, InvalidRequest, Unauthenti
 from schemas.principals import Authenticator
 
 log = structlog.get_logger("api")
+# Probes and the API description contain no tenant data; signed links are credentials themselves.
 OPEN_PATHS = ("/livez", "/readyz", "/openapi.json", "/docs", "/v1/signed")
-"""Probes and the API's description, which hold nothing of any tenant; and signed links, which are credentials themselves."""
 AUTHORIZATION, TENANT_HEADER = b"authorization", b"x-anabranch-tenant"
+# The credential of a running request is checked again at this interval, so that revoking it also ends open
+# streams.
 RECHECK_INTERVAL_S = 0.8
-"""While a request lasts its credential is checked again after so long, so that a revoked one reads no stream to its end."""
 MAX_ACCEPTED_CREDENTIALS = 4096
+# Prefix of API keys: the only credentials whose verification takes noticeable time.
 API_KEY_PREFIX = "ab_"
-"""What API keys begin with: the only credentials whose check takes noticeable time."""
 
 
 @dataclass(slots=True)
 class AcceptedCredentials:
-    """Digests of credentials that were valid when last presented."""
+    """LRU set of digests of credentials that were valid when last presented."""
 
     digests: OrderedDict[bytes, None] = field(default_factory=OrderedDict)
 
@@ -49,8 +50,11 @@ class AcceptedCredentials:
 
 
 class AuthenticationMiddleware:
-    """Sets `scope["principal"]`, or answers 401, 403 or 429. An address with too many failures is answered 429 in place of 401, and its API keys are not
-    looked at unless they were valid before: others behind the same address keep their access, and guesses cost nothing."""
+    """Set `scope["principal"]`, or respond 401, 403 or 429.
+
+    After too many failures, an address gets 429 in place of 401, and its API keys are not verified unless
+    they were valid before. Other users behind the same address keep their access, and guessing costs no CPU.
+    """
 
     def __init__(self, app: ASGIApp, authenticate: Authenticator, max_failures: int, count_failure: Callable[[], None]) -> None:
         self.app, self.authenticate, self.count_failure = app, authenticate, count_failure
@@ -96,7 +100,7 @@ class AuthenticationMiddleware:
         return build_error_problem(Request(scope), error)
 
     def _wrap_receive(self, receive: Receive, credential: str | None, tenant: str | None) -> Receive:
-        """As `receive`, but the caller seems to hang up once its credential is no longer valid."""
+        """Simulate a disconnect of the client once its credential is no longer valid."""
 
         async def checked() -> Message:
             receive_task = asyncio.ensure_future(receive())
@@ -118,7 +122,7 @@ class AuthenticationMiddleware:
         except (Unauthenticated, Forbidden):
             return False
         except AnabranchError:
-            # The database or the issuer is unavailable: that says nothing of the credential.
+            # The database or the issuer is unavailable, which does not make the credential invalid.
             return True
         return True
 
@@ -128,15 +132,18 @@ def _is_open(path: str) -> bool:
 
 
 def _get_single_header(scope: Scope, name: bytes) -> str | None:
-    """The header's value. Raises InvalidRequest for several: a proxy and this server could each take another one."""
+    """Return the header's value.
+
+    Raises InvalidRequest for a repeated header: a proxy and this server might each use another value.
+    """
     values = [value for header_name, value in scope["headers"] if header_name == name]
     if len(values) > 1:
-        raise InvalidRequest(f"The header {name.decode().title()} is given {len(values)} times.", remedy="Send it once.")
+        raise InvalidRequest(f"Header {name.decode().title()} was sent {len(values)} times.", remedy="Send it once.")
     return values[0].decode("latin-1") if values else None
 
 
 def _parse_bearer(header: str | None) -> str | None:
-    """The credential (RFC 6750, section 2.1), or None without the header."""
+    """Return the bearer token (RFC 6750, section 2.1), or None without the header."""
     if header is None:
         return None
     scheme, _, credential = header.partition(" ")
@@ -146,8 +153,8 @@ def _parse_bearer(header: str | None) -> str | None:
 
 
 def _build_too_many_failures(scope: Scope, wait_s: int) -> ASGIApp:
-    detail = "Too many authentications from this address have failed."
-    remedy = f"Repeat the request after {wait_s} s, with a valid credential."
+    detail = "Too many failed authentications from this address."
+    remedy = f"Retry after {wait_s} s with a valid credential."
     return build_problem(Request(scope), 429, "TOO_MANY_FAILURES", detail, remedy, {"Retry-After": str(wait_s)})
 
 

@@ -1,7 +1,8 @@
-"""Protects the API against web pages: a browser on this machine reaches a loopback address on behalf of any page that it shows.
+"""Protect the API from web pages: a browser can reach a loopback address on behalf of any page it shows.
 
-A page of another site can send plain forms here (CSRF), and after DNS rebinding it can also read the answers. So the server answers to its own names
-only, and a page of another origin changes nothing. What else a browser's session needs is in `api/sessions.py`.
+A page of another site can send plain forms (CSRF) and, after DNS rebinding, read responses. The server
+therefore accepts only its own host names, and rejects unsafe methods from other origins. `api.sessions`
+protects the browser's session.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ DEFAULT_PORTS = {"http": 80, "https": 443}
 
 
 class SecurityHeadersMiddleware:
-    """Adds the headers that every answer has; a route may set its own value of one."""
+    """Add the security headers to every response, unless a route sets its own value."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -39,9 +40,9 @@ class SecurityHeadersMiddleware:
 
 
 class BrowserGuardMiddleware:
-    """Refuses a `Host` that is not ours (421), and unsafe methods from another origin (403).
+    """Reject an unknown `Host` (421), and unsafe methods from another origin (403).
 
-    `hosts` are names beside those of the loopback address and the address that the connection came to.
+    `hosts` adds names to those of the loopback address and the address that the connection was made to.
     """
 
     def __init__(self, app: ASGIApp, hosts: Iterable[str] = ()) -> None:
@@ -55,16 +56,16 @@ class BrowserGuardMiddleware:
         host = request.headers.getlist("host")
         if len(host) != 1 or not self._is_own_host(host[0], request.scope.get("server")):
             host_list = ", ".join(host) or "none"
-            remedy = "Use the address that the server listens on, or name the host in ANABRANCH_API__HOSTS."
-            return build_problem(request, 421, "UNKNOWN_HOST", f"Host {host_list!r} is not a name of this server.", remedy)
+            remedy = "Use the address that the server listens on, or add the host to ANABRANCH_API__HOSTS."
+            return build_problem(request, 421, "UNKNOWN_HOST", f"Unknown host {host_list!r}.", remedy)
         if request.method in SAFE_METHODS:
             return None
         for origin in request.headers.getlist("origin"):
             if not _is_same_origin(origin, host[0]):
-                return _build_foreign_origin_problem(request, f"Origin {origin!r} is not that of host {host[0]!r}.")
+                return _build_foreign_origin_problem(request, f"Origin {origin!r} does not match host {host[0]!r}.")
         site = request.headers.get("sec-fetch-site")
         if site in ("cross-site", "same-site"):
-            return _build_foreign_origin_problem(request, f"A page of another site sent this request (Sec-Fetch-Site: {site}).")
+            return _build_foreign_origin_problem(request, f"The request was sent by a page of another site (Sec-Fetch-Site: {site}).")
         return None
 
     def _is_own_host(self, host: str, server: tuple[str, int | None] | None) -> bool:
@@ -79,11 +80,14 @@ class BrowserGuardMiddleware:
 
 
 def _build_foreign_origin_problem(request: Request, detail: str) -> JSONResponse:
-    return build_problem(request, 403, "FOREIGN_ORIGIN", detail, "Send the request from a page of this server, or from a program.")
+    return build_problem(request, 403, "FOREIGN_ORIGIN", detail, "Send the request from a page of this server, or from a program that is not a browser.")
 
 
 def _is_same_origin(origin: str, host: str) -> bool:
-    """Schemes are not compared: a proxy before us may speak TLS. `null`, the origin of sandboxed pages and files, is nobody's."""
+    """Compare host and port, but no schemes: a proxy may terminate TLS.
+
+    The origin `null` of sandboxed pages and files matches nothing.
+    """
     parts = urlsplit(origin)
     default_port = DEFAULT_PORTS.get(parts.scheme)
     if default_port is None:
@@ -93,7 +97,10 @@ def _is_same_origin(origin: str, host: str) -> bool:
 
 
 def _parse_host(host: str) -> tuple[str, int | None]:
-    """Lower case, without brackets and final dot; an empty name where it is malformed."""
+    """Return the name in lower case, without brackets and trailing dot, and the port.
+
+    The name is empty when malformed.
+    """
     name, colon, port = host.rpartition(":") if not host.endswith("]") and (host.count(":") == 1 or host.startswith("[")) else (host, "", "")
     if (colon and not (port.isascii() and port.isdigit() and len(port) <= 5)) or "@" in host:
         return "", None

@@ -1,4 +1,4 @@
-"""One byte range of a file (RFC 9110, section 14)."""
+"""Parse a single byte range (RFC 9110, section 14)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,16 @@ import re
 from schemas.errors import InvalidRequest
 
 _RANGE = re.compile(r"bytes=([0-9]*)-([0-9]*)", re.ASCII)
+# No file offset has more digits, and Python refuses to parse thousands of them.
 MAX_DIGITS = 19
-"""No file has a place with more: and Python refuses to read thousands of digits as a number."""
 
 
 def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
-    """First byte and the one after the last; None for the whole file (no header, or one that may be ignored, such as several ranges).
-    Raises InvalidRequest with code RANGE_NOT_SATISFIABLE."""
+    """Return the first byte and the one after the last; None for the whole file.
+
+    None also for headers that may be ignored, such as several ranges. Raises InvalidRequest with code
+    RANGE_NOT_SATISFIABLE.
+    """
     match = _RANGE.fullmatch(header.replace(" ", "")) if header else None
     if header is None or match is None or match.group(0) == "bytes=-":
         return None
@@ -27,4 +30,8 @@ def parse_range(header: str | None, size: int) -> tuple[int, int] | None:
 
 
 def build_unsatisfiable_range(header: str, size: int) -> InvalidRequest:
-    return InvalidRequest(f"range {header} lies outside the {size} bytes", code="RANGE_NOT_SATISFIABLE", remedy="Ask for bytes that exist.")
+    return InvalidRequest(
+        f"Range {header} is outside the file's {size} bytes.",
+        code="RANGE_NOT_SATISFIABLE",
+        remedy=f"Request a range below {size}.",
+    )

@@ -1,4 +1,4 @@
-"""How a route gets at the services."""
+"""FastAPI dependencies: services, caller and paging parameters."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def get_caller(request: Request) -> Principal:
 
 
 def require_whole_tenant(request: Request) -> Principal:
-    """Raises Forbidden for a caller that is limited to the documents of some readers."""
+    """Raises Forbidden for a caller that is restricted to the documents of some readers."""
     principal = get_caller(request)
     if principal.readers is not None:
         raise Forbidden(
-            f"{principal.id} is limited to the documents of some readers, and this concerns every document of tenant {principal.tenant}.",
+            f"{principal.id} is restricted to some readers' documents; this operation concerns all of tenant {principal.tenant}.",
             code="LIMITED_TO_READERS",
             remedy="Use a credential without readers.",
         )
@@ -32,9 +32,9 @@ def require_whole_tenant(request: Request) -> Principal:
 
 
 ServicesDep = Annotated[Services, Depends(get_services)]
+# Everything that a route reads or changes belongs to `caller.tenant`.
 Caller = Annotated[Principal, Depends(get_caller)]
-"""Who calls. Everything that a route reads or changes belongs to `caller.tenant`."""
+# For operations that cannot be restricted to the documents of some readers.
 WholeTenant = Annotated[Principal, Depends(require_whole_tenant)]
-"""The same, where what a route reads or changes cannot be limited to what some readers may read."""
 PageLimit = Annotated[int, Query(ge=1, le=500)]
-PageCursor = Annotated[str | None, Query(max_length=512, description="`next` of the page before")]
+PageCursor = Annotated[str | None, Query(max_length=512, description="`next` of the previous page")]

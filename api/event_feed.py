@@ -1,4 +1,4 @@
-"""What the routes ask of the log as it grows."""
+"""Port of the event feed: the log as pages and as a stream."""
 
 from __future__ import annotations
 
@@ -12,18 +12,22 @@ from schemas.principals import Principal
 
 
 class EventFeedPort(Protocol):
-    """Raises InvalidRequest for what is no place, PlaceAhead, LogUnavailable, DatabaseUnavailable."""
+    """Raises InvalidRequest for an invalid cursor, PlaceAhead, LogUnavailable, DatabaseUnavailable."""
 
     async def read_page(
         self, caller: Principal, *, after: str, topics: list[str] | None, document: UUID | None, limit: int, since: datetime | None = None
     ) -> LogPage:
-        """`after` is a place, `begin` or `now`; what was appended before `since` is passed over."""
+        """Read a page after a cursor, `begin` or `now`. Events appended before `since` are skipped."""
 
     def follow(self, caller: Principal, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[FeedMessage, None]:
-        """From `after` (null: from now on; also where it is a place of another log, and that is told) until the server stops; `open` comes first. With a document also its status, whenever it has changed."""
+        """Stream messages after a cursor until the server stops; `open` comes first.
+
+        Starts at the current end when `after` is None or, after a `reset` message, when it belongs to another
+        log. With a document, its status is included whenever it changes.
+        """
 
     async def list_document_events(self, caller: Principal, document_id: UUID, *, after: int, limit: int) -> tuple[list[dict[str, Any]], int | None]:
-        """In the order of time; `after` counts the lines before."""
+        """List attempts in order of time. `after` is the number of lines to skip."""
 
     def close_streams(self) -> None:
-        """Every stream says goodbye and ends."""
+        """End every stream with a `bye` message."""

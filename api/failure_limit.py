@@ -1,4 +1,4 @@
-"""Failed authentications: logged, counted, and bounded for each address."""
+"""Limit failed authentications per address."""
 
 from __future__ import annotations
 
@@ -14,7 +14,10 @@ MAX_ADDRESSES = 10_000
 
 @dataclass(slots=True)
 class FailureLimit:
-    """Counts failures of each address in windows of WINDOW_S. The address whose last failure is longest ago is forgotten first."""
+    """Failures per address in windows of WINDOW_S.
+
+    When full, evicts the address whose last failure is oldest.
+    """
 
     max_failures: int
     clock: Callable[[], float] = time.monotonic
@@ -29,7 +32,7 @@ class FailureLimit:
             self._windows.popitem(last=False)
 
     def get_wait_s(self, address: str) -> int | None:
-        """Seconds until the address may fail again; None while it may."""
+        """Return the seconds until the address may fail again; None while it may."""
         window_end, failures = self._windows.get(address, (0.0, 0))
         remaining_s = window_end - self.clock()
         return max(1, ceil(remaining_s)) if failures >= self.max_failures and remaining_s > 0 else None

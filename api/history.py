@@ -1,4 +1,4 @@
-"""What the routes ask about the past: runs again, where things came from, what happens."""
+"""Ports of run history and lineage."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.run_diffs import RunDiff
 
 
 class RunHistoryPort(Protocol):
-    """Raises NotFound for a run that is not there, or of which too little was recorded."""
+    """Raises NotFound for an unknown or incompletely recorded run."""
 
     async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]: ...
 
@@ -19,11 +19,11 @@ class RunHistoryPort(Protocol):
 
 
 class LineagePort(Protocol):
-    """Raises NotFound for what is not known, TransientError where log, tables or blobs are away."""
+    """Raises NotFound for unknown ids, TransientError when log, tables or blobs are unavailable."""
 
     async def get_document_lineage(self, caller: Principal, document_id: UUID) -> DocumentLineage: ...
 
     async def get_run_lineage(self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None) -> RunLineage: ...
 
     def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:
-        """As PROV-JSON."""
+        """Format as PROV-JSON."""

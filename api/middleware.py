@@ -1,4 +1,4 @@
-"""Around every request: an id, a bound on how many run at once, and bounds on the size and the slowness of bodies."""
+"""Middleware: request ids, a concurrency limit, and limits on the size and duration of request bodies."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _REQUEST_ID_PATTERN = re.compile(rb"^[A-Za-z0-9._:-]{1,128}$")
 
 
 class RequestIdMiddleware:
-    """Takes the caller's `X-Request-ID` where it is plain, else makes one; every answer carries it."""
+    """Use a well-formed `X-Request-ID` of the caller, or generate one; every response carries it."""
 
     def __init__(self, app: ASGIApp) -> None:
         self.app = app
@@ -44,11 +44,13 @@ class RequestIdMiddleware:
 
 
 class BodyLimitMiddleware:
-    """Bounds a body in bytes and in time.
+    """Limit request bodies in size and duration.
 
-    A body is refused at its first byte by what it claims, else as soon as too much came. A multipart upload may hold a file of `max_bytes` beside its fields, and
-    must keep up `min_rate` bytes a second after `UPLOAD_GRACE_S`; anything else is read into memory, so at most `MAX_JSON_BYTES` within `MEMORY_BODY_TIMEOUT_S`.
-    Only time spent waiting for the caller counts."""
+    A body is rejected by its Content-Length before it is read, else as soon as it exceeds the limit. A
+    multipart upload may hold a file of `max_bytes` besides its fields, and must sustain `min_bytes_per_s`
+    after `UPLOAD_GRACE_S`. Any other body is read into memory: at most `MAX_JSON_BYTES` within
+    `MEMORY_BODY_TIMEOUT_S`. Only time spent waiting for the client counts.
+    """
 
     def __init__(self, app: ASGIApp, max_bytes: int, min_bytes_per_s: int) -> None:
         self.app, self.max_bytes, self.min_bytes_per_s = app, max_bytes, min_bytes_per_s
@@ -62,14 +64,17 @@ class BodyLimitMiddleware:
         max_body_bytes = self.max_bytes + MAX_JSON_BYTES if multipart else MAX_JSON_BYTES
         content_length = headers.get(b"content-length", b"").lstrip(b"0")
         if content_length.isdigit() and (len(content_length) > len(str(max_body_bytes)) or int(content_length) > max_body_bytes):
-            await _build_too_large_problem(scope, max_body_bytes, f"a body of {content_length[:40].decode()} bytes")(scope, receive, send)
+            await _build_too_large_problem(scope, max_body_bytes, f"A body of {content_length[:40].decode()} bytes")(scope, receive, send)
             return
         bounded_body = BoundedRequestBody(receive, max_body_bytes, self.min_bytes_per_s if multipart else None)
         await self.app(scope, bounded_body.receive, send)
 
 
 class BoundedRequestBody:
-    """A request's `receive`, bounded. With `min_rate` the body may take `UPLOAD_GRACE_S` and a second more for each `min_rate` bytes that came."""
+    """A request's `receive` with limits.
+
+    With `min_bytes_per_s`, the time limit is `UPLOAD_GRACE_S` plus one second per `min_bytes_per_s` received.
+    """
 
     def __init__(self, receive: Receive, max_bytes: int, min_bytes_per_s: int | None) -> None:
         self._receive, self._max_bytes, self._min_bytes_per_s = receive, max_bytes, min_bytes_per_s
@@ -89,7 +94,7 @@ class BoundedRequestBody:
         self._received_bytes += len(message.get("body", b""))
         self._complete = not message.get("more_body", False)
         if self._received_bytes > self._max_bytes:
-            raise HTTPException(413, f"the body is over the limit of {self._max_bytes} bytes")
+            raise HTTPException(413, f"The body exceeds the limit of {self._max_bytes} bytes.")
         return message
 
     @property
@@ -97,19 +102,21 @@ class BoundedRequestBody:
         return MEMORY_BODY_TIMEOUT_S if self._min_bytes_per_s is None else UPLOAD_GRACE_S + self._received_bytes / self._min_bytes_per_s
 
     def _format_too_slow(self) -> str:
-        progress = f"{self._received_bytes} bytes of the body came in {self._allowed_s:.0f} s"
-        return progress if self._min_bytes_per_s is None else f"{progress}, less than {self._min_bytes_per_s} bytes a second"
+        progress = f"Received {self._received_bytes} bytes of the body in {self._allowed_s:.0f} s"
+        return f"{progress}." if self._min_bytes_per_s is None else f"{progress}, below {self._min_bytes_per_s} bytes/s."
 
 
 def _build_too_large_problem(scope: Scope, max_bytes: int, subject: str) -> ASGIApp:
     return build_problem(
-        Request(scope), 413, CODE_BY_STATUS[413], f"{subject} is over the limit of {max_bytes} bytes", REMEDY_BY_STATUS[413], {"Connection": "close"}
+        Request(scope), 413, CODE_BY_STATUS[413], f"{subject} exceeds the limit of {max_bytes} bytes.", REMEDY_BY_STATUS[413], {"Connection": "close"}
     )
 
 
 class ConcurrencyLimitMiddleware:
-    """Admit at most `most` requests at once, and at most `most_of_one` of one remote address, so that none shuts the others out.
-    Health checks always get through."""
+    """Admit at most `max_requests` at once, and `max_requests_per_address` of one remote address.
+
+    The second limit keeps one client from shutting out the others. Health checks are always admitted.
+    """
 
     def __init__(self, app: ASGIApp, max_requests: int, max_requests_per_address: int) -> None:
         self.app, self.max_requests, self.max_requests_per_address = app, max_requests, max_requests_per_address
@@ -121,10 +128,10 @@ class ConcurrencyLimitMiddleware:
             return
         address = normalize_address((scope.get("client") or ("",))[0])
         if self.running_by_address.total() >= self.max_requests:
-            await _build_busy_problem(scope, f"{self.max_requests} requests are under way")(scope, receive, send)
+            await _build_busy_problem(scope, f"{self.max_requests} requests are in progress.")(scope, receive, send)
             return
         if self.running_by_address[address] >= self.max_requests_per_address:
-            await _build_busy_problem(scope, f"{self.max_requests_per_address} requests of {address} are under way")(scope, receive, send)
+            await _build_busy_problem(scope, f"{self.max_requests_per_address} requests from {address} are in progress.")(scope, receive, send)
             return
         self.running_by_address[address] += 1
         try:
@@ -136,11 +143,14 @@ class ConcurrencyLimitMiddleware:
 
 
 def _build_busy_problem(scope: Scope, detail: str) -> ASGIApp:
-    return build_problem(Request(scope), 503, "BUSY", detail, "Come back after the seconds in Retry-After.")
+    return build_problem(Request(scope), 503, "BUSY", detail, "Retry after the seconds given in Retry-After.")
 
 
 def normalize_address(host: str) -> str:
-    """The address itself, or the /64 of an IPv6 address: a single subscriber has as many addresses as that holds."""
+    """Return an IPv4 address itself, or the /64 network of an IPv6 address.
+
+    One subscriber has a whole /64.
+    """
     try:
         address = ip_address(host)
     except ValueError:

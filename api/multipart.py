@@ -1,4 +1,7 @@
-"""A multipart form as a stream (RFC 7578): files are handed on while they come, so that no upload is held in memory or copied to a second disk file."""
+"""Parse a multipart form as a stream (RFC 7578).
+
+An upload is neither held in memory nor copied to disk twice.
+"""
 
 from __future__ import annotations
 
@@ -40,14 +43,14 @@ class PartData:
 
 
 class PartEnd:
-    """Of a part."""
+    """End of a part."""
 
 
 PartEvent = PartHeader | PartData | PartEnd
 
 
 class _PartEventCollector:
-    """The parser's callbacks, gathered until the next read."""
+    """Collects the parser's callbacks as events until the next read."""
 
     def __init__(self, boundary: bytes) -> None:
         self.events: list[PartEvent] = []
@@ -91,19 +94,19 @@ class _PartEventCollector:
 
 
 async def parse_parts(content_type: str, chunks: AsyncIterator[bytes]) -> AsyncGenerator[PartEvent, None]:
-    """Raises InvalidRequest for a body that is no complete multipart form."""
+    """Yield the events of the form. Raises InvalidRequest for an incomplete or malformed form."""
     _, options = parse_options_header(content_type)
     if not options.get(b"boundary"):
-        raise InvalidRequest("the multipart form names no boundary", remedy="Let your HTTP client write the Content-Type header.")
+        raise InvalidRequest("The multipart form has no boundary.", remedy="Let your HTTP client set the Content-Type header.")
     try:
         collector = _PartEventCollector(options[b"boundary"])
         async for chunk in chunks:
             for event in collector.feed(chunk):
                 yield event
     except FormParserError as error:
-        raise InvalidRequest(f"the multipart form cannot be read: {error}", remedy="Let your HTTP client write the form.") from error
+        raise InvalidRequest(f"Malformed multipart form: {error}.", remedy="Let your HTTP client encode the form.") from error
     if not collector.finished:
-        raise InvalidRequest("the multipart form ends too early", remedy="Send it again.")
+        raise InvalidRequest("The multipart form is incomplete.", remedy="Send it again.")
 
 
 @dataclass(slots=True)
@@ -118,7 +121,7 @@ StoreUpload = Callable[[AsyncIterator[bytes], str | None], Awaitable[BlobRef]]
 
 
 async def read_form(content_type: str, chunks: AsyncIterator[bytes], store: StoreUpload) -> MultipartForm:
-    """The form, with its one file (field `file`) stored by `store` while it came."""
+    """Parse the form; `store` receives its one file (field `file`) as it arrives."""
     form, n_parts = MultipartForm(), 0
     async with aclosing(parse_parts(content_type, chunks)) as stream:
         async for event in stream:
@@ -126,7 +129,7 @@ async def read_form(content_type: str, chunks: AsyncIterator[bytes], store: Stor
                 continue
             n_parts += 1
             if n_parts > MAX_PARTS:
-                raise LimitExceeded(f"the form has more than {MAX_PARTS} parts", remedy="Send one document a request.")
+                raise LimitExceeded(f"The form has more than {MAX_PARTS} parts.", remedy="Send one document per request.")
             await _read_part(event, stream, form, store)
     return form
 
@@ -134,7 +137,7 @@ async def read_form(content_type: str, chunks: AsyncIterator[bytes], store: Stor
 async def _read_part(part: PartHeader, stream: AsyncIterator[PartEvent], form: MultipartForm, store: StoreUpload) -> None:
     if part.name == "file":
         if form.upload is not None:
-            raise InvalidRequest("the form has two files", remedy="Send one document a request.")
+            raise InvalidRequest("The form has several files.", remedy="Send one document per request.")
         form.filename, form.media_type = part.filename, part.headers.get("content-type")
         form.upload = await store(_iterate_part_data(stream), form.media_type)
         return
@@ -154,8 +157,8 @@ async def _read_text_field(part: PartHeader, stream: AsyncIterator[PartEvent]) -
     async for chunk in _iterate_part_data(stream):
         value += chunk
         if len(value) > MAX_FIELD_BYTES:
-            raise LimitExceeded(f"form field {part.name} is over {MAX_FIELD_BYTES} bytes", remedy="Send the document as the field `file`.")
+            raise LimitExceeded(f"Form field {part.name} exceeds {MAX_FIELD_BYTES} bytes.", remedy="Send the document as the field `file`.")
     try:
         return value.decode()
     except UnicodeDecodeError:
-        raise InvalidRequest(f"form field {part.name} is not UTF-8") from None
+        raise InvalidRequest(f"Form field {part.name} is not UTF-8.", remedy="Encode form fields as UTF-8.") from None

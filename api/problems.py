@@ -1,4 +1,4 @@
-"""Every error as a problem document (RFC 9457), with a code for programs and a remedy for people. A client's mistake is never a 5xx."""
+"""Problem documents (RFC 9457) for every error, with a code for programs and a remedy for people."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from schemas.errors import (
 MEDIA_TYPE = "application/problem+json"
 RETRY_AFTER_S = 5
 CLIENT_CLOSED_REQUEST = 499
+# Sent with every response.
 SECURITY_HEADERS = {
     "X-Content-Type-Options": "nosniff",
     "Content-Security-Policy": "default-src 'none'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'",
     "Referrer-Policy": "no-referrer",
     "X-Frame-Options": "DENY",
 }
-"""Of every answer."""
 MISSING_CONTENT_TYPE_REMEDY = "Send JSON with the header Content-Type: application/json, and compare it with /openapi.json."
 
 STATUS_BY_CODE = {
@@ -65,8 +65,8 @@ STATUS_BY_ERROR_TYPE: tuple[tuple[type[AnabranchError], int], ...] = (
 CODE_BY_STATUS = {400: "BAD_REQUEST", 404: "NO_SUCH_PATH", 405: "METHOD_NOT_ALLOWED", 408: "REQUEST_TIMEOUT", 413: "TOO_LARGE", 415: "UNSUPPORTED_MEDIA_TYPE"}
 REMEDY_BY_STATUS = {
     400: "Send well-formed JSON in UTF-8.",
-    404: "See /docs for the paths there are.",
-    408: "Send the body without pauses; ANABRANCH_API__MIN_UPLOAD_RATE bounds how slow an upload may be.",
+    404: "See /docs for the available paths.",
+    408: "Send the body without pauses; ANABRANCH_API__MIN_UPLOAD_RATE sets the minimum upload rate.",
     413: "Send a file as multipart form, or raise ANABRANCH_INGEST__MAX_BYTES.",
     405: "See /docs for the methods of this path.",
 }
@@ -104,19 +104,19 @@ def build_problem(request: Request, status: int, code: str, detail: str, remedy:
         "instance": request.url.path,
         "request_id": request.scope.get("request_id", ""),
     }
-    # The answer to a bug is written outside of all middleware, so it brings its id and the other headers along.
+    # Starlette sends a 500 outside of all middleware, so the headers that they would add are added here.
     own_headers = {"X-Request-ID": body["request_id"], **SECURITY_HEADERS} if status == HTTPStatus.INTERNAL_SERVER_ERROR else {}
     retry_headers = {"Retry-After": str(RETRY_AFTER_S)} if status == HTTPStatus.SERVICE_UNAVAILABLE else {}
     return JSONResponse(body, status, media_type=MEDIA_TYPE, headers=own_headers | retry_headers | (headers or {}))
 
 
 def build_error_problem(request: Request, error: Exception) -> JSONResponse:
-    """Of any error; one that is none of ours is a bug, and logged as such."""
+    """Build the problem for any error; one that is not an AnabranchError is logged as a bug."""
     if isinstance(error, AnabranchError):
         headers = {"WWW-Authenticate": 'Bearer realm="anabranch"'} if isinstance(error, Unauthenticated) else None
         return build_problem(request, get_status(error), error.code, error.detail, error.remedy, headers)
-    structlog.get_logger("api").error("request failed", request_id=request.scope.get("request_id"), path=request.url.path, exc_info=error)
-    return build_problem(request, 500, "BUG", "an error of ours; the server's log has it under this request id", "Report it with the request id.")
+    structlog.get_logger("api").error("request_failed", request_id=request.scope.get("request_id"), path=request.url.path, exc_info=error)
+    return build_problem(request, 500, "BUG", "Internal error. The server's log has it under this request id.", "Report it with the request id.")
 
 
 async def _handle_error(request: Request, error: Exception) -> JSONResponse:
@@ -133,14 +133,17 @@ async def _handle_validation_error(request: Request, error: Exception) -> JSONRe
 
 
 def invalid_json(text: str, error_index: int, reason: str) -> InvalidRequest:
-    """`place` is where reading ended, as an index into the text."""
+    """Build the error. `error_index` is the offset in `text` where parsing failed."""
     line, column = text.count("\n", 0, error_index) + 1, error_index - text.rfind("\n", 0, error_index)
-    return InvalidRequest(f"the body is not JSON: {reason} at line {line}, column {column}", remedy="Mend it there: send well-formed JSON in UTF-8.")
+    return InvalidRequest(
+        f"The body is not valid JSON: {reason} at line {line}, column {column}.",
+        remedy="Send well-formed JSON in UTF-8.",
+    )
 
 
 async def _handle_client_disconnect(request: Request, error: Exception) -> Response:
-    """Nobody is there to read it; 499 as proxies write it into their logs."""
-    structlog.get_logger("api").info("the client went away", request_id=request.scope.get("request_id"), path=request.url.path)
+    """Log the disconnect; 499 is the status that proxies log for it."""
+    structlog.get_logger("api").info("client_disconnected", request_id=request.scope.get("request_id"), path=request.url.path)
     return Response(status_code=CLIENT_CLOSED_REQUEST)
 
 
@@ -152,7 +155,7 @@ async def _handle_http_exception(request: Request, error: Exception) -> JSONResp
 
 async def _handle_os_error(request: Request, error: Exception) -> JSONResponse:
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return build_error_problem(request, NoSpace("no space is left on the disk"))
+        return build_error_problem(request, NoSpace("No space is left on the disk."))
     return build_error_problem(request, error)
 
 

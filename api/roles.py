@@ -1,4 +1,4 @@
-"""The role that each operation of the API needs."""
+"""The role that each operation requires."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ ADMIN_OPERATIONS = (
 OPERATOR_OPERATIONS = (
     "build_generation plan_generation get_build pace_build compare_generations promote_generation create_login_link roll_back roll_back_from drop_generation"
 )
+# Probes contain no tenant data; signed links are credentials themselves.
 PUBLIC_OPERATIONS = frozenset({"livez", "readyz", "get_signed_file"})
-"""Operations that no credential is needed for: probes, which hold nothing of any tenant, and signed links, which are credentials themselves."""
 
 OPERATIONS_BY_ROLE: Mapping[Role, str] = {"reader": READER_OPERATIONS, "writer": WRITER_OPERATIONS, "admin": ADMIN_OPERATIONS, "operator": OPERATOR_OPERATIONS}
+# By operation id. Each role includes the permissions of the roles before it.
 REQUIRED_ROLES: Mapping[str, Role] = {operation: role for role, operations in OPERATIONS_BY_ROLE.items() for operation in operations.split()}
-"""By operation id. A role may do everything that the roles before it may do."""
 
 
 async def require_role(request: Request) -> None:
-    """Raises Forbidden for a caller whose role does not suffice."""
+    """Raises Forbidden when the caller's role does not suffice."""
     operation = request.scope["route"].operation_id
     if operation in PUBLIC_OPERATIONS:
         return
     principal, required_role = get_caller(request), REQUIRED_ROLES[operation]
     if not principal.has_role(required_role):
         raise Forbidden(
-            f"This call needs the role {required_role!r}; the credential has {principal.role!r}.",
+            f"This operation requires the role {required_role!r}; the credential has {principal.role!r}.",
             code="FORBIDDEN_ROLE",
-            remedy=f"Use a credential with the role {required_role!r}: an administrator makes one with `anabranch keys create`.",
+            remedy=f"Use a credential with the role {required_role!r}; an administrator creates one with `anabranch keys create`.",
         )
     if principal.home_tenant is not None:
         await get_services(request).audit.record_visit(principal, request.scope.get("request_id"))

@@ -1,4 +1,4 @@
-"""What the routes call. Composition fills it in; a test hands in what it likes."""
+"""Ports of the services that routes call. `anabranch.composition` provides them; tests provide fakes."""
 
 from __future__ import annotations
 
@@ -29,28 +29,30 @@ from schemas.values import Amendment, BlobRef
 
 
 class IngestPort(Protocol):
-    """Documents on their way into the log."""
-
     def plan_event(self, caller: Principal, idempotency_key: str | None) -> PlannedEvent: ...
 
     async def stage_upload(self, tenant: str, event: PlannedEvent, chunks: AsyncIterator[bytes], media_type: str | None) -> BlobRef:
-        """Stage the bytes for this event alone. Raises LimitExceeded as soon as too much came."""
+        """Stage the bytes for this event alone. Raises LimitExceeded as soon as there are too many."""
 
     async def submit_document(self, caller: Principal, request: IngestRequest, upload: BlobRef | None, event: PlannedEvent) -> IngestReceipt:
-        """Returns once the log has the event. Raises InvalidRequest, Forbidden, LogUnavailable."""
+        """Publish the event and wait for the log. Raises InvalidRequest, Forbidden, LogUnavailable."""
 
     async def discard_upload(self, event: PlannedEvent, upload: BlobRef) -> None:
-        """The event will not be: what was staged for it goes."""
+        """Delete the staged upload of an event that will not be published."""
 
     async def amend_document(self, caller: Principal, document_id: UUID, amendment: Amendment) -> UUID:
-        """The job. Raises NotFound also for a withdrawn document, InvalidRequest for an amendment that says nothing, LogUnavailable."""
+        """Return the ingestion job.
+
+        Raises NotFound (also for a withdrawn document), InvalidRequest for an empty amendment,
+        LogUnavailable.
+        """
 
     async def withdraw_document(self, caller: Principal, document_id: UUID) -> UUID:
-        """The ingestion job. Raises NotFound, LogUnavailable."""
+        """Return the ingestion job. Raises NotFound, LogUnavailable."""
 
 
 class ReplayPort(Protocol):
-    """Raises NotFound for what is not there, InvalidRequest for what cannot be done with it."""
+    """Raises NotFound for unknown ids, InvalidRequest for actions that their state does not allow."""
 
     async def list_causes(self, tenant: str) -> list[dict[str, Any]]: ...
 
@@ -69,7 +71,10 @@ class ReplayPort(Protocol):
 
 class ErasurePort(Protocol):
     async def request_erasure(self, tenant: str, scope: Scope, name: str) -> UUID:
-        """The receipt's id, once the request is durable. Raises NotFound for a document of which nothing is known, LogUnavailable."""
+        """Return the receipt's id once the request is durable.
+
+        Raises NotFound for an unknown document, LogUnavailable.
+        """
 
     async def get_receipt(self, tenant: str, receipt_id: UUID) -> dict[str, Any] | None: ...
 
@@ -87,7 +92,7 @@ class EntityPort(Protocol):
 
 
 class ListingPort(Protocol):
-    """Lists that are read only: runs, dead letters, collections."""
+    """Read-only lists: runs, dead letters, collections."""
 
     async def list_collections(self, caller: Principal) -> list[dict[str, Any]]: ...
 
@@ -99,7 +104,7 @@ class ListingPort(Protocol):
 
 
 class SourcePort(Protocol):
-    """What documents are taken from. Decisions return once they are durable; raise NotFound, InvalidRequest, LogUnavailable."""
+    """Changes return once they are durable. Raise NotFound, InvalidRequest, LogUnavailable."""
 
     async def list_sources(self, tenant: str) -> list[dict[str, Any]]: ...
 
@@ -122,10 +127,13 @@ class GenerationPort(Protocol):
         """Raises NotFound, InvalidRequest."""
 
     async def promote(self, tenant: str, name: str, request: PromotionRequest) -> dict[str, Any]:
-        """Raises NotFound, InvalidRequest, PermanentError with code GENERATION_BEHIND; then nothing has changed."""
+        """Raises NotFound, InvalidRequest, PermanentError with code GENERATION_BEHIND.
+
+        The live generation is then unchanged.
+        """
 
     async def roll_back(self, expected_live: str | None) -> dict[str, Any]:
-        """The same errors."""
+        """Raises as `promote` does."""
 
     async def drop(self, name: str) -> dict[str, Any]:
         """Raises NotFound, PermanentError with code GENERATION_IS_LIVE."""
@@ -144,7 +152,7 @@ class ApiKeyPort(Protocol):
 
 
 class AuditPort(Protocol):
-    """Returns once the log has the event. Raises LogUnavailable."""
+    """Returns once the event is durable in the log. Raises LogUnavailable."""
 
     async def record(self, caller: Principal, action: str, subject: str | None, request_id: str | None, outcome: str = "done") -> None: ...
 
@@ -154,7 +162,7 @@ class AuditPort(Protocol):
 
 class AuditTrailPort(Protocol):
     async def list_events(self, tenant: str | None, *, after: str | None, limit: int) -> tuple[list[dict[str, Any]], str | None]:
-        """Of all tenants where none is named. Raises InvalidRequest."""
+        """List events of all tenants when `tenant` is None. Raises InvalidRequest."""
 
 
 class BuildPlan(Protocol):
@@ -162,12 +170,15 @@ class BuildPlan(Protocol):
 
 
 class BuildPort(Protocol):
-    """Generations on their way. Raise InvalidRequest, NotFound, PermanentError with code NOT_RETAINED, LogUnavailable."""
+    """Builds of generations.
+
+    Raise InvalidRequest, NotFound, PermanentError with code NOT_RETAINED, LogUnavailable.
+    """
 
     async def plan_build(self, settings: Sequence[str]) -> BuildPlan: ...
 
     async def start_reindex(self, settings: Sequence[str], *, events_per_second: float | None = None) -> tuple[str, BuildPlan]:
-        """Its name, once the decision is durable."""
+        """Return the generation's name, once the decision is durable."""
 
     async def start_rebuild(self, *, keep_previous: bool, events_per_second: float | None = None) -> str: ...
 
@@ -176,14 +187,13 @@ class BuildPort(Protocol):
     async def get_build_or_pending(self, name: str) -> dict[str, Any]: ...
 
     async def change_pace(self, name: str, pace: Mapping[str, Any]) -> dict[str, Any]:
-        """`paused` and `events_per_second`; what is left out stays as it is."""
+        """Set `paused` and `events_per_second`; omitted ones stay unchanged."""
 
 
 @dataclass(frozen=True, slots=True)
 class Services:
     authenticate: Authenticator
-    max_failures_per_minute: int
-    """Failed authentications of one address in a minute."""
+    max_failures_per_minute: int  # failed authentications of one address
     count_failed_authentication: Callable[[], None]
     max_upload_bytes: int
     ingest: IngestPort
@@ -205,12 +215,9 @@ class Services:
     render_metrics: Callable[[], tuple[bytes, str]]
     get_config_schema: Callable[[], dict[str, Any]]
     link_signer: LinkSigner
-    sessions: BrowserSessions | None
-    """None where there is no local token."""
-    hostnames: Sequence[str]
-    """Names of this server beside those of the loopback address."""
-    public_url: str
-    """Links begin with it; empty for relative ones."""
+    sessions: BrowserSessions | None  # None without a local token
+    hostnames: Sequence[str]  # besides those of the loopback address
+    public_url: str  # prefix of links; empty for relative ones
     run_history: RunHistoryPort
     lineage: LineagePort
     event_feed: EventFeedPort

@@ -1,4 +1,4 @@
-"""Sessions of browsers: a one-time link is exchanged for a cookie that stands for the operator's token, as Jupyter does it."""
+"""Browser sessions: a one-time link is exchanged for a cookie that stands for the operator's token."""
 
 from __future__ import annotations
 
@@ -23,23 +23,26 @@ NEW_LINK_REMEDY = "Run `anabranch open` for a new link."
 
 @dataclass(slots=True)
 class BrowserSessions:
-    """Codes and cookies are signed with the token, so that they end with it and nothing is stored but which codes were used."""
+    """Codes and cookies signed with the token, so that they become invalid with it.
+
+    Only used codes are stored.
+    """
 
     token: str
     clock: Callable[[], float] = time.time
+    # By expiry. Not shared between replicas: behind a load balancer a code can be used once at each.
     used_codes: dict[str, float] = field(default_factory=dict)
-    """Codes with their expiry. Each replica has its own: behind a load balancer a code can be used once at each."""
 
     def make_code(self) -> str:
         return self._sign("code", LINK_LIFETIME_S)
 
     def exchange_code(self, code: str) -> str:
-        """The cookie for a code. Raises Unauthenticated for a code that is forged, expired or used."""
+        """Return the cookie for a code. Raises Unauthenticated for a code that is forged, expired or used."""
         now = self.clock()
         self.used_codes = {used_code: expiry for used_code, expiry in self.used_codes.items() if expiry > now}
         expiry = self._verify("code", code)
         if expiry is None or code in self.used_codes:
-            raise Unauthenticated("This login link has expired, or was used already.", remedy=NEW_LINK_REMEDY)
+            raise Unauthenticated("The login link is expired or already used.", remedy=NEW_LINK_REMEDY)
         self.used_codes[code] = expiry
         return self._sign("session", SESSION_LIFETIME_S)
 
@@ -62,10 +65,10 @@ class BrowserSessions:
 
 
 class SessionCookieMiddleware:
-    """Presents the operator's token on behalf of a browser with a valid session. An Authorization header counts before a cookie.
+    """Add the operator's token to requests of a browser with a valid session.
 
-    With an unsafe method the cookie counts only beside the header `X-Anabranch-Request`: a form cannot send it, and a script of another site only after
-    a preflight, which is refused.
+    An Authorization header takes precedence. Unsafe methods also need the header `X-Anabranch-Request`: a
+    form cannot send it, and a script of another site only after a preflight, which is refused.
     """
 
     def __init__(self, app: ASGIApp, sessions: BrowserSessions | None) -> None:
@@ -79,7 +82,7 @@ class SessionCookieMiddleware:
 
     def _has_valid_session(self, scope: Scope, sessions: BrowserSessions) -> bool:
         headers = dict(scope["headers"])
-        # Ports share cookies, so a page of another server on this machine makes the browser send ours.
+        # Browsers share cookies between ports, so they send ours for pages of other servers on this machine.
         if b"authorization" in headers or headers.get(b"sec-fetch-site", b"same-origin") not in (b"same-origin", b"none"):
             return False
         if scope["method"] not in SAFE_METHODS and REQUEST_HEADER not in headers:
@@ -93,6 +96,6 @@ class SessionCookieMiddleware:
 
 
 def get_cookie_name(scope: Scope) -> str:
-    """With the port: servers on one machine share their cookies."""
+    """Include the port: browsers share cookies between the servers of one machine."""
     server = scope.get("server")
     return f"anabranch_session_{server[1] if server else 0}"

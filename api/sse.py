@@ -1,4 +1,7 @@
-"""An answer as server-sent events (WHATWG HTML, section 9.2): the connection lives while the answer is worked out, and closing it ends the work."""
+"""Stream an answer as server-sent events (WHATWG HTML, section 9.2).
+
+Closing the connection cancels the query.
+"""
 
 from __future__ import annotations
 
@@ -18,12 +21,12 @@ EVENTS_DESCRIPTION = """With `stream`, server-sent events, each with one line of
 | event | data |
 | --- | --- |
 | `started` | `{}`, at once |
-| `step` | `{name, ms}`: a step begins (`ms` null) or has ended |
-| `delta` | `{draft, text}`: more words of the answer while a chat model writes it, not yet proven; void when `draft` grows. None where the answer is quoted |
-| `answer` | the body of the plain call, which is what holds; the last event |
+| `step` | `{name, ms}`: a step starts (`ms` null) or has ended |
+| `delta` | `{draft, text}`: unverified text of the answer while a chat model writes it; discard it when `draft` increases. Quoted answers send none |
+| `answer` | the verified response, as without `stream`; the last event |
 | `error` | a problem (RFC 9457), in place of `answer` |
 
-Comments in between keep the connection open. Closing it ends the work."""
+Comments keep the connection open. Closing it cancels the query."""
 
 RunQuery = Callable[[OnProgress], Awaitable[QueryResponse]]
 
@@ -59,7 +62,7 @@ async def _generate_progress_events(progress_queue: asyncio.Queue[Progress | Non
 
 
 def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -> str:
-    """The status line is long gone, so a bug is told as any other error is."""
+    """Format the answer, or any error as a problem: the status line has been sent already."""
     try:
         return format_event("answer", task.result().model_dump_json())
     except Exception as error:
@@ -67,5 +70,5 @@ def _format_final_event(request: Request, task: asyncio.Future[QueryResponse]) -
 
 
 def format_event(name: str, data: str) -> str:
-    """`data` must be one line, as JSON is."""
+    """Format one event. `data` must be a single line."""
     return f"event: {name}\ndata: {data}\n\n"

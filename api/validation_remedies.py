@@ -1,4 +1,4 @@
-"""What to do about a value that is out of its bounds: the remedy names them."""
+"""Remedies for values out of bounds, which name the bounds."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import Any
 from schemas import sources, values
 
 DEFAULT_REMEDY = "Compare the request with /openapi.json."
+# By Pydantic's error type, with placeholders of its context.
 BOUND_DESCRIPTIONS = {
     "less_than_equal": "at most {le}",
     "less_than": "less than {lt}",
@@ -21,7 +22,6 @@ BOUND_DESCRIPTIONS = {
     "enum": "one of {expected}",
     "string_pattern_mismatch": "a text of the form {pattern}",
 }
-"""By the type of the error, with what Pydantic says of it."""
 PATTERN_DESCRIPTIONS = {
     sources.NAME_PATTERN: "a letter a to z, then at most 39 of a to z, 0 to 9, _ and -",
     sources.SLOT_PATTERN: "at most 63 of a to z, 0 to 9 and _",
@@ -29,11 +29,10 @@ PATTERN_DESCRIPTIONS = {
     sources.URL_PATTERN: "an http or https address",
     values.READER_PATTERN: "user:NAME, group:NAME or everyone, without spaces",
 }
-"""Patterns in words."""
 
 
 def format_remedy(errors: Iterable[Mapping[str, Any]]) -> str:
-    """Of validation errors as Pydantic tells them."""
+    """Format a remedy for Pydantic's validation errors."""
     return " ".join(dict.fromkeys(_format_error(error) or DEFAULT_REMEDY for error in errors))
 
 
@@ -46,6 +45,6 @@ def _format_error(error: Mapping[str, Any]) -> str | None:
 
 
 def _format_location(location: Sequence[object]) -> str:
-    """As its sender calls it: without where in the request it stands, and which of several it is."""
+    """Name the field as the sender does, without the part of the request and list indices."""
     parts = location[1:] if location[0] in ("body", "query", "path", "header") else location
     return ".".join(str(part) for part in parts if not isinstance(part, int)) or "the body"

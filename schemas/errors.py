@@ -162,6 +162,10 @@ class InvalidModelOutput(PermanentError):
         self.calls, self.tokens = calls, tokens
 
 
+def unknown_resource_error(kind: str, resource_id: object, remedy: str) -> NotFound:
+    return NotFound(f"Unknown {kind} {resource_id}.", remedy=remedy)
+
+
 class FatalError(AnabranchError):
     code = "FATAL"
 

@@ -1,4 +1,4 @@
-"""Generations that are being built beside the one that answers."""
+"""Builds of generations."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from api.dependencies import ServicesDep, require_whole_tenant
 from schemas.replay_requests import EventsPerSecond
 
 router = APIRouter(tags=["generations"], route_class=AuditedRoute, dependencies=[Depends(require_whole_tenant)])
-SettingOverrides: Any = Field([], description="settings as `section.key=value`, on top of those that the live generation was made with")
-EventsPerSecondField: Any = Field(None, description="events a second that it reads at most; null: as fast as it can")
+SettingOverrides: Any = Field([], description="Settings as `section.key=value`, applied on top of those of the live generation.")
+EventsPerSecondField: Any = Field(None, description="Maximum rate in events per second; null for no limit.")
 
 
 class BuildPlanRequest(BaseModel):
@@ -23,8 +23,8 @@ class BuildPlanRequest(BaseModel):
 
 
 class BuildRequest(BuildPlanRequest):
-    purpose: Literal["rebuild", "reindex"] = Field(description="`rebuild`: the same index from the log; `reindex`: with other settings")
-    keep: bool = Field(False, description="of a rebuild: what it replaces stands by, and is not dropped")
+    purpose: Literal["rebuild", "reindex"] = Field(description="`rebuild`: the same index, from the log. `reindex`: an index with other settings.")
+    keep: bool = Field(False, description="For a rebuild: keep the previous generation on standby instead of dropping it.")
     events_per_second: EventsPerSecond | None = EventsPerSecondField
 
 
@@ -34,22 +34,25 @@ class DurationEstimate(BaseModel):
 
 
 class BuildPlanResponse(BaseModel):
-    """What another configuration would take. Engine calls are inputs that no memo knows."""
+    """Estimated cost of a build with other settings.
+
+    `engine_calls` are inputs that the engine result cache lacks.
+    """
 
     first_changed_stage: str
     stages: list[str]
-    topic: str = Field(description="that the first changed stage reads")
-    events: int = Field(description="of current revisions, in that topic")
+    topic: str = Field(description="Topic that the first changed stage reads.")
+    events: int = Field(description="Events of current revisions in that topic.")
     engine_calls: dict[str, int]
     memo_hits: int
     tokens: int
     bytes: int
     minutes: DurationEstimate
-    covered_by_retention: bool = Field(description="the log still holds all that the live generation was made from")
+    covered_by_retention: bool = Field(description="True when the log still holds every event that the live generation was built from.")
 
 
 class BuildPaceRequest(BaseModel):
-    """What is left out stays as it is."""
+    """Omitted fields stay unchanged."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -59,7 +62,11 @@ class BuildPaceRequest(BaseModel):
 
 @router.post("/generations", status_code=202, operation_id="build_generation")
 async def build_generation(body: BuildRequest, services: ServicesDep) -> dict[str, Any]:
-    """Workers build it. A rebuild then takes the live one's place by itself; a reindex waits to be promoted. `GET …/build` tells how far it is."""
+    """Start to build a generation; workers do the work.
+
+    A rebuild replaces the live generation when it is complete. A reindex waits until it is promoted. `GET
+    /v1/generations/{name}/build` reports progress.
+    """
     if body.purpose == "rebuild":
         return await services.builds.get_build_or_pending(
             await services.builds.start_rebuild(keep_previous=body.keep, events_per_second=body.events_per_second)
@@ -70,16 +77,17 @@ async def build_generation(body: BuildRequest, services: ServicesDep) -> dict[st
 
 @router.post("/generations/plan", operation_id="plan_generation")
 async def plan_generation(body: BuildPlanRequest, services: ServicesDep) -> BuildPlanResponse:
-    """Changes nothing, and asks no engine."""
+    """Estimate the cost of a build, without changes and engine calls."""
     return BuildPlanResponse.model_validate((await services.builds.plan_build(body.set)).to_dict())
 
 
 @router.get("/generations/{name}/build", operation_id="get_build")
 async def get_build(name: str, services: ServicesDep) -> dict[str, Any]:
+    """Get the progress of a build."""
     return await services.builds.get_build(name)
 
 
 @router.patch("/generations/{name}/build", operation_id="pace_build")
 async def change_build_pace(name: str, body: BuildPaceRequest, services: ServicesDep) -> dict[str, Any]:
-    """Pause, go on, or go slower."""
+    """Pause, resume or throttle a build."""
     return await services.builds.change_pace(name, body.model_dump(exclude_unset=True))

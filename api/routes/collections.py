@@ -1,4 +1,4 @@
-"""Collections: what documents were put under one name."""
+"""Collections of documents."""
 
 from __future__ import annotations
 
@@ -13,4 +13,5 @@ router = APIRouter(tags=["collections"])
 
 @router.get("/collections", operation_id="list_collections")
 async def list_collections(services: ServicesDep, caller: Caller) -> dict[str, Any]:
+    """List collections."""
     return {"items": await services.listings.list_collections(caller), "next": None}

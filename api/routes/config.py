@@ -1,4 +1,4 @@
-"""What can be set."""
+"""The configuration schema."""
 
 from __future__ import annotations
 
@@ -13,5 +13,5 @@ router = APIRouter(tags=["config"])
 
 @router.get("/config/schema", operation_id="get_config_schema")
 async def get_config_schema(services: ServicesDep) -> dict[str, Any]:
-    """JSON Schemas of the settings and of a profile."""
+    """Get the JSON Schemas of the settings and of a profile."""
     return services.get_config_schema()

@@ -1,4 +1,4 @@
-"""Events that a stage could not process."""
+"""Dead letters: events that a stage could not process."""
 
 from __future__ import annotations
 
@@ -15,5 +15,6 @@ router = APIRouter(tags=["dead letters"])
 async def list_dead_letters(
     services: ServicesDep, caller: WholeTenant, stage: Annotated[str | None, Query(max_length=64)] = None, after: PageCursor = None, limit: PageLimit = 50
 ) -> dict[str, Any]:
+    """List open dead letters."""
     items, next_cursor = await services.listings.list_dead_letters(caller.tenant, stage=stage, after=after, limit=limit)
     return {"items": items, "next": next_cursor}

@@ -1,4 +1,4 @@
-"""The API's documentation as a page that needs no network: Swagger UI, from a package."""
+"""Swagger UI, served from a package without network access."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from schemas.errors import Unauthenticated
 router = APIRouter(include_in_schema=False)
 ASSETS_DIR = Path(str(files("fastapi_offline"))) / "static"
 AssetName = Literal["swagger-ui-bundle.js", "swagger-ui.css", "favicon.png"]
+# Swagger UI sets styles inline; its scripts are files.
 CONTENT_SECURITY_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; connect-src 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
-"""Swagger UI sets styles inline; its scripts are files."""
 INDEX_HTML = """<!doctype html>
 <html lang="en">
 <head>
@@ -49,11 +49,11 @@ START_SCRIPT = """SwaggerUIBundle({
 
 @router.get("/")
 async def open_root(request: Request, services: ServicesDep, login: Annotated[str | None, Query(max_length=512)] = None) -> Response:
-    """Lead to the documentation; exchange the code of a login link for a session first."""
+    """Redirect to the documentation; exchange the code of a login link for a session first."""
     if login is None:
         return RedirectResponse("/docs")
     if services.sessions is None:
-        raise Unauthenticated("This server has no token, so there are no login links.", remedy=NEW_LINK_REMEDY)
+        raise Unauthenticated("This server has no local token and issues no login links.", remedy=NEW_LINK_REMEDY)
     response = RedirectResponse("/", 303, headers={"Cache-Control": "no-store"})
     secure = services.public_url.startswith("https://")
     cookie = services.sessions.exchange_code(login)

@@ -1,4 +1,4 @@
-"""Entities that documents name, and what connects them."""
+"""Entities that documents mention, and their relations."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import APIRouter, Query
 
 from api.dependencies import Caller, PageCursor, PageLimit, ServicesDep
-from schemas.errors import NotFound
+from schemas.errors import unknown_resource_error
 
 router = APIRouter(tags=["graph"])
 FilterValue = Annotated[str | None, Query(min_length=1, max_length=1024)]
@@ -23,16 +23,17 @@ async def list_entities(
     after: PageCursor = None,
     limit: PageLimit = 50,
 ) -> dict[str, Any]:
+    """List entities."""
     items, next_cursor = await services.entities.list_entities(caller, text=text, kind=kind, after=after, limit=limit)
     return {"items": items, "next": next_cursor}
 
 
 @router.get("/entities/{entity}", operation_id="get_entity")
 async def get_entity(entity: UUID, services: ServicesDep, caller: Caller) -> dict[str, Any]:
-    """With its mentions, relations and claims."""
+    """Get an entity with its mentions, relations and claims."""
     fields = await services.entities.get_entity(caller, entity)
     if fields is None:
-        raise NotFound(f"no entity {entity}", remedy="GET /v1/entities lists them.")
+        raise unknown_resource_error("entity", entity, "List entities with GET /v1/entities.")
     return fields
 
 
@@ -44,5 +45,5 @@ async def get_subgraph(
     hops: Annotated[int, Query(ge=1, le=3)] = 1,
     limit: PageLimit = 100,
 ) -> dict[str, Any]:
-    """Nodes and edges around some entities."""
+    """Get the nodes and edges around the given entities."""
     return await services.entities.get_subgraph(caller, seed, hops=hops, limit=limit)

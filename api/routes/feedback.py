@@ -1,4 +1,4 @@
-"""What people say of answers."""
+"""Feedback on answers."""
 
 from __future__ import annotations
 
@@ -12,5 +12,8 @@ router = APIRouter(tags=["feedback"])
 
 @router.post("/feedback", status_code=202, operation_id="give_feedback")
 async def give_feedback(body: FeedbackRequest, services: ServicesDep, caller: Caller) -> FeedbackReceipt:
-    """Keeps what was said as judgements of passages, by document, revision, place and quote. Answers once the event is durable in the log."""
+    """Store feedback as judgements of passages, by document, revision, position and quote.
+
+    Responds once the event is durable in the log.
+    """
     return await services.record_feedback(caller, body)

@@ -1,4 +1,4 @@
-"""A document's bytes, as they came."""
+"""The original file of a document."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from api.byte_ranges import parse_range
 from api.dependencies import Caller, ServicesDep
 from api.services import Services
 from api.signed_links import LinkTarget
-from schemas.errors import NotFound
+from schemas.errors import NotFound, unknown_resource_error
 from schemas.ports.engines import BlobStore
 from schemas.principals import Principal
 
@@ -27,7 +27,7 @@ RangeHeader = Annotated[str | None, Header(alias="Range")]
 
 
 class SignedLink(BaseModel):
-    """Anybody who has the address may read the file until it expires."""
+    """A link that gives anyone access to the file until it expires."""
 
     url: str
     expires_at: datetime
@@ -42,7 +42,7 @@ class SignedLink(BaseModel):
 async def get_file(
     document: UUID, services: ServicesDep, caller: Caller, request: Request, range_: RangeHeader = None, signed: bool = False
 ) -> StreamingResponse | SignedLink:
-    """The whole file, or one range of it; with `signed=true` a link to it that expires."""
+    """Get the file or one range of it, or with `signed=true` an expiring link to it."""
     document_fields = await _get_document_with_file(document, services, caller)
     if not signed:
         return _stream_file(document_fields, services, range_)
@@ -61,11 +61,14 @@ async def get_signed_file(
     document: UUID,
     services: ServicesDep,
     revision: int,
-    expires: Annotated[int, Query(description="in seconds since 1970")],
+    expires: Annotated[int, Query(description="Unix time in seconds.")],
     signature: str,
     range_: RangeHeader = None,
 ) -> StreamingResponse:
-    """What a signed link opens: the bytes of one revision, while it is the latest, without a credential."""
+    """Get the file behind a signed link, without a credential.
+
+    Serves one revision, while it is the latest.
+    """
     services.link_signer.verify(LinkTarget(tenant, document, revision), expires, signature, datetime.now(UTC))
     document_fields = await _get_document_with_file(document, services, Principal("signed link", tenant))
     if document_fields["revision"] != revision:
@@ -81,7 +84,7 @@ async def _get_document_with_file(document: UUID, services: Services, caller: Pr
 
 
 def unknown_file(document: UUID) -> NotFound:
-    return NotFound(f"no file of document {document}", remedy="GET /v1/documents lists the documents.")
+    return unknown_resource_error("file of document", document, "List documents with GET /v1/documents.")
 
 
 def _stream_file(document_fields: dict[str, Any], services: Services, range_: str | None) -> StreamingResponse:
@@ -96,7 +99,7 @@ def _stream_file(document_fields: dict[str, Any], services: Services, range_: st
 
 
 async def _create_signed_link(target: LinkTarget, key: str, services: Services, request: Request) -> SignedLink:
-    """By the store itself where it can, else by us."""
+    """Let the blob store sign the link if it can."""
     expires = datetime.now(UTC).replace(microsecond=0) + LINK_LIFETIME
     expires_at_s = int(expires.timestamp())
     address = f"{services.public_url}{request.app.url_path_for('get_signed_file', tenant=target.tenant, document=str(target.document_id))}"

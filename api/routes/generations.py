@@ -1,4 +1,4 @@
-"""Generations of the index: which there are, how they compare, and which one answers."""
+"""Generations of the index: list, compare, promote, roll back and drop."""
 
 from __future__ import annotations
 
@@ -16,58 +16,68 @@ router = APIRouter(tags=["generations"], route_class=AuditedRoute, dependencies=
 
 
 class PromotionResponse(BaseModel):
-    """`promoted` is false where the gate does not hold, with the reasons; then nothing has changed."""
+    """`promoted` is false when the promotion gate failed, with the reasons; nothing has changed then."""
 
     generation: str
-    previous: str | None = Field(description="that stands by, and to which a rollback leads")
+    previous: str | None = Field(description="The generation on standby, which a rollback restores.")
     promoted: bool
     reasons: list[str]
-    comparison: dict[str, Any] | None = Field(description="that the gate was held against")
+    comparison: dict[str, Any] | None = Field(description="The comparison that the gate evaluated.")
 
 
 class DropResponse(BaseModel):
     generation: str
-    removed: bool = Field(description="no table of it is left; else a transaction is waited for")
+    removed: bool = Field(description="True when all its tables are dropped; false while a transaction still holds one.")
     held_by: dict[str, Any] | None
-    topics: list[str] = Field(description="deleted, since no other generation uses them")
+    topics: list[str] = Field(description="Deleted topics, which no other generation uses.")
 
 
 @router.get("/generations", operation_id="list_generations")
 async def list_generations(services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
-    """Those that are not dropped, with what each shows and takes. Below role operator, documents and chunks are the tenant's own, and `bytes` and `build` null."""
+    """List generations that are not dropped, with their contents and sizes.
+
+    Below role operator, documents and chunks are the tenant's own, and `bytes` and `build` are null.
+    """
     return {"items": await services.generations.list_generations(caller), "next": None}
 
 
 @router.get("/generations/{name}", operation_id="get_generation")
 async def get_generation(name: str, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
+    """Get a generation."""
     return await services.generations.get_generation(caller, name)
 
 
 @router.post("/generations/compare", operation_id="compare_generations")
 async def compare_generations(body: ComparisonBody, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
-    """Asks both the golden questions, and the real ones of a period. Takes as long as that takes."""
+    """Run the golden queries, and recorded queries of a period, against both generations.
+
+    Responds when all are done.
+    """
     return await services.generations.compare(caller.tenant, body.a, body.b, body)
 
 
 @router.post("/generations/rollback", operation_id="roll_back")
 async def roll_back(services: ServicesDep) -> PromotionResponse:
-    """The generation that answered before answers again."""
+    """Make the previous generation live again."""
     return PromotionResponse.model_validate(await services.generations.roll_back(None))
 
 
 @router.post("/generations/{name}/rollback", operation_id="roll_back_from")
 async def roll_back_generation(name: str, services: ServicesDep) -> PromotionResponse:
-    """The same, if this is the generation that answers."""
+    """Make the previous generation live again, provided that the named one is live."""
     return PromotionResponse.model_validate(await services.generations.roll_back(name))
 
 
 @router.post("/generations/{name}/promote", operation_id="promote_generation")
 async def promote_generation(name: str, services: ServicesDep, caller: WholeTenant, body: PromotionRequest | None = None) -> PromotionResponse:
-    """In one transaction, if every document that answers now is settled in it, and the gate holds where one is given."""
+    """Make the generation live, in one transaction.
+
+    Every document that is visible now must be settled in it, and the promotion gate, if given, must pass.
+    """
     return PromotionResponse.model_validate(await services.generations.promote(caller.tenant, name, body or PromotionRequest()))
 
 
 @router.delete("/generations/{name}", operation_id="drop_generation")
 async def drop_generation(name: str, services: ServicesDep) -> DropResponse:
-    """For good, with its tables."""
+    """Drop the generation and its tables permanently."""
     return DropResponse.model_validate(await services.generations.drop(name))

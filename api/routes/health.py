@@ -1,4 +1,4 @@
-"""Is it alive, is it ready, how does it do?"""
+"""Liveness, readiness, health and metrics."""
 
 from __future__ import annotations
 
@@ -14,12 +14,13 @@ router = APIRouter(tags=["health"])
 
 @router.get("/livez", operation_id="livez")
 async def check_liveness() -> dict[str, str]:
+    """Report that the process responds."""
     return {"status": "ok"}
 
 
-@router.get("/readyz", operation_id="readyz", responses={503: {"description": "Some dependency is not there"}})
+@router.get("/readyz", operation_id="readyz", responses={503: {"description": "A dependency is unavailable"}})
 async def check_readiness(services: ServicesDep) -> JSONResponse:
-    """Each dependency by itself; 503 while any is missing."""
+    """Report each dependency; 503 while any is unavailable."""
     dependencies = await services.check_readiness()
     is_ready = all(line.ok for line in dependencies)
     body = {
@@ -31,12 +32,12 @@ async def check_readiness(services: ServicesDep) -> JSONResponse:
 
 @router.get("/health", operation_id="health")
 async def get_health(services: ServicesDep, caller: Caller) -> dict[str, Any]:
-    """A summary: version, log, generation, documents by state, and dead letters by stage with the call that lists them."""
+    """Summarize version, log, live generation, documents by state, and dead letters by stage."""
     return await services.get_health(caller)
 
 
 @router.get("/metrics", operation_id="metrics", response_class=Response)
 async def get_metrics(services: ServicesDep) -> Response:
-    """Prometheus text."""
+    """Get metrics in Prometheus text format."""
     body, media_type = services.render_metrics()
     return Response(body, media_type=media_type)

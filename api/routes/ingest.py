@@ -1,4 +1,4 @@
-"""Documents in, and where they are."""
+"""Ingest documents, and report the status of ingestion jobs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from api.multipart import MultipartForm, read_form
 from api.services import Services
 from api.validation import check_json, check_text, read_json
 from api.validation_remedies import format_remedy
-from schemas.errors import InvalidRequest, NotFound, PermanentError
+from schemas.errors import InvalidRequest, PermanentError, unknown_resource_error
 from schemas.ingest import IngestReceipt, IngestRequest, PlannedEvent
 from schemas.values import BlobRef
 
@@ -49,9 +49,9 @@ async def ingest(
     request: Request,
     services: ServicesDep,
     caller: Caller,
-    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255, description="the same key is the same event")] = None,
+    idempotency_key: Annotated[str | None, Header(min_length=1, max_length=255, description="Requests with the same key are one event.")] = None,
 ) -> IngestReceipt:
-    """Takes one document, as a file or as JSON. Answers once the event is durable in the log."""
+    """Ingest one document, as a file or as JSON. Responds once the event is durable in the log."""
     event, staged = services.ingest.plan_event(caller, idempotency_key), StagedUploads(caller.tenant)
     try:
         body, upload = await _read_request(request, services, event, staged)
@@ -64,10 +64,10 @@ async def ingest(
 
 @router.get("/ingest/status/{job}", operation_id="ingest_status")
 async def get_job_status(job: UUID, services: ServicesDep, caller: Caller) -> dict[str, Any]:
-    """Each stage's state, attempts, place in the log and error."""
+    """Get the state, attempts, log position and error of each stage."""
     status = await services.documents.fetch_status(caller, job_id=job)
     if status is None:
-        raise NotFound(f"no ingestion job {job}", remedy="Take `ingestion_job_id` from the answer to POST /v1/ingest.")
+        raise unknown_resource_error("ingestion job", job, "Use the `ingestion_job_id` that POST /v1/ingest returned.")
     return status
 
 
@@ -78,16 +78,16 @@ async def get_event_status(
     event_id: Annotated[str, Query(min_length=1, max_length=1024)],
     source: Annotated[str, Query(min_length=1, max_length=1024)],
 ) -> dict[str, Any]:
-    """The same, by the producer's own ce_id and ce_source."""
+    """Get the status by the producer's own ce_id and ce_source."""
     status = await services.documents.fetch_status(caller, event_id=event_id, source=source)
     if status is None:
-        raise NotFound(f"no event {event_id!r} of {source!r}", remedy="It may not have been read yet: ask again; or look at topic `outcomes`.")
+        raise unknown_resource_error("event", f"{event_id!r} of source {source!r}", "Ingress may not have read it yet: retry, or check topic `outcomes`.")
     return status
 
 
 @dataclass(frozen=True, slots=True)
 class StagedUploads:
-    """What a request has stored so far, however it ends."""
+    """Uploads that a request has stored so far, to discard them when it fails."""
 
     tenant: str
     uploads: list[BlobRef] = field(default_factory=list)
@@ -102,7 +102,7 @@ async def _read_request(request: Request, services: Services, event: PlannedEven
         case "application/json":
             return _validate_request(await read_json(request)), None
     raise PermanentError(
-        f"cannot read {content_type or 'a body without Content-Type'}",
+        f"Unsupported media type: {content_type or 'no Content-Type'}.",
         code="UNSUPPORTED_MEDIA_TYPE",
         remedy="Send multipart/form-data with `file`, or application/json.",
     )
@@ -115,9 +115,9 @@ async def _stage_upload(services: Services, event: PlannedEvent, staged: StagedU
 
 def _parse_form(form: MultipartForm) -> IngestRequest:
     if form.upload is None:
-        raise InvalidRequest("the form has no file", remedy="Send the document as the field `file`.")
+        raise InvalidRequest("The form has no file.", remedy="Send the document as the field `file`.")
     values: dict[str, Any] = {name: _parse_form_field(name, texts) for name, texts in form.fields.items()}
-    check_text(form.filename or "", "the file's name")
+    check_text(form.filename or "", "The file name")
     values.setdefault("filename", form.filename)
     values.setdefault("media_type", form.media_type)
     return _validate_request(values)
@@ -125,13 +125,13 @@ def _parse_form(form: MultipartForm) -> IngestRequest:
 
 def _parse_form_field(name: str, texts: list[str]) -> Any:
     for text in texts:
-        check_text(text, f"form field {name}")
+        check_text(text, f"Form field {name}")
     if name in _JSON_FIELDS or (name in _LIST_FIELDS and len(texts) == 1 and texts[0].startswith("[")):
         try:
             value = json.loads(texts[0])
         except (ValueError, RecursionError) as error:
-            raise InvalidRequest(f"form field {name} is not JSON: {error}", remedy="Write it as JSON.") from error
-        check_json(value, f"form field {name}")
+            raise InvalidRequest(f"Form field {name} is not valid JSON: {error}.", remedy="Send it as JSON.") from error
+        check_json(value, f"Form field {name}")
         return value
     return texts if name in _LIST_FIELDS else texts[-1]
 

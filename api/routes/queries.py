@@ -1,4 +1,4 @@
-"""Questions."""
+"""Search and queries."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ router = APIRouter(tags=["questions"])
 
 @router.post("/search", operation_id="search")
 async def search(body: SearchRequest, services: ServicesDep, caller: Caller) -> SearchResponse:
-    """Ranked passages, without an answer."""
+    """Return ranked passages, without an answer."""
     return await services.search(caller, body)
 
 
@@ -23,7 +23,10 @@ STREAM_SCHEMA = {"schema": {"type": "string", "description": EVENTS_DESCRIPTION}
 
 @router.post("/query", operation_id="query", response_model=QueryResponse, responses={200: {"content": {MEDIA_TYPE: STREAM_SCHEMA}}})
 async def query(body: QueryRequest, services: ServicesDep, caller: Caller, request: Request) -> QueryResponse | StreamingResponse:
-    """An answer with its citations, or a refusal (200, `refused: true`); with `stream` as server-sent events."""
+    """Return an answer with citations, or a refusal (200, `refused: true`).
+
+    With `stream`, responds with server-sent events.
+    """
     return (
         stream_answer(request, lambda on_progress: services.query(caller, body, on_progress))
         if body.stream

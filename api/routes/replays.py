@@ -1,4 +1,4 @@
-"""Reading events once more."""
+"""Redrive dead letters, and replay events."""
 
 from __future__ import annotations
 
@@ -17,39 +17,44 @@ STATE_BY_ACTION: dict[str, str] = {"pause": "paused", "resume": "running", "canc
 
 @router.get("/dead-letters/causes", operation_id="list_causes")
 async def list_causes(services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
-    """Open dead letters by stage and code, the most frequent first."""
+    """Count open dead letters by stage and code, the most frequent first."""
     return {"items": await services.replays.list_causes(caller.tenant), "next": None}
 
 
 @router.post("/dead-letters/redrive", status_code=202, operation_id="redrive")
 async def redrive_dead_letters(body: RedriveRequest, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
-    """Reads buried events again at their own place, with their own order: what was overtaken meanwhile is closed as superseded."""
+    """Process dead letters again, in their original order.
+
+    Events that a newer revision has superseded are closed.
+    """
     return await services.replays.redrive(caller.tenant, body)
 
 
 @router.post("/dead-letters/discard", operation_id="discard_dead_letters")
 async def discard_dead_letters(body: DiscardRequest, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
-    """Closes dead letters for good. Their events stay in the log."""
+    """Close dead letters permanently. Their events stay in the log."""
     return await services.replays.discard_dead_letters(caller.tenant, body)
 
 
 @router.post("/replays", status_code=202, operation_id="start_replay")
 async def start_replay(body: ReplayRequest, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
-    """Lets a stage react once more to events that it has read. What engines said is remembered, so only what they did not answer before costs anything."""
+    """Let a stage process events again. Engine results are cached, so only new engine calls cost anything."""
     return await services.replays.start_replay(caller.tenant, body)
 
 
 @router.get("/replays", operation_id="list_replays")
 async def list_replays(services: ServicesDep, caller: WholeTenant, limit: PageLimit = 50) -> dict[str, Any]:
+    """List replays."""
     return {"items": await services.replays.list_replays(caller.tenant, limit), "next": None}
 
 
 @router.get("/replays/{replay}", operation_id="get_replay")
 async def get_replay(replay: UUID, services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
-    """How far it is: events read of all, rate, and how long it will take as a range."""
+    """Get progress: events processed of all, rate, and the estimated time left as a range."""
     return await services.replays.get_replay(caller.tenant, replay)
 
 
 @router.post("/replays/{replay}/{action}", operation_id="change_replay")
 async def change_replay(replay: UUID, action: Literal["pause", "resume", "cancel"], services: ServicesDep, caller: WholeTenant) -> dict[str, Any]:
+    """Pause, resume or cancel a replay."""
     return await services.replays.set_replay_state(caller.tenant, replay, STATE_BY_ACTION[action])

@@ -11,7 +11,7 @@ from uuid import UUID
 from retrieval.lineage import hops
 from retrieval.lineage.evidence_reader import BlobEvidence, EventEvidence, read_blob, read_event, read_transcript
 from retrieval.passage_codec import hash_text
-from schemas.errors import NotFound
+from schemas.errors import unknown_resource_error
 from schemas.events import ChunksEmbedded, DocumentAccepted, DocumentChunked, DocumentTranscribed, Event
 from schemas.lineage import CitationLineage, DocumentLineage, Hop, list_broken_hops
 from schemas.ports.engines import BlobStore
@@ -125,10 +125,7 @@ class LineageTracer:
     async def _fetch_revision(self, caller: Principal, document_id: UUID, order: Sequence[int] | None, generation: str | None) -> RevisionLineage:
         row = await self.tables.fetch_revision(caller, document_id, order, generation)
         if row is None:
-            raise NotFound(
-                f"Unknown document {document_id}.",
-                remedy="It may have been erased; list documents with `anabranch documents list`.",
-            )
+            raise unknown_resource_error("document", document_id, "It may have been erased; list documents with `anabranch documents list`.")
         return row
 
     async def _collect_evidence(self, row: RevisionLineage, generation: str | None) -> RevisionEvidence:

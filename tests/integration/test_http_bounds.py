@@ -76,7 +76,7 @@ async def test_upload_below_minimum_rate_is_aborted(monkeypatch: pytest.MonkeyPa
             await asyncio.sleep(0.06)
         status, problem = await read_response(reader)
     assert (status, problem["code"]) == (408, "REQUEST_TIMEOUT")
-    assert "1024 bytes a second" in problem["detail"]
+    assert "1024 bytes/s" in problem["detail"]
     assert intake.accepted == []
 
 

@@ -110,5 +110,5 @@ async def test_client_disconnect_during_upload_is_not_an_error() -> None:
             writer.close()
             await writer.wait_closed()
             await wait_until(lambda: bool(lines))
-    assert [(line["log_level"], line["event"]) for line in lines] == [("info", "the client went away")]
+    assert [(line["log_level"], line["event"]) for line in lines] == [("info", "client_disconnected")]
     assert intake.accepted == []

@@ -167,13 +167,13 @@ async def test_out_of_range_rate_is_rejected(client: httpx2.AsyncClient, path: s
 )
 async def test_values_postgres_cannot_store_are_rejected_in_json(client: httpx2.AsyncClient, content_type: str, body: str) -> None:
     response = await client.post("/v1/search", content=body, headers={"Content-Type": content_type})
-    assert assert_problem(response, 422, "INVALID_REQUEST")["detail"].startswith("the body holds")
+    assert assert_problem(response, 422, "INVALID_REQUEST")["detail"].startswith("The body contains")
 
 
 @pytest.mark.parametrize("metadata", ['{"a": "b\\u0000"}', '{"a": "\\ud800"}', '{"a": 1e999}', '{"a": NaN}'])
 async def test_values_postgres_cannot_store_are_rejected_in_form_metadata(client: httpx2.AsyncClient, intake: FakeIntake, metadata: str) -> None:
     response = await client.post("/v1/ingest", files={"file": ("a.md", b"# Hi")}, data={"metadata": metadata})
-    assert assert_problem(response, 422, "INVALID_REQUEST")["detail"].startswith("form field metadata holds")
+    assert assert_problem(response, 422, "INVALID_REQUEST")["detail"].startswith("Form field metadata contains")
     assert intake.accepted == []
 
 
@@ -182,14 +182,14 @@ async def test_deeply_nested_json_is_rejected(client: httpx2.AsyncClient, depth:
     body = '{"query": "a", "filters": {"metadata": {"a": ' + "[" * depth + "]" * depth + "}}}"
     response = await client.post("/v1/search", content=body, headers={"Content-Type": "application/json"})
     problem = assert_problem(response, status, {404: "NOT_FOUND", 422: "INVALID_REQUEST", 400: "BAD_REQUEST"}[status])
-    assert status != 422 or problem["detail"] == "the body is nested more than 100 deep"
+    assert status != 422 or problem["detail"] == "The body is nested more than 100 levels deep."
 
 
 @pytest.mark.parametrize("path", ["/v1/query", "/v1/search", "/v1/ingest"])
 async def test_json_syntax_error_reports_line_and_column(client: httpx2.AsyncClient, path: str) -> None:
     broken = '{"query": "é",\n "k": 3'
     body = assert_problem(await client.post(path, content=broken, headers={"Content-Type": "application/json"}), 422, "INVALID_REQUEST")
-    assert body["detail"] == "the body is not JSON: Expecting ',' delimiter at line 2, column 8"
+    assert body["detail"] == "The body is not valid JSON: Expecting ',' delimiter at line 2, column 8."
     assert "JSON in UTF-8" in body["remedy"]
 
 

@@ -44,7 +44,7 @@ async def test_since_outside_utc_range_is_rejected(http: httpx2.AsyncClient) -> 
 
 async def test_unknown_topic_is_rejected(http: httpx2.AsyncClient) -> None:
     response = await http.get("/v1/events", params={"topics": "accepted,acepted"})
-    assert (response.status_code, response.json()["detail"]) == (422, "no topic acepted")
+    assert (response.status_code, response.json()["detail"]) == (422, "Unknown topic acepted.")
 
 
 async def test_event_page_starts_at_beginning_or_given_cursor(http: httpx2.AsyncClient) -> None:
