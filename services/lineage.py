@@ -26,7 +26,7 @@ class LineageService:
     async def get_run_lineage(self, caller: Principal, run_id: UUID, *, sentence: int | None, citation: int | None) -> RunLineage:
         row = await self.runs.get_run(caller, run_id)
         if row is None:
-            raise NotFound(f"no run {run_id}", remedy="It may not have reached the log yet; `anabranch runs list` shows those that have.")
+            raise NotFound(f"No run {run_id}.", remedy="It may not have reached the log yet. List runs with `anabranch runs list`.")
         return await trace_run(self.walk, caller, row, sentence=sentence, citation=citation)
 
     def to_prov(self, lineage: DocumentLineage | RunLineage) -> dict[str, Any]:

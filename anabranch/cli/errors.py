@@ -29,7 +29,7 @@ CLI_EQUIVALENTS = {
 }
 """Command by API call."""
 CLI_PHRASES = {
-    "GET /v1/documents lists documents, GET /v1/collections collections.": "`anabranch documents list` lists documents, with --json their collections too.",
+    "List documents with GET /v1/documents, collections with GET /v1/collections.": "List documents, and with --json their collections, with `anabranch documents list`.",
     " or `anabranch keys list`": "",
     "Use the `next` value of the previous page.": "Use the `--after` value printed with the previous page.",
 }

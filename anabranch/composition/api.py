@@ -35,8 +35,8 @@ from services.generations.comparison import GenerationComparer
 from services.generations.decisions import GenerationDecisions
 from services.generations.service import GenerationService
 from services.ingest import IngestService
+from services.instrumentation.event_log_decorators import NotifyingLog
 from services.instrumentation.metrics import Metrics
-from services.instrumentation.publish_listener import NotifyingLog
 from services.lineage import LineageService
 from services.local_token import LocalTokenAuthenticator
 from services.monitoring.event_feed import EventFeed, build_status_fetcher

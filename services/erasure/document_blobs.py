@@ -1,4 +1,4 @@
-"""Which blobs hold something of some documents."""
+"""Find the blobs of documents that are erased."""
 
 from __future__ import annotations
 
@@ -17,8 +17,11 @@ from sql.erasure import PgErasure
 async def find_document_blobs(
     blobs: BlobStore, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], uploads: Iterable[StoredBlob], before: datetime
 ) -> list[str]:
-    """Keys, to be asked before the rows go, which say most of it: what lies under the documents' own names, what was kept of buried events, and of the tenant's
-    uploads those of their events, and those with the same bytes, whoever put them there, that are older than the request."""
+    """Return the keys of all blobs with content of the documents; call it before the rows are deleted.
+
+    These are blobs under the documents' own prefixes, records stored with dead letters, uploads of their
+    events, and older uploads of the tenant with the same bytes.
+    """
     keys = [key for document in documents for key in await blobs.list_keys(f"{request.tenant}/{document}/")]
     events = await tables.fetch_event_ids(documents, before=before)
     keys += await tables.fetch_record_blobs(documents, events)
@@ -38,7 +41,10 @@ def _list_event_prefixes(tenant: str, events: Iterable[UUID]) -> Iterable[str]:
 
 
 async def _matches_content_hash(blobs: BlobStore, stored: StoredBlob, hashes: Mapping[str, int]) -> bool:
-    """The bytes of one of these; its name may tell, and only what has their size is read."""
+    """Return whether the blob has the content of one of the documents.
+
+    Reads only blobs of a matching size.
+    """
     if stored.key.rpartition("/")[2] in hashes:
         return True
     if stored.size_bytes not in hashes.values():

@@ -1,4 +1,4 @@
-"""Waiting until everything that was under way at a moment has come to its end."""
+"""Wait until everything in flight has been processed."""
 
 from __future__ import annotations
 
@@ -21,16 +21,21 @@ from streams.topics import ACCEPTED, CONTROL, DEAD_LETTERS, DOCUMENT_TOPICS, FEE
 log = structlog.get_logger(__name__)
 POLL_S = 0.2
 TOPIC_ORDER = (*DOCUMENT_TOPICS, QUERIES, FEEDBACK, DEAD_LETTERS)
-"""In this order facts follow from each other."""
+"""Upstream first."""
 
 
 @dataclass(frozen=True, slots=True)
 class DrainBarrier:
-    """Each call goes down the river, topic by topic: takes the end of one, and waits until its readers have passed it, so that what they made of it is in the
-    next before the end of that is taken. Then it waits until every replay has ended the batch that it was at, and gives the moment, by the clock of the tables,
-    that it began at: nothing that was opened before writes any more, and what was asked before is known.
+    """Wait for events that were in flight when the call began.
 
-    Stage control and erasures wait for each other otherwise; a build that is paused, or that has failed, opens nothing before it goes on."""
+    Each call takes topics in order: it fetches the end of a topic and waits until its consumers have passed
+    it, so that their output is in the next topic before that topic's end is fetched. Then it waits until
+    every replay has finished its current batch. It returns the time, by the database's clock, at which it
+    began: nothing that was decrypted before is still being written.
+
+    Stage `control` is left out, because erasures run in it. Builds that are paused or failed are left out
+    too.
+    """
 
     storage: Storage
 
@@ -38,17 +43,17 @@ class DrainBarrier:
         return await self._wait_for_assignments(await self._list_assignments())
 
     async def wait_for_serving(self) -> datetime:
-        """Without waiting for what is being built."""
+        """Wait for serving generations only."""
         return await self._wait_for_assignments([reader for reader in await self._list_assignments() if not reader.suppresses_outcomes])
 
     async def wait_for_arrivals(self) -> None:
-        """Until the tables know the documents of everything that producers had sent."""
+        """Wait until the tables know the documents of every event that producers have sent."""
         assignments = [assignment for assignment in await self._list_assignments() if not assignment.suppresses_outcomes]
         for topic in (RAW, ACCEPTED):
             await self._wait_for_topic([assignment for assignment in assignments if get_base_topic(assignment.topic) == topic])
 
     async def has_builds(self) -> bool:
-        """Whether anything that is waited for is being built."""
+        """Return whether a build is among the consumers to wait for."""
         return any(reader.suppresses_outcomes for reader in await self._list_assignments())
 
     async def _list_assignments(self) -> list[StageAssignment]:
@@ -72,7 +77,7 @@ class DrainBarrier:
     async def _wait_for_topic(self, assignments: Sequence[StageAssignment]) -> None:
         barriers = {topic: await self.storage.fetch_ends(topic) for topic in {assignment.topic for assignment in assignments}}
         for assignment in assignments:
-            log.debug("waiting for a stage to pass what is in its topic", stage=assignment.stage.name, topic=assignment.topic)
+            log.debug("drain_waiting", stage=assignment.stage.name, topic=assignment.topic)
             while (
                 await self.storage.count_pending(assignment.group, assignment.topic, barriers[assignment.topic])
                 and assignment in await self._list_assignments()

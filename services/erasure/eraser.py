@@ -1,4 +1,6 @@
-"""Erasing documents for good: withdrawn first, then their keys destroyed, then, when nothing of them is under way any more, every trace removed."""
+"""Erase documents: withdraw them, destroy their keys, and remove every trace once nothing of them is in
+flight.
+"""
 
 from __future__ import annotations
 
@@ -32,27 +34,26 @@ from streams.topics import CONTROL
 log = structlog.get_logger(__name__)
 CE_SOURCE = "anabranch/erase"
 REASON_PREFIX = "erasure "
-"""What the reason of a withdrawal begins with that an erasure states; the receipt's id follows."""
+"""Prefix of the reason of an erasure's withdrawals; the receipt id follows."""
 POLL_S = 0.2
 MAX_ROUNDS = 5
 KEY_CACHE_MARGIN_S = 0.5
 DOCUMENTS_PER_BATCH = 200
-"""Documents of one transaction."""
+"""Documents per transaction."""
 KEYS_PER_EVENT = 2_000
-"""Of one event."""
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class DocumentEraser:
-    """`schemas.ports.erasure.Eraser` over log, tables and blobs. Each step may be repeated; counts are kept beside."""
+    """Carry out erasures. Each step is idempotent; the counts are stored with the receipt."""
 
     storage: Storage
     clock: Callable[[], datetime]
     is_readable: Callable[[str], bool]
-    """Whose events are not sealed now."""
+    """Whether the tenant's events are unencrypted now."""
     versioned_blobs: bool = False
-    """Whether the blob store may keep versions of what was deleted."""
+    """Whether the blob store may keep versions of deleted objects."""
 
     async def erase(self, request: ErasureRequested) -> ErasureCompleted:
         tables = PgErasure(self.storage.pool)
@@ -67,42 +68,50 @@ class DocumentEraser:
         )
 
     async def _wait_for_sent_events(self, tables: PgErasure, request: ErasureRequested) -> None:
-        """Only who has come is found by collection or tenant. A document that may answer is withdrawn at once, however long an engine is at work: what is on its
-        way of it is older than its withdrawal, or is found by a further round."""
+        """Wait for documents that are in flight: a collection or tenant is found by its rows.
+
+        A single visible document is withdrawn at once, however long an engine takes: events in flight are
+        older than the withdrawal, or the next round finds them.
+        """
         if request.scope != "document" or not await tables.fetch_unwithdrawn_orders(request.tenant, [UUID(request.subject)]):
             await DrainBarrier(self.storage).wait_for_arrivals()
 
     async def _erase_documents(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
-        """What comes again meanwhile may be under a key that is gone, or want bytes that are: it is erased as well. Whoever never stops sending is withdrawn
-        in the end, and the receipt says so."""
+        """Erase in rounds: a document that is sent again meanwhile may use a destroyed key or deleted bytes.
+
+        After MAX_ROUNDS, it is withdrawn, and the receipt says so.
+        """
         remaining: Sequence[UUID] = documents
         for _ in range(MAX_ROUNDS):
             await self._run_round(tables, request, remaining)
             remaining = list(await tables.fetch_unwithdrawn_orders(request.tenant, remaining))
             if not remaining:
                 break
-            log.info("erasing what came meanwhile", receipt=str(request.receipt_id), documents=len(remaining))
+            log.info("erasure_round_repeated", receipt=str(request.receipt_id), documents=len(remaining))
         await self._withdraw(tables, request, remaining)
         await tables.add_counts(request.receipt_id, {RESENT_COUNT: len(remaining)})
         await self._compact_statistics()
-        await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)  # also those that a killed worker had destroyed only in the table
+        await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)  # including those that a killed worker destroyed in the table only
         await self._scrub(tables, request)
 
     async def _run_round(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
         await self._withdraw(tables, request, documents)
         await self._destroy_keys(tables, request, [*documents, *await tables.fetch_event_ids(documents, before=await tables.fetch_time())])
-        await asyncio.sleep(CACHE_TTL_S + KEY_CACHE_MARGIN_S)  # by then no process opens anything with them any more
+        await asyncio.sleep(CACHE_TTL_S + KEY_CACHE_MARGIN_S)  # by then no process has the keys cached
         drain_barrier = DrainBarrier(self.storage)
         if await drain_barrier.has_builds():
             await self._delete_data(tables, request, documents, await drain_barrier.wait_for_serving())
         before = await drain_barrier.wait_for_all()
-        await self._destroy_keys(tables, request, documents)  # what the door had still before it was sealed with new ones
+        await self._destroy_keys(tables, request, documents)  # events that were in `receive` got new keys
         await self._delete_data(tables, request, documents, before)
         await tables.erase_late_jobs(documents, before=await drain_barrier.wait_for_all())
 
     async def _withdraw(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID]) -> None:
-        """By the door, as anybody would: so that it has its place in the order, and reaches every generation. Where events are readable it is said of each
-        document, so that the log alone tells which were erased."""
+        """Withdraw through stage `receive`, so that the withdrawals are ordered and reach every generation.
+
+        If the tenant's events are readable, every document gets one, so that the log alone names the erased
+        ones.
+        """
         is_readable = await PgKeystore(self.storage.pool).fetch_readable_since(request.tenant) is not None
         orders = await (tables.fetch_latest_orders(request.tenant, documents) if is_readable else tables.fetch_unwithdrawn_orders(request.tenant, documents))
         for batch in _split_batches(list(orders.items()), DOCUMENTS_PER_BATCH):
@@ -116,7 +125,7 @@ class DocumentEraser:
         return await build_raw_record(data, event_id, time=self.clock(), codec=self.storage.codec, document_id=document)
 
     async def _destroy_keys(self, tables: PgErasure, request: ErasureRequested, subjects: Iterable[UUID]) -> None:
-        """Told before it is done: a start applies what was told."""
+        """Publish `key.destroyed` before destroying: start-up applies it again."""
         keystore = PgKeystore(self.storage.pool)
         for keys in _split_batches(await keystore.fetch_current_ids(request.tenant, list(subjects)), KEYS_PER_EVENT):
             await tables.record_items(request.receipt_id, "keys", keys)
@@ -127,7 +136,7 @@ class DocumentEraser:
             await overwrite_destroyed_shares(self.storage.pool, self.storage.key_file)
 
     async def _delete_data(self, tables: PgErasure, request: ErasureRequested, documents: Sequence[UUID], before: datetime) -> None:
-        """What cites the documents goes first: without them nobody would find it again."""
+        """Delete the records that cite the documents first: they are found by the documents' rows."""
         traces = await tables.find_citing_records(request.tenant, documents, all_of_tenant=request.scope == "tenant")
         await self._destroy_keys(tables, request, [*traces.runs, *traces.feedback])
         await tables.erase_citing_records(request.receipt_id, traces)
@@ -149,7 +158,7 @@ class DocumentEraser:
         await tables.add_counts(request.receipt_id, {**unscrubbed_tables, WAL_MARKER: int(scrub_result.is_wal_remaining)})
 
     async def _compact_statistics(self) -> None:
-        """Words that were in these documents only go from the statistics when their counts are folded."""
+        """Fold the lexical counts: only then are words that no other document has deleted."""
         for generation in await PgGenerations(self.storage.pool).fetch_undropped():
             while await compact_lexical(self.storage.pool, generation.name):
                 await asyncio.sleep(0)

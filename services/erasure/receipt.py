@@ -1,4 +1,4 @@
-"""The receipt of an erasure: what was removed, and, as truly as it can be told, what remains and until when."""
+"""Build the receipt of an erasure: what was removed, and what remains until when."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENCRYPTED_TOPICS = "topics accepted, ocr_done, chunked, entities, embedded, quer
 
 @dataclass(frozen=True, slots=True)
 class TopicRetention:
-    """`until` is None where the topic forgets nothing."""
+    """`until` is None if the topic has no retention."""
 
     topic: str
     until: datetime | None
@@ -63,7 +63,7 @@ async def build_receipt(
 
 
 async def _fetch_topic_retention(log: EventLog, topic: str, now: datetime) -> TopicRetention:
-    """Of records that are there now."""
+    """Compute when the newest record of the topic expires."""
     retention = await log.fetch_max_retention(topic)
     return TopicRetention(topic, now + retention if retention is not None else None)
 

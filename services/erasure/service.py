@@ -1,4 +1,4 @@
-"""Requests for erasure on their way into the log, and their receipts."""
+"""Request erasures and read their receipts."""
 
 from __future__ import annotations
 
@@ -24,8 +24,6 @@ CE_SOURCE = "anabranch/api"
 
 @dataclass(frozen=True, slots=True)
 class ErasureService:
-    """`api.services.ErasurePort` over the log."""
-
     storage: Storage
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
@@ -37,7 +35,7 @@ class ErasureService:
         erasure = ErasureRequested(receipt_id=receipt, tenant=tenant, scope=scope, subject=name, requested_at=self.clock())
         event = build_root_event(erasure, content_id("event", "erasure", receipt), CE_SOURCE, self.clock, tenant=tenant)
         await self.storage.log.append([await self.storage.codec.encode(event, CONTROL, str(receipt))])
-        # The stage writes the same row when it reads the event: until then the caller's next question is answered by this one.
+        # Stage `erase` writes the same row when it consumes the event; until then the caller reads this one.
         await PgErasureReceipts(self.storage.pool).open(ErasureRequestRow(receipt, tenant, scope, name, erasure.requested_at))
         return receipt
 
@@ -50,13 +48,15 @@ class ErasureService:
 
     async def _check_scope(self, tenant: str, scope: Scope, name: str) -> None:
         if scope == "tenant" and name != tenant:
-            raise InvalidRequest(f"this is tenant {tenant!r}, which may not erase {name!r}", code="FORBIDDEN_TENANT", remedy="A tenant erases itself only.")
+            raise InvalidRequest(
+                f"Tenant {tenant!r} may not erase tenant {name!r}.", code="FORBIDDEN_TENANT", remedy="Request the erasure as the tenant itself."
+            )
         if not await PgErasure(self.storage.pool).find_documents(tenant, scope, name):
-            raise NotFound(f"nothing is known of {scope} {name!r}", remedy="GET /v1/documents lists documents, GET /v1/collections collections.")
+            raise NotFound(f"No {scope} {name!r}.", remedy="List documents with GET /v1/documents, collections with GET /v1/collections.")
 
 
 def _normalize_document_id(document_id: str) -> str:
-    """Ids have several spellings (RFC 9562, section 4), and the tables one. What is no id is no document's either."""
+    """Normalize the spelling of a UUID (RFC 9562, section 4). Other strings match no document."""
     try:
         return str(UUID(document_id))
     except ValueError:

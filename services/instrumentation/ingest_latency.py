@@ -1,4 +1,4 @@
-"""How long documents take from the log's beginning to its end: noted as they become searchable, looked up a little later."""
+"""Measure the time from a document's append to the log until it is searchable."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from schemas.records import Record
 from streams.topics import OUTCOMES
 
 MAX_PENDING = 10_000
-"""Arrivals that are remembered until they are looked up; the oldest are forgotten."""
+"""Documents waiting to be measured; the oldest are dropped."""
 FetchReceivedTimes = Callable[[Sequence[UUID]], Awaitable[Mapping[UUID, datetime]]]
 
 
@@ -31,12 +31,12 @@ class IngestLatency:
                 self._record_indexed(DocumentIndexed.model_validate(json.loads(record.value or b"{}")))
 
     def _record_indexed(self, outcome: DocumentIndexed) -> None:
-        """An unchanged document was searchable before."""
+        """Ignore unchanged documents: they were searchable before."""
         if outcome.code is None and outcome.tenant and outcome.source and outcome.event_id:
             self.pending.append((make_received_id(outcome.tenant, outcome.source, outcome.event_id), self.clock()))
 
     async def measure(self, fetch_received_times: FetchReceivedTimes) -> None:
-        """`received_at` knows when the log took in the events of these ids."""
+        """`fetch_received_times` maps event ids to the append times of their events."""
         batch = list(self.pending)
         if not batch:
             return

@@ -25,7 +25,7 @@ SCORES = tuple(step / 10 for step in range(-5, 16))
 
 
 class Metrics:
-    """All metrics of this program, in a registry of their own; also the `Instrumentation` of the stages."""
+    """All metrics, in a registry of their own; also the `Instrumentation` of the stages."""
 
     def __init__(self, version: str, clock: Callable[[], datetime] = utc_now) -> None:
         self.registry = CollectorRegistry()
@@ -108,7 +108,7 @@ class Metrics:
         self.answers.labels("error").inc()
 
     def record_query(self, kind: str, seconds: float, response: SearchResponse | QueryResponse) -> str:
-        """One question that came to an end: `answered` or `refused`."""
+        """Record a finished query; returns `answered` or `refused`."""
         refused = isinstance(response, QueryResponse) and response.refused
         outcome = "refused" if refused else "answered"
         self.answers.labels(outcome).inc()
@@ -136,7 +136,10 @@ class Metrics:
 
 @dataclass(frozen=True, slots=True)
 class _GaugeCollector(Collector):
-    """In Prometheus text `x` and `x_total` are two families; a registry that compares names takes them for one."""
+    """Collect a gauge whose name differs from a counter's only by `_total`.
+
+    A registry that compares base names would refuse it.
+    """
 
     gauge: Gauge
 
@@ -149,7 +152,7 @@ CIRCUIT_VALUES: dict[CircuitState, int] = {"closed": 0, "half-opened": 1, "opene
 
 @dataclass(frozen=True, slots=True)
 class ServerWatch:
-    """`engines.resilience.ServerInstrumentation` for the server of one section."""
+    """`ServerInstrumentation` of one settings section."""
 
     metrics: Metrics
     section: str

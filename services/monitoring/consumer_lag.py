@@ -1,4 +1,4 @@
-"""How far each reader has read."""
+"""Lag of each consumer group."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from sql.log import PgLog
 from streams.stage_consumer import format_group_name
 
 DOCUMENT_STAGE = transcribe.STAGE.name
-"""Reads for all generations, as the shared stages do."""
+"""Consumes for all generations, as shared stages do."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConsumerKey:
-    """`generation` is None where it reads for all."""
+    """`generation` is None if the group serves all generations."""
 
     stage: str
     generation: str | None
@@ -31,7 +31,10 @@ class ConsumerKey:
 
 
 async def list_consumers(storage: Storage) -> list[ConsumerKey]:
-    """Of all generations that are not dropped; before the first is made, those that will be. Raises DatabaseUnavailable."""
+    """List the groups of all generations; before the first generation, those to come.
+
+    Raises DatabaseUnavailable.
+    """
     generations = await PgGenerations(storage.pool).fetch_undropped()
     if not generations:
         return [ConsumerKey(stage.name, None, stage.topic, format_group_name(stage.name, None)) for stage in STAGES]
@@ -44,7 +47,10 @@ def _to_consumer_key(assignment: StageAssignment) -> ConsumerKey:
 
 
 async def fetch_stage_lags(storage: Storage) -> list[dict[str, Any]]:
-    """A line a stage, as the live generation has it: of several readers the one that is further behind. See `reader_lag`."""
+    """Return one line per stage of the live generation: that of the group with the largest lag.
+
+    See `fetch_consumer_lag`.
+    """
     live, lines = await PgGenerations(storage.pool).fetch_live(), dict[str, dict[str, Any]]()
     for consumer in await list_consumers(storage):
         if live is None or consumer.generation in (None, live.name):
@@ -54,8 +60,10 @@ async def fetch_stage_lags(storage: Storage) -> list[dict[str, Any]]:
 
 
 async def fetch_consumer_lag(storage: Storage, consumer: ConsumerKey) -> dict[str, Any]:
-    """`{stage, generation, topic, group, lag, acknowledged, end}`, the topic's partitions together; `lag` counts records that the group has not acknowledged. A
-    generation's own topic that is not made yet holds none."""
+    """Return `{stage, generation, topic, group, lag, acknowledged, end}`, summed over partitions.
+
+    A generation's own topic that does not exist yet has no lag.
+    """
     try:
         return {**asdict(consumer), **await _fetch_offsets(storage, consumer)}
     except ConfigurationError as error:
@@ -65,7 +73,7 @@ async def fetch_consumer_lag(storage: Storage, consumer: ConsumerKey) -> dict[st
 
 
 async def _fetch_offsets(storage: Storage, consumer: ConsumerKey) -> dict[str, int]:
-    # In this order: where nothing waits, what was acknowledged is all that there was.
+    # In this order: with lag 0, the committed offsets cover every record counted.
     lag = await storage.count_pending(consumer.group, consumer.topic)
     acknowledged = await storage.log.fetch_committed_offsets(consumer.group, consumer.topic)
     end = sum(following for _, following in (await storage.log.fetch_offset_bounds(consumer.topic)).values())
@@ -73,7 +81,7 @@ async def _fetch_offsets(storage: Storage, consumer: ConsumerKey) -> dict[str, i
 
 
 async def fetch_oldest_pending_time(storage: Storage, group: str, topic: str) -> datetime | None:
-    """When the log took in the oldest record that the group has not acknowledged."""
+    """Return the append time of the oldest record that the group has not committed."""
     if isinstance(storage.log, PgLog):
         return await fetch_oldest_unread_time(storage.pool, group, topic)
     ends, acknowledged = await storage.log.fetch_offset_bounds(topic), await storage.log.fetch_committed_offsets(group, topic)

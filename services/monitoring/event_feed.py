@@ -1,4 +1,4 @@
-"""The log as it grows, for people who watch: in pages, or as a stream that ends when the server stops."""
+"""Read the log as it grows: in pages, or as a stream that ends when the server stops."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from streams.topics import get_partition_counts
 
 PAGE_SIZE = 200
 MAX_BACKLOG = 2_000
-"""Events that a reader may be behind; one who is further is told how many it missed, and goes on from now."""
+"""A stream that is further behind is told how many events it missed, and continues from now."""
 MAX_COUNTED = 1_000_000
-"""Of more missed events than that it is said that they are at least so many."""
+"""Larger counts of missed events are reported as a lower bound."""
 MAX_SCANNED = 5_000
-"""Events that one page looks at for those that are asked for."""
+"""Events that one page inspects for matching ones."""
 IDLE_S = 15.0
 EVENT_TYPE = re.compile(r"[\w.\-]+\.v\d+", re.ASCII)
 MAX_STREAMS = 64
@@ -41,8 +41,6 @@ FetchStatus = Callable[[Principal, UUID], Awaitable[dict[str, Any] | None]]
 
 
 def build_status_fetcher(documents: DocumentCatalog) -> FetchStatus:
-    """Of a document's latest revision."""
-
     async def fetch_status(caller: Principal, document_id: UUID) -> dict[str, Any] | None:
         return await documents.fetch_status(caller, document_id=document_id)
 
@@ -51,7 +49,9 @@ def build_status_fetcher(documents: DocumentCatalog) -> FetchStatus:
 
 @dataclass(slots=True)
 class EventFeed:
-    """See `api.event_feed.EventFeedPort`. Streams read the log themselves, each from its own place, so a slow reader holds one page in memory and nobody else up."""
+    """Each stream reads the log from its own cursor, so that a slow client holds one page and blocks no
+    other.
+    """
 
     feed: RecordFeed
     entries: LogEntryBuilder
@@ -89,7 +89,7 @@ class EventFeed:
     async def follow(self, caller: Principal, *, after: str | None, topics: list[str] | None, document: UUID | None) -> AsyncGenerator[FeedMessage, None]:
         if self.open_streams >= self.max_streams:
             raise TransientError(
-                f"{self.open_streams} streams are open", code="TOO_MANY_STREAMS", remedy="Close one: a stream serves many views. Or poll GET /v1/events."
+                f"The limit of {self.open_streams} open streams is reached.", code="TOO_MANY_STREAMS", remedy="Close a stream, or poll GET /v1/events."
             )
         self.open_streams += 1
         try:
@@ -116,7 +116,7 @@ class EventFeed:
                 await self.closing.wait()
 
     async def _resolve_start(self, after: str, topics: Sequence[str]) -> tuple[str, FeedMessage | None]:
-        """A reader whose place is of another log goes on from now, and is told."""
+        """Resolve the cursor. A cursor of another log continues from now, with a `reset` message."""
         try:
             return await self._resolve_cursor(after, topics), None
         except CursorAhead as error:
@@ -127,27 +127,27 @@ class EventFeed:
         if after == "now":
             return await self.feed.fetch_end_cursor(topics)
         cursor = await self.feed.fetch_begin_cursor() if after == "begin" else after
-        await self.feed.count_following(cursor, topics, 1)  # refuses what is no place
+        await self.feed.count_following(cursor, topics, 1)  # raises for an invalid cursor
         return cursor
 
     async def _expand_topics(self, topics: Sequence[str] | None) -> list[str]:
-        """Each with those that generations of their own write."""
+        """Add the topics that generations own."""
         bases = list(topics or get_partition_counts(1))
         generation_topics = [generation.topics.get(base, base) for generation in await self.generations.fetch_undropped() for base in bases]
         return list(dict.fromkeys([*bases, *generation_topics]))
 
 
 class _FeedStream:
-    """Where one stream is."""
+    """State of one stream."""
 
     def __init__(self, feed: EventFeed, caller: Principal, topics: Sequence[str] | None, document: UUID | None, cursor: str) -> None:
         self._feed, self._caller, self._topics, self._document, self._cursor = feed, caller, topics, document, cursor
         self._last_status, self._idle_s = "", 0.0
         self.has_more = False
-        """More is there already."""
+        """Another page is available now."""
 
     async def read_messages(self) -> AsyncGenerator[FeedMessage, None]:
-        """What there is to tell, a page at most. Trouble is told, and over when it is."""
+        """Yield one page of messages. An error is reported, and the next call retries."""
         self._idle_s += self._feed.poll_s
         try:
             async with aclosing(self._read_page()) as messages:
@@ -162,7 +162,7 @@ class _FeedStream:
             yield FeedMessage(event="idle", data={}, cursor=self._cursor)
 
     async def _read_page(self) -> AsyncGenerator[FeedMessage, None]:
-        """The place moves with what is told: whatever fails in between, nothing is passed over and nothing told again."""
+        """The cursor advances with each message, so that no failure skips or repeats one."""
         feed, topics = self._feed.feed, await self._feed._expand_topics(self._topics)
         try:
             page = await feed.read_page(self._cursor, topics, PAGE_SIZE)
@@ -186,14 +186,14 @@ class _FeedStream:
             yield status
 
     async def _skip_backlog(self, topics: Sequence[str]) -> FeedMessage | None:
-        """Go on from now where too much is waiting."""
+        """Continue from now if the backlog is too large."""
         feed, previous_cursor = self._feed.feed, self._cursor
         if await feed.count_following(previous_cursor, topics, self._feed.max_backlog + 1) <= self._feed.max_backlog:
             return None
         now = await feed.fetch_end_cursor(topics)
         backlog = await feed.count_following(previous_cursor, topics, MAX_COUNTED)
         missed = backlog - await feed.count_following(now, topics, MAX_COUNTED)
-        # It may have stood here for long, while others took in what it was told before.
+        # The client may have stalled here for long, and retention may have removed records meanwhile.
         first_page = await feed.read_page(previous_cursor, topics, 0)
         self._cursor = now
         return _build_dropped_message(missed + first_page.missed_count, first_page.missed_is_lower_bound or backlog >= MAX_COUNTED, previous_cursor, now)
@@ -210,8 +210,10 @@ class _FeedStream:
 
 
 def _choose_message_name(event_type: str | None) -> str:
-    """Of a message. What a producer calls its event stands there only in the form of a fact's type, so that it neither ends the line nor is taken for a
-    message of ours."""
+    """Use the event type as SSE event name.
+
+    A producer's type must look like ours, so that it cannot end the line or imitate a control message.
+    """
     return event_type if event_type is not None and EVENT_TYPE.fullmatch(event_type) else "unreadable"
 
 

@@ -1,4 +1,4 @@
-"""What a worker's metrics say of the whole, looked up from time to time."""
+"""Update the gauges of a worker periodically."""
 
 from __future__ import annotations
 
@@ -34,12 +34,12 @@ class GaugeUpdater:
     clock: Callable[[], datetime] = utc_now
 
     async def run(self) -> None:
-        """Until cancelled. What cannot be looked up now keeps its last value."""
+        """Run until cancelled. Gauges keep their last value while the database is unavailable."""
         while True:
             try:
                 await self.update()
             except TransientError as error:
-                log.warning("gauges wait", code=error.code, detail=error.detail)
+                log.warning("gauge_update_postponed", code=error.code, detail=error.detail)
             await asyncio.sleep(self.interval_s)
 
     async def _fetch_oldest_age_s(self, line: Mapping[str, Any]) -> float:
@@ -58,7 +58,7 @@ class GaugeUpdater:
 
 
 def _replace_samples(gauge: Gauge, samples: Mapping[tuple[str, ...], float]) -> None:
-    """What is not among them any more goes."""
+    """Set the samples and drop all others."""
     gauge.clear()
     for labels, number in samples.items():
         gauge.labels(*labels).set(number)

@@ -1,4 +1,4 @@
-"""What waits, for how long, and why."""
+"""Explain the lag of each consumer group."""
 
 from __future__ import annotations
 
@@ -18,17 +18,19 @@ from sql.log import PgLog
 from sql.reader_status import PgReaderStatus
 
 MIN_BLOCKING_S = 1.0
-"""A transaction younger than this holds nothing up that anybody would notice."""
+"""Younger transactions are not reported."""
 SLOW_S = 30.0
-"""Work on one event that takes longer than this is named."""
+"""Report an event that has been processed for longer."""
 MAX_NAMED_TABLES = 3
-"""Tables that are named of those that a transaction has locked."""
+"""Locked tables to name per transaction."""
 LagLine = dict[str, Any]
 
 
 async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]:
-    """A line of `reader_lag` for each reader of all generations, with `oldest_seconds`, `why` and `remedy` (null where nothing waits), and whether it is `paused`; and
-    what holds the log's horizon. Where somebody's lock keeps us from looking, the numbers are null, and `why` names whose."""
+    """Return a `fetch_consumer_lag` line per group with `oldest_seconds`, `why`, `remedy` and `paused`, and
+    the transaction that holds the log's horizon. `why` is None without lag. If a lock blocks the queries, the
+    numbers are None and `why` names its holder.
+    """
     horizon = await fetch_horizon_holder(storage.dsn) if isinstance(storage.log, PgLog) else None
     consumers = await list_consumers(storage)
     try:
@@ -42,7 +44,7 @@ async def explain_lags(storage: Storage) -> tuple[list[LagLine], LagLine | None]
 
 
 async def add_lock_holder(error: TransientError, dsn: str) -> TransientError:
-    """The same error, with who holds the lock, as far as that can be told."""
+    """Return the error with the transaction that holds the lock, if it can be found."""
     locks = await fetch_blocking_transactions(dsn, 0.0) if error.code == LOCK_TIMEOUT_CODE else []
     return type(error)(format_lock_holder(locks[0]), code=LOCK_TIMEOUT_CODE, remedy=suggest_release(locks[0])) if locks else error
 
@@ -71,27 +73,29 @@ async def _explain_line(storage: Storage, line: LagLine, horizon: LagLine | None
 def format_stall(pauses: Sequence[Pause]) -> str:
     partitions = [str(pause.partition) for pause in pauses if pause.partition != ALL_PARTITIONS]
     where = f" in partition {', '.join(partitions)}" if partitions else ""
-    return f"stands still{where}: {pauses[0].detail}"
+    return f"stalled{where}: {pauses[0].detail}"
 
 
 async def _find_reason(storage: Storage, line: LagLine, horizon: LagLine | None, lock: LagLine | None, waiting_s: float) -> tuple[str, str]:
-    """The first that holds: nobody reads, somebody locks the tables, the log is held back, one event takes long, nothing is done, or it is simply being worked through."""
+    """Return the first cause that applies: no consumer, locked tables, held horizon, slow event, no progress,
+    or normal processing.
+    """
     if isinstance(storage.log, PgLog) and not await has_reader(storage.pool, line["group"], line["topic"]):
-        return "no worker reads it", "Start one: `anabranch up`, or `anabranch worker` with this stage."
+        return "no worker consumes it", "Start `anabranch up`, or `anabranch worker` with this stage."
     if lock is not None:
         return f"the tables are locked by {_format_transaction(lock)}", suggest_release(lock)
     if horizon is not None and horizon["seconds"] >= MIN_BLOCKING_S:
         return format_horizon_holder(horizon), suggest_release(horizon)
     work = await fetch_oldest_running_work(storage.pool, line["stage"], line["generation"])
     if work is not None and (work["seconds"] >= SLOW_S or work["attempts"] > 1):
-        return _format_slow_work(work), f"`anabranch documents show {work['document_id']}` has its stages; `anabranch doctor` says which servers do not answer."
+        return _format_slow_work(work), f"`anabranch documents show {work['document_id']}` shows its stages; `anabranch doctor` checks the model servers."
     if work is None and waiting_s >= SLOW_S:
-        return "nothing of what waits has been begun", "See that a worker with this stage runs, and what its log says."
-    return "it is being worked through", ""
+        return "no pending event is being processed", "Check that a worker with this stage runs, and read its log."
+    return "it is being processed", ""
 
 
 def format_horizon_holder(horizon: Mapping[str, Any]) -> str:
-    return f"the log is held back by {_format_transaction(horizon)}"
+    return f"the log's horizon is held by {_format_transaction(horizon)}"
 
 
 def format_lock_holder(lock: Mapping[str, Any]) -> str:
@@ -102,14 +106,14 @@ def format_lock_holder(lock: Mapping[str, Any]) -> str:
 
 
 def _format_transaction(transaction: Mapping[str, Any]) -> str:
-    application = transaction["application"] or "a client without a name"
+    application = transaction["application"] or "an unnamed client"
     return f"a transaction of {application} (pid {transaction['pid']}, {transaction['state']}, {transaction['seconds'] or 0:.0f} s): {transaction['query']}"
 
 
 def suggest_release(horizon: Mapping[str, Any]) -> str:
     if horizon["pid"] is None:
-        return f"It was prepared and never ended: commit prepared '{horizon['query']}', or roll it back."
-    return f"Wait for it, or end it: select pg_terminate_backend({horizon['pid']});"
+        return f"Finish the prepared transaction: commit prepared '{horizon['query']}', or roll it back."
+    return f"Wait for it, or terminate it: select pg_terminate_backend({horizon['pid']});"
 
 
 def _format_slow_work(work: Mapping[str, Any]) -> str:

@@ -1,4 +1,4 @@
-"""Records of the log as people see them: the envelope, and the payload of what is about the system itself."""
+"""Convert records of the log to feed entries. Payloads are included only for events about the system."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from streams.codec import DEFAULT_TENANT, Codec, get_base_topic, guess_producer_
 from streams.topics import CONTROL, DEAD_LETTERS, OUTCOMES
 
 PAYLOAD_TOPICS = frozenset({OUTCOMES, DEAD_LETTERS, CONTROL})
-"""Topics whose payloads are shown: what became of events. The others hold texts of documents and questions."""
+"""Topics whose payloads are shown. The others contain texts of documents and queries."""
 
 
 class ReadableDocuments(Protocol):
@@ -29,7 +29,10 @@ class LogEntryBuilder:
     documents: ReadableDocuments
 
     async def build_entries(self, records: Sequence[FeedRecord], caller: Principal, document: UUID | None) -> list[tuple[FeedRecord, LogEntry | None]]:
-        """Each record with its entry. A caller that is limited to readers sees nothing but what is about documents that it may read."""
+        """Pair each record with its entry.
+
+        A caller limited to readers sees only entries of documents that it may read.
+        """
         entries = [(record, await self.build_entry(record, caller.tenant, document)) for record in records]
         if caller.readers is None:
             return entries
@@ -38,7 +41,7 @@ class LogEntryBuilder:
         return [(record, entry if entry is not None and entry.document_id in readable_ids else None) for record, entry in entries]
 
     async def build_entry(self, record: FeedRecord, tenant: str, document: UUID | None) -> LogEntry | None:
-        """None where the record is another tenant's, or is not about the document that is asked for."""
+        """Return None for records of other tenants, or of other documents than the requested one."""
         stored = record.stored_record
         headers = {name: value.decode(errors="replace") for name, value in stored.record.headers.items()}
         record_tenant, record_document = resolve_tenant(stored), _parse_uuid(headers.get("ce_document"))
@@ -80,7 +83,10 @@ class LogEntryBuilder:
 
 
 def _parse_tenant(data: Mapping[str, Any] | None) -> str:
-    """Of a record without an attribute that says so: a decision about a source names its tenant; what cannot be read is the default tenant's."""
+    """Find the tenant of a record without a tenant header.
+
+    Decisions about sources name theirs; the default is the default tenant.
+    """
     source = (data or {}).get("source")
     tenant = (data or {}).get("tenant") or (source.get("tenant") if isinstance(source, dict) else None)
     return str(tenant or DEFAULT_TENANT)

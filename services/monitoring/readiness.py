@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from engines.disk import MIB, DiskReserve
-from schemas.errors import AnabranchError, NoSpace, NotFound
+from schemas.errors import AnabranchError, NoSpace
 from schemas.principals import Principal
 from schemas.readiness import DependencyStatus
 from services.query.retriever_pool import RetrieverPool
 from services.storage import Storage
 from sql.documents import PgDocuments
-from sql.generations import PgGenerations
+from sql.generations import PgGenerations, no_live_generation_error
 from sql.listings import PgListings
 from streams.topics import RAW
 
@@ -74,7 +74,7 @@ class ReadinessService:
     async def _check_generation(self) -> str:
         live = await PgGenerations(self.storage.pool).fetch_live()
         if live is None:
-            raise NotFound("no generation is live yet", remedy="Start a worker: it makes the first one.")
+            raise no_live_generation_error()
         async with self.retrievers.acquire(None) as (name, _):
             return name
 
@@ -86,4 +86,4 @@ async def _run_check(name: str, check: Callable[[], Awaitable[str]]) -> Dependen
     except AnabranchError as error:
         return DependencyStatus(name, False, error.detail, error.remedy)
     except TimeoutError:
-        return DependencyStatus(name, False, f"no answer within {CHECK_TIMEOUT_S:.0f} s", "`anabranch doctor` looks closer.")
+        return DependencyStatus(name, False, f"No response within {CHECK_TIMEOUT_S:.0f} s.", "Run `anabranch doctor`.")

@@ -1,4 +1,4 @@
-"""Facts about questions, published beside the answers: never in their way, and counted where they are lost."""
+"""Publish query events in the background, and count those that are lost."""
 
 from __future__ import annotations
 
@@ -26,8 +26,11 @@ CE_SOURCE = "anabranch/api"
 
 @dataclass(slots=True)
 class QueryEventBuffer:
-    """`offer` never waits. What is offered while the log takes what came before goes into it together. While the log is away the newest `most` facts are kept,
-    older ones are lost; so is one that is too large for the log."""
+    """`offer` never waits. Events that are offered while a batch is being written go into the next batch.
+
+    While the log is unavailable, the newest `max_pending` events are kept. Events that are too large are
+    lost.
+    """
 
     event_log: EventLog
     codec: Codec
@@ -47,7 +50,7 @@ class QueryEventBuffer:
         self.new_event.set()
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Run until cancelled."""
         while True:
             while not self.pending:
                 self.new_event.clear()
@@ -56,7 +59,7 @@ class QueryEventBuffer:
                 await asyncio.sleep(self.retry_s)
 
     async def flush(self) -> None:
-        """One last try for what is left."""
+        """Try once more to publish the pending events."""
         while self.pending and await self._try_send():
             continue
         if self.pending:
@@ -67,14 +70,17 @@ class QueryEventBuffer:
             await self._send_batch()
             return True
         except TransientError as error:
-            log.warning("facts about questions wait for the log", code=error.code, waiting=len(self.pending))
+            log.warning("query_events_postponed", code=error.code, waiting=len(self.pending))
         except Exception:
-            # Who stopped here would record no question any more.
-            log.exception("facts about questions wait: the log does not take them", waiting=len(self.pending))
+            # Keep running: a stopped buffer would record no further query.
+            log.exception("query_events_failed", waiting=len(self.pending))
         return False
 
     async def _send_batch(self) -> None:
-        """A group stays at the head of the queue until the log has it: what is sent twice after a cancelled try has the same ids."""
+        """Publish the head of the queue.
+
+        It stays there until the log has it: events have stable ids, so a repeated write is harmless.
+        """
         batch = [self.pending[index] for index in range(min(self.batch_size, len(self.pending)))]
         results = await asyncio.gather(*map(self._encode, batch), return_exceptions=True)
         self._drop_unwritable([event for event, record in zip(batch, results, strict=True) if record is None])
@@ -96,15 +102,15 @@ class QueryEventBuffer:
         try:
             record = await self.codec.encode(envelope, QUERIES, str(event.run_id))
         except (PermanentError, ValueError) as error:
-            log.warning("a fact about a question cannot be written", run=str(event.run_id), error=str(error))
+            log.warning("query_event_unwritable", run=str(event.run_id), error=str(error))
             return None
         if len(record.value or b"") <= MAX_EVENT_BYTES:
             return record
-        log.warning("a fact about a question is too large for the log", run=str(event.run_id), bytes=len(record.value or b""))
+        log.warning("query_event_too_large", run=str(event.run_id), bytes=len(record.value or b""))
         return None
 
     def _drop_unwritable(self, unwritable: Sequence[EventData]) -> None:
-        """Once, however often the rest of their group is tried."""
+        """Drop each unwritable event once, however often its batch is retried."""
         for event in unwritable:
             indexes = [index for index, pending_event in enumerate(self.pending) if pending_event is event]
             if indexes:

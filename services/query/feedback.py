@@ -1,4 +1,4 @@
-"""What people say of answers, on its way into the log."""
+"""Publish feedback on answers."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class QueryLookup(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FeedbackService:
-    """Chunks are turned into passages while they are there: a judgement outlives them."""
+    """Chunks are resolved to passages at once: a judgement outlives its chunk."""
 
     log: EventLog
     lookup: QueryLookup
@@ -40,10 +40,10 @@ class FeedbackService:
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
     has_answered: Callable[[str, UUID], bool]
-    """Whether this process made the run, which the tables may not have yet."""
+    """Whether this process made the run; the tables may not have it yet."""
 
     async def submit(self, caller: Principal, request: FeedbackRequest) -> FeedbackReceipt:
-        """Returns once the log has it. Raises NotFound for an unknown run and for chunks that answer in no generation, LogUnavailable."""
+        """Publish the feedback. Raises NotFound for an unknown run or chunk, LogUnavailable."""
         judgements = await self._resolve_judgements(caller, request.list_grades())
         run_query = await self._resolve_query(caller, request.run_id) if request.run_id else None
         query = request.query or run_query
@@ -62,19 +62,22 @@ class FeedbackService:
         return FeedbackReceipt(feedback_id=feedback.feedback_id, judgements=len(judgements))
 
     async def _resolve_query(self, caller: Principal, run_id: UUID) -> str | None:
-        """None for a run of this process that the tables do not have yet. One of another process may be on its way: it is waited for."""
+        """Return the run's query; None for a recent run of this process.
+
+        Waits for runs of other processes, which may be in flight.
+        """
         loop = asyncio.get_running_loop()
         deadline = loop.time() + RUN_WAIT_S
         while (query := await self.lookup.fetch_question(caller, run_id)) is None and not self.has_answered(caller.tenant, run_id):
             if loop.time() > deadline:
-                raise NotFound(f"There is no run {run_id}.", remedy="Take `run_id` from an answer. GET /v1/runs lists the runs that have reached the tables.")
+                raise NotFound(f"No run {run_id}.", remedy="Use the `run_id` of an answer, or list runs with GET /v1/runs.")
             await asyncio.sleep(RUN_WAIT_S / 20)
         return query
 
     async def _resolve_judgements(self, caller: Principal, grades: Mapping[UUID, int]) -> list[GradedPassage]:
         passages = await self.lookup.fetch_passages(caller, list(grades)) if grades else {}
         if unknown := [str(chunk) for chunk in grades if chunk not in passages]:
-            raise NotFound(f"no chunk {', '.join(unknown)}", remedy="Take `chunk_id` from a result; a document that changed since has other chunks.")
+            raise NotFound(f"No chunk {', '.join(unknown)}.", remedy="Use the `chunk_id` of a recent result: a changed document has other chunks.")
         return [GradedPassage(**passages[chunk].model_dump(), grade=grade) for chunk, grade in grades.items()]
 
     async def _publish(self, feedback: FeedbackGiven) -> None:

@@ -1,4 +1,4 @@
-"""So many at once, a few more in the queue; the rest is told to come back."""
+"""Limit concurrent queries; queue a few more, and refuse the rest."""
 
 from __future__ import annotations
 
@@ -14,11 +14,13 @@ from services.instrumentation.metrics import Metrics
 
 MAX_WAIT_S = 5.0
 QUEUED_PER_SLOT = 64
-"""About as many as are answered within the wait: a short rush is answered late, and not refused."""
+"""About as many as finish within MAX_WAIT_S, so that a short burst is served late but not refused."""
 
 
 class ConcurrencyLimiter:
-    """Raises TransientError with code BUSY (HTTP 503 with Retry-After) when the queue is full or the wait too long."""
+    """Raises TransientError with code BUSY (HTTP 503 with Retry-After) if the queue is full or the wait too
+    long.
+    """
 
     def __init__(self, name: str, slots: int, metrics: Metrics) -> None:
         self.name, self.metrics = name, metrics
@@ -48,12 +50,15 @@ class ConcurrencyLimiter:
 
     def _build_busy_error(self) -> TransientError:
         self.metrics.refused_busy.labels(self.name).inc()
-        return TransientError(f"too many {self.name} at once", code="BUSY", remedy="Ask again in a few seconds, or raise ANABRANCH_DATABASE__API_POOL.")
+        return TransientError(f"Too many concurrent {self.name}.", code="BUSY", remedy="Retry in a few seconds, or raise ANABRANCH_DATABASE__API_POOL.")
 
 
 @dataclass(frozen=True, slots=True)
 class LimitedSearch:
-    """`SearchIndex` through a gate: a question is counted while it holds a snapshot, and with it connections. It holds none while a model writes."""
+    """`SearchIndex` with a limit on open snapshots, which hold connections.
+
+    A query holds none while a model generates.
+    """
 
     search: SearchIndex
     limiter: ConcurrencyLimiter

@@ -1,4 +1,4 @@
-"""Retrievers for every generation that can be asked, made before somebody asks."""
+"""Retrievers of every generation that can be queried, prepared before the first query."""
 
 from __future__ import annotations
 
@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 import structlog
 
 from retrieval.pipeline import Retriever
-from schemas.errors import AnabranchError, InvalidRequest, NotFound, TransientError
+from schemas.errors import AnabranchError, InvalidRequest, TransientError
 from schemas.generations import EmbedConfig, Generation
 from schemas.ports.ledger import GenerationStore
+from sql.generations import no_live_generation_error, unknown_generation_error
 
 log = structlog.get_logger(__name__)
 FIRST_POLL_S = 0.05
@@ -22,7 +23,7 @@ PrepareRetriever = Callable[[Generation], AbstractAsyncContextManager[Retriever]
 
 @dataclass(slots=True)
 class PooledRetriever:
-    """One retriever, for all generations with the same embedding."""
+    """One retriever, shared by all generations with the same embedding."""
 
     stack: AsyncExitStack
     retriever: Retriever | None = None
@@ -39,8 +40,11 @@ class RetrieverPool:
 
     @asynccontextmanager
     async def acquire(self, name: str | None) -> AsyncIterator[tuple[str, Retriever]]:
-        """The generation that is to be asked (None: the live one) and who asks it, for as long as the context is open. Raises NotFound, InvalidRequest for one
-        that is still being built, TransientError with code NO_GENERATION until a worker has made one, and what `prepare` raised."""
+        """Return the generation's name and retriever (None: the live one) while the context is open.
+
+        Raises NotFound, InvalidRequest for a generation that is not built, TransientError with code
+        NO_GENERATION, and the errors of `prepare_retriever`.
+        """
         generation = await self._resolve_generation(name)
         pooled = await self._get_or_prepare(generation)
         if pooled.retriever is None:
@@ -53,12 +57,12 @@ class RetrieverPool:
             pooled.user_count -= 1
 
     async def run(self) -> None:
-        """Prepares for what can be asked, lets go of what nobody asks any more; until cancelled."""
+        """Prepare and close retrievers until cancelled."""
         while True:
             await asyncio.sleep(POLL_S if await self.refresh() else FIRST_POLL_S)
 
     async def refresh(self) -> bool:
-        """Once; whether anything can be asked."""
+        """Prepare and close retrievers once; returns whether any generation can be queried."""
         queryable = await self._list_queryable()
         for generation in queryable:
             await self._get_or_prepare(generation)
@@ -73,17 +77,20 @@ class RetrieverPool:
         if name is None:
             live = await self.generations.fetch_live()
             if live is None:
-                raise TransientError("there is no generation to ask yet", code="NO_GENERATION", remedy="Start a worker: it makes the first one.")
+                raise no_live_generation_error()
             return live
         named = await self.generations.fetch(name)
         if named is None or named.state == "dropped":
-            raise NotFound(f"no generation {name!r}", code="NO_SUCH_GENERATION", remedy="`anabranch generations list` shows them.")
+            raise unknown_generation_error(name)
         if named.state == "building":
             raise InvalidRequest(f"generation {name} is still being built", code="GENERATION_NOT_BUILT", remedy="Ask the live one until then.")
         return named
 
     async def _get_or_prepare(self, generation: Generation) -> PooledRetriever:
-        """At once where it is there; else made, one at a time. What could not be made for a reason that may pass is tried again."""
+        """Return the retriever, or prepare it, one at a time.
+
+        Transient errors are retried on the next call.
+        """
         embed_config = generation.config.embed
         if (pooled := self.retrievers.get(embed_config)) and not isinstance(pooled.error, TransientError):
             return pooled
@@ -98,7 +105,7 @@ class RetrieverPool:
         try:
             pooled.retriever = await pooled.stack.enter_async_context(self.prepare_retriever(generation))
         except AnabranchError as error:
-            log.error("questions cannot be answered", generation=generation.name, code=error.code, detail=error.detail, remedy=error.remedy)
+            log.error("retriever_unavailable", generation=generation.name, code=error.code, detail=error.detail, remedy=error.remedy)
             pooled.error = error
         return pooled
 
@@ -117,13 +124,13 @@ class RetrieverPool:
 
 @asynccontextmanager
 async def open_retriever_pool(generations: GenerationStore, prepare_retriever: PrepareRetriever) -> AsyncIterator[RetrieverPool]:
-    """At once where a generation is live, and then raising what `prepare` raises; else as soon as one is."""
+    """Open the pool. If a generation is live, its retriever is prepared first, and its error raised."""
     pool = RetrieverPool(generations, prepare_retriever)
     refresh_task: asyncio.Task[None] | None = None
     try:
         if await generations.fetch_live() is not None:
             async with pool.acquire(None):
-                """It is there, or has raised."""
+                pass  # prepared, or raised
         refresh_task = asyncio.create_task(pool.run())
         yield pool
     finally:

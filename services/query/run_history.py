@@ -1,4 +1,4 @@
-"""Past questions: answered again as they were, and compared with another answer or with now."""
+"""Rerun past queries, and compare their runs."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ class RunTables(RecordedTexts, CurrentDocuments, Protocol): ...
 
 @dataclass(slots=True)
 class QueryEventTap:
-    """Passes facts of questions on, and keeps the answers of those runs that somebody waits for."""
+    """Publish query events, and capture the answers of awaited runs."""
 
     publish: Callable[[EventData], None]
     awaited: dict[UUID, QueryAnswered | None] = field(default_factory=dict)
     recent_runs: dict[tuple[str, UUID], None] = field(default_factory=dict)
-    """The latest runs, the oldest first."""
+    """Latest runs, oldest first."""
 
     def offer(self, event: EventData) -> None:
         self.publish(event)
@@ -63,7 +63,7 @@ class QueryEventTap:
 
 @dataclass(frozen=True, slots=True)
 class RunHistory:
-    """Raises NotFound for a run that is not there, or of which too little was recorded."""
+    """Raises NotFound for unknown runs, and for those with too little recorded."""
 
     runs: RunLookup
     tables: RunTables
@@ -74,7 +74,7 @@ class RunHistory:
     fresh_id: Callable[[], UUID]
 
     async def rerun(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
-        """`{run_id, kind, same, differences[], missing[], response}`."""
+        """Rerun on the recorded texts; returns `{run_id, kind, same, differences[], missing[], response}`."""
         row = await self._fetch_run(caller, run_id)
         result = await rerun_run(row, caller, self.tables, self.sentences)
         return {
@@ -87,7 +87,7 @@ class RunHistory:
         }
 
     async def diff_run(self, caller: Principal, run_id: UUID, other_run_id: UUID | None) -> RunDiff:
-        """Against another run, or against the same question asked now, which becomes a run of its own."""
+        """Compare with another run, or with the same query now, which becomes a run of its own."""
         earlier = parse_run(await self._fetch_run(caller, run_id))
         later = parse_run(await self._fetch_run(caller, other_run_id)) if other_run_id else await self._run_again(caller, earlier)
         names = {earlier.response.generation, later.response.generation}
@@ -98,11 +98,11 @@ class RunHistory:
     async def _fetch_run(self, caller: Principal, run_id: UUID) -> dict[str, Any]:
         row = await self.runs.get_run(caller, run_id)
         if row is None:
-            raise NotFound(f"no run {run_id}", remedy="It may not have reached the log yet; `anabranch runs list` shows those that have.")
+            raise NotFound(f"No run {run_id}.", remedy="It may not have reached the log yet. List runs with `anabranch runs list`.")
         return row
 
     async def _run_again(self, caller: Principal, earlier: RecordedRun) -> RecordedRun:
-        """By the live generation and today's profile of that name."""
+        """Run on the live generation with the current profile of that name."""
         run_id = self.fresh_id()
         with self.event_tap.capture(run_id):
             async with self.acquire_retriever(None) as (name, retriever):
@@ -112,6 +112,6 @@ class RunHistory:
                 else:
                     await retriever.search(caller, request, run_id)
             answered = self.event_tap.awaited[run_id]
-        assert answered is not None  # every question publishes its answer before it returns
+        assert answered is not None  # every query publishes its answer before it returns
         kind = "query" if isinstance(request, QueryRequest) else "search"
         return parse_run({**answered.model_dump(mode="json"), "kind": kind, "request": request.model_dump(mode="json")})

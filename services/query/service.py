@@ -1,4 +1,4 @@
-"""Questions from outside: measured, with one line in the log and no text in it."""
+"""Run searches and queries, with metrics and one log line each. Log lines contain no text."""
 
 from __future__ import annotations
 
@@ -42,7 +42,10 @@ class QueryService:
             )
 
     async def _with_retriever(self, request: SearchRequest, run_query: Callable[[Retriever, str], Awaitable[R]]) -> R:
-        """Of one generation from beginning to end, whichever answers meanwhile. Once more where the live one was dropped under way."""
+        """Run on one generation throughout.
+
+        If the live generation was dropped meanwhile, run once more on the new one.
+        """
         async with self.retrievers.acquire(request.generation) as (name, retriever):
             try:
                 return await run_query(retriever, name)
@@ -58,7 +61,7 @@ class QueryService:
             response = await run_query()
         except AnabranchError as error:
             self.metrics.record_failed_query()
-            log.warning("question failed", kind=kind, run=str(run), code=error.code, detail=error.detail)
+            log.warning("query_failed", kind=kind, run=str(run), code=error.code, detail=error.detail)
             raise
         seconds = time.perf_counter() - started_at
         outcome = self.metrics.record_query(kind, seconds, response)
@@ -68,7 +71,7 @@ class QueryService:
     def _log_response(self, kind: str, response: SearchResponse | QueryResponse, seconds: float, outcome: str) -> None:
         trace = response.trace
         log.info(
-            "question",
+            "query_completed",
             kind=kind,
             run=str(response.run_id),
             outcome=outcome,

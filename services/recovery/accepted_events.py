@@ -1,4 +1,7 @@
-"""What the door has let in, as the log tells it: claims of the door are not views, so this is how they are made again."""
+"""Rebuild the inbox of stage `receive` from the events that it has accepted.
+
+The inbox is no view of the log.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,18 @@ from streams.topics import ACCEPTED, DEAD_LETTERS
 @dataclass(slots=True)
 class AcceptedEvents:
     payload_hashes: dict[UUID, str] = field(default_factory=dict)
-    """Internal id of a producer's event → hash of its payload, or ERASED: of what was erased it is known that it came."""
+    """Internal id of a producer's event to the hash of its payload, or ERASED_PAYLOAD."""
     owners: dict[UUID, tuple[str, str]] = field(default_factory=dict)
-    """Document → tenant and source of its newest accepted revision."""
+    """Document to tenant and source of its newest accepted revision."""
     erased_records: list[StoredRecord] = field(default_factory=list)
-    """Accepted, and erased since."""
+    """Accepted records whose keys are destroyed."""
 
 
 async def load_accepted_events(storage: Storage, start_offsets: Mapping[str, Mapping[int, int]] | None = None) -> AcceptedEvents:
-    """All of it, or what came at or behind the offsets of these topics, by partition. Of what nobody has the key any more it is not known: the door takes it once more,
-    if topic `raw` still holds it."""
+    """Read the accepted events, from the given offsets by topic and partition.
+
+    Events whose keys are lost are left out: stage `receive` admits them again if `raw` still holds them.
+    """
     accepted, starts = AcceptedEvents(), start_offsets or {}
     async for stored in storage.log.read(DEAD_LETTERS, starts.get(DEAD_LETTERS)):
         try:
@@ -56,7 +61,7 @@ async def load_accepted_events(storage: Storage, start_offsets: Mapping[str, Map
 
 
 def parse_encryption_key(stored: StoredRecord) -> dict[UUID, str]:
-    """The key that a record was sealed with, and its tenant."""
+    """Map the key that encrypted the record to its tenant; empty for a readable record."""
     key, tenant = (stored.record.headers.get(name, b"").decode() for name in ("ce_keyid", "ce_tenant"))
     return {UUID(key): tenant} if key else {}
 

@@ -1,4 +1,4 @@
-"""Keys that a backup of the keystore lacks, and whether the documents that they sealed come in once more by the door."""
+"""Find keys that a restored keystore lacks, and whether `raw` still has the documents that they encrypted."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from streams.topics import ACCEPTED
 @dataclass(slots=True)
 class LostKeys:
     tenants: dict[UUID, str] = field(default_factory=dict)
-    """Of each key its tenant."""
+    """Tenant by key."""
     causes: defaultdict[UUID, set[UUID]] = field(default_factory=lambda: defaultdict(set))
-    """Of each key of a document, the producers' events that were accepted under it: none where that was before what is read."""
+    """Producers' events accepted under each document key; empty if they lie before the records read."""
 
     def add_record(self, stored: StoredRecord) -> None:
         headers, key_tenants = stored.record.headers, parse_encryption_key(stored)
@@ -34,7 +34,7 @@ class LostKeys:
 
 
 async def find_lost_keys(storage: Storage, records: AsyncIterator[StoredRecord]) -> LostKeys:
-    """Those of these records that the keystore does not know."""
+    """Find the keys of these records that the keystore does not have."""
     lost = LostKeys()
     async for stored in records:
         if storage.codec.is_own_record(stored):
@@ -47,8 +47,11 @@ async def find_lost_keys(storage: Storage, records: AsyncIterator[StoredRecord])
 
 
 async def find_unrecoverable_keys(storage: Storage, lost: LostKeys, ingress_offsets: Mapping[int, int]) -> set[UUID]:
-    """Those keys of documents of which something does not come in once more, where the door goes on at these offsets: it lies before them, topic `raw` does
-    not hold it, or the tables know that it was let in. Of questions, and of what names no document, nothing ever comes again."""
+    """Find the document keys for which an event will not be admitted again.
+
+    The event lies before `ingress_offsets`, `raw` no longer holds it, or the inbox has it. Keys of queries,
+    and of records without a document, are never recoverable and not reported.
+    """
     event_ids = set().union(*lost.causes.values())
     rereadable = await _find_rereadable(storage, event_ids, ingress_offsets) - await find_admitted_events(storage.pool, event_ids)
     return {key for key, causes in lost.causes.items() if not causes or causes - rereadable}

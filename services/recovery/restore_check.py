@@ -1,5 +1,8 @@
-"""Whether the tables are as far as what was read of the log. A backup of them that is older has missed what came since: readers go back to where it ends, and what
-cannot be made good by reading again is refused."""
+"""Check at start-up whether the tables are older than the committed offsets, that is, restored from a backup.
+
+Consumers are rewound to what the tables contain. If reading again cannot repair the tables, start-up is
+refused.
+"""
 
 from __future__ import annotations
 
@@ -31,21 +34,23 @@ from streams.topics import ACCEPTED, DEAD_LETTERS, RAW
 
 log = structlog.get_logger(__name__)
 GroupTopic = tuple[str, str]
-"""A consumer group and its topic."""
+"""Consumer group and topic."""
 MissedRanges = Mapping[GroupTopic, Mapping[int, tuple[int, int]]]
-"""By partition, from where to where the tables have not seen what their group acknowledged."""
+"""By partition: start and end of the offsets that the group has committed and the tables lack."""
 CONTROL_GROUP: GroupTopic = (format_group_name(control.STAGE.name, None), control.STAGE.topic)
 INGRESS_GROUP: GroupTopic = (format_group_name(receive.STAGE.name, None), receive.STAGE.topic)
 TRANSCRIBE_GROUP: GroupTopic = (format_group_name(transcribe.STAGE.name, FIRST_GENERATION), transcribe.STAGE.topic)
 UNREPEATABLE_TYPES = ("generation.", "erasure.", "key.")
-"""Decisions by what their types begin with: what followed from them is done already, and not to these tables."""
+"""Type prefixes of decisions that were carried out already, but not in these tables."""
 REMEDY = "Make an empty database, restore only schema `keystore` into it, and run `anabranch rebuild` with no server running."
 RETRY_S = 1.0
 
 
 async def check_tables_current(storage: Storage, erasures: Mapping[UUID, int]) -> None:
-    """`erasures` are the receipts for which keys were destroyed, each with the offset at which that was said first. Raises ConfigurationError with code TABLES_RESTORED
-    where reading again from where the tables end would not do. Decisions first: they tell which groups there are."""
+    """Rewind consumers to the offsets of the tables. Raises ConfigurationError with code TABLES_RESTORED if
+    that is not enough. `erasures` maps receipts with destroyed keys to the offset of their first
+    `key.destroyed`. Decisions are checked first, because they determine the consumer groups.
+    """
     await _check_erasures(storage, erasures)
     if not isinstance(storage.log, PgLog):
         decisions = await compare_offsets(storage, {CONTROL_GROUP})
@@ -55,38 +60,43 @@ async def check_tables_current(storage: Storage, erasures: Mapping[UUID, int]) -
 
 
 async def _check_erasures(storage: Storage, erasures: Mapping[UUID, int]) -> None:
-    """Raises where stage control has acknowledged some of them, and these tables know nothing of it."""
+    """Raise if stage `control` has committed an erasure that these tables do not have."""
     if not erasures:
         return
     acknowledged = (await _fetch_acknowledged(storage, CONTROL_GROUP)).get(0, 0)
     missing_count = await PgErasureReceipts(storage.pool).count_unknown([receipt for receipt, offset in erasures.items() if offset < acknowledged])
     if missing_count:
-        raise _build_restored_error(f"these tables are older than what was read of the log: {missing_count} erasures are not in them")
+        raise _build_restored_error(f"The tables were restored from an old backup: they lack {missing_count} erasures.")
 
 
 async def compare_offsets(storage: Storage, group_topics: Collection[GroupTopic]) -> OffsetComparison:
-    """The log is asked first: other workers go on meanwhile, and their tables then know of at least as much."""
+    """Fetch committed offsets before stored ones: other workers continue meanwhile, so the tables only get
+    ahead.
+    """
     acknowledged = {group_topic: await _fetch_acknowledged(storage, group_topic) for group_topic in group_topics}
     return OffsetComparison(storage, acknowledged, await storage.offset_store.fetch_all())
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetComparison:
-    """Of places of groups of Kafka: those that the groups have acknowledged, and those that the tables know."""
+    """Committed offsets of Kafka consumer groups, and those stored with the tables."""
 
     storage: Storage
     acknowledged: Mapping[GroupTopic, Mapping[int, int]]
     stored: ConsumerOffsets
 
     async def check_decisions(self, *, empty: bool) -> None:
-        """`empty` are tables without any generation."""
+        """Raise if the tables lack decisions. `empty` means that there is no generation."""
         if not empty and self.stored:
             await self._check_missed_decisions(self._find_missed(CONTROL_GROUP))
         elif empty and self.acknowledged[CONTROL_GROUP].get(0):
-            raise _build_restored_error("these tables are empty, and of the log much was read already")
+            raise _build_restored_error("The tables are empty, but consumer groups have committed offsets.")
 
     async def rewind_missed(self) -> None:
-        """Tables of a version that knew no places are taken for those that the groups have read for."""
+        """Rewind groups whose committed offsets are ahead of the tables.
+
+        Tables of a version without stored offsets adopt the committed ones.
+        """
         if not self.stored:
             await self.storage.offset_store.import_offsets(self.acknowledged)
             return
@@ -113,11 +123,14 @@ class OffsetComparison:
             event_type = stored.record.headers.get("ce_type", b"").decode()
             if event_type.startswith(UNREPEATABLE_TYPES):
                 raise _build_restored_error(
-                    f"these tables are older than what was read of the log: {event_type} at {stored.position.offset} of topic control is not in them"
+                    f"The tables were restored from an old backup: they lack {event_type} at offset {stored.position.offset} of topic control."
                 )
 
     async def _check_retained(self, missed_ranges: MissedRanges) -> None:
-        """What the door has read is told by what it let in."""
+        """Raise if the log no longer holds the missed offsets.
+
+        The progress of `receive` follows from `accepted`, so `raw` need not be retained.
+        """
         for group_topic in missed_ranges:
             _, topic = group_topic
             if get_base_topic(topic) == RAW:
@@ -125,11 +138,13 @@ class OffsetComparison:
             log_ends = await self.storage.log.fetch_offset_bounds(topic)
             for partition, (start, _) in missed_ranges[group_topic].items():
                 if start < (first := log_ends[partition][0]):
-                    detail = f"these tables are older than what was read of the log: topic {topic}, partition {partition}, does not hold {start} to {first - 1} any more"
-                    raise _build_restored_error(detail, remedy="Restore a backup that is newer.")
+                    detail = f"The tables were restored from an old backup, and topic {topic}, partition {partition}, no longer holds offsets {start} to {first - 1}."
+                    raise _build_restored_error(detail, remedy="Restore a newer backup.")
 
     async def _read_missed(self, missed_ranges: MissedRanges) -> AsyncIterator[StoredRecord]:
-        """And what was accepted since: a slow document keeps its stage from acknowledging others, of which stages after it have read."""
+        """Read the missed records, and everything accepted since: a slow document delays the commit of its
+        stage, while later stages have already consumed others.
+        """
         for (_, topic), missed in missed_ranges.items():
             start, end = ({partition: bounds[side] for partition, bounds in missed.items()} for side in (0, 1))
             async for stored in self.storage.log.read(topic, start, {**dict.fromkeys(await self.storage.log.fetch_offset_bounds(topic), 0), **end}):
@@ -142,19 +157,24 @@ class OffsetComparison:
         return {partition: min(stored.get(partition, 0), end) for partition, end in self.acknowledged[group_topic].items()}
 
     async def _check_keys_recoverable(self, lost: LostKeys) -> None:
-        """The keystore lies in the same database, and may have been restored with the tables, or from a backup that is older than theirs."""
+        """Raise if keys are lost for good: the keystore may have been restored with the tables, or from an
+        older backup.
+        """
         if unrecoverable := await find_unrecoverable_keys(self.storage, lost, self._resume_offsets(INGRESS_GROUP)):
             raise ConfigurationError(
-                f"the keystore lacks {len(unrecoverable)} keys that were made since its backup, and the documents that they sealed do not come in once more: "
-                "topic raw does not hold them any more, or these tables are newer than that backup",
+                f"The keystore lacks {len(unrecoverable)} keys that are newer than its backup, and their documents cannot be admitted again: "
+                "topic raw no longer holds them, or the tables are newer than the keystore.",
                 code="TABLES_RESTORED",
-                remedy=f"Restore the newest backup of schema `keystore`, and start again. Where there is none that has them: {REMEDY}",
+                remedy=f"Restore the newest backup of schema `keystore`, and start again. If no backup has the keys: {REMEDY}",
             )
 
     async def _rewind(self, missed_ranges: MissedRanges) -> None:
-        """Readers go back by themselves to what the tables know; if that is nothing, to the beginning. What the door let in it would fetch once more: it is told."""
+        """Store the lower offsets, to which consumers return.
+
+        The inbox of `receive` is restored first, so that it fetches nothing twice.
+        """
         for (group, topic), missed in missed_ranges.items():
-            log.warning("tables from a backup: what they miss is read again", group=group, topic=topic, missed=missed)
+            log.warning("consumer_rewound", group=group, topic=topic, missed=missed)
         if any(get_base_topic(topic) == RAW for _, topic in missed_ranges):
             accepted = await load_accepted_events(self.storage, {topic: self._find_lowest_stored(topic) for topic in (ACCEPTED, DEAD_LETTERS)})
             await restore_inbox(self.storage.pool, list(accepted.payload_hashes.items()))
@@ -163,7 +183,7 @@ class OffsetComparison:
             await self.storage.offset_store.store_offsets(*group_topic, {partition: start for partition, (start, _) in missed.items()})
 
     def _find_lowest_stored(self, topic: str) -> Mapping[int, int]:
-        """The lowest that any group has come to."""
+        """Find the lowest stored offsets of any group."""
         lowest: dict[int, int] = {}
         for (_, stored_topic), offsets in self.stored.items():
             if stored_topic == topic:
@@ -176,12 +196,12 @@ def _to_group_topics(assignments: list[StageAssignment]) -> set[GroupTopic]:
 
 
 async def _fetch_acknowledged(storage: Storage, group_topic: GroupTopic) -> dict[int, int]:
-    """A broker that only just came back says so later."""
+    """Fetch committed offsets, and wait for a broker that is starting."""
     while True:
         try:
             return await storage.log.fetch_committed_offsets(*group_topic)
         except LogUnavailable as error:
-            log.warning("waiting", group=group_topic[0], code=error.code, detail=error.detail)
+            log.warning("committed_offsets_unavailable", group=group_topic[0], code=error.code, detail=error.detail)
             await asyncio.sleep(RETRY_S)
 
 

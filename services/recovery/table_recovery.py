@@ -1,4 +1,4 @@
-"""Empty tables filled from the log, in place: no generation answers, so nothing is disturbed. No stage reacts, no engine is asked, nothing is published."""
+"""Fill empty tables from the log. No stage reacts, no engine is called and nothing is published."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ async def recover_tables(storage: Storage) -> dict[str, Any] | None:
 
 
 async def _check_keys(storage: Storage) -> None:
-    """Events whose keys were destroyed are passed over; where none of the others can be read, it is the keys that are missing."""
+    """Raise if no accepted event can be decrypted. Events whose keys were destroyed are ignored."""
     unreadable = 0
     async for stored in storage.log.read(ACCEPTED):
         try:
@@ -78,7 +78,7 @@ async def _check_keys(storage: Storage) -> None:
         return
     if unreadable:
         raise ConfigurationError(
-            f"none of {unreadable} accepted documents in the log can be read with the keys in this database",
+            f"None of the {unreadable} accepted documents in the log can be decrypted with the keys in this database.",
             code="KEYSTORE_MISSING",
             remedy="Restore schema `keystore` from its backup, then rebuild.",
         )
@@ -89,13 +89,13 @@ class TableRecovery:
     storage: Storage
     event_count: int = 0
     erased_documents: dict[tuple[str, str], set[UUID]] = field(default_factory=dict)
-    """(tenant, receipt) → documents that an erasure withdrew, and whose events are readable all the same."""
+    """(tenant, receipt) to documents that an erasure withdrew and whose events are readable."""
     destroyed_keys: dict[str, UUID] = field(default_factory=dict)
-    """Key → receipt of the erasure that destroyed it."""
+    """Key to the receipt of its erasure."""
     unreadable_documents: dict[UUID, set[UUID]] = field(default_factory=dict)
-    """Receipt → documents of which it destroyed a key."""
+    """Receipt to the documents whose keys it destroyed."""
     lost_keys: dict[UUID, str] = field(default_factory=dict)
-    """Keys that the keystore does not have, each with its tenant: it comes from a backup from before them."""
+    """Keys that the keystore lacks, with their tenants: it is older than they are."""
 
     async def run(self) -> None:
         await self._apply_decisions()
@@ -115,13 +115,15 @@ class TableRecovery:
             await (self._place_cursor(assignment) if isinstance(self.storage.log, PgLog) else self._store_offsets(assignment))
 
     async def _apply_decisions(self) -> None:
-        """All of them, also those that stage control had not come to: they tell which generations there are."""
+        """Apply all decisions, including those that stage `control` has not consumed: they determine the
+        generations.
+        """
         ledger = PgLedger(self.storage.pool, None)
         async for stored in self.storage.log.read(control.STAGE.topic):
             await self._claim(control.STAGE, ledger, [stored])
 
     async def _project_topic(self, assignment: StageAssignment) -> None:
-        """Up to where the readers' group had come: what it has not acknowledged, its readers will claim, and react to."""
+        """Project up to the group's committed offset. Its consumers claim the rest, and react to it."""
         ledger = PgLedger(self.storage.pool, None if assignment.stage.serves_all_generations else assignment.generation)
         batch: list[StoredRecord] = []
         async for stored in self.storage.log.read(assignment.topic, end=await self._fetch_barrier(assignment)):
@@ -144,7 +146,7 @@ class TableRecovery:
             await ledger.claim(stage.name, stage.ordering_policy, events)
 
     async def _to_projected(self, stage: Stage, stored: StoredRecord) -> ProjectedEvent | None:
-        """None for what was buried when it came first, and for what was erased: there is nothing to project."""
+        """Return None for events that were dead-lettered or erased: they have no rows."""
         try:
             event = await self.storage.codec.decode(stored)
             self._record_erasure(event.data)
@@ -166,14 +168,17 @@ class TableRecovery:
             self.destroyed_keys.update((str(key), data.receipt_id) for key in data.keys)
 
     def _record_unreadable(self, stored: StoredRecord) -> None:
-        """Its row does not come back, and an erasure that is not done has its blobs still to find."""
+        """Remember the document of an erased event: an unfinished erasure still has to find its blobs."""
         headers = stored.record.headers
         receipt, document = self.destroyed_keys.get(headers.get("ce_keyid", b"").decode()), headers.get("ce_document")
         if receipt is not None and document:
             self.unreadable_documents.setdefault(receipt, set()).add(UUID(document.decode()))
 
     async def _reapply_erasures(self) -> None:
-        """What was erased of a tenant whose events stay readable has come back with them. Whoever names a receipt that there is not erases nothing."""
+        """Erase again what came back with readable events.
+
+        Receipts that are not completed, or forged, are ignored.
+        """
         receipts, tables = PgErasureReceipts(self.storage.pool), PgErasure(self.storage.pool)
         completed = {(tenant, str(receipt)) for tenant in {tenant for tenant, _ in self.erased_documents} for receipt in await receipts.list_completed(tenant)}
         for tenant, receipt in sorted(completed & self.erased_documents.keys()):
@@ -189,14 +194,17 @@ class TableRecovery:
         await restore_owners(self.storage.pool, accepted.owners)
 
     async def _store_offsets(self, assignment: StageAssignment) -> None:
-        """What its group has acknowledged is in the tables now. The door begins at the start again: it knows what it has let in."""
+        """Store the committed offsets. `receive` starts at 0: its inbox makes redelivered events a no-op."""
         acknowledged = await self.storage.log.fetch_committed_offsets(assignment.group, assignment.topic)
         await self.storage.offset_store.store_offsets(
             assignment.group, assignment.topic, dict.fromkeys(acknowledged, 0) if assignment.stage.ordering_policy == "once_per_id" else acknowledged
         )
 
     async def _place_cursor(self, assignment: StageAssignment) -> None:
-        """The door begins at the start again: it knows what it has let in."""
+        """Set the cursor of the Postgres log.
+
+        `receive` starts at 0: its inbox makes redelivered events a no-op.
+        """
         stage, generation = assignment.stage, assignment.generation
         if stage.ordering_policy == "once_per_id":
             return
@@ -213,7 +221,7 @@ class TableRecovery:
 
 
 def _list_output_topics(assignment: StageAssignment) -> list[str]:
-    """Topics in which one would find what a reaction stated; none where it states nothing."""
+    """List the topics to which the stage's reaction emits."""
     stage, topics = assignment.stage, assignment.generation.topics
     if stage.react is None:
         return []
@@ -224,12 +232,12 @@ def _list_output_topics(assignment: StageAssignment) -> list[str]:
 
 
 def _resolve_outcome_retention(stage: Stage) -> timedelta | None:
-    """Of what only outcomes tell nothing can be found once they are forgotten; nobody waits for it any more."""
+    """Return how far back outcomes can be found; older ones have expired."""
     return timedelta(milliseconds=RETENTION_MS[OUTCOMES]) if stage.name == announce.STAGE.name else None
 
 
 def _select_projecting(assignments: Sequence[StageAssignment]) -> list[StageAssignment]:
-    """One for each generation and stage that writes rows."""
+    """Select one assignment per generation and stage that writes rows."""
     by_stage: dict[tuple[str, str], StageAssignment] = {}
     for assignment in assignments:
         if assignment.stage.project is not project_nothing and assignment.stage.name != control.STAGE.name:

@@ -1,4 +1,4 @@
-"""Which records of a topic a replay takes, told by their clear headers and their place."""
+"""Select the records of a replay by their unencrypted headers and append time."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from streams.codec import resolve_tenant
 
 @dataclass(frozen=True, slots=True)
 class RecordFilter:
-    """What is None leaves everything in. Times are those of the log."""
+    """None admits everything. Times are append times."""
 
     tenant: str
     documents: frozenset[UUID] | None

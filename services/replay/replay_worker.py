@@ -1,4 +1,7 @@
-"""Replays and redrives at work: any number of workers may look for one; of each, one works on it, and goes on where another stopped."""
+"""Run replays and redrives.
+
+Any number of workers may look for one; a lease lets one of them run it, and another continues after a crash.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +35,7 @@ CE_SOURCE = "anabranch/replay"
 POLL_S = 0.5
 BATCH_SIZE = 32
 ListRunners = Callable[[], dict[tuple[str, str | None], StageRunner]]
-"""What this process hosts now: (stage, generation; None for what all share) → its runner."""
+"""Maps (stage, generation or None for shared stages) to the runners of this process."""
 
 
 @dataclass(slots=True)
@@ -43,17 +46,17 @@ class ReplayWorker:
     owner: UUID
 
     async def run(self) -> None:
-        """Until cancelled. A lost database or log is waited for."""
+        """Run until cancelled. Retries while the database or log is unavailable."""
         while True:
             await asyncio.sleep(POLL_S)
             try:
                 while await self.run_once():
                     continue
             except TransientError as error:
-                log.warning("replaying waits", code=error.code, detail=error.detail)
+                log.warning("replay_poll_postponed", code=error.code, detail=error.detail)
 
     async def run_once(self) -> bool:
-        """Whether there was anything to do."""
+        """Run one replay; returns whether there was one."""
         replays = PgReplays(self.storage.pool)
         replay = await replays.acquire(self.owner, list(self.list_runners()))
         if replay is None:
@@ -69,7 +72,7 @@ class ReplayWorker:
         except AnabranchError as error:
             await replays.finish(self.owner, replay.id, f"{error.code}: {error.detail}")
         except Exception as error:
-            log.exception("a bug in a replay", replay=str(replay.id))
+            log.exception("replay_crashed", replay=str(replay.id))
             await replays.finish(self.owner, replay.id, f"BUG: {type(error).__name__}: {error}")
         else:
             if is_finished:
@@ -79,13 +82,16 @@ class ReplayWorker:
         return True
 
     async def _renew_lease(self, replays: PgReplays, replay_id: UUID) -> None:
-        """Hold on to it, however long a batch takes; where that fails it runs out, and another goes on from the last batch."""
+        """Renew the lease while a batch runs.
+
+        If that fails, it expires and another worker continues after the last batch.
+        """
         while True:
             await asyncio.sleep(LEASE_S / 3)
             try:
                 await replays.renew_lease(self.owner, replay_id)
             except TransientError as error:
-                log.warning("a replay is not kept", replay=str(replay_id), code=error.code, detail=error.detail)
+                log.warning("replay_lease_not_renewed", replay=str(replay_id), code=error.code, detail=error.detail)
 
     async def _redrive(self, replays: PgReplays, replay: Replay, runner: StageRunner) -> bool:
         tally, batch_size = replay.counts, _limit_batch(replay)
@@ -120,21 +126,21 @@ class ReplayWorker:
         return True
 
     async def _check_retained(self, replay: Replay) -> None:
-        """While it waited, or was paused, retention went on."""
+        """Raise PermanentError if retention has passed the next offset, for example during a pause."""
         expired = await self.storage.log.fetch_expired_offsets(replay.topic or "")
         for partition, start in ({**replay.starts, **replay.positions}).items():
             first = min(expired.get(partition, 0), replay.ends.get(partition, 0))
             if start < first:
                 raise PermanentError(
-                    f"topic {replay.topic}, partition {partition}, no longer holds offsets {start} to {first - 1}",
+                    f"Topic {replay.topic}, partition {partition}, no longer holds offsets {start} to {first - 1}.",
                     code="NOT_RETAINED",
-                    remedy="Start another replay, of what is left.",
+                    remedy="Start another replay of the retained offsets.",
                 )
 
     async def _reprocess(
         self, replays: PgReplays, replay: Replay, runner: StageRunner, records: Sequence[StoredRecord], acknowledged: Mapping[int, int]
     ) -> list[ReprocessResult]:
-        """`read`: by partition, up to where the stage itself has read."""
+        """`acknowledged` has the stage's committed offset by partition."""
         if not records:
             return []
 
@@ -150,25 +156,26 @@ class ReplayWorker:
         )
 
     async def _fetch_dead_letter_record(self, dead_letter: OpenDeadLetter) -> StoredRecord | None:
-        """At its own place, or from the copy that was kept where the topic has forgotten it. None where neither is left: the letter stays as it is."""
+        """Read the record from the log, else from the copy stored with the dead letter.
+
+        None if neither exists.
+        """
         stored = await self.storage.log.read_at(dead_letter.position)
         if stored is not None:
             return stored
         if dead_letter.record_key is None or dead_letter.headers_key is None or dead_letter.appended_at is None:
-            log.warning(
-                "a buried event is no longer in the log", fact=str(dead_letter.event_id), topic=dead_letter.position.topic, offset=dead_letter.position.offset
-            )
+            log.warning("dead_letter_record_expired", event_id=str(dead_letter.event_id), topic=dead_letter.position.topic, offset=dead_letter.position.offset)
             return None
         try:
             headers, value = json.loads(await self.storage.blobs.get(dead_letter.headers_key)), await self.storage.blobs.get(dead_letter.record_key)
         except NotFound as error:
-            log.warning("what was kept of a buried event is gone", fact=str(dead_letter.event_id), detail=error.detail)
+            log.warning("dead_letter_copy_missing", event_id=str(dead_letter.event_id), detail=error.detail)
             return None
         header_bytes = {name: base64.b64decode(text) for name, text in headers.items()}
         return StoredRecord(Record(dead_letter.position.topic, None, value, header_bytes), dead_letter.position, dead_letter.appended_at)
 
     async def _close_processed(self, dead_letters: Sequence[OpenDeadLetter], results: Sequence[ReprocessResult]) -> None:
-        """What went through this time is closed; what was buried again stays open with its new reason."""
+        """Close dead letters that were processed. Those that failed again stay open with the new reason."""
         outcomes = {result.stored_record.position: result.outcome for result in results}
         processed = [dead_letter for dead_letter in dead_letters if outcomes.get(dead_letter.position) in ("replayed", "superseded")]
         await close_dead_letters(
@@ -183,7 +190,7 @@ class ReplayWorker:
 async def close_dead_letters(
     storage: Storage, dead_letters: Sequence[OpenDeadLetter], resolve_outcome: Callable[[OpenDeadLetter], str], reason: str, clock: Callable[[], datetime]
 ) -> None:
-    """Say on the log that nothing is left to do about these."""
+    """Publish `dead_letter.closed` for each."""
     now = clock()
     records = []
     for dead_letter in dead_letters:
@@ -202,7 +209,7 @@ async def close_dead_letters(
 
 
 def _limit_batch(replay: Replay) -> int:
-    """Records of one batch: of a slow replay no more than a second's, so that it is soon paused."""
+    """Limit a slow replay to one second's records, so that it can be paused soon."""
     return min(BATCH_SIZE, max(1, int(replay.per_second))) if replay.per_second else BATCH_SIZE
 
 
@@ -212,7 +219,7 @@ async def load_record_filter(replays: PgReplays, tenant: str, criteria: Mapping[
 
 
 async def _read_batches(storage: Storage, replay: Replay, batch_size: int) -> AsyncIterator[list[StoredRecord]]:
-    """What it has still to read."""
+    """Read the records after the replay's current position."""
     assert replay.topic is not None
     batch: list[StoredRecord] = []
     last = {partition: following - 1 for partition, following in replay.positions.items()}

@@ -1,4 +1,4 @@
-"""Dead letters and replays as people handle them: what is there, read it once more, give it up."""
+"""List, redrive and discard dead letters; start and control replays."""
 
 from __future__ import annotations
 
@@ -22,14 +22,12 @@ from sql.generations import PgGenerations
 from sql.replays import OpenDeadLetter, PgReplays, Replay, ReplayCounts
 from streams.stage import Stage
 
-NO_DEAD_LETTERS_REMEDY = "GET /v1/dead-letters lists what there is."
+NO_DEAD_LETTERS_REMEDY = "List open dead letters with GET /v1/dead-letters."
 FULL_RANGE, EMPTY_RANGE = OffsetRange(partition=0), OffsetRange(partition=0, end=0)
 
 
 @dataclass(frozen=True, slots=True)
 class ReplayService:
-    """`api.services.ReplayPort`."""
-
     storage: Storage
     clock: Callable[[], datetime]
     fresh_id: Callable[[], UUID]
@@ -38,7 +36,10 @@ class ReplayService:
         return await PgReplays(self.storage.pool).list_dead_letter_causes(tenant)
 
     async def redrive(self, tenant: str, request: RedriveRequest) -> dict[str, Any]:
-        """One replay a stage and generation. What no generation reads any more is left out, unless it is asked for by its id."""
+        """Start one replay per stage and generation.
+
+        Dead letters that no generation can read are left out, unless they are selected by id.
+        """
         criteria = request.model_dump(mode="json", exclude_none=True, exclude={"dry_run", "per_second"})
         dead_letters = await self._fetch_dead_letters(tenant, request)
         groups: dict[tuple[str, str | None], list[OpenDeadLetter]] = {}
@@ -62,7 +63,9 @@ class ReplayService:
         return body
 
     async def _resolve_target(self, dead_letter: OpenDeadLetter) -> str | InvalidRequest | None:
-        """The generation that reads it now: its own, or the live one, if it shares the topic of one that was dropped; else why none does."""
+        """Return the generation to redrive in: its own, or the live one if that shares the topic; else the
+        reason why none can.
+        """
         if dead_letter.generation is None:
             return None
         own_generation = await PgGenerations(self.storage.pool).fetch(dead_letter.generation)
@@ -71,8 +74,8 @@ class ReplayService:
         live = await self._fetch_generation(None)
         if dead_letter.position.topic in {live.topics.get(stage.topic, stage.topic) for stage in STAGES if stage.name == dead_letter.stage}:
             return live.name
-        detail = f"generation {dead_letter.generation}, in which event {dead_letter.event_id} was buried, was dropped, and no other reads {dead_letter.position.topic}"
-        return InvalidRequest(detail, code="GENERATION_GONE", remedy="Discard its dead letters, or redrive others by their ids or stage.")
+        detail = f"Generation {dead_letter.generation} of dead letter {dead_letter.event_id} was dropped, and no other generation reads {dead_letter.position.topic}."
+        return InvalidRequest(detail, code="GENERATION_GONE", remedy="Discard its dead letters, or select others by id or stage.")
 
     async def discard_dead_letters(self, tenant: str, request: DiscardRequest) -> dict[str, Any]:
         dead_letters = await self._fetch_dead_letters(tenant, request)
@@ -107,16 +110,18 @@ class ReplayService:
     async def get_replay(self, tenant: str, replay_id: UUID) -> dict[str, Any]:
         rows = await PgReplays(self.storage.pool).list_replays(tenant, replay_id, 1)
         if not rows:
-            raise NotFound(f"no replay {replay_id}", remedy="GET /v1/replays lists them.")
+            raise NotFound(f"No replay {replay_id}.", remedy="List replays with GET /v1/replays.")
         return _format_replay(rows[0])
 
     async def set_replay_state(self, tenant: str, replay_id: UUID, state: str) -> dict[str, Any]:
-        """`paused`, `running` (again) or `cancelled`."""
+        """Set `paused`, `running` (resume) or `cancelled`."""
         allowed_states = {"paused": ["running"], "running": ["paused", "failed"], "cancelled": ["running", "paused", "failed"]}[state]
         if not await PgReplays(self.storage.pool).set_state(tenant, replay_id, allowed_states, state):
             replay_body = await self.get_replay(tenant, replay_id)
             raise InvalidRequest(
-                f"replay {replay_id} is {replay_body['state']}", code="WRONG_STATE", remedy=f"Only one that is {' or '.join(allowed_states)} can be {state}."
+                f"Replay {replay_id} is {replay_body['state']}.",
+                code="WRONG_STATE",
+                remedy=f"Only a replay that is {' or '.join(allowed_states)} can be set to {state}.",
             )
         return await self.get_replay(tenant, replay_id)
 
@@ -126,7 +131,7 @@ class ReplayService:
         if missing or not dead_letters:
             missing_ids = [", ".join(map(str, sorted(missing)))] if missing else []
             document_note = [f"of document {selection.document_id}"] if selection.document_id else []
-            raise NotFound(" ".join(["no open dead letter", *missing_ids, *document_note]), code="NO_SUCH_DEAD_LETTER", remedy=NO_DEAD_LETTERS_REMEDY)
+            raise NotFound(" ".join(["No open dead letter", *missing_ids, *document_note]) + ".", code="NO_SUCH_DEAD_LETTER", remedy=NO_DEAD_LETTERS_REMEDY)
         return dead_letters
 
     async def _fetch_generation(self, name: str | None) -> Generation:
@@ -154,10 +159,12 @@ class ReplayService:
 
 
 def resolve_offset_range(topic: str, log_ends: Mapping[int, tuple[int, int]], requested: Sequence[OffsetRange]) -> tuple[dict[int, int], dict[int, int]]:
-    """Where to start and to end in each partition: what is asked for, cut to what the log has. Nothing is read of a partition that is left out.
-    Raises InvalidRequest where it asks for offsets of a partition that is not there."""
+    """Clip the requested offsets to those in the log. Partitions that are not requested are empty.
+
+    Raises InvalidRequest for a partition that does not exist.
+    """
     if unknown := {offsets.partition for offsets in requested} - log_ends.keys():
-        raise InvalidRequest(f"topic {topic} has no partition {min(unknown)}", remedy=f"It has {len(log_ends)}, from 0.")
+        raise InvalidRequest(f"Topic {topic} has no partition {min(unknown)}.", remedy=f"Its partitions are 0 to {len(log_ends) - 1}.")
     by_partition = {offsets.partition: offsets for offsets in requested}
     starts, ends = {}, {}
     for partition, (first, following) in log_ends.items():
@@ -168,8 +175,11 @@ def resolve_offset_range(topic: str, log_ends: Mapping[int, tuple[int, int]], re
 
 
 async def find_missing_ranges(log: EventLog, topic: str, request: ReplayRequest, now: datetime) -> list[dict[str, int]]:
-    """`{partition, start, end}` (the end excluded) of what is asked for and retention has dropped. By time nothing is, where the beginning is younger than
-    anything that retention drops, or the first that is left came no later."""
+    """List `{partition, start, end}` (end exclusive) of requested offsets that retention has removed.
+
+    With `since`, nothing is missing if the topic's retention covers it, or if the first retained record is
+    not newer.
+    """
     by_partition = {offsets.partition: offsets for offsets in request.offsets}
     expired, missing = await log.fetch_expired_offsets(topic), []
     if expired and await _is_retained(log, topic, request.since, now):
@@ -183,14 +193,16 @@ async def find_missing_ranges(log: EventLog, topic: str, request: ReplayRequest,
 
 
 async def _is_retained(log: EventLog, topic: str, since: datetime | None, now: datetime) -> bool:
-    """Whether the topic still keeps all that was appended from a moment on, by its settings alone: of a partition where little comes, or nothing is left,
-    its records cannot tell."""
+    """Return whether the topic's settings retain everything appended since then.
+
+    The records of a quiet partition cannot tell.
+    """
     retention = await log.fetch_min_retention(topic) if since is not None else None
     return since is not None and retention is not None and since >= now - retention
 
 
 async def _is_at_or_after(log: EventLog, first_retained: Position, since: datetime | None) -> bool:
-    """Whether a moment is not before the first record that is left."""
+    """Return whether `since` is not before the first retained record."""
     if since is None:
         return False
     ends = await log.fetch_offset_bounds(first_retained.topic)
@@ -203,32 +215,32 @@ async def _is_at_or_after(log: EventLog, first_retained: Position, since: dateti
 
 
 def build_not_retained_error(topic: str, missing: Sequence[Mapping[str, int]], starts: Mapping[int, int], ends: Mapping[int, int]) -> InvalidRequest:
-    """`starts` and `ends`: of what is asked for, what is left."""
+    """`starts` and `ends` are the requested offsets that the log still holds."""
     missing_ranges = "; ".join(f"partition {range_['partition']}: offsets {range_['start']} to {range_['end'] - 1}" for range_ in missing)
     retained_ranges = " ".join(f"--offsets {partition}:{start}-{ends[partition]}" for partition, start in sorted(starts.items()) if start < ends[partition])
     return InvalidRequest(
-        f"topic {topic} no longer holds all that is asked for, its retention has passed: {missing_ranges}",
+        f"Topic {topic} no longer holds the requested records: {missing_ranges}.",
         code="NOT_RETAINED",
-        remedy=f"Ask for what is left ({retained_ranges}), or for a later time (--since)."
+        remedy=f"Request the retained offsets ({retained_ranges}), or a later time (--since)."
         if retained_ranges
-        else "Nothing of it is left: ask for other offsets, or send the documents again.",
+        else "Request other offsets, or send the documents again.",
     )
 
 
 def _resolve_stage(request: ReplayRequest) -> Stage:
-    """Raises InvalidRequest."""
+    """Find the stage. Raises InvalidRequest if it cannot be replayed with this selection."""
     stages = {stage.name: stage for stage in STAGES if stage.react is not None and stage.name != "erase"}
     stage = stages.get(request.stage)
     if stage is None:
-        raise InvalidRequest(f"no stage {request.stage!r} that could be replayed", code="UNKNOWN_STAGE", remedy=f"The stages are {', '.join(stages)}.")
+        raise InvalidRequest(f"Unknown stage {request.stage!r}.", code="UNKNOWN_STAGE", remedy=f"Available stages: {', '.join(stages)}.")
     if stage.ordering_policy == "once_per_id" and (request.document_ids or request.collection):
-        remedy = "Replay stage transcribe for some documents, or choose by time or offsets."
-        raise InvalidRequest("events of topic raw do not tell their document before they are read", remedy=remedy)
+        remedy = "Replay stage transcribe, or select by time or offsets."
+        raise InvalidRequest("Events of topic raw cannot be selected by document.", remedy=remedy)
     return stage
 
 
 def _format_replay(row: dict[str, Any]) -> dict[str, Any]:
-    """With what is left, and how long it will take: a range, since events differ."""
+    """Add the remaining count and an estimate of the remaining time, low and high."""
     rate, remaining = row["rate"], row["total"] - row["read"]
     eta = {"low": 0.7 * remaining / rate, "high": 1.5 * remaining / rate} if rate and row["state"] == "running" else None
     return {"replay_id": row.pop("id"), **row, "left": remaining, "eta_s": eta}

@@ -30,8 +30,7 @@ from services.generations.stage_assignments import (
     restrict_to_document_changes,
 )
 from services.index_comparison import make_outdated_error
-from services.instrumentation.outcome_log import OutcomeLoggingLog, OutcomeSuppressingLog
-from services.instrumentation.publish_listener import NotifyingLog
+from services.instrumentation.event_log_decorators import NotifyingLog, OutcomeLoggingLog, OutcomeSuppressingLog
 from services.storage import Storage
 from services.worker.engine_registry import EngineRegistry
 from services.worker.role_ledgers import DeduplicatingLedger, OutcomesOnlyLedger

@@ -38,7 +38,7 @@ async def test_lag_and_doctor_name_the_unavailable_engine(database: str, tmp_pat
 
         await at_work.wait_for(told)
         found = await at_work.fetch_lag("embed")
-        assert found["why"] == "stands still: http://embedder.test does not answer" and "model server" in found["remedy"]
+        assert found["why"] == "stalled: http://embedder.test does not answer" and "model server" in found["remedy"]
         assert not (await at_work.fetch_lag("chunk"))["paused"]
         [finding] = [one for one in await stalls.check_stages(settings) if one.name == "stage: embed"]
         assert finding.status == "warn" and "http://embedder.test" in finding.detail

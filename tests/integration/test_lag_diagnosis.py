@@ -70,7 +70,7 @@ async def test_no_lag_gives_no_diagnosis(storage: Storage) -> None:
 async def test_stage_without_consumer_is_reported_with_waiting_time(storage: Storage) -> None:
     await append_control_record(storage, hours_ago=1)
     found = await fetch_lag_line(storage)
-    assert (found["lag"], found["why"]) == (1, "no worker reads it") and found["oldest_seconds"] >= 3600
+    assert (found["lag"], found["why"]) == (1, "no worker consumes it") and found["oldest_seconds"] >= 3600
 
 
 async def test_transaction_holding_the_horizon_is_named(storage: Storage, writer: asyncpg.Connection, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,9 +81,9 @@ async def test_transaction_holding_the_horizon_is_named(storage: Storage, writer
     _, horizon = await explain_lags(storage)
     found = await fetch_lag_line(storage)
     assert horizon is not None and horizon["pid"] == writer.get_server_pid() and "create temporary table held" in horizon["query"]
-    assert "held back by a transaction of slow loader" in found["why"] and f"pg_terminate_backend({horizon['pid']})" in found["remedy"]
+    assert "held by a transaction of slow loader" in found["why"] and f"pg_terminate_backend({horizon['pid']})" in found["remedy"]
     await writer.execute("rollback")
-    assert (await fetch_lag_line(storage))["why"] == "it is being worked through"
+    assert (await fetch_lag_line(storage))["why"] == "it is being processed"
 
 
 async def test_first_lock_holder_in_queue_is_named(storage: Storage, writer: asyncpg.Connection, database: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -127,7 +127,7 @@ async def test_unstarted_lag_is_not_reported_as_in_progress(storage: Storage) ->
     await insert_lease(storage)
     await append_control_record(storage, hours_ago=1)
     found = await fetch_lag_line(storage)
-    assert found["why"] == "nothing of what waits has been begun" and "worker" in found["remedy"]
+    assert found["why"] == "no pending event is being processed" and "worker" in found["remedy"]
 
 
 async def test_doctor_warns_only_about_long_waits(storage: Storage, settings: Settings) -> None:
@@ -137,7 +137,7 @@ async def test_doctor_warns_only_about_long_waits(storage: Storage, settings: Se
     assert fresh.status == "pass" and fresh.detail.endswith("none for 30 s")
     await append_control_record(storage, hours_ago=1)
     stuck = {finding.name: finding for finding in await stalls.check_stages(settings)}["stage: control"]
-    assert stuck.status == "warn" and "no worker reads it" in stuck.detail and "anabranch up" in stuck.fix
+    assert stuck.status == "warn" and "no worker consumes it" in stuck.detail and "anabranch up" in stuck.fix
 
 
 async def test_doctor_names_transaction_holding_back_the_log(

@@ -64,7 +64,7 @@ async def test_newer_event_version_pauses_partition_until_worker_upgrade(
                 await new_chunker.push(dict.fromkeys(waiting_ones, "Storks nest."))
                 await older.wait_for(lambda: _are_stages_paused(older, {"embed", "extract"}))
         found = await older.fetch_lag("embed")
-        assert found["why"] == "stands still in partition 0: This worker does not support document.chunked.v2 on topic chunked; its newest version is v1."
+        assert found["why"] == "stalled in partition 0: This worker does not support document.chunked.v2 on topic chunked; its newest version is v1."
         assert found["remedy"].startswith("Upgrade this worker") and found["lag"] >= 1
         findings = {finding.name: finding for finding in await stalls.check_stages(settings)}
         assert findings["stage: embed"].status == "warn" and "newer than v1" in findings["stage: embed"].detail and "Upgrade" in findings["stage: embed"].fix

@@ -173,7 +173,7 @@ async def test_redrive_by_document_selects_readable_dead_letters(world: ApiWorld
     await wait_until(lambda: has_state(world, bird["document_id"], "searchable"))
     assert await has_state(world, other["document_id"], "failed")
     refused = await post(world, "/v1/dead-letters/redrive", {"document_id": str(UUID(int=1))}, 404)
-    assert (refused["code"], refused["detail"]) == ("NO_SUCH_DEAD_LETTER", f"no open dead letter of document {UUID(int=1)}")
+    assert (refused["code"], refused["detail"]) == ("NO_SUCH_DEAD_LETTER", f"No open dead letter of document {UUID(int=1)}.")
 
 
 async def test_redrive_skips_dead_letters_of_dropped_generation(world: ApiWorld, embedder: RejectingEmbedder) -> None:

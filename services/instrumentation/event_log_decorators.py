@@ -1,9 +1,9 @@
-"""A log that says in one line what became of each document, as its outcome is published; no text of a document enters it."""
+"""Decorators of an event log: log outcomes, suppress outcomes, report published records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -19,8 +19,6 @@ LOGGED_FIELDS = ("document_id", "tenant", "event_id", "source", "chunks_count", 
 
 @dataclass(frozen=True, slots=True)
 class EventLogDecorator:
-    """An EventLog around another."""
-
     inner: EventLog
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
@@ -60,7 +58,7 @@ class EventLogDecorator:
 
 
 class OutcomeLoggingLog(EventLogDecorator):
-    """Tells of each outcome when the log has it."""
+    """Log one line per published outcome. No text of a document enters it."""
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         positions = await self.inner.append(records)
@@ -71,11 +69,23 @@ class OutcomeLoggingLog(EventLogDecorator):
 
 
 class OutcomeSuppressingLog(EventLogDecorator):
-    """For a generation that does not answer: what becomes of a document in it is nobody's business yet. Gives the places of the records that it keeps."""
+    """Drop the outcomes of a generation that is not live. Returns the positions of the other records."""
 
     async def append(self, records: Sequence[Record]) -> list[Position]:
         remaining = [record for record in records if record.topic != OUTCOMES]
         return await self.inner.append(remaining) if remaining else []
+
+
+@dataclass(frozen=True, slots=True)
+class NotifyingLog(EventLogDecorator):
+    """Call `on_append`, which must not block, once the log has the records."""
+
+    on_append: Callable[[Sequence[Record]], None]
+
+    async def append(self, records: Sequence[Record]) -> list[Position]:
+        positions = await self.inner.append(records)
+        self.on_append(records)
+        return positions
 
 
 def _log_outcome(record: Record) -> None:
